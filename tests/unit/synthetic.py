@@ -10,14 +10,12 @@ import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.report.record_summaries import RecordSummary
 from chaosity.store.tidy_table_parquet import COLUMNS
 
 BANDWIDTH = "bandwidth_bytes_per_second"
@@ -379,15 +377,8 @@ def epyc(replicates: int = 3) -> Machine:
     }
     missing = ("memory=node7+node7+triad", "storage=node7+nodes0,2drives")
     drives = dict(enumerate((3, 4, 4, 4, 3, 4, 4, 4)))
-    return Machine(
-        "epyc7413",
-        ((0, 1, 2, 3), (4, 5, 6, 7)),
-        drives,
-        6,
-        replicates,
-        failed=failed,
-        missing=missing,
-    )
+    packages = ((0, 1, 2, 3), (4, 5, 6, 7))
+    return Machine("epyc7413", packages, drives, 6, replicates, failed=failed, missing=missing)
 
 
 def large() -> Machine:
@@ -400,79 +391,3 @@ def large() -> Machine:
         configuration="default",
         failed={"memory=node3+node20+triad": "measured: killed by signal 9"},
     )
-
-
-def system(machine: Machine, **changes: Any) -> dict[str, Any]:
-    """The document of the system component of a healthy server; `changes` replaces values."""
-    return {
-        "component": "system",
-        "configuration": machine.configuration,
-        "cpu_model": "AMD EPYC 7413 24-Core Processor",
-        "kernel_release": "6.1.0-18-amd64",
-        "microcode": "0xa0011d1",
-        "hypervisor": False,
-        "smt": "on",
-        "cpu_flags": [f"flag{number}" for number in range(40)],
-        "firmware": {
-            "bios_vendor": "AMI",
-            "bios_version": "2.4",
-            "product_vendor": None,
-            "product_name": None,
-        },
-        "frequency": {"governors": ["performance"], "upper_limits_hertz": [3630000000]},
-        "memory_settings": {"transparent_huge_pages": "madvise", "numa_balancing": "0"},
-        "huge_page_pools": [{"node": 0, "page_bytes": 2097152, "pages": 0}],
-        "tools": {"gcc": "12.2.0", "chaosity_bandwidth": "sha256 1f3a9c"},
-        **changes,
-    }
-
-
-CONFIG = {
-    "seed": 1,
-    "results": "results",
-    "stopping": {
-        "memory_bandwidth": {"relative_precision": 0.01, "min_seconds": 0.8, "max_seconds": 1.5},
-        "storage_bandwidth": {"relative_precision": 0.05, "min_seconds": 2, "max_seconds": 5},
-    },
-}
-
-
-def record_summaries(tidy: pd.DataFrame) -> list[RecordSummary]:
-    """A record's summary for every measured replicate of a tidy table."""
-    found = []
-    keys = ["experiment", "point", "replicate"]
-    for key, rows in tidy[tidy["status"] != "missing"].groupby(keys, sort=False):
-        row = rows.iloc[0]
-        began = datetime.fromisoformat(row["measured_at"])
-        ended = (began + timedelta(seconds=2.5)).isoformat().replace("+00:00", "Z")
-        checks = (
-            {
-                "name": "memory: pages",
-                "passed": True,
-                "detail": "99.9 % on node 0",
-                "decisive": True,
-            },
-            {
-                "name": "memory: precision",
-                "passed": key[2] != 2,
-                "detail": "±1.71 % in the run",
-                "decisive": False,
-            },
-        )
-        found.append(
-            RecordSummary(
-                *key,
-                100,
-                row["status"],
-                None if row["status"] == "valid" else row["reason"],
-                row["measured_at"],
-                ended,
-                {
-                    load: f"numactl --cpunodebind=0 --membind=0 {load}-tool --seconds 1.5"
-                    for load in rows["load"]
-                },
-                checks,
-                {"fio": "fio-3.33"},
-            )
-        )
-    return found

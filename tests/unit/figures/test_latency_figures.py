@@ -21,6 +21,7 @@ SWEEP = (
     / "shared/published/numa_bench_epyc7a53_latency_sweep_ns.csv"
 )
 SVG = "{http://www.w3.org/2000/svg}"
+LINES = {"name": "f", "kind": "lines", "title": "t"}
 
 
 def drawn_of(machine, folder, **keys):
@@ -84,17 +85,8 @@ def test_sizes_read_as_sizes_in_marks_and_sentences(large):
 
 @pytest.mark.parametrize(("scale", "axis"), [("log2", "kernel"), ("log", "share")])
 def test_a_logarithmic_axis_needs_numbers_above_zero(tmp_path, scale, axis):
-    entry = {
-        "name": "f",
-        "kind": "lines",
-        "title": "t",
-        "load": "load",
-        "metric": latency.TRAFFIC,
-        "x": axis,
-        "x_scale": scale,
-        "combine": "median",
-    }
-    problem = figure(entry, latency.small(), tmp_path).problem
+    entry = {**LINES, "load": "load", "metric": latency.TRAFFIC, "x": axis, "x_scale": scale}
+    problem = figure({**entry, "combine": "median"}, latency.small(), tmp_path).problem
     assert (problem is None) == (axis == "share")
     assert axis == "share" or "x_scale log2 needs numbers above zero" in problem
 
@@ -309,15 +301,7 @@ def test_cores_stand_by_node_and_l3_domain(tmp_path):
 
 
 def test_several_loads_of_a_name_do_not_fall_on_one_mark_unseen(tmp_path):
-    entry = {
-        "name": "f",
-        "kind": "lines",
-        "title": "t",
-        "load": "chase",
-        "metric": latency.LATENCY,
-        "x": "bytes",
-        "series": "mode",
-    }
+    entry = {**LINES, "load": "chase", "metric": latency.LATENCY, "x": "bytes", "series": "mode"}
     problem = figure(entry, latency.epyc(), tmp_path, experiment="latency_by_size").problem
     assert "16 points fall on the mark" in problem
 

@@ -1,9 +1,11 @@
-"""Moving pages until each node has its share, over a kernel of eight nodes that is played."""
+"""Moving pages until each node has its share: on a simulated kernel with eight nodes, and here."""
 
 from __future__ import annotations
 
 import array
 import errno
+import mmap
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -181,3 +183,37 @@ def test_pages_touched_later_are_placed_too():
     with playing(memory):
         page_migration.move_pages_to_shares(memory.found(), uniform_shares(NODES))
     assert memory.shares == pytest.approx(uniform_shares(NODES), abs=1e-9)
+
+
+def there(area: page_migration.MemoryArea) -> int:
+    """Bytes of the blocks that are on a node."""
+    return sum(
+        part.block_bytes * part.blocks_on_node for part in page_migration.find_movable_blocks(area)
+    )
+
+
+def test_huge_and_single_pages_of_one_mapping_are_separated():
+    memory = mmap.mmap(-1, 5 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_HUGEPAGE)
+    memory[:] = b"x" * len(memory)  # 5 MiB are no whole number of huge pages
+    mixed = [area for area in page_migration.find_memory_areas(os.getpid()) if area.single_bytes]
+    if not mixed:
+        pytest.skip("this kernel gave no transparent huge pages")
+    for area in mixed:
+        sizes = {
+            part.block_bytes for part in page_migration.find_movable_blocks(area) if len(part.where)
+        }
+        assert sizes == {page_migration.PAGE_BYTES, area.block_bytes}
+        assert there(area) >= 0.9 * sum(area.bytes_by_node.values())
+
+
+def test_pages_of_this_process_are_found_and_not_moved():
+    memory = mmap.mmap(-1, 4 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory[:] = b"x" * len(memory)
+    found = page_migration.find_memory_areas(os.getpid())
+    assert sum(page_migration.page_bytes_by_node(found).values()) >= 4 << 20
+    for area in found:
+        assert there(area) >= 0.9 * sum(area.bytes_by_node.values())
+    node = next(iter(page_migration.page_bytes_by_node(found)))
+    if set(page_migration.page_bytes_by_node(found)) == {node}:
+        assert page_migration.move_pages_to_shares(found, {node: 1.0}) == 0

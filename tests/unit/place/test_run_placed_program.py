@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import mmap
 import os
 import pty
 import signal
@@ -19,7 +18,7 @@ from kernel_files import WEIGHTS, placed_point, report
 
 from chaosity.cli import chaosity
 from chaosity.cli.place_pages import canonical_shares_of_workers, placement_argument_parser
-from chaosity.place import numa_system_calls, page_migration
+from chaosity.place import numa_system_calls
 from chaosity.place.__main__ import main
 from chaosity.runner import observed_placement
 from chaosity.runner.__main__ import search_tools_folder_first
@@ -254,40 +253,6 @@ def test_a_program_without_samples_is_not_searched_and_gets_a_remedy(kernel):
     assert done.returncode == 3
     assert "the search did not end: the program reported 0 times" in done.stderr
     assert "--rate lines=REGEX" in done.stderr
-
-
-def there(area: page_migration.MemoryArea) -> int:
-    """Bytes of the blocks that are on a node."""
-    return sum(
-        part.block_bytes * part.blocks_on_node for part in page_migration.find_movable_blocks(area)
-    )
-
-
-def test_huge_and_single_pages_of_one_mapping_are_separated():
-    memory = mmap.mmap(-1, 5 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory.madvise(mmap.MADV_HUGEPAGE)
-    memory[:] = b"x" * len(memory)  # 5 MiB are no whole number of huge pages
-    mixed = [area for area in page_migration.find_memory_areas(os.getpid()) if area.single_bytes]
-    if not mixed:
-        pytest.skip("this kernel gave no transparent huge pages")
-    for area in mixed:
-        sizes = {
-            part.block_bytes for part in page_migration.find_movable_blocks(area) if len(part.where)
-        }
-        assert sizes == {page_migration.PAGE_BYTES, area.block_bytes}
-        assert there(area) >= 0.9 * sum(area.bytes_by_node.values())
-
-
-def test_pages_of_this_process_are_found_and_not_moved():
-    memory = mmap.mmap(-1, 4 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory[:] = b"x" * len(memory)
-    found = page_migration.find_memory_areas(os.getpid())
-    assert sum(page_migration.page_bytes_by_node(found).values()) >= 4 << 20
-    for area in found:
-        assert there(area) >= 0.9 * sum(area.bytes_by_node.values())
-    node = next(iter(page_migration.page_bytes_by_node(found)))
-    if set(page_migration.page_bytes_by_node(found)) == {node}:
-        assert page_migration.move_pages_to_shares(found, {node: 1.0}) == 0
 
 
 def test_the_zipapp_runs_chaosity_place(tmp_path):

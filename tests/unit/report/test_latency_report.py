@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import synthetic
 import synthetic_latency as latency
+import synthetic_report_inputs
 from lxml import etree
 from table_figures import draw
 
@@ -36,9 +37,9 @@ def report(tmp_path_factory):
         experiments=latency.EXPERIMENTS,
         figures=folder / "figures",
         topology=topology_from_json(topology),
-        system=synthetic.system(found),
+        system=synthetic_report_inputs.system(found),
         summaries=[],
-        config=synthetic.CONFIG,
+        config=synthetic_report_inputs.CONFIG,
     )
     return report, etree.HTML(render_page("report.html.j2", report=report))
 

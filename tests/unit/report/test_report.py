@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 import synthetic
+import synthetic_report_inputs
 from lxml import etree
 from table_figures import draw
 
@@ -90,9 +91,9 @@ def write(folder, found, figures=None, **parts):
         "experiments": FIGURES,
         "figures": figures,
         "topology": topology_from_json(found.topology()),
-        "system": synthetic.system(found),
-        "summaries": synthetic.record_summaries(tidy),
-        "config": synthetic.CONFIG,
+        "system": synthetic_report_inputs.system(found),
+        "summaries": synthetic_report_inputs.record_summaries(tidy),
+        "config": synthetic_report_inputs.CONFIG,
         "drawing": folder / "topology.svg",
         **parts,
     }
@@ -276,7 +277,7 @@ def test_without_problems_the_passed_checks_are_listed(tmp_path, figures):
     found = machine(failed={})
     clean = [
         dataclasses.replace(run, checks=run.checks[:1])
-        for run in synthetic.record_summaries(found.tidy())
+        for run in synthetic_report_inputs.record_summaries(found.tidy())
     ]
     tidy = found.tidy()
     # On this machine many drives give less than few, and one package reads the other's slowly.
@@ -292,7 +293,7 @@ def test_without_problems_the_passed_checks_are_listed(tmp_path, figures):
 
 def test_a_small_virtual_machine_has_its_warnings(tmp_path):
     found = synthetic.small(replicates=1)
-    system = synthetic.system(found, hypervisor=True, frequency={"governors": []})
+    system = synthetic_report_inputs.system(found, hypervisor=True, frequency={"governors": []})
     context, html = write(tmp_path, found, system=system)
     severities = {check.name: check.severity for check in context.problems}
     assert severities["Virtual machine"] == severities["Drives"] == "warning"

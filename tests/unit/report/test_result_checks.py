@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import synthetic
+import synthetic_report_inputs
 
 from chaosity.report.findings_and_checks import SEVERITIES, check_results
 from chaosity.report.machine_facts import host_state_groups, machine_facts, node_rows
@@ -16,7 +17,7 @@ def checks(system=None, topology=None, tidy=None, runs=()):
         for check in check_results(
             Measurements.from_table(found.tidy() if tidy is None else tidy).rows,
             topology_from_json({**found.topology(), **(topology or {})}),
-            synthetic.system(found, **(system or {})),
+            synthetic_report_inputs.system(found, **(system or {})),
             runs,
             (),
         )
@@ -68,7 +69,7 @@ def test_checks_are_sorted_by_severity():
 
 def test_checks_of_records_are_counted():
     tidy = synthetic.small().tidy()
-    check = checks(runs=synthetic.record_summaries(tidy))["Precision"]
+    check = checks(runs=synthetic_report_inputs.record_summaries(tidy))["Precision"]
     assert check.text.startswith("not met in 33 % of 42 records, for example ±1.71 %")
 
 
@@ -89,7 +90,8 @@ def test_a_missing_drive_is_a_note():
 def test_machine_facts_of_the_papers_server():
     found = synthetic.epyc()
     topology = topology_from_json(found.topology())
-    facts = {fact.name: fact.value for fact in machine_facts(topology, synthetic.system(found))}
+    system = synthetic_report_inputs.system(found)
+    facts = {fact.name: fact.value for fact in machine_facts(topology, system)}
     assert facts["Structure"] == "2 packages, 8 memory nodes, 48 cores"
     assert facts["Memory"] == "256 GiB"
     assert facts["Drives"] == "30 x Corsair MP600 PRO, 2.00 TB"
@@ -102,7 +104,7 @@ def test_machine_facts_of_the_papers_server():
 def test_host_state_has_units_and_unknown_values():
     groups = {
         group.name: {fact.name: fact.value for fact in group.facts}
-        for group in host_state_groups(synthetic.system(synthetic.small()))
+        for group in host_state_groups(synthetic_report_inputs.system(synthetic.small()))
     }
     assert groups["General"]["cpu flags"] == "40 values, see the component file"
     assert groups["General"]["huge page pools"] == "node 0 page 2 MiB pages 0"

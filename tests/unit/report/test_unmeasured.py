@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-import synthetic
+import synthetic_report_inputs
 from table_figures import draw
 from test_report import FIGURES, machine, write
 
@@ -131,7 +131,7 @@ def test_the_report_lists_unmeasured_metrics_with_reasons(tmp_path):
 
 def test_the_report_counts_searches_that_were_cut_short(tmp_path):
     tidy = machine().tidy()
-    runs = synthetic.record_summaries(tidy)
+    runs = synthetic_report_inputs.record_summaries(tidy)
     name, short = "search to its end", "cut short after 60 s, at the best so far"
     for number in range(4):
         words = short if number else None

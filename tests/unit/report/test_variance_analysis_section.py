@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import synthetic
 import synthetic_latency as latency
+import synthetic_report_inputs
 from lxml import etree
 from table_figures import draw
 
@@ -38,9 +39,9 @@ def report(tmp_path_factory):
         experiments=EXPERIMENTS,
         figures=folder / "figures",
         topology=topology_from_json(machine.topology()),
-        system=synthetic.system(machine),
+        system=synthetic_report_inputs.system(machine),
         summaries=[],
-        config=synthetic.CONFIG,
+        config=synthetic_report_inputs.CONFIG,
     )
     return report, render_page("report.html.j2", report=report)
 

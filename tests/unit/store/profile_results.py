@@ -6,6 +6,7 @@ import json
 
 import duckdb
 import synthetic
+import synthetic_report_inputs
 
 from chaosity.store.profile_database import TABLES
 from chaosity.store.tidy_table_parquet import write_parquet_table
@@ -20,7 +21,7 @@ def write_results(folder, found, *, table=None, system=None, topology=None, comp
     (place / "components").mkdir(parents=True, exist_ok=True)
     write_parquet_table(found.tidy() if table is None else table, place / "measurements.parquet")
     documents = found.components() if components is None else components
-    documents = {**documents, "system": system or synthetic.system(found)}
+    documents = {**documents, "system": system or synthetic_report_inputs.system(found)}
     for name, document in documents.items():
         (place / f"components/{name}.json").write_text(json.dumps(document))
     (place / "topology.json").write_text(json.dumps(topology or found.topology()))

@@ -9,7 +9,7 @@ import zipfile
 import duckdb
 import pandas as pd
 import pytest
-import synthetic
+import synthetic_report_inputs
 from profile_results import machine, rows_of, write_results
 
 from chaosity.errors import UserError
@@ -72,7 +72,7 @@ def secret_host(folder):
     documents[f"drive-{SERIAL}"] = documents.pop(slot)
     firmware = {"bios_vendor": "AMI", "bios_version": "2.4", "product_name": "db-prod-17"}
     modules = [{"slot": "A1", "size": "32 GB", "type": "DDR4", "serial": "DIMM0SER1AL"}]
-    system = synthetic.system(
+    system = synthetic_report_inputs.system(
         found,
         firmware=firmware,
         memory_modules=modules,
