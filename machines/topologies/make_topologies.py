@@ -34,6 +34,7 @@ class Machine:
         gpu: name and GiB of a GPU at node 0.
         kinds: kinds of cores: name, processing units, highest frequency in MHz.
         extra: numbers and kinds of the nodes without cores.
+        pairs: two nodes and their entry of the SLIT, for pairs with an entry of their own.
     """
 
     synthetic: str
@@ -44,6 +45,7 @@ class Machine:
     gpu: tuple[str, int] | None = None
     kinds: tuple[tuple[str, str, int], ...] = ()
     extra: tuple[tuple[int, str], ...] = ()
+    pairs: tuple[tuple[int, int, int], ...] = ()
 
 
 def milan(nodes: int, drives: tuple[int, ...]) -> Machine:
@@ -110,7 +112,8 @@ MACHINES = {
         f"[numa(memory={256 * GIB})] pack:2 [numa(memory={384 * GIB})] l3:8(size=33554432)"
         " l2:8(size=1048576) l1:1(size=32768) core:1 pu:1",
         "AMD EPYC 9554 64-Core Processor",
-        distances=(32, 32, 50),
+        extra=((2, "CXL-DRAM"),),
+        pairs=((0, 2, 50), (1, 2, 60)),
     ),
     "sixteen_nodes": Machine(
         f"pack:4 group:4 [numa(memory={64 * GIB})] l3:2(size=33554432)"
@@ -245,6 +248,7 @@ def add_distances(machine: Machine, root: etree._Element, nodes: dict[int, etree
         return
     extra = {number for number, _ in machine.extra}
     near, far, without_cores = machine.distances
+    own = {frozenset(nodes): value for *nodes, value in machine.pairs}
 
     def package(node: int) -> str:
         above = nodes[node].iterancestors("object")
@@ -254,7 +258,8 @@ def add_distances(machine: Machine, root: etree._Element, nodes: dict[int, etree
         if a == b:
             return 10
         step = far if package(a) != package(b) else near
-        return step + (without_cores - 10 if {a, b} & extra else 0)
+        usual = step + (without_cores - 10 if {a, b} & extra else 0)
+        return own.get(frozenset((a, b)), usual)
 
     numbers = sorted(nodes)
     values = " ".join(str(entry(a, b)) for a in numbers for b in numbers) + " "

@@ -17,8 +17,15 @@ FOLDER = ROOT / "machines" / "topologies"
 def test_files_follow_from_the_table():
     program = runpy.run_path(str(FOLDER / "make_topologies.py"))
     assert {path.stem for path in FOLDER.glob("*.xml")} == set(program["MACHINES"])
-    for name in ("epyc_7413_nps4", "desktop", "xeon_max_9480_snc4"):
+    for name in ("epyc_7413_nps4", "desktop", "epyc_9554_cxl", "xeon_max_9480_snc4"):
         made = program["make_topology"](program["MACHINES"][name])
         etree.indent(made)
         stored = etree.parse(FOLDER / f"{name}.xml").getroot()
-        assert [each.attrib for each in made.iter()] == [each.attrib for each in stored.iter()]
+        assert [contents(each) for each in made.iter()] == [
+            contents(each) for each in stored.iter()
+        ]
+
+
+def contents(element: etree._Element) -> tuple[dict[str, str], str]:
+    """The attributes of an element and its text, such as the entries of the SLIT."""
+    return dict(element.attrib), (element.text or "").strip()
