@@ -118,6 +118,8 @@ class GroupedCells(Generic[Name]):
             found.append(best)
             for position in best.cells:
                 remaining[position] = False
+        # Smaller losses never count.
+        remaining &= -self.departures > -np.log1p(-self.scatter.matters)
         single = [self._departure(None, [cell], comparisons) for cell in cell_positions(remaining)]
         return found + [departure for departure in single if departure is not None]
 
@@ -268,22 +270,20 @@ class SliceCells(GroupedCells[str]):
 
     def __init__(self, rows: pd.DataFrame, where: SliceKey, columns: Sequence[str]) -> None:
         """Group the valid rows of a slice by columns with equal values in comparable cells."""
-        groups = {
-            (str(source), str(target)): own
-            for (source, target), own in rows.groupby(["initiator", "target"], sort=False)
-        }
-        self.first_rows = {cell: own.iloc[0] for cell, own in groups.items()}
-        cells = score_cells(
-            str(where["metric"]),
-            {cell: tuple(own["value"].astype(float)) for cell, own in groups.items()},
-            {cell: tuple(own["replicate"].astype(int)) for cell, own in groups.items()},
-        )
+        firsts = rows.drop_duplicates(["initiator", "target"]).to_dict("records")
+        self.first_rows = {(str(row["initiator"]), str(row["target"])): row for row in firsts}
+        samples: dict[tuple[str, str], list[float]] = {cell: [] for cell in self.first_rows}
+        blocks: dict[tuple[str, str], list[int]] = {cell: [] for cell in self.first_rows}
+        replicates = rows[["initiator", "target", "value", "replicate"]]
+        for source, target, value, replicate in replicates.itertuples(index=False):
+            samples[source, target].append(float(value))
+            blocks[source, target].append(int(replicate))
+        cells = score_cells(str(where["metric"]), samples, blocks)
         numbers: dict[tuple[str, ...], int] = {}
         labels = np.full(cells.log_score.shape, -1)
         for position in cell_positions(cells.measured_mask):
-            key = tuple(
-                map(str, self.first_rows[cells.initiator_and_target(position)][list(columns)])
-            )
+            row = self.first_rows[cells.initiator_and_target(position)]
+            key = tuple(str(row[column]) for column in columns)
             labels[position] = numbers.setdefault(key, len(numbers))
         super().__init__(cells, labels, where)
         self.untested = np.zeros(labels.shape, dtype=bool)

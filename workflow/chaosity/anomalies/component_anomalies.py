@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress, permutations
+from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
 from chaosity.anomalies.anomaly_text import ADVICE, CHECK_PROCESSING_UNITS, PATH, TARGET
@@ -272,7 +272,7 @@ class _DriveSet:
     kind: str
 
     @classmethod
-    def parse_row(cls, row: pd.Series) -> _DriveSet:
+    def parse_row(cls, row: Mapping[Hashable, Any]) -> _DriveSet:
         """Return the drive set of a row of the tidy table."""
         nodes = frozenset(parse_cpu_list(str(row["target_nodes"] or "")))
         return cls(nodes, int(row["drives"]), str(row["target_kind"]))
@@ -300,13 +300,14 @@ def find_losses_by_adding_drives(rows: Measurements) -> list[Anomaly]:
         firsts = {target: row for (_, target), row in cells.first_rows.items()}
         sets = [_DriveSet.parse_row(firsts[name]) for name in cells.cells.columns]
         by_node: dict[frozenset[int], list[Anomaly]] = {}
-        for row, column in cell_positions(cells.cells.measured_mask):
+        subsets = [
+            [number for number, other in enumerate(sets) if other.is_subset_of(whole)]
+            for whole in sets
+        ]
+        measured = cells.cells.measured_mask
+        for row, column in cell_positions(measured):
             whole = sets[column]
-            parts = [
-                (row, number)
-                for number, other in enumerate(sets)
-                if cells.cells.measured_mask[row, number] and other.is_subset_of(whole)
-            ]
+            parts = [number for number in subsets[column] if measured[row, number]]
             anomaly = _set_anomaly(cells, (row, column), parts, whole) if parts else None
             if anomaly is not None:
                 key = whole.nodes if len(whole.nodes) == 1 else frozenset()
@@ -316,11 +317,11 @@ def find_losses_by_adding_drives(rows: Measurements) -> list[Anomaly]:
 
 
 def _set_anomaly(
-    cells: SliceCells, position: Position, parts: Sequence[Position], whole: _DriveSet
+    cells: SliceCells, position: Position, parts: Sequence[int], whole: _DriveSet
 ) -> Anomaly | None:
-    """Return the anomaly of a set against its best part, if it is clear."""
+    """Return the anomaly of a set against its best part (by the number of its column), if clear."""
     scored = cells.cells
-    best = max(parts, key=lambda part: scored.log_score[part])
+    best = position[0], parts[int(np.argmax(scored.log_score[position[0], parts]))]
     error = float(np.hypot(scored.standard_error[best], scored.standard_error[position]))
     # The best of several parts is selected, so noise alone makes it better than the whole.
     comparisons = int(scored.measured_mask.sum()) * len(scored.columns)

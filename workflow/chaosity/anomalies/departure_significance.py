@@ -131,14 +131,15 @@ def estimate_scatter(
 def is_significant_and_large(
     difference: float, error: float, scatter: ScatterWithoutFaults, comparisons: int
 ) -> tuple[bool, float]:
-    """Return whether a loss is clear and matters, and the confidence in it.
+    """Return whether a loss is clear and matters, and the confidence in it if it matters.
 
     The loss is a difference of logarithms; `error` is its standard deviation, computed from the
     scatter. `comparisons` is the number of tested cells.
     """
+    if difference <= -np.log1p(-scatter.matters):
+        return False, 0.0
     p = float(stats.t.sf(difference / error, scatter.freedom)) * comparisons
-    large = difference > -np.log1p(-scatter.matters)
-    return bool(p < LEVEL and large), 1.0 - min(1.0, p)
+    return bool(p < LEVEL), 1.0 - min(1.0, p)
 
 
 def limit_confidence(cells: ScoredCells[Name], confidence: float) -> float:
