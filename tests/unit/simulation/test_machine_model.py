@@ -245,6 +245,12 @@ WRONG = [
     ),
     (HEAD + BODY + "seed: 2026-13-01", "is not YAML: month must be in 1..12"),
     (HEAD + BODY + "based_on: bad", "unknown machine 'bad'"),
+    (
+        HEAD
+        + BODY
+        + "faults: [{fault: slow_link, from_package: 0, to_package: 1, remaining: 0.5}]",
+        "slow_link needs the capacity links.package_to_package_bytes_per_second",
+    ),
     (HEAD + BODY + "based_on: nothing", "unknown machine 'nothing'"),
     (HEAD + BODY + "cores: 7", "unknown key 'cores'"),
     (HEAD.replace("bad", "other") + BODY, "it must be the file's name, bad"),

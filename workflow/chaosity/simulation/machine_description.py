@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import NotRequired, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 from chaosity.checked_yaml_files import read_yaml, validate_document
 from chaosity.components.make_component_documents import drive_component_name
@@ -135,6 +135,11 @@ REQUIRED_KEYS = {
 }
 _ALWAYS = "0001-01-01"  # a fault without `since` began before any record
 _FAULTS_OF_DRIVES = {"slow_drive", "slow_port", "slow_drive_path"}
+# The capacity of which a fault leaves a share; without it, the part has no limit.
+_NEEDED_CAPACITIES = {
+    "slow_link": ("links", "package_to_package_bytes_per_second"),
+    "slow_drive_path": ("drives", "remote_package_bytes_per_second"),
+}
 # Keys that every fault may have, and `to_package` restricts `slow_drive_path` to one package.
 _OPTIONAL_KEYS = {"host", "since", "to_package"}
 
@@ -233,6 +238,9 @@ def _check_parts(machine: MachineDescription, topology: Topology, where: str) ->
         if fault["fault"] in _FAULTS_OF_DRIVES and "drives" not in machine:
             remedy = "add the key `drives` with their rates"
             raise UserError(f"{fault['fault']} needs drives, and none are described", place, remedy)
+        section, capacity = _NEEDED_CAPACITIES.get(fault["fault"], ("memory", ""))
+        if capacity and capacity not in cast(dict[str, Any], machine).get(section, {}):
+            raise UserError(f"{fault['fault']} needs the capacity {section}.{capacity}", place)
 
 
 def current_faults(machine: MachineDescription, host: str, today: date) -> list[Fault]:
