@@ -12,6 +12,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
@@ -40,7 +41,7 @@ from chaosity.records.record_types_and_verdict import (
 )
 from chaosity.runner.point_measurement import memory_shares_by_node
 from chaosity.runner.record_checks import check_record
-from chaosity.simulation.machine_description import MACHINE_FILE
+from chaosity.simulation.machine_description import MACHINE_FILE, MachineDescription
 from chaosity.simulation.machine_model import MachineModel, NoiselessLoadResult
 from chaosity.simulation.tool_output_from_values import OutputWriter
 from chaosity.topology.topology_json import read_topology
@@ -211,29 +212,56 @@ def _true_value(
     raise UnknownMetricError(f"{load['benchmark']}: the simulation has no value for {metric}")
 
 
-def _simulate_loads(record: UnfinishedRecord, model: MachineModel) -> None:
-    """Write the loads of a record, and the host's state before and after."""
-    point, noise = record["point"], model.machine.get("noise", {})
+@dataclass(frozen=True)
+class RunNoise:
+    """The noise of one replicate of a point.
+
+    Attributes:
+        disturbed: whether other programs disturb it.
+        qualities: factor of the rates of each load; times are divided by it.
+        samples: further factors of each load, one for the rate of each of its samples.
+    """
+
+    disturbed: bool
+    qualities: list[float]
+    samples: list[list[float]]
+
+
+def draw_noise(point: Point, replicate: int, machine: MachineDescription) -> RunNoise:
+    """Return the noise of one replicate (1, 2, ...); the same arguments give the same noise."""
+    noise = machine.get("noise", {})
     chance = random.Random(
-        f"{model.machine.get('seed', 0)} {point['host']} {point['experiment']} {point['point']}"
-        f" {record['replicate']}"
+        f"{machine.get('seed', 0)} {point['host']} {point['experiment']} {point['point']}"
+        f" {replicate}"
     )
     disturbed = chance.random() < noise.get("disturbed_runs", 0.0)
+    remaining = 1 - noise.get("disturbed_loss", 0.0) if disturbed else 1.0
+    order = point["orders"][replicate - 1]
+    drift = 1 + noise.get("drift", 0.0) * order / (1 + max(point["orders"]))
+    between, within = noise.get("between_runs", 0.0), noise.get("within_runs", 0.0)
+    drawn = RunNoise(disturbed, [], [])
+    for _ in point["loads"]:
+        drawn.qualities.append(drift * math.exp(chance.gauss(0, between)) * remaining)
+        drawn.samples.append([math.exp(chance.gauss(0, within)) for _ in range(SAMPLES)])
+    return drawn
+
+
+def _simulate_loads(record: UnfinishedRecord, model: MachineModel) -> None:
+    """Write the loads of a record, and the host's state before and after."""
+    point = record["point"]
+    noise = draw_noise(point, record["replicate"], model.machine)
     seconds = max(point["stopping"]["min_seconds"], 0.2)
-    drift = 1 + noise.get("drift", 0.0) * record["order"] / (1 + max(point["orders"]))
     values = true_values(point, model)
     record["environment_before"] = _host_state(_BEGIN_SECONDS - 1)
-    for load in point["loads"]:
-        quality = drift * math.exp(chance.gauss(0, noise.get("between_runs", 0.0)))
-        if disturbed:
-            quality *= 1 - noise.get("disturbed_loss", 0.0)
-        within = noise.get("within_runs", 0.0)
-        outputs = _raw_outputs(load, values[load["name"]], quality, within, seconds, chance)
+    drawn = zip(point["loads"], noise.qualities, noise.samples, strict=True)
+    for load, quality, factors in drawn:
+        outputs = _raw_outputs(load, values[load["name"]], quality, factors, seconds)
         record["loads"].append(_load_record(load, outputs, seconds))
     ended = _host_state(_BEGIN_SECONDS + seconds + 1)
     cpus = [load["placement"]["cpus"] for load in point["loads"]]
     units = {unit for listed in cpus for unit in parse_cpu_list(listed)}
-    busy = seconds * len(units) * noise.get("disturbed_loss", 0.0) if disturbed else 0.0
+    lost = model.machine.get("noise", {}).get("disturbed_loss", 0.0) if noise.disturbed else 0.0
+    busy = seconds * len(units) * lost
     own = sum(load["processor_seconds"] for load in record["loads"])
     ended["processor_seconds"]["user"] += own + busy
     record["environment_after"] = ended
@@ -291,9 +319,8 @@ def _raw_outputs(
     load: Load,
     values: TrueValues,
     quality: float,
-    within: float,
+    factors: Sequence[float],
     seconds: float,
-    chance: random.Random,
 ) -> dict[str, str]:
     """Return a load's raw output by name.
 
@@ -301,9 +328,8 @@ def _raw_outputs(
         load: the load as planned.
         values: its metrics without noise.
         quality: factor of rates in this run; times are divided by it.
-        within: standard deviation of a sample, as a share of the rate.
+        factors: a further factor of the rate for each sample.
         seconds: duration of the run.
-        chance: the source of random numbers.
     """
     writer = OutputWriter(load)
     for rule in load["valid"]:
@@ -330,9 +356,10 @@ def _raw_outputs(
             rate = rate or noisy
     amount = rate if latency is None else 1e9 / latency
     step = seconds / SAMPLES
+    begins = [_BEGIN_SECONDS + number * step for number in range(SAMPLES)]
     series = [
-        (begin, begin + step, amount * step * math.exp(chance.gauss(0, within)))
-        for begin in (_BEGIN_SECONDS + number * step for number in range(SAMPLES))
+        (begin, begin + step, amount * step * factor)
+        for begin, factor in zip(begins, factors, strict=True)
     ]
     writer.put_progress(
         series, _sample_details(load, values, latency, quality, step), _REALTIME_MINUS_MONOTONIC
