@@ -20,6 +20,8 @@ import latency
 import planning
 import points
 import repeat
+import shipped_machines
+import simulated_coverage
 import streaming
 import traffic
 from scipy import stats
@@ -34,7 +36,10 @@ PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
     "points": points.compare,
     "planning": planning.compare,
     "coverage": coverage.compare,
+    "simulated_coverage": simulated_coverage.compare,
     "faults": faults.compare,
+    "planted_faults": shipped_machines.compare_faults,
+    "healthy_machines": shipped_machines.compare_healthy,
 }
 
 

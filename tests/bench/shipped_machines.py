@@ -1,0 +1,346 @@
+"""Faults of the machines that ship: how often found, and how often one is found that is none.
+
+Each machine is simulated healthy and with each fault, over many seeds. The path is that of the
+report: plan, values of records, tidy table, findings. Left out are reads from drives of several
+nodes at the same time, which are most points of a large server.
+
+A fault is *found* by a finding on a value that the fault changes, and *named* if the finding names
+its part. A finding on values that are as on the healthy machine is a false alarm. Intervals are
+those of Clopper and Pearson.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
+from chaosity.checked_yaml_files import read_config
+from chaosity.compare.outlier_host_search import find_outlier_hosts
+from chaosity.components.make_component_documents import drive_component_name
+from chaosity.cpusets import parse_cpu_list
+from chaosity.simulation.machine_description import Fault, MachineDescription
+from chaosity.store.measurements import SLICE, less_is_better
+from chaosity.topology.topology_model import Topology
+from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
+
+# Seeds of healthy machines and of faults that ship, and of each other fault on each machine.
+SEEDS, SEEDS_OF_OTHERS = 100, 20
+# What a planted fault leaves of its part, such as half of the modules, of a link's width, of lanes.
+REMAINING = 0.5
+# A value that changes less is as on the healthy machine, in per cent.
+CHANGED = 2.5
+# Topology -> description of the machine without faults, the smallest first.
+MACHINES = {
+    "xeon_8358": "xeon_8358",
+    "xeon_e5_4620": "xeon_e5_4620",
+    "xeon_e5_2660_v4": "xeon_e5_2660_v4",
+    "epyc_9554_cxl": "epyc_9554_cxl",
+    "epyc_7413_nps1": "epyc_7413",
+    "epyc_7413_nps2": "epyc_7413",
+    "epyc_7413_nps4": "epyc_7413",
+    "epyc_7a53": "epyc_7a53",
+    "desktop": "desktop",
+    "opteron_6272": "opteron_6272",
+    **{f"epyc_9575f_nps{number}": "epyc_9575f" for number in (0, 1, 2, 4)},
+    "xeon_max_9480_snc4": "xeon_max_9480_snc4",
+    "sixteen_nodes": "sixteen_nodes",
+}
+# One configuration of each machine gets the planted faults, the one with most nodes.
+WITH_FAULTS = {machine: name for name, machine in MACHINES.items()}.values()
+# Experiments that show a fault of a kind; the healthy machines run all that run by default.
+MEMORY = ("memory_bandwidth", "latency_matrix")
+STORAGE = ("storage_bandwidth",)
+SERVER_WITH_FAULTS = "epyc_7413_nps4"
+FLEET, HOSTS = "fleet_with_a_slow_host", [f"fleet{number:02}" for number in range(1, 17)]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A machine, and the faults that it has at the same time.
+
+    Attributes:
+        topology, machine: names of files.
+        faults: none for a healthy machine.
+        experiments: those of the plan.
+        seeds: number of seeds.
+    """
+
+    topology: str
+    machine: str
+    faults: tuple[Fault, ...]
+    experiments: tuple[str, ...]
+    seeds: int = SEEDS
+
+    def host(self, faults: Sequence[Fault]) -> SimulatedHost:
+        """Return the machine with these faults."""
+        topology = shipped_topology(self.topology)
+        config = {**read_config(), "experiments": list(self.experiments)}
+        machine = shipped_machine(self.machine, topology)
+        host = SimulatedHost.planned(machine, topology, list(faults), config)
+        few = [p for p in host.points if p["loads"][0]["target"]["kind"] != "all_of_nodes"]
+        return replace(host, points=tuple(few))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was found on a machine with one seed.
+
+    Attributes:
+        found, named, false: numbers of findings: of the fault, those that name its part, others.
+        loss, confidence: of the worst finding of the fault; the loss is in per cent.
+        true_loss: median over the values of that finding, without noise, in per cent.
+    """
+
+    found: int
+    named: int
+    false: int
+    loss: float = np.nan
+    true_loss: float = np.nan
+    confidence: float = np.nan
+
+
+def compare_faults(_: int) -> Iterator[str]:
+    """A table in Markdown, with a row for each fault; the number of pairs means nothing here."""
+    server = shipped_topology(SERVER_WITH_FAULTS)
+    own = shipped_machine(SERVER_WITH_FAULTS, server)["faults"]
+    scenarios = [Scenario(SERVER_WITH_FAULTS, SERVER_WITH_FAULTS, tuple(own), STORAGE)]
+    for name in WITH_FAULTS:
+        topology = shipped_topology(name)
+        for fault in planted(topology, shipped_machine(MACHINES[name], topology)):
+            own_experiments = _experiments(fault)
+            scenarios.append(
+                Scenario(name, MACHINES[name], (fault,), own_experiments, SEEDS_OF_OTHERS)
+            )
+    with _processes() as pool:
+        of_each = pool.map(simulate, scenarios)
+        fleet = pool.submit(simulate_fleets, slow=True)
+        columns = ["machine", "fault", "planted loss", "found", "named", "false alarms"]
+        columns += ["true loss", "found loss, median", "confidence, median"]
+        yield f"| {' | '.join(columns)} |"
+        yield "|---" * len(columns) + "|"
+        by_kind: dict[str, list[Seen]] = {}
+        for scenario, seen in zip(scenarios, of_each, strict=True):
+            kind = scenario.faults[0]["fault"].replace("_", " ")
+            loss = 100 * (1 - min(fault.get("remaining", 1.0) for fault in scenario.faults))
+            count = f"{len(scenario.faults)} x " if len(scenario.faults) > 1 else ""
+            yield fault_line(scenario.topology, f"{count}{kind}", loss, seen)
+            if not count:
+                by_kind.setdefault(kind, []).extend(seen)
+        for kind, seen in by_kind.items():
+            yield fault_line("all", kind, 0 if "swapped" in kind else 50, seen)
+        yield fault_line(f"{FLEET}, 16 hosts", "slow host", 5, fleet.result())
+
+
+def compare_healthy(_: int) -> Iterator[str]:
+    """A table in Markdown, with a row for each healthy machine."""
+    experiments = tuple(read_config()["experiments"])
+    with _processes() as pool:
+        scenarios = [Scenario(name, MACHINES[name], (), experiments) for name in MACHINES]
+        of_each = pool.map(simulate, scenarios)
+        fleet = pool.submit(simulate_fleets, slow=False)
+        yield "| healthy machine | with a finding |"
+        yield "|---|---|"
+        total = 0
+        for scenario, seen in zip(scenarios, of_each, strict=True):
+            wrong = sum(one.false > 0 for one in seen)
+            total += wrong
+            yield f"| {scenario.topology} | {shown(wrong, SEEDS)} |"
+        yield f"| all {len(scenarios)} | {shown(total, SEEDS * len(scenarios))} |"
+        wrong = sum(one.false > 0 for one in fleet.result())
+        yield f"| {FLEET} without it, 16 hosts | {shown(wrong, SEEDS)} |"
+
+
+def _processes() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(len(os.sched_getaffinity(0)))
+
+
+def fault_line(machine: str, fault: str, planted_loss: float, seen: Sequence[Seen]) -> str:
+    """Return a row of the table of faults."""
+    cells = [machine, fault, f"{planted_loss:.0f} %" if planted_loss else "-"]
+    if not seen:
+        return f"| {' | '.join([*cells, 'changes no measured value', *5 * '-'])} |"
+    for name in ("found", "named", "false"):
+        cells.append(shown(sum(getattr(one, name) > 0 for one in seen), len(seen)))
+    for name, form in (("true_loss", "{:.0f} %"), ("loss", "{:.0f} %"), ("confidence", "{:.4f}")):
+        values = np.array([getattr(one, name) for one in seen])
+        known = values[~np.isnan(values)]
+        cells.append(form.format(np.median(known)) if len(known) else "-")
+    return f"| {' | '.join(cells)} |"
+
+
+def shown(times: int, number: int) -> str:
+    """Return a share with its 95 % interval."""
+    interval = stats.binomtest(times, number).proportion_ci(0.95, "exact")
+    return f"{times} of {number} ({100 * interval.low:.0f} to {100 * interval.high:.0f} %)"
+
+
+def _experiments(fault: Fault) -> tuple[str, ...]:
+    return STORAGE if "drive" in fault["fault"] or "port" in fault["fault"] else MEMORY
+
+
+def planted(topology: Topology, machine: MachineDescription) -> Iterator[Fault]:
+    """Yield a fault of each kind that a machine can have."""
+    nodes = [node.os_index for node in topology.memory_nodes if node.initiator]
+    middle = nodes[len(nodes) // 2]
+    of_node = [core for core in topology.cores if topology.node_of_pu[min(core.cpus)] == middle]
+    yield {"fault": "slow_node", "node": middle, "remaining": REMAINING}
+    yield {"fault": "slow_core", "core": of_node[0].index, "remaining": REMAINING}
+    if "package_to_package_bytes_per_second" in machine.get("links", {}):
+        near, far = [package.os_index for package in topology.packages][:2]
+        yield {
+            "fault": "slow_link",
+            "from_package": near,
+            "to_package": far,
+            "remaining": REMAINING,
+        }
+    if len(nodes) > 2:
+        yield {"fault": "swapped_distances", "nodes": [nodes[1], nodes[-1]]}
+    drives = [drive for drive in topology.drives if drive.name]
+    names = [drive_component_name(drive) for drive in drives]
+    if drives:
+        yield {"fault": "slow_drive", "drive": names[0], "remaining": REMAINING}
+    if len([drive for drive in drives if drive.node == drives[0].node]) > 1:
+        yield {"fault": "slow_port", "drives": names[:2], "remaining": REMAINING}
+    if "remote_package_bytes_per_second" in machine.get("drives", {}):
+        node = drives[-1].node or 0
+        yield {"fault": "slow_drive_path", "drive_node": node, "remaining": REMAINING}
+
+
+def simulate(scenario: Scenario) -> list[Seen]:
+    """Return what is found with each seed; nothing if the fault changes no value."""
+    faulty = scenario.host(scenario.faults)
+    losses = true_losses(scenario.host(()), faulty) if scenario.faults else {}
+    swapped = any(fault["fault"] == "swapped_distances" for fault in scenario.faults)
+    if swapped:
+        if faulty.topology.distances == shipped_topology(scenario.topology).distances:
+            return []
+    elif scenario.faults and max(losses.values()) < CHANGED:
+        return []
+    found = []
+    for seed in range(1, scenario.seeds + 1):
+        anomalies = faulty.findings(seed).anomalies
+        found.append(judged(anomalies, scenario.faults, losses, faulty.topology))
+    return found
+
+
+Key = tuple[tuple[str, ...], object, object]
+
+
+def true_losses(healthy: SimulatedHost, faulty: SimulatedHost) -> dict[Key, float]:
+    """Return the loss of each cell without noise, in per cent as in findings.
+
+    A key is a slice of the tidy table, an initiator and a target, by names and by nodes.
+    """
+    assert [point["point"] for point in healthy.points] == [p["point"] for p in faulty.points]
+    before = healthy.true_table.rows["value"]
+    losses: dict[Key, float] = {}
+    for where, part in faulty.true_table.comparable_slices():
+        ratio = part.rows["value"] / before[part.rows.index]
+        loss = ratio - 1 if less_is_better(str(where["metric"])) else 1 - ratio
+        columns = ("initiator", "target", "initiator_nodes", "target_nodes")
+        places = part.rows[list(columns)].itertuples(index=False)
+        for (source, target, *nodes), value in zip(places, loss, strict=True):
+            losses[_slice_key(where), source, target] = 100 * value
+            if all(str(each).isdigit() for each in nodes):
+                losses[_slice_key(where), int(nodes[0]), int(nodes[1])] = 100 * value
+    return losses
+
+
+def _slice_key(where: Mapping[str, str | None]) -> tuple[str, ...]:
+    return tuple(str(where.get(column)) for column in SLICE)
+
+
+def judged(
+    anomalies: Sequence[Anomaly],
+    faults: Sequence[Fault],
+    losses: Mapping[Key, float],
+    topology: Topology,
+) -> Seen:
+    """Return which findings are about the faults."""
+    about: list[tuple[Anomaly, float]] = []
+    for anomaly in anomalies:
+        own = [losses.get((_slice_key(anomaly.where), *cell), 0.0) for cell in anomaly.cells]
+        swapped = any(fault["fault"] == "swapped_distances" for fault in faults)
+        if swapped and anomaly.kind == AnomalyKind.SLIT_MISMATCH:
+            about.append((anomaly, np.nan))
+        elif own and max(own) >= CHANGED:
+            about.append((anomaly, float(np.median(own))))
+    named = [one for one in about if any(is_named(one[0], fault, topology) for fault in faults)]
+    false = len(anomalies) - len(about)
+    if not about:
+        return Seen(0, 0, false)
+    worst, true_loss = max(named or about, key=lambda one: one[0].relative_loss)
+    loss, confidence = worst.loss_percent, worst.confidence
+    return Seen(len(about), len(named), false, loss, true_loss, confidence)
+
+
+def is_named(anomaly: Anomaly, fault: Fault, topology: Topology) -> bool:
+    """Return whether a finding names the part of a fault; of a core, also as a part of its node."""
+    names = set(anomaly.components)
+    match fault["fault"]:
+        case "slow_node":
+            return f"node{fault['node']}" in names
+        case "slow_core":
+            core = next(core for core in topology.cores if core.index == fault["core"])
+            node = topology.node_of_pu[min(core.cpus)]
+            own = re.compile(rf"(pu{min(core.cpus)}|node{node}(_.*)?)$")
+            return any(map(own.match, names))
+        case "slow_link":
+            wanted = {fault["from_package"], fault["to_package"]}
+            return any(packages_of_path(name, topology) == wanted for name in names)
+        case "swapped_distances":
+            return {f"node{node}" for node in fault["nodes"]} <= names
+        case "slow_drive":
+            return fault["drive"] in names
+        case "slow_port":
+            return set(fault["drives"]) <= names
+        case _:
+            node = fault["drive_node"]
+            own_package = topology.package_of_node[node]
+            paths = [name for name in names if name.endswith(f"->package{own_package}")]
+            return bool(paths) or f"node{node}" in names
+
+
+def packages_of_path(name: str, topology: Topology) -> set[int | None]:
+    """Return the packages at both ends of a path such as node0->node4; empty for another name."""
+    packages: set[int | None] = set()
+    for end in name.split("->") if "->" in name else []:
+        if end.startswith("package"):
+            packages.add(int(end.removeprefix("package")))
+        elif end.startswith("node"):
+            nodes = parse_cpu_list(end.removeprefix("node").split("_")[0])
+            packages |= {topology.package_of_node.get(node) for node in nodes}
+    return packages
+
+
+def simulate_fleets(*, slow: bool) -> list[Seen]:
+    """Return which of sixteen equal hosts are named as outliers, for each seed."""
+    topology = shipped_topology("xeon_8358")
+    machine = shipped_machine(FLEET, topology)
+    faults = machine["faults"] if slow else []
+    hosts = {name: SimulatedHost.planned(machine, topology, faults, name=name) for name in HOSTS}
+    faulty = faults[0]["host"] if slow else None
+    seen = []
+    for seed in range(1, SEEDS + 1):
+        found = find_outlier_hosts({name: host.table(seed) for name, host in hosts.items()}).hosts
+        differing = {host.host: host for host in found if host.differs}
+        false = len(differing.keys() - {faulty})
+        if faulty in differing:
+            verdict = differing[faulty]
+            loss = 100 * (1 - (verdict.speed or 1.0))
+            confidence = 1 - (verdict.p_adjusted or 0.0)
+            seen.append(Seen(1, 1, false, loss, 5.0, confidence))
+        else:
+            seen.append(Seen(0, 0, false))
+    return seen
