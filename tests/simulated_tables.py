@@ -9,15 +9,16 @@ only these points unless all are requested. `SimulatedHost.table_of_records` wor
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
+from itertools import compress
 from statistics import fmean
 
 import numpy as np
 
 from chaosity.anomalies.anomaly_results import Findings
-from chaosity.anomalies.host_anomalies import HostParts, analyse_host, host_parts
+from chaosity.anomalies.host_anomalies import HostComponentFacts, analyse_host, host_component_facts
 from chaosity.checked_yaml_files import ROOT, read_config
 from chaosity.components.make_component_documents import make_component_documents
 from chaosity.design.host_plan import PlannedHost, plan_host
@@ -87,12 +88,18 @@ class SimulatedHost:
     ) -> SimulatedHost:
         """Return a machine with these faults and no others, planned by a config."""
         faulty: MachineDescription = {**machine, "faults": faults}
-        shown = firmware_topology(faulty, topology, name)
+        shown = firmware_topology(faulty, topology, name, TODAY)
         variables: HostVariables = {"chaosity_simulated": machine["simulated_machine"]}
         host = PlannedHost(name, configuration_name(topology), shown, variables)
         points = plan_host(host, config or read_config()).points
         wanted = points if all_points else filter(_is_read, points)
         return cls(faulty, shown, tuple(wanted), name)
+
+    def without_drives_of_several_nodes(self) -> SimulatedHost:
+        """Return the host without reads from drives of several nodes: most points of a server."""
+        kinds = [point["loads"][0]["target"]["kind"] for point in self.points]
+        kept = [kind != "all_of_nodes" for kind in kinds]
+        return replace(self, points=tuple(compress(self.points, kept)))
 
     @cached_property
     def true_table(self) -> Measurements:
@@ -131,8 +138,8 @@ class SimulatedHost:
         return analyse_host(self.table(seed), self._parts)
 
     @cached_property
-    def _parts(self) -> HostParts:
-        return host_parts(self.topology, make_component_documents(self.topology))
+    def _parts(self) -> HostComponentFacts:
+        return host_component_facts(self.topology, make_component_documents(self.topology))
 
     def _factors(self, seed: int) -> Iterator[float]:
         """Yield the factor of each row of the table."""

@@ -16,7 +16,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -88,8 +88,7 @@ class Scenario:
         config = {**read_config(), "experiments": list(self.experiments)}
         machine = shipped_machine(self.machine, topology)
         host = SimulatedHost.planned(machine, topology, list(faults), config)
-        few = [p for p in host.points if p["loads"][0]["target"]["kind"] != "all_of_nodes"]
-        return replace(host, points=tuple(few))
+        return host.without_drives_of_several_nodes()
 
 
 @dataclass(frozen=True)

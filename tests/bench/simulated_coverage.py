@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from chaosity.checked_yaml_files import read_config
 from chaosity.statistics.block_ratios import cell_ratios_in_replicate_blocks
-from chaosity.statistics.cell_summary import summarise
+from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.corun_interference import corun_slowdown
 from chaosity.store.measurements import Measurements
 from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
@@ -52,7 +52,7 @@ SAME = ("host", "configuration", "experiment", "load", "kernel", "initiator", "m
 
 
 def _cells(metric: str) -> Statistic:
-    return lambda table: summarise(table.single_load_rows().where(metric=metric))
+    return lambda table: summarise_cells(table.single_load_rows().where(metric=metric))
 
 
 def remote_to_local(table: Measurements) -> pd.DataFrame:

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import date
 
 import pytest
 
 from chaosity.anomalies.anomaly_results import Findings
-from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
-from chaosity.checked_yaml_files import ROOT, read_config
-from chaosity.components.make_component_documents import make_component_documents
-from chaosity.design.host_plan import PlannedHost, plan_host
-from chaosity.simulation.machine_description import (
-    Fault,
-    MachineDescription,
-    firmware_topology,
-    read_machine_description,
-)
-from chaosity.simulation.machine_model import MachineModel
-from chaosity.simulation.simulated_records import simulate_point
+from chaosity.checked_yaml_files import read_config
+from chaosity.simulation.machine_description import Fault
 from chaosity.store.measurements import Measurements
-from chaosity.store.tidy_table_from_records import status_and_values_of_record, tidy_rows_of_outcome
 from chaosity.store.tidy_table_parquet import COLUMNS, rows_to_table
-from chaosity.topology.topology_discovery import discover_topology
+from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
 
-TODAY = date(2026, 11, 22)
 SMALL = "xeon_8358"  # two nodes with two drives each
 LARGE = "epyc_7413_nps4"
 EXPERIMENTS = ["memory_bandwidth", "latency_matrix", "storage_bandwidth"]
@@ -35,24 +22,11 @@ def findings(
     machine: str, topology_name: str, *faults: Fault, experiments: list[str] | None = None
 ) -> Findings:
     """What the analysis finds on a machine with these faults and no others."""
-    topology = discover_topology(str(ROOT / "machines/topologies" / f"{topology_name}.xml"))
-    read = read_machine_description(ROOT / "machines" / f"{machine}.yaml", topology)
-    description: MachineDescription = {**read, "faults": list(faults)}
-    shown = firmware_topology(description, topology, "host", TODAY)
-    model = MachineModel(description, shown, "host", TODAY)
+    topology = shipped_topology(topology_name)
     config = {**read_config(), "experiments": experiments or EXPERIMENTS}
-    plan = plan_host(PlannedHost("host", "any", shown, {"chaosity_simulated": machine}), config)
-    rows = [
-        row
-        for point in plan.points
-        if not point["loads"][0]["target"]["kind"].startswith("all_of_nodes")
-        for replicate in range(1, 4)
-        for row in tidy_rows_of_outcome(
-            point, replicate, status_and_values_of_record(simulate_point(point, replicate, model))
-        )
-    ]
-    table = Measurements.from_table(rows_to_table(rows, COLUMNS))
-    return analyse_host(table, host_component_facts(shown, make_component_documents(shown)))
+    described = shipped_machine(machine, topology)
+    host = SimulatedHost.planned(described, topology, list(faults), config)
+    return host.without_drives_of_several_nodes().findings(seed=0)
 
 
 def test_a_healthy_machine_has_no_anomaly_and_the_verdict_says_simulated():
@@ -86,8 +60,7 @@ def test_swapped_entries_of_the_distance_table_are_found():
 @pytest.mark.thorough
 def test_the_slow_drives_of_the_papers_server_are_found_and_a_healthy_one_has_none():
     """Document 000, figure 5: package 0 reads the drives of package 1 slowly, not the reverse."""
-    topology = discover_topology(str(ROOT / "machines/topologies" / f"{LARGE}.xml"))
-    planted = read_machine_description(ROOT / "machines" / f"{LARGE}.yaml", topology)
+    planted = shipped_machine(LARGE, shipped_topology(LARGE))
     found = findings("epyc_7413", LARGE, *planted["faults"])
     assert [each.components for each in found.anomalies] == [("package0->package1",)]
     assert found.anomalies[0].loss_percent == pytest.approx(29, abs=3)

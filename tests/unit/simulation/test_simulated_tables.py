@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from chaosity.anomalies.host_anomalies import analyse_host, host_parts
+from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
 from chaosity.checked_yaml_files import read_config
 from chaosity.components.make_component_documents import make_component_documents
 from chaosity.store.measurements import CELL, Measurements
@@ -39,7 +39,7 @@ def test_a_drawn_table_has_the_values_and_findings_of_all_records():
     host = host_with_noise("xeon_8358", "xeon_8358", read_config(), all_points=True)
     few = host_with_noise("xeon_8358", "xeon_8358", read_config())
     records = host.table_of_records(SEED)
-    parts = host_parts(host.topology, make_component_documents(host.topology))
+    parts = host_component_facts(host.topology, make_component_documents(host.topology))
     from_records, drawn = analyse_host(records, parts), few.findings(SEED)
     assert drawn.checked == from_records.checked
     assert [each.sentence for each in drawn.anomalies] == [
