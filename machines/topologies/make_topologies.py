@@ -28,7 +28,7 @@ class Machine:
         synthetic: hwloc's description of packages, nodes, caches and cores.
         model: the processor's own name.
         distances: entries of the SLIT for another node of the package, of another package, and for
-            a node without cores.
+            a node without cores from the node with its cores.
         drives: number of drives of each node.
         link: PCI link of a drive in GB/s.
         gpu: name and GiB of a GPU at node 0.
@@ -257,6 +257,8 @@ def add_distances(machine: Machine, root: etree._Element, nodes: dict[int, etree
     def entry(a: int, b: int) -> int:
         if a == b:
             return 10
+        if nodes[a].getparent() is nodes[b].getparent():  # the same cores, another kind of memory
+            return without_cores
         step = far if package(a) != package(b) else near
         usual = step + (without_cores - 10 if {a, b} & extra else 0)
         return own.get(frozenset((a, b)), usual)

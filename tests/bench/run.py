@@ -20,6 +20,7 @@ import latency
 import planning
 import points
 import repeat
+import scale
 import shipped_machines
 import simulated_coverage
 import streaming
@@ -40,6 +41,11 @@ PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
     "faults": faults.compare,
     "planted_faults": shipped_machines.compare_faults,
     "healthy_machines": shipped_machines.compare_healthy,
+    "scale": scale.compare,
+}
+# Parts that run only if they are named, since they take an hour each.
+NAMED: dict[str, Callable[[int], Iterable[Figure | str]]] = {
+    "scale_100000": scale.compare_large,
 }
 
 
@@ -58,14 +64,16 @@ def line(name: str, values: Sequence[float], form: str, goal: str) -> str:
     return f"{text}  n = {len(values)}  ({goal})"
 
 
-@click.command(help=__doc__, epilog=f"Parts: {', '.join(PARTS)}.")
-@click.argument("parts", nargs=-1, type=click.Choice(list(PARTS)), metavar="[PART]...")
+@click.command(
+    help=__doc__, epilog=f"Parts: {', '.join(PARTS)}. Only if named: {', '.join(NAMED)}."
+)
+@click.argument("parts", nargs=-1, type=click.Choice([*PARTS, *NAMED]), metavar="[PART]...")
 @click.option("--pairs", default=9, show_default=True, help="Pairs a figure.")
 def main(parts: tuple[str, ...], pairs: int) -> None:
     """Run the parts that were asked for; all of them by default."""
     for part in parts or PARTS:
         print(f"{part}:", flush=True)
-        for figure in PARTS[part](pairs):
+        for figure in {**PARTS, **NAMED}[part](pairs):
             # What is no ratio of pairs brings its own line.
             text = figure if isinstance(figure, str) else line(*figure)
             print(f"  {text}", flush=True)

@@ -12,7 +12,8 @@ BENCH = Path(__file__).resolve().parents[1] / "bench"
 # Each part says its name and number of pairs instead of measuring.
 PLAYED = """
 import run
-run.PARTS.update({part: lambda pairs, part=part: [f"{part} {pairs}"] for part in run.PARTS})
+for parts in (run.PARTS, run.NAMED):
+    parts.update({part: lambda pairs, part=part: [f"{part} {pairs}"] for part in parts})
 run.main()
 """
 
@@ -35,9 +36,11 @@ run.main()
                 "faults 9",
                 "planted_faults 9",
                 "healthy_machines 9",
+                "scale 9",
             ],
         ),
         (["faults", "kernels", "--pairs=3"], ["faults 3", "kernels 3"]),
+        (["scale_100000"], ["scale_100000 9"]),
     ],
 )
 def test_all_parts_run_unless_some_are_named(given, expected):

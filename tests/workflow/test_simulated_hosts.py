@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import playbooks
 from chaosity.checked_yaml_files import ROOT
 from chaosity.store.measurements import Measurements
 from workflow_folder import Workflow
@@ -94,3 +95,33 @@ def test_a_simulated_host_without_a_topology_file_is_refused(root: Path, tmp_pat
     done = workflow.snakemake("--dry-run")
     assert done.returncode != 0
     assert "a simulated host needs a topology file" in done.stdout
+
+
+@pytest.mark.parametrize("playbook", ["provision", "configure", "restore", "firmware", "slurm"])
+def test_no_playbook_does_anything_for_a_simulated_host(root: Path, tmp_path: Path, playbook: str):
+    workflow = Workflow(root, tmp_path)
+    # With this connection, every task would act on the machine that runs the test.
+    workflow.host("imagined", ansible_connection="local", **HOST)
+    done = playbooks.play(root, "--check", "-i", tmp_path / "hosts.yml", playbook=f"{playbook}.yml")
+    assert done.status == 0, done.said
+    assert [done.count(word) for word in ("ok", "changed", "failed")] == [0, 0, 0], done.said
+
+
+@pytest.mark.parametrize(
+    ("topology", "config", "message"),
+    [
+        ("epyc_9575f_nps1", {"configurations": ["nps1"]}, "is simulated in a single configuration"),
+        ("epyc_9575f_{configuration}", {}, "has a topology for each configuration"),
+    ],
+)
+def test_a_topology_and_the_configurations_of_a_run_must_fit(
+    root: Path, tmp_path: Path, topology: str, config: dict[str, object], message: str
+):
+    workflow = Workflow(root, tmp_path)
+    file = str(ROOT / f"machines/topologies/{topology}.xml")
+    description = str(ROOT / "machines/epyc_9575f.yaml")
+    workflow.host("imagined", chaosity_topology=file, chaosity_simulated=description)
+    workflow.config |= config
+    done = workflow.snakemake("--dry-run")
+    assert done.returncode != 0
+    assert message in done.stdout

@@ -224,6 +224,18 @@ def test_each_target_is_reached_from_its_nearest_node(config, hbm_host):
         )
 
 
+def test_of_equally_near_initiators_the_first_reaches_a_node_without_cores(config, root):
+    topology = discover_topology(str(root / "machines/topologies/epyc_9554_cxl.xml"))
+    host = PlannedHost("cxl", "nps1", replace(topology, distances=None))
+    plan = plan_host(host, config, ["loaded_latency"])
+    chases = [p["loads"][0] for p in plan.points]
+    assert {(one["initiator"]["name"], one["target"]["name"]) for one in chases} == {
+        ("pu0", "node0"),
+        ("pu64", "node1"),
+        ("pu0", "node2"),
+    }
+
+
 def test_traffic_comes_from_the_other_cores_of_the_package_or_from_nobody(config, paper_host):
     plan = plan_host(paper_host, config, ["loaded_latency"])
     alone = [p for p in plan.points if len(p["loads"]) == 1]

@@ -283,6 +283,13 @@ def test_an_unknown_column_names_those_that_are_known(tmp_path):
     assert "initiator" in file.problem
 
 
+def test_a_level_of_points_that_a_host_does_not_have_is_no_error(tmp_path):
+    found = machine()
+    spec = heatmap("drives", where={"target_kind": "all_of_package", "queue_depth": 4})
+    (file,) = draw([experiment(spec)], found.tidy(), found.topology(), tmp_path)
+    assert (file.svg, file.problem) == (None, None)
+
+
 def test_a_column_of_another_load_can_be_shown(tmp_path):
     found = machine(missing=())
     spec = {

@@ -18,7 +18,7 @@ from chaosity.campaign.kept_page_weights import HostPageWeights
 from chaosity.checked_yaml_files import check_config
 from chaosity.design.host_plan import plan_host
 from chaosity.errors import UserError
-from chaosity.hosts.ansible_inventory import InventoryHost, read_inventory
+from chaosity.hosts.ansible_inventory import CONFIGURATION, InventoryHost, read_inventory
 from chaosity.hosts.host_discovery import read_discovered_host
 from chaosity.records.atomic_writes_and_record_files import (
     is_measured,
@@ -45,12 +45,21 @@ class ConfigurationCampaign:
         self.results = Path(self.config["results"])
         self.names = self.config["configurations"]
         found = read_inventory(self.config["inventory"], self.config["hosts"])
-        self.hosts = {host.name: host for host in found if host.topology_source == LIVE}
-        for host in self.hosts.values():
-            if host.local_or_ssh == LOCAL:
+        self.hosts = {host.name: host for host in found if host.has_configurations}
+        for host in found:
+            if host.is_simulated and not host.has_configurations:
+                what = "is simulated in a single configuration"
+                remedy = f"write {CONFIGURATION} in the name of its topology file"
+                raise UserError(what, f"host {host.name}", remedy)
+            if host.topology_source == LIVE and host.local_or_ssh == LOCAL:
                 what = "cannot be rebooted into other configurations: the reboot would end this run"
                 remedy = "run this on another machine, or list only other hosts in `hosts`"
                 raise UserError(what, f"host {host.name}", remedy)
+
+    @property
+    def simulated_hosts(self) -> str:
+        """Return the names of the simulated hosts, with spaces between; they have no firmware."""
+        return " ".join(host.name for host in self.hosts.values() if host.is_simulated)
 
     def configuration_folder(self, host: str, configuration: str) -> Path:
         """Return the folder of a host's files for a configuration."""

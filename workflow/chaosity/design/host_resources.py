@@ -241,7 +241,7 @@ class HostResources:
         own = tuple(node for node in initiator.nodes if node in usable)
         if own or not usable:
             return own
-        return (min(usable, key=lambda node: (self._slit_distance(initiator, node), node)),)
+        return (min(usable, key=lambda node: (self._slit_distance(initiator.nodes, node), node)),)
 
     def worker_memory_nodes(self, workers: Initiator) -> tuple[int, ...]:
         """Return the memory nodes of workers: each worker's own, or the nearest to it."""
@@ -265,29 +265,26 @@ class HostResources:
 
     # Distances and relations
 
-    def _slit_distance(self, initiator: Initiator, node: int) -> float:
-        """Return the least SLIT distance from an initiator to a node; infinite if unknown."""
+    def _slit_distance(self, nodes: Iterable[int], node: int) -> float:
+        """Return the least SLIT distance from one of some nodes to a node; infinite if unknown."""
         table = self.topology.distances
-        steps = [table.distance_between(own, node) for own in initiator.nodes] if table else []
+        steps = [table.distance_between(own, node) for own in nodes] if table else []
         return min((step for step in steps if step is not None), default=float("inf"))
 
     def slit_distance_to_farthest_node(self, initiator: Initiator, target: Target) -> float | None:
         """Return the largest SLIT distance from an initiator to a target; None if unknown."""
-        steps = [self._slit_distance(initiator, node) for node in target.nodes]
+        steps = [self._slit_distance(initiator.nodes, node) for node in target.nodes]
         return max(steps) if steps and max(steps) < float("inf") else None
 
-    def nearest_initiator_nodes(self, node: int) -> tuple[int, ...]:
-        """Return the initiator nodes with the least SLIT distance to a node's memory.
+    def nearest_initiator_node(self, node: int) -> int | None:
+        """Return the initiator node with the least SLIT distance to a node's memory.
 
-        Without a SLIT it is the node itself, or all initiators for a node without units.
+        It is the node itself if it has units, and the first of several at the same distance.
         """
-        table = self.topology.distances
         initiators = [initiator.os_index for initiator in self.topology.initiator_nodes]
         if node in initiators:
-            return (node,)
-        steps = {own: table.distance_between(own, node) if table else None for own in initiators}
-        least = min((step for step in steps.values() if step is not None), default=None)
-        return tuple(own for own, step in steps.items() if step == least)
+            return node
+        return min(initiators, key=lambda own: self._slit_distance([own], node), default=None)
 
     def endpoint_relation(self, a: Endpoint, b: Endpoint) -> str:
         """Return the relation of two endpoints: that of the farthest pair of their nodes."""

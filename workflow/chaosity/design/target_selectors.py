@@ -87,9 +87,7 @@ def _each_memory_node(initiator: Initiator, host: HostResources, *, nearest: boo
     """Return every memory node; with `nearest` only those nearest to the initiator."""
     nodes = [node.os_index for node in host.topology.memory_nodes]
     if nearest:
-        nodes = [
-            node for node in nodes if set(initiator.nodes) & set(host.nearest_initiator_nodes(node))
-        ]
+        nodes = [node for node in nodes if host.nearest_initiator_node(node) in initiator.nodes]
     return [host.target_of_nodes([node]) for node in nodes]
 
 

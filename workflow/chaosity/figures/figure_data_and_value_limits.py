@@ -155,6 +155,8 @@ def select_figure_data(
     selected = experiment.where(load=spec.load, metric=spec.metric)
     columns, rows = FigureColumnValues(spec, selected, experiment), selected.rows
     for column, wanted in spec.where.items():
+        if rows.empty:  # without these points, no row has the levels that only they have
+            return None
         rows = rows[equals_or_in_list(columns.values_of_column(column).loc[rows.index], wanted)]
     if rows.empty:
         return None

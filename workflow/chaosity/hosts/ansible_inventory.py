@@ -42,6 +42,8 @@ _CONNECTION_VARIABLES = (
 )
 # A value of a variable that says how to connect.
 Variable = str | int | float | bool
+# In `chaosity_topology` of a simulated host, for the configuration that a run expects.
+CONFIGURATION = "{configuration}"
 # How many variables may refer to each other in a chain.
 _LONGEST_CHAIN = 8
 
@@ -65,6 +67,16 @@ class InventoryHost:
         """Return ``live``, or the file with the host's topology."""
         source = self.variables.get("chaosity_topology", LIVE)
         return source if source == LIVE else str(path_as_given_or_in_repository(source))
+
+    @property
+    def is_simulated(self) -> bool:
+        """Return whether the host does not exist, so that its records come from a description."""
+        return "chaosity_simulated" in self.variables
+
+    @property
+    def has_configurations(self) -> bool:
+        """Return whether the host can be set to another configuration."""
+        return self.topology_source == LIVE or CONFIGURATION in self.topology_source
 
     @property
     def local_or_ssh(self) -> str:

@@ -25,7 +25,7 @@ from chaosity.components.make_component_documents import make_component_document
 from chaosity.design.host_plan import PlannedHost
 from chaosity.design.point_expansion import json_fingerprint
 from chaosity.errors import UserError, suggest_allowed
-from chaosity.hosts.ansible_inventory import InventoryHost, read_inventory
+from chaosity.hosts.ansible_inventory import CONFIGURATION, InventoryHost, read_inventory
 from chaosity.records.atomic_writes_and_record_files import write_atomically, write_if_changed
 from chaosity.records.point_types import RequiredProgram
 from chaosity.runner.build_zipapp import zipapp_digest as runner_digest
@@ -216,6 +216,12 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
     if file and source == LIVE:
         remedy = "set chaosity_topology to an hwloc XML file of the machine"
         raise UserError("a simulated host needs a topology file", f"host {host.name}", remedy)
+    expected = config["expected_configuration"]
+    if CONFIGURATION in source:
+        if not expected:
+            remedy = "name it in expected_configuration, or several in configurations"
+            raise UserError("has a topology for each configuration", f"host {host.name}", remedy)
+        source = source.replace(CONFIGURATION, expected)
     if source == LIVE:
         transport = _choose_transport(host, config)
         source = str(results / host.name / _DESCRIPTION_FILE)
@@ -232,7 +238,6 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
         tools = {"simulated machine": json_fingerprint(machine)}
         live_facts = {"transport": {"kind": SIMULATED, "way": [], "runner": []}}
     configuration = configuration_name(topology)
-    expected = config["expected_configuration"]
     if expected and source != host.topology_source and configuration != expected:
         wrong = f"is in configuration {configuration}, not {expected}"
         remedy = "check its firmware settings and its topology.xml"

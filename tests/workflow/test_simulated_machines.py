@@ -1,0 +1,195 @@
+"""Every experiment on simulated machines of every kind, from the plan to the report.
+
+All machines are hosts of one run. Without a machine at hand that has HBM, CXL, 30 drives and a GPU,
+this is the only place where each experiment meets the hardware that it is for.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaosity.checked_yaml_files import EXPERIMENTS, ROOT, load_experiment
+from workflow_folder import Workflow
+
+pytestmark = pytest.mark.thorough
+
+NAMES = sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
+# Each with what no other has: eight nodes with several L3 domains and drives; HBM nodes without
+# cores; a CXL expander; two kinds of cores and a GPU.
+MACHINES = {
+    "epyc_7413": "epyc_7413_nps4",
+    "xeon_max_9480_snc4": "xeon_max_9480_snc4",
+    "epyc_9554_cxl": "epyc_9554_cxl",
+    "desktop": "desktop",
+}
+# The machine on which every figure of an experiment has values; a server for all others.
+ON_DESKTOP = ("gpu_and_cpu", "gpu_bandwidth", "gpu_copies", "unlike_cores")
+POINTS = 24  # of each experiment
+
+
+def host(machine: str, topology: str) -> dict[str, str]:
+    """The variables of a simulated host; `topology` may hold {configuration}."""
+    return {
+        "chaosity_topology": str(ROOT / f"machines/topologies/{topology}.xml"),
+        "chaosity_simulated": str(ROOT / f"machines/{machine}.yaml"),
+    }
+
+
+def chaosity(workflow: Workflow, *arguments: str) -> str:
+    """Run a command of chaosity in the workflow's folder, which must succeed."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from chaosity.cli import main; main()", *arguments],
+        cwd=workflow.folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def simulate_and_report(workflow: Workflow) -> None:
+    """Write all records at once, which takes a tenth of the time, then tables and reports."""
+    workflow.command()  # writes the config
+    chaosity(workflow, "simulate", "--config", "test.yaml")
+    workflow.run()
+
+
+@pytest.fixture(scope="module")
+def machines(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workflow:
+    workflow = Workflow(root, tmp_path_factory.mktemp("machines"))
+    workflow.timeout = 1200
+    workflow.hosts({name: host(name, topology) for name, topology in MACHINES.items()})
+    workflow.config |= {
+        "experiments": NAMES,
+        "replicates": 2,
+        "sample": dict.fromkeys(NAMES, POINTS),
+    }
+    simulate_and_report(workflow)
+    # Placements with measured weights need the results of the first run.
+    simulate_and_report(workflow)
+    return workflow
+
+
+def folder_of(machines: Workflow, name: str) -> Path:
+    return machines.path(f"{name}/*/report.html").parent
+
+
+def numbers(path: Path) -> list[float]:
+    """The medians and intervals in a figure's CSV."""
+    with path.open() as stream:
+        return [
+            float(text)
+            for row in csv.DictReader(stream)
+            for column, text in row.items()
+            if column.startswith(("median_", "interval_", "minimum_", "maximum_")) and text
+        ]
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_each_planned_experiment_has_its_section_and_figures(machines: Workflow, name: str):
+    folder = folder_of(machines, name)
+    html = (folder / "report.html").read_text()
+    figures = json.loads((folder / "figures/figures.json").read_text())
+    for experiment in json.loads((folder / "plan.json").read_text())["experiments"]:
+        assert f'<section id="experiment-{experiment}">' in html
+        own = [figure for figure in figures if figure["experiment"] == experiment]
+        assert not [figure for figure in own if figure["problem"]], own
+        drawn = [figure for figure in own if figure["csv"]]
+        assert drawn, experiment
+        for figure in drawn:
+            values = numbers(folder / "figures" / figure["csv"])
+            assert values and all(map(math.isfinite, values)), figure["name"]
+            assert figure["title"] in html
+
+
+@pytest.mark.parametrize("experiment", NAMES)
+def test_an_experiment_has_all_its_figures_on_the_machine_that_it_is_for(
+    machines: Workflow, experiment: str
+):
+    folder = folder_of(machines, "desktop" if experiment in ON_DESKTOP else "epyc_7413")
+    figures = json.loads((folder / "figures/figures.json").read_text())
+    drawn = {figure["name"] for figure in figures if figure["csv"] and figure["marks"]}
+    assert drawn >= {figure["name"] for figure in load_experiment(experiment)["figures"]}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_the_summary_says_simulated_and_no_point_failed(machines: Workflow, name: str):
+    folder = folder_of(machines, name)
+    summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    assert summary["measured"].startswith("SIMULATED")
+    planned = json.loads((folder / "plan.json").read_text())["points"]
+    assert summary["points"] == {"valid": planned, "failed": 0, "missing": 0}
+    assert summary["resources"]
+    assert "<strong>SIMULATED.</strong>" in (folder / "report.html").read_text()
+    assert "NaN" not in (folder / "findings.json").read_text()
+
+
+def test_the_overview_lists_every_machine(machines: Workflow):
+    html = (machines.folder / "results/index.html").read_text()
+    assert all(f"{name}/" in html for name in MACHINES)
+    assert "SIMULATED" in html
+
+
+def test_a_second_run_has_nothing_to_do(machines: Workflow):
+    assert machines.counts() == Counter()
+
+
+def test_a_simulated_mac(root: Path, tmp_path: Path):
+    workflow = Workflow(root, tmp_path)
+    variables = host("desktop", "desktop")
+    variables["chaosity_topology"] = str(root / "tests/data/topologies/m1-pro-by-hand.xml")
+    workflow.hosts({"mac": variables})
+    workflow.run("--configfile", str(root / "workflow/config/darwin.yaml"), "test.yaml")
+
+
+def test_firmware_modes_one_after_the_other(root: Path, tmp_path: Path):
+    workflow = Workflow(root, tmp_path)
+    workflow.hosts({"turin": host("epyc_9575f", "epyc_9575f_{configuration}")})
+    modes = ["nps1", "nps4", "nps0"]
+    workflow.config |= {
+        "configurations": modes,
+        "experiments": ["latency_matrix"],
+        "replicates": 2,
+        "sample": {"latency_matrix": 6},
+    }
+    workflow.run()
+    results = tmp_path / "results/turin"
+    for mode, nodes in zip(modes, (2, 8, 1), strict=True):
+        topology = json.loads((results / mode / "topology.json").read_text())
+        assert len(topology["nodes"]) == nodes
+        html = (results / mode / "report.html").read_text()
+        assert "<h2>Comparison of configurations</h2>" in html
+        assert all(other in html for other in modes)
+    compared = chaosity(workflow, "compare", str(results / "nps1"), str(results / "nps4"))
+    assert "SIMULATED" in compared
+    assert workflow.counts() == Counter()
+
+
+def test_a_fleet_with_a_slow_host(root: Path, tmp_path: Path):
+    workflow = Workflow(root, tmp_path)
+    workflow.timeout = 900
+    names = [f"fleet{number:02}" for number in range(16)]
+    workflow.hosts({name: host("fleet_with_a_slow_host", "xeon_8358") for name in names})
+    workflow.config |= {
+        "experiments": ["memory_bandwidth", "latency_matrix"],
+        "replicates": 3,
+        "sample": {"memory_bandwidth": 12},
+    }
+    simulate_and_report(workflow)
+    html = (tmp_path / "results/index.html").read_text()
+    assert "fleet11" in html
+    tables = [str(workflow.path(f"{name}/*/measurements.parquet")) for name in names]
+    compared = chaosity(workflow, "compare", *tables)
+    assert "SIMULATED" in compared
+    assert "fleet11" in compared
