@@ -48,6 +48,12 @@ def test_settings_that_affect_values_are_reported(system, name, severity):
     assert bool(check.advice) == (severity == "warning")
 
 
+def test_a_simulated_machine_has_no_settings_to_check():
+    found = checks({"hypervisor": None}, tidy=synthetic.small().tidy().assign(origin="simulated"))
+    assert "Virtual machine" not in found
+    assert "Completeness" in found
+
+
 def test_restrictions_of_the_machine_are_reported():
     restrictions = {
         "missing_cpus": "8-11",

@@ -184,6 +184,29 @@ def test_a_fault_leaves_the_stated_share(fault, seen_by, expected):
     assert rate(model(fault), seen_by) == pytest.approx([expected])
 
 
+def test_a_shared_path_is_slow_for_the_drives_of_its_nodes_together_and_only_into_the_package():
+    fault: Fault = {
+        "fault": "shared_drive_path",
+        "drive_nodes": [0, 3],
+        "to_package": 1,
+        "remaining": 0.5,
+    }
+    both = {**MACHINE["drives"], "remote_package_bytes_per_second": 80e9}  # 20 GB/s for each node
+    machine: MachineDescription = {**MACHINE, "drives": both, "faults": [fault]}
+    slow = MachineModel(machine, TOPOLOGY, "host", TODAY)
+
+    def together(into: int, *nodes: int) -> list[float]:
+        found = [f"drive{number}" for number in range(4 * len(nodes))]
+        targets = [{"component": name, "node": nodes[int(name[5:]) // 4]} for name in found]
+        read = drives("d", 0, 0, into=into)
+        return rate(slow, {**read, "target": {"drives": targets, "nodes": list(nodes)}})
+
+    assert together(4, 0) == pytest.approx([20e9])
+    assert together(4, 0, 3) == pytest.approx([20e9])
+    assert together(4, 0, 1) == pytest.approx([30e9])  # the link between the packages
+    assert together(1, 0, 3) == pytest.approx([40e9])
+
+
 def test_a_fault_of_a_link_leaves_the_other_direction_whole():
     fault: Fault = {"fault": "slow_link", "from_package": 0, "to_package": 1, "remaining": 0.5}
     assert rate(model(fault), load("a", "0-47", 4)) == pytest.approx([30e9])

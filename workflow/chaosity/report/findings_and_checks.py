@@ -13,6 +13,7 @@ from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings
 from chaosity.figures.draw_and_write_figures import FigureFile
 from chaosity.place_names import node_name
 from chaosity.report.record_summaries import RecordSummary
+from chaosity.store.measurements import Measurements
 from chaosity.topology.host_fact_types import HostFacts
 from chaosity.topology.topology_json import part_to_json
 from chaosity.topology.topology_model import Topology
@@ -62,7 +63,7 @@ def check_results(
         _missing_points(rows),
         _broken_figures(figures),
         _drives(rows),
-        *_setting_checks(system, topology),
+        *(() if Measurements(rows).is_simulated else _setting_checks(system, topology)),
         _replicates(rows),
         *_record_checks(summaries),
     ]
@@ -198,7 +199,7 @@ def _setting_check(
 ) -> ResultCheck:
     """Return the check of a setting; its value is None if the host does not show it."""
     if value is None:
-        return ResultCheck(name, UNKNOWN, "unknown: this machine does not report it")
+        return ResultCheck(name, UNKNOWN, "this machine does not report it")
     return ResultCheck(name, OK, good_text) if good else ResultCheck(name, WARNING, warning, advice)
 
 

@@ -98,6 +98,7 @@ class Fault(TypedDict):
     drive: NotRequired[str]
     drives: NotRequired[list[str]]
     drive_node: NotRequired[int]
+    drive_nodes: NotRequired[list[int]]
     core: NotRequired[int]
     nodes: NotRequired[list[int]]
     host: NotRequired[str]
@@ -129,16 +130,18 @@ REQUIRED_KEYS = {
     "slow_drive": {"drive", "remaining"},
     "slow_port": {"drives", "remaining"},
     "slow_drive_path": {"drive_node", "remaining"},
+    "shared_drive_path": {"drive_nodes", "to_package", "remaining"},
     "slow_core": {"core", "remaining"},
     "slow_host": {"remaining"},
     "swapped_distances": {"nodes"},
 }
 _ALWAYS = "0001-01-01"  # a fault without `since` began before any record
-_FAULTS_OF_DRIVES = {"slow_drive", "slow_port", "slow_drive_path"}
+_FAULTS_OF_DRIVES = {"slow_drive", "slow_port", "slow_drive_path", "shared_drive_path"}
 # The capacity of which a fault leaves a share; without it, the part has no limit.
 _NEEDED_CAPACITIES = {
     "slow_link": ("links", "package_to_package_bytes_per_second"),
     "slow_drive_path": ("drives", "remote_package_bytes_per_second"),
+    "shared_drive_path": ("drives", "remote_package_bytes_per_second"),
 }
 # Keys that every fault may have, and `to_package` restricts `slow_drive_path` to one package.
 _OPTIONAL_KEYS = {"host", "since", "to_package"}
@@ -202,6 +205,7 @@ def _check_parts(machine: MachineDescription, topology: Topology, where: str) ->
     kinds = {
         "node": "node",
         "drive_node": "node",
+        "drive_nodes": "node",
         "from_package": "package",
         "to_package": "package",
         "drive": "drive",

@@ -19,7 +19,12 @@ from chaosity.records.point_types import DriveFacts, Load
 from chaosity.runner.point_measurement import memory_shares_by_node
 from chaosity.simulation.machine_description import MachineDescription, current_faults
 from chaosity.simulation.max_min_fair_rates import FairRates, Flow, max_min_fair_rates
-from chaosity.simulation.resource_capacities import WITHOUT_LIMIT, port_name, resource_capacities
+from chaosity.simulation.resource_capacities import (
+    WITHOUT_LIMIT,
+    port_name,
+    resource_capacities,
+    shared_path_name,
+)
 from chaosity.topology.topology_model import OTHER_PACKAGE, SAME_NODE, SAME_PACKAGE, Topology
 
 # Bytes that STREAM-like kernels read and write, as they count them. An ordinary store also fetches
@@ -266,7 +271,11 @@ class MachineModel:
         if near is not None:
             _add(uses, {f"drives{near}": 1.0})
             if self.topology.node_relation(near, node) == OTHER_PACKAGE:
-                _add(uses, {f"drives{near}->package{self.topology.package_of_node[node]}": 1.0})
+                far = self.topology.package_of_node[node]
+                _add(uses, {f"drives{near}->package{far}": 1.0})
+                for fault in self._faults:
+                    if near in fault.get("drive_nodes", []) and far == fault["to_package"]:
+                        _add(uses, {shared_path_name(fault): 1.0})
         return uses
 
     # -- latency -----------------------------------------------------------------------------

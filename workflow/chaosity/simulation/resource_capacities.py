@@ -26,11 +26,16 @@ def resource_capacities(
         topology: its topology.
         faults: the faults that the machine has now.
     """
-    capacities = dict(_healthy_capacities(machine, topology))
+    rates = dict(_healthy_capacities(machine, topology))
+    capacities = dict(rates)
     for fault in faults:
         if fault["fault"] == "slow_port":  # one port, too slow for the drives behind it together
             rate = machine["drives"]["read_bytes_per_second"]
             capacities[port_name(fault)] = fault["remaining"] * rate * len(fault["drives"])
+        if fault["fault"] == "shared_drive_path":
+            paths = [f"drives{node}->package{fault['to_package']}" for node in fault["drive_nodes"]]
+            healthy = sum(rates[path] for path in paths)
+            capacities[shared_path_name(fault)] = fault["remaining"] * healthy
         for name in _affected_resources(fault, topology, capacities):
             capacities[name] *= fault["remaining"]
     return capacities
@@ -39,6 +44,12 @@ def resource_capacities(
 def port_name(fault: Fault) -> str:
     """Return the name of the resource that the drives of a `slow_port` share."""
     return "port_of_" + "+".join(fault["drives"])
+
+
+def shared_path_name(fault: Fault) -> str:
+    """Return the name of the resource that the drives of the nodes of a fault share."""
+    nodes = "+".join(map(str, fault["drive_nodes"]))
+    return f"drives{nodes}->package{fault['to_package']}"
 
 
 def _affected_resources(
