@@ -1,7 +1,8 @@
 """Compares the project with its bare counterparts: ``make bench``.
 
 Each figure is a ratio or difference of pairs that were run in turn, since a shared machine drifts;
-printed are the median, its 95 % interval from the order of the pairs, and their number.
+printed are the median, its 95 % interval from the order of the pairs, and their number. Parts on
+simulated machines have so many seeds.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def line(name: str, values: Sequence[float], form: str, goal: str) -> str:
     help=__doc__, epilog=f"Parts: {', '.join(PARTS)}. Only if named: {', '.join(NAMED)}."
 )
 @click.argument("parts", nargs=-1, type=click.Choice([*PARTS, *NAMED]), metavar="[PART]...")
-@click.option("--pairs", default=9, show_default=True, help="Pairs a figure.")
+@click.option("--pairs", default=9, show_default=True, help="Pairs of a figure, or seeds.")
 def main(parts: tuple[str, ...], pairs: int) -> None:
     """Run the parts that were asked for; all of them by default."""
     for part in parts or PARTS:
