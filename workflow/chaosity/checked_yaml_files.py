@@ -1,7 +1,7 @@
-"""Reads YAML files and checks them against schemas: config, experiments, benchmarks, hosts.
+"""Read YAML files and check them against schemas: config, experiments, benchmarks, hosts.
 
 Every schema is closed: an unknown key is an error that names the file, the key and the allowed
-keys. It appears before any job runs.
+keys. Errors appear before any job runs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ YAML_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 
 def path_as_given_or_in_repository(name: str) -> Path:
-    """Return the path of a file that a user names: as it is, or else below the repository."""
+    """Return the path of a file that a user names: as given, or else below the repository."""
     path, shipped = Path(name), ROOT / name
     return shipped if not path.exists() and shipped.exists() else path
 
@@ -63,7 +63,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def _validation_user_error(error: ValidationError, where: str) -> UserError:
-    """Return a validation error as one sentence: file, key, and what is allowed."""
+    """Return a validation error as one sentence with the file, the key, and what is allowed."""
     key = ".".join(str(step) for step in error.absolute_path) or "the document"
     place = f"{where}, {key}"
     schema: Mapping[str, Any] = error.schema if isinstance(error.schema, Mapping) else {}
@@ -85,7 +85,7 @@ def _validation_user_error(error: ValidationError, where: str) -> UserError:
 
 
 def _most_specific_error(error: ValidationError) -> ValidationError:
-    """Return the innermost cause of an error, of the alternative that fits the document best."""
+    """Return the innermost cause of an error, from the alternative that fits the document best."""
     while error.context:
         error = max(error.context, key=lambda e: (len(e.absolute_path), e.validator == "enum"))
     return error
@@ -175,7 +175,7 @@ def load_benchmark(name: str, where: str = "config, benchmarks") -> BenchmarkDoc
 
 
 def _path_in_repository(path: Path) -> str:
-    """Return a path relative to the repository, or as it is when it lies elsewhere."""
+    """Return a path relative to the repository; return a path elsewhere unchanged."""
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
@@ -191,7 +191,7 @@ def _varied_names(experiment: ExperimentDocument) -> set[str]:
 
 
 def _convert_number_texts(value: Any) -> Any:
-    """Return the same value, with texts that are numbers or null converted."""
+    """Return the value, with texts such as "3" or "null" converted to numbers or None."""
     if isinstance(value, Mapping):
         return {key: _convert_number_texts(inner) for key, inner in value.items()}
     parsed = yaml.safe_load(value) if isinstance(value, str) and value else value
@@ -229,7 +229,7 @@ def check_config(config: Mapping[str, Any], where: str = "config") -> Config:
 
 
 def _check_benchmark(config: Config, category: str, name: str, where: str) -> None:
-    """Check that a benchmark serves a category, has a stopping rule, and knows its parameters."""
+    """Check that a benchmark is of this category, has a stopping rule, and has its parameters."""
     place = f"{where}, benchmarks.{category}"
     benchmark = load_benchmark(name, place)
     if benchmark["category"] != category:

@@ -1,8 +1,8 @@
-"""Reads and writes sets of CPUs or nodes as Linux lists and hexadecimal masks.
+"""Read and write sets of CPUs or nodes as Linux lists and hexadecimal masks.
 
 Linux lists (`0-3,8`) are used by sysfs, numactl and taskset. Hexadecimal masks in 32-bit words
 (`0x0000000f,,0x1`) are used by hwloc's XML (`hwloc_bitmap_asprintf`) and, without `0x`, by the
-`cpumap` files of sysfs. Sets may be sparse and exceed 64 (a KNL has 272 processing units).
+`cpumap` files of sysfs. Sets may have gaps and indexes above 64 (a KNL has 272 processing units).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def parse_cpu_list(text: str) -> CpuSet:
     """Return the set of a Linux list such as `0-3,8`; empty or blank text is the empty set.
 
     Raises:
-        ValueError: `text` is not a Linux list, or a range runs backwards.
+        ValueError: `text` is not a Linux list, or the end of a range is below its start.
     """
     indexes: set[int] = set()
     for part in text.split(",") if text.strip() else []:

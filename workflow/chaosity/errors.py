@@ -1,4 +1,4 @@
-"""Errors for users, in one sentence: the problem, its place, and what would be right."""
+"""Errors for users, in one sentence: the problem, its place, and a remedy."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class UserError(Exception):
 
 
 class UnservedDesignError(UserError):
-    """A benchmark of the config cannot serve a design; the plan leaves the design out."""
+    """A benchmark of the config cannot measure a design; the plan leaves the design out."""
 
 
 def suggest_allowed(name: str, allowed: Iterable[str]) -> str:
-    """Return a remedy for an unknown name: the closest allowed name, if any is close, and all."""
+    """Return a remedy for an unknown name: a similar allowed name, if any, and all of them."""
     known = sorted(map(str, allowed))
     near = difflib.get_close_matches(name, known, n=1)
     listed = f"allowed: {', '.join(known) or 'nothing'}"
@@ -44,7 +44,8 @@ def check_allowed(name: str, allowed: Iterable[str], problem: str, where: str | 
     """Check that a name is one of the allowed names.
 
     Raises:
-        UserError: it is not; the error has the problem, the place and the allowed names.
+        UserError: the name is not allowed; the error has the problem, its place and all allowed
+            names.
     """
     known = list(allowed)
     if name not in known:

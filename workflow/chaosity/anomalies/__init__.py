@@ -1,1 +1,1 @@
-"""Anomalies of a machine: what is wrong, how sure it is, which component is suspected."""
+"""Find anomalies of a machine: what is wrong, how certain it is, which component is suspected."""

@@ -43,7 +43,7 @@ _DEFAULT_DIGITS = 7
 
 
 def _json_value(value: Any, digits: int = _DEFAULT_DIGITS) -> Any:
-    """Return lists for tuples, rounded numbers, null for a number that is not finite."""
+    """Return a JSON value: tuples as lists, numbers rounded, null if a number is not finite."""
     if isinstance(value, _JsonResult):
         return value.to_json()
     if isinstance(value, tuple):
@@ -56,10 +56,10 @@ def _json_value(value: Any, digits: int = _DEFAULT_DIGITS) -> Any:
 
 
 class _JsonResult:
-    """A dataclass that becomes JSON."""
+    """A dataclass that can be written as JSON."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the attributes as JSON values; null for what is unknown."""
+        """Return the attributes as JSON values; an unknown value is null."""
         return {
             _JSON_NAMES.get(name, name): _json_value(value, _DIGITS.get(name, _DEFAULT_DIGITS))
             for name, value in vars(self).items()
@@ -72,21 +72,21 @@ class Anomaly(_JsonResult):
 
     Attributes:
         kind: an `AnomalyKind`.
-        initiator, target: where it was seen, as a node number or a place name; None when several
-            initiators or targets are involved.
+        initiator, target: where the loss was seen, as a node number or a place name; None when
+            several initiators or targets are involved.
         components: names of the suspected components, as in the component files (node3,
             package0); a path is `node1->node3`.
-        metric: of `observed` and `expected`.
+        metric: name of the metric of `observed` and `expected`.
         observed: the measured median, in the metric's unit.
-        expected: what comparable cells lead to expect, in the metric's unit.
-        loss_percent: how much worse than expected, in per cent of the expected value.
+        expected: the value that follows from comparable cells, in the metric's unit.
+        loss_percent: how much worse the observed value is, in per cent of the expected value.
         loss_percent_low, loss_percent_high: 95 % interval of the loss; None when it is unknown.
         confidence: probability that this is not noise, adjusted for all comparisons, 0 to 1.
         n: replicates of `observed`.
         compared_with: description of the comparable cells.
         sentence: what is wrong, in one sentence.
         advice: what to look at.
-        cells: all cells (initiator, target) that it explains.
+        cells: all cells (initiator, target) that the anomaly explains.
         where: the slice of the tidy table (experiment, kernel, ...); empty for a matrix.
         also: sentences with further evidence for the same fault.
     """
@@ -112,13 +112,13 @@ class Anomaly(_JsonResult):
 
     @property
     def relative_loss(self) -> float:
-        """Loss as a share of the better value, so that times and rates have one order."""
+        """Loss as a share of the better value, so that times and rates can be sorted together."""
         share = self.loss_percent / 100.0
         return share / (1.0 + share) if less_is_better(self.metric) else share
 
     @property
     def evidence_sentence(self) -> str:
-        """Size, interval, confidence and comparison, in a sentence."""
+        """Sentence with the loss, its interval, the confidence and the comparable cells."""
         kind = self.kind.replace("_", " ").capitalize().replace("Slit", "SLIT")
         interval = "no interval"
         if self.loss_percent_low is not None and self.loss_percent_high is not None:
@@ -132,7 +132,7 @@ class Anomaly(_JsonResult):
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return the anomaly that `to_json` wrote."""
+        """Return the anomaly from the JSON values that `to_json` returned."""
         fields = {_python_name(name): value for name, value in values.items()}
         fields["components"] = tuple(fields["components"])
         fields["cells"] = tuple((source, target) for source, target in fields["cells"])
@@ -148,7 +148,7 @@ def _python_name(json_name: str) -> str:
 def shared_initiator_and_target(
     cells: Iterable[CellNames],
 ) -> tuple[int | str | None, int | str | None]:
-    """Return the initiator and the target that all cells share; None where cells differ."""
+    """Return the initiator and the target of all cells; None for the one in which cells differ."""
     ends: tuple[set[int | str], ...] = tuple(map(set, zip(*cells, strict=True)))
     initiator, target = (names.pop() if len(names) == 1 else None for names in ends)
     return initiator, target
@@ -156,12 +156,12 @@ def shared_initiator_and_target(
 
 @dataclass(frozen=True)
 class CellGroup(_JsonResult):
-    """Cells that should be equal on a healthy machine, by its structure.
+    """Cells that should be equal on a healthy machine, because of the machine's structure.
 
     Attributes:
-        name: such as local, same package, far.
-        cells: (initiator, target) of each.
-        typical: median over its cells, in the metric's unit.
+        name: name of the group, such as local, same package, far.
+        cells: (initiator, target) of each cell.
+        typical: median over the cells, in the metric's unit.
     """
 
     name: str
@@ -178,17 +178,17 @@ class Findings(_JsonResult):
     """All findings of a matrix or of a host.
 
     Attributes:
-        metric: of a matrix; None for a host, which has several.
+        metric: name of the matrix's metric; None for a host, which has several metrics.
         verdict: the result in one sentence.
-        structure: description of the structure.
-        packages: nodes of each package, as given or learned; None when there are none.
+        structure: description of which cells should be equal.
+        packages: nodes of each package, as given or learned; None without packages.
         groups: the cell groups of a matrix, the best first; empty for a host.
         anomalies: the worst first.
         detectable_percent: smallest detectable loss of a single cell (95 % power), in per cent;
             None when it is unknown.
         noise_percent: assumed or measured scatter, in per cent of a value.
         notes: what was not tested and why, and which departures are structural.
-        checked: what was tested, a phrase each.
+        checked: names of the tests that were made.
     """
 
     metric: str | None
@@ -204,7 +204,7 @@ class Findings(_JsonResult):
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return the findings of a host that `to_json` wrote; they have no cell groups."""
+        """Return a host's findings from the JSON values of `to_json`; they have no cell groups."""
         fields = {_python_name(name): value for name, value in values.items()}
         packages = fields["packages"]
         fields["packages"] = None if packages is None else tuple(map(tuple, packages))

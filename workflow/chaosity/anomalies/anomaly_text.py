@@ -1,4 +1,4 @@
-"""Sentences and advice of anomalies."""
+"""Sentences and advice for anomalies."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def loss_text(metric: str, percent: float) -> str:
 
 
 def verb_for_metric(metric: str) -> str:
-    """Return the verb before a value: a pair of nodes "gets" bandwidth and "takes" time."""
+    """Return the verb for a metric: a pair of nodes "gets" a bandwidth or "takes" a time."""
     return "takes" if less_is_better(metric) else "gets"
 
 
 def values_and_loss_text(
     metric: str, observed: float, expected: float, percent: float, between: str = ""
 ) -> str:
-    """Return "30 GB/s instead of 50 GB/s, 40 % less", with a text between values and loss."""
+    """Return "30 GB/s instead of 50 GB/s, 40 % less"; the text `between` follows the values."""
     values = f"{format_quantity(metric, observed)} instead of {format_quantity(metric, expected)}"
     return f"{values}{between}, {loss_text(metric, percent)}"
 
@@ -71,5 +71,5 @@ def shorten_list(items: Sequence[str], most: int) -> list[str]:
 
 
 def suspect_text(part: str, node: int) -> str:
-    """Return the suspected part of a node, as the beginning of a sentence."""
+    """Return the beginning of a sentence that names the suspected part of a node."""
     return _SUSPECTS[part].format(node)

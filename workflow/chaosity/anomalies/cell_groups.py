@@ -1,6 +1,6 @@
-"""Cells in groups that should be equal: expected scores, departures, scatter and anomalies.
+"""Groups of cells that should be equal: their expected scores, departures, scatter and anomalies.
 
-The groups of a node matrix are learned from the matrix itself (`matrix_departures`). Those of
+The groups of a node matrix are learned from the matrix itself (`matrix_departures`). The groups of
 drives, cores and L3 domains follow from the topology: cells of the same relation and distance,
 initiators with the same number of threads, drives of the same model.
 """
@@ -51,8 +51,8 @@ Labels = NDArray[np.int_]
 def expected_scores(cells: ScoredCells[Name], labels: Labels) -> Scores:
     """Return the expected score of each group.
 
-    It is the median; for an even number of cells, the better of the two middle cells: faults make
-    values worse, so of two that differ the better shows what the machine can do.
+    It is the median of the group. For an even number of cells it is the better of the two middle
+    scores: faults make values worse, so the better score shows what the machine can do.
     """
     expected = np.full(labels.max() + 1, np.nan)
     for label in range(len(expected)):
@@ -74,10 +74,10 @@ class GroupedCells(Generic[Name]):
 
     Attributes:
         cells: the cells.
-        labels: group of each cell.
+        labels: number of each cell's group.
         expected: expected score of each cell.
         departures: score of each cell minus the expected one.
-        scatter: scatter of the departures.
+        scatter: how much departures scatter without faults.
         where: the slice of the tidy table; empty for a matrix.
     """
 
@@ -106,9 +106,9 @@ class GroupedCells(Generic[Name]):
     def find_departures(
         self, suspects: Sequence[SuspectedComponent], excluded: Mask, looks: int = 1
     ) -> list[Departure]:
-        """Return the suspects and single cells that depart, those that explain most first.
+        """Return the departing suspects and single cells; those that explain most loss come first.
 
-        Suspects are in the order of preference. Excluded cells are not reported. `looks` is the
+        `suspects` are in the order of preference. `excluded` cells are not reported. `looks` is the
         number of tables that are tested for one machine.
         """
         remaining = self.cells.measured_mask & ~excluded & ~np.isnan(self.departures)
@@ -126,7 +126,7 @@ class GroupedCells(Generic[Name]):
     def _best_suspect(
         self, suspects: Sequence[SuspectedComponent], remaining: Mask, comparisons: int
     ) -> Departure | None:
-        """Return the suspect that explains most of the remaining loss."""
+        """Return the suspect that explains most of the loss of the remaining cells."""
         best, most = None, 0.0
         for suspect in suspects:
             part = suspect.cells & self.cells.measured_mask
@@ -165,7 +165,7 @@ class GroupedCells(Generic[Name]):
         error: float,
         comparisons: int,
     ) -> Departure | None:
-        """Return a loss with its interval, if it is clear and matters."""
+        """Return a departure with its interval if the loss is clear and large enough to matter."""
         clear, confidence = is_significant_and_large(loss, error, self.scatter, comparisons)
         if not clear:
             return None
@@ -177,7 +177,7 @@ class GroupedCells(Generic[Name]):
     ) -> Departure | None:
         """Return the loss of a cell against a cell that it should equal or exceed, if it is clear.
 
-        `error` is the standard deviation of their difference.
+        `error` is the standard deviation of the difference of both cells.
         """
         loss = float(self.cells.log_score[better] - self.cells.log_score[worse])
         return self._if_clear(None, [worse], loss, error, comparisons)
@@ -185,7 +185,7 @@ class GroupedCells(Generic[Name]):
     def loss_against_mirrored_cells(
         self, pairs: Sequence[tuple[Position, Position]], comparisons: int
     ) -> Departure | None:
-        """Return the median loss of cells against others that they should equal, if it is clear."""
+        """Return the median loss over pairs of cells that should be equal, if the loss is clear."""
         scores, noise = self.cells.log_score, self.cells.standard_error
         loss = float(np.median([scores[better] - scores[worse] for worse, better in pairs]))
         variance = np.mean([noise[position] ** 2 for pair in pairs for position in pair])
@@ -207,13 +207,13 @@ class GroupedCells(Generic[Name]):
         cells: Sequence[Position] | None = None,
         seen_at: tuple[int | str | None, int | str | None] | None = None,
     ) -> Anomaly:
-        """Return the anomaly of a departure from the group, or from a reference cell.
+        """Return the anomaly for a departure from the group or from a reference cell.
 
-        The sentence begins with `what` is slow and ends with `than`. `reference` is the position of
-        the reference cell. `cells` are the positions of the cells that the anomaly explains, by
-        default those of the departure. `seen_at` is its initiator and target. Default: with a
-        reference those of the first explained cell, else those that all cells share. The other
-        arguments are attributes of `Anomaly`.
+        The sentence begins with `what`, the slow part, and ends with `than`. `reference` is the
+        position of the reference cell. `cells` are the positions of the explained cells. Default:
+        the cells of the departure. `seen_at` is the initiator and target of the anomaly. Default:
+        with a reference those of the first explained cell, else those that all cells share. The
+        other arguments are attributes of `Anomaly`.
         """
         positions: tuple[Position, ...] = departure.cells
         scores, metric = self.cells.log_score, self.cells.metric
@@ -261,15 +261,15 @@ class GroupedCells(Generic[Name]):
 
 
 class SliceCells(GroupedCells[str]):
-    """Cells of one slice of the tidy table, in groups by their columns.
+    """Cells of one slice of the tidy table, grouped by the values of columns.
 
     Attributes:
         first_rows: (initiator, target) -> first row of the tidy table.
-        untested: mask of cells with too few comparable cells to tell which of them is wrong.
+        untested: mask of cells that have too few comparable cells to tell which cell is wrong.
     """
 
     def __init__(self, rows: pd.DataFrame, where: SliceKey, columns: Sequence[str]) -> None:
-        """Group the valid rows of a slice by columns with equal values in comparable cells."""
+        """Group the valid rows of a slice; comparable cells have equal values in `columns`."""
         firsts = rows.drop_duplicates(["initiator", "target"]).to_dict("records")
         self.first_rows = {(str(row["initiator"]), str(row["target"])): row for row in firsts}
         samples: dict[tuple[str, str], list[float]] = {cell: [] for cell in self.first_rows}
@@ -293,12 +293,12 @@ class SliceCells(GroupedCells[str]):
                 self.untested |= part
 
     def initiator_suspects(self) -> Iterator[SuspectedComponent]:
-        """Yield each initiator with its cells."""
+        """Yield each initiator as a suspect with its cells."""
         for name in self.cells.rows:
             yield SuspectedComponent("initiator", name, self.cells.mask_of_place(initiator=name))
 
     def target_suspects(self, part: str) -> Iterator[SuspectedComponent]:
-        """Yield each target with its cells, under the name of this part."""
+        """Yield each target as a suspect with its cells; `part` says what the targets are."""
         for name in self.cells.columns:
             yield SuspectedComponent(part, name, self.cells.mask_of_place(target=name))
 

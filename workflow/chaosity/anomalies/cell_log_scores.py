@@ -1,8 +1,8 @@
-"""Cells of a table of initiators and targets as scores that can be compared.
+"""Convert the values of a table of initiators and targets to comparable scores.
 
-All arithmetic is on logarithms, since disturbances and faults multiply values. The sign is turned
-for metrics of which less is better. So a larger `log_score` is always better, and a difference of
-0.1 is about 10 %.
+A score is the logarithm of a value, since disturbances and faults multiply values. For metrics of
+which less is better it is the negative logarithm. So a larger `log_score` is always better, and a
+difference of 0.1 is about 10 %.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ScoredCells(Generic[Name]):
         columns: targets.
         log_score: score of each cell, NaN where nothing was measured; shape (rows, columns).
         n: replicates of each cell; same shape.
-        noise: standard deviation of a replicate, of the logarithm.
+        noise: standard deviation of the logarithm of a single replicate.
         freedom: degrees of freedom of `noise`; 0 when the noise is assumed.
     """
 
@@ -69,7 +69,7 @@ class ScoredCells(Generic[Name]):
         return np.array([[row == column for column in self.columns] for row in self.rows])
 
     def mask_of_place(self, initiator: Name | None = None, target: Name | None = None) -> Mask:
-        """Return the mask of the cells of an initiator, of a target, or of either of them."""
+        """Return the mask of all cells with this initiator or this target; either can be None."""
         rows = [name == initiator for name in self.rows]
         columns = [name == target for name in self.columns]
         mask: Mask = np.logical_or.outer(rows, columns)
@@ -101,7 +101,7 @@ def loss_percent(departure: float, metric: str) -> float:
 
     Args:
         departure: difference of scores, negative for a loss.
-        metric: its name. A latency that doubles is 100 % worse, a bandwidth that halves 50 %.
+        metric: name of the metric. A doubled latency is 100 % worse, a halved bandwidth 50 %.
     """
     if less_is_better(metric):
         return float(100.0 * np.expm1(-departure))
@@ -115,10 +115,10 @@ def score_cells(
     rows: Sequence[Name] | None = None,
     columns: Sequence[Name] | None = None,
 ) -> ScoredCells[Name]:
-    """Return the cells with the scores of their replicates, positive values in the metric's unit.
+    """Return the scored cells of replicates, which are positive values in the metric's unit.
 
-    The drift that a replicate block has in common is removed from the noise. Default order of
-    initiators (rows) and targets (columns): their appearance.
+    The noise does not contain the drift that all cells of a replicate block share. Default order of
+    initiators (rows) and targets (columns): as they appear in `samples`.
     """
     rows = tuple(rows or dict.fromkeys(row for row, _ in samples))
     columns = tuple(columns or dict.fromkeys(column for _, column in samples))
@@ -141,7 +141,7 @@ def _without_drift(
     logs: Mapping[tuple[Name, Name], Scores],
     blocks: Mapping[tuple[Name, Name], Sequence[int]],
 ) -> dict[tuple[Name, Name], Scores]:
-    """Return each value minus the typical departure of its block from the medians of the cells."""
+    """Return each logarithm minus the typical departure of its block from the cells' medians."""
     departures: dict[int, list[float]] = {}
     for cell, values in logs.items():
         for block, value in zip(blocks[cell], values - median(values.tolist()), strict=True):
@@ -154,7 +154,7 @@ def _without_drift(
 
 
 def _pooled_noise(samples: Sequence[Scores]) -> tuple[float, float]:
-    """Return a replicate's standard deviation and degrees of freedom, pooled over the cells.
+    """Return the standard deviation of a single replicate in all cells, and its degrees of freedom.
 
     It is the median over the cells, so that a few disturbed cells do not hide faults of others.
     """

@@ -1,4 +1,4 @@
-"""Slow drives, drive sets, processing units, cores and L3 domains of a host."""
+"""Find slow drives, drive sets, processing units, cores and L3 domains of a host."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ComponentCheck:
 
     Attributes:
         anomalies: the detected anomalies.
-        compared: names of the components with comparable components.
+        compared: names of the components for which there were others to compare with.
         detectable: smallest detectable loss of a single cell in each slice, in per cent.
     """
 
@@ -61,9 +61,9 @@ class ComponentCheck:
     detectable: list[float] = field(default_factory=list)
 
     def count_tested_cells(self, cells: SliceCells, names: Sequence[str], axis: int) -> None:
-        """Add the tested cells of a slice.
+        """Add the names and smallest detectable loss of the tested cells of a slice.
 
-        `axis` is the axis of the cells along which the cells of a named component lie.
+        `axis` is the axis along which the cells of one component in `names` lie.
         """
         tested = np.any(cells.tested_mask, axis=axis).tolist()
         if any(tested):
@@ -74,11 +74,11 @@ class ComponentCheck:
 def find_slow_initiators_and_memory(
     rows: Measurements, core_kinds: Mapping[str, str]
 ) -> ComponentCheck:
-    """Find slow processing units, cores and L3 domains on memory, and memory that is slow for all.
+    """Find slow processing units, cores and L3 domains, and memory that is slow for all of them.
 
-    Expects valid rows of loads alone on one memory node each, of slices with several initiators per
-    node. `core_kinds` is the kind of core of each initiator, where the host has several kinds;
-    cores of different kinds are not comparable.
+    `rows` must be valid rows of loads alone that each access one memory node, from slices with
+    several initiators per node. `core_kinds` is the kind of core of each initiator, where the host
+    has several kinds; cores of different kinds are not comparable.
     """
     check = ComponentCheck()
     for where, part in rows.comparable_slices():
@@ -115,10 +115,10 @@ def _slow_on_memory(cells: SliceCells, departure: Departure) -> Anomaly:
 
 
 def find_slow_drives(rows: Measurements, models: Mapping[str, str]) -> ComponentCheck:
-    """Find slow drives, slow paths to drives, and drives that are read better from another node.
+    """Find slow drives, slow paths to drives, and drives that another node reads faster.
 
-    Expects valid rows of loads alone on single drives, without stand-in files. A drive that is not
-    in `models` (drive -> model) is not comparable.
+    `rows` must be valid rows of loads alone on single drives, without stand-in files. A drive that
+    is not in `models` (drive -> model) is not compared.
     """
     check = ComponentCheck()
     for where, part in rows.comparable_slices():
@@ -167,7 +167,7 @@ def _slow_drive(cells: SliceCells, departure: Departure) -> Anomaly:
 
 
 def _remote_better(slice_cells: SliceCells) -> Iterator[Anomaly]:
-    """Yield drives that another node reads clearly faster than their own node does."""
+    """Yield an anomaly for each drive that another node reads clearly faster than its own node."""
     cells, scatter = slice_cells.cells, slice_cells.scatter
     comparisons = int(cells.measured_mask.sum())
     for column, drive in enumerate(cells.columns):
@@ -204,11 +204,11 @@ def _remote_better(slice_cells: SliceCells) -> Iterator[Anomaly]:
 
 
 def find_asymmetric_drive_paths(rows: Measurements, packages: PackageNodes) -> list[Anomaly]:
-    """Find packages that read another package's drives slower than their own are read from there.
+    """Find pairs of packages that read each other's drives at clearly different speed.
 
-    The drives of each node are compared with those of the node at the same position of the other
-    package, if both have as many (document 000, figure 5). Expects valid rows of loads alone on
-    drive sets, without stand-in files.
+    The drives of a node are compared with those of the node at the same position in the other
+    package, if both nodes have equally many drives (document 000, figure 5). `rows` must be valid
+    rows of loads alone on drive sets, without stand-in files.
     """
     found: list[Anomaly] = []
     of_nodes = rows.where(target_kind="all_of_node", initiator_kind="node")
@@ -251,9 +251,9 @@ def find_asymmetric_drive_paths(rows: Measurements, packages: PackageNodes) -> l
 def _mirrored_reads(
     reads: Mapping[tuple[int, int], tuple[Position, int]], near: Sequence[int], far: Sequence[int]
 ) -> Iterator[tuple[Position, Position]]:
-    """Yield each read of `far`'s drives by `near`, and the same read with the packages exchanged.
+    """Yield the cell of each read of `far`'s drives by `near`, and the cell of the opposite read.
 
-    Both packages have the same number of nodes; nodes at the same position correspond.
+    In the opposite read the nodes at the same positions of the other package take part.
     """
     for source, other_source in zip(near, far, strict=True):
         for target, other_target in zip(far, near, strict=True):
@@ -265,7 +265,7 @@ def _mirrored_reads(
 
 @dataclass(frozen=True)
 class _DriveSet:
-    """A set of drives: the nodes and number of its drives, and its `target_kind`."""
+    """A drive set: the nodes and the number of its drives, and its `target_kind`."""
 
     nodes: frozenset[int]
     drives: int
@@ -289,9 +289,9 @@ class _DriveSet:
 
 
 def find_losses_by_adding_drives(rows: Measurements) -> list[Anomaly]:
-    """Find drive sets with less bandwidth than a part of them.
+    """Find drive sets that have less bandwidth than a subset of their drives.
 
-    Of the sets of each node, and of the sets that span nodes, the worst is reported. Expects valid
+    The worst set of each node and the worst set that spans nodes are reported. `rows` must be valid
     rows of loads alone on drive sets, without stand-in files.
     """
     found: list[Anomaly] = []
@@ -319,7 +319,7 @@ def find_losses_by_adding_drives(rows: Measurements) -> list[Anomaly]:
 def _set_anomaly(
     cells: SliceCells, position: Position, parts: Sequence[int], whole: _DriveSet
 ) -> Anomaly | None:
-    """Return the anomaly of a set against its best part (by the number of its column), if clear."""
+    """Return the anomaly of a drive set if it is clearly slower than its best subset."""
     scored = cells.cells
     best = position[0], parts[int(np.argmax(scored.log_score[position[0], parts]))]
     error = float(np.hypot(scored.standard_error[best], scored.standard_error[position]))

@@ -1,4 +1,4 @@
-"""Departures of cells from their group, their scatter, and when a departure is clear.
+"""Decide which departures of cells from their group are clear, from how much they scatter.
 
 A departure counts when it is statistically clear, adjusted for all tested cells (Bonferroni), and
 large enough to matter. Departures of several cells that share an initiator, a target or a path
@@ -40,16 +40,16 @@ _MIN_CELLS = 6
 
 @dataclass(frozen=True)
 class ScatterWithoutFaults:
-    """Differences within a cell group that are not faults.
+    """How much the cells of a group differ without a fault.
 
     Attributes:
-        error: standard deviation of each cell's departure from its group; shape as the cells.
+        error: standard deviation of each cell's departure from its group; an array like the cells.
         own: standard deviation of each cell's score alone.
-        freedom: degrees of freedom of both; infinite where they are assumed.
-        natural: standard deviation between equal parts of the machine; 0 where it cannot be
-            separated from the noise. Cells that share a part share this difference.
-        single: standard deviation of a single value, as a share.
-        matters: smallest loss that is reported, as a share.
+        freedom: degrees of freedom of `error` and `own`; infinite where these are assumed.
+        natural: standard deviation between equal parts of a healthy machine; 0 where it cannot be
+            separated from the noise. Cells of the same part have this difference in common.
+        single: standard deviation of a single replicate, as a share of its value.
+        matters: smallest loss that is reported, as a share of the expected value.
     """
 
     error: Scores
@@ -62,10 +62,10 @@ class ScatterWithoutFaults:
 
 @dataclass(frozen=True)
 class SuspectedComponent:
-    """A component and the cells that depend on it.
+    """A component that may be at fault, and the cells that depend on it.
 
     Attributes:
-        part: which part of the machine it is, such as target or drive.
+        part: kind of the component, such as target or drive.
         name: node number, place name, or the two packages of a path.
         cells: mask of its cells.
     """
@@ -80,11 +80,11 @@ class Departure:
     """A suspect, or a single cell, that is worse than expected.
 
     Attributes:
-        suspect: None for a single cell.
+        suspect: the suspected component; None for a single cell.
         cells: positions of the cells.
-        loss: median loss of its cells; difference of logarithms, positive.
+        loss: median loss of the cells, a positive difference of logarithms.
         low, high: 95 % interval of the loss.
-        confidence: probability that it is not noise, 0 to 1.
+        confidence: probability that the loss is not noise, 0 to 1.
     """
 
     suspect: SuspectedComponent | None
@@ -98,7 +98,7 @@ class Departure:
 def estimate_scatter(
     cells: ScoredCells[Name], departures: Scores, labels: NDArray[np.int_]
 ) -> ScatterWithoutFaults:
-    """Return the noise of the replicates, and the natural difference of equal parts.
+    """Return the scatter from the noise of replicates and from natural differences of equal parts.
 
     Cells with a label below 0 are excluded. `departures` is each cell's difference from its group.
     """
@@ -131,10 +131,10 @@ def estimate_scatter(
 def is_significant_and_large(
     difference: float, error: float, scatter: ScatterWithoutFaults, comparisons: int
 ) -> tuple[bool, float]:
-    """Return whether a loss is clear and matters, and the confidence in it if it matters.
+    """Return whether a loss is clear and large enough to matter, and the confidence in the loss.
 
-    The loss is a difference of logarithms; `error` is its standard deviation, computed from the
-    scatter. `comparisons` is the number of tested cells.
+    `difference` is the loss as a difference of logarithms; `error` is its standard deviation,
+    computed from the scatter. `comparisons` is the number of tested cells.
     """
     if difference <= -np.log1p(-scatter.matters):
         return False, 0.0
@@ -143,5 +143,5 @@ def is_significant_and_large(
 
 
 def limit_confidence(cells: ScoredCells[Name], confidence: float) -> float:
-    """Return the confidence, limited to the highest that a run with its replicates can give."""
+    """Return the confidence, limited to the highest value that this number of replicates allows."""
     return min(confidence, MAX_CONFIDENCE if cells.freedom else MAX_CONFIDENCE_OF_ONE_RUN)

@@ -1,4 +1,4 @@
-"""All anomalies of a host, from its tidy table."""
+"""Find all anomalies of a host in its tidy table."""
 
 from __future__ import annotations
 
@@ -39,13 +39,14 @@ _SECONDARY = (AnomalyKind.ASYMMETRY, AnomalyKind.REMOTE_BETTER, AnomalyKind.SLIT
 
 @dataclass(frozen=True)
 class HostComponentFacts:
-    """Facts about a host besides its measurements.
+    """Facts about a host that are not measurements.
 
     Attributes:
         packages: nodes of each package; None when unknown.
         models: component of each drive -> its model.
-        core_kinds: name of each processing unit -> its kind of core; empty with one kind.
-        descriptions: component -> model, serial and node in words, for sentences.
+        core_kinds: name of each processing unit -> its core kind; empty if all cores are of one
+            kind.
+        descriptions: component -> text with its model, serial number and node.
     """
 
     packages: PackageNodes | None = None
@@ -57,7 +58,7 @@ class HostComponentFacts:
 def host_component_facts(
     topology: Topology | None, components: Mapping[str, Mapping[str, Any]] | None
 ) -> HostComponentFacts:
-    """Return the facts of the topology and of the components' documents by name."""
+    """Return the facts in the topology and in the components' documents (name -> document)."""
     topology = topology or Topology()
     models, descriptions = {}, {}
     for name, document in (components or {}).items():
@@ -73,10 +74,10 @@ def host_component_facts(
 
 
 def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = None) -> Findings:
-    """Return the anomalies of one host in one configuration; those of one place are merged.
+    """Return the findings of one host in one configuration; anomalies of one place are merged.
 
     Args:
-        measurements: its tidy table.
+        measurements: the tidy table of the host.
         parts: further facts about the host.
     """
     parts = parts or HostComponentFacts()
@@ -112,7 +113,7 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
 
 @dataclass
 class _Report:
-    """What was tested, what was found, and the smallest detectable losses in per cent."""
+    """Names of the tests, anomalies that were found, and smallest detectable losses in per cent."""
 
     anomalies: list[Anomaly] = field(default_factory=list)
     checked: list[str] = field(default_factory=list)
@@ -121,7 +122,7 @@ class _Report:
     def add_test_result(
         self, tested: str, found: Iterable[Anomaly], detectable: Sequence[float]
     ) -> None:
-        """Add the name of a test (empty without a test), its anomalies and detectable losses."""
+        """Add the name of a test (empty if there was none), its anomalies and detectable losses."""
         self.anomalies += found
         if tested and detectable:
             typical = float(np.median(detectable))
@@ -137,10 +138,10 @@ class _Report:
 
 
 def _check_memory(memory: Measurements, parts: HostComponentFacts, report: _Report) -> str:
-    """Test the node matrices, and initiators that are not whole nodes.
+    """Test the node matrices, and the initiators that are parts of nodes.
 
     Returns:
-        The structure of most cells.
+        The description of the structure with the most cells.
     """
     # Sparse matrices are compared by the topology instead.
     matrices = [
@@ -189,11 +190,11 @@ def _check_drives(rows: Measurements, parts: HostComponentFacts, report: _Report
 
 
 def _comparable(rows: Measurements) -> Measurements:
-    """Return rows in which the loads of different initiators are comparable.
+    """Return the rows of loads whose values can be compared between initiators.
 
-    Of a sweep over sizes only the largest size counts, which is memory. Core-to-core transfers have
-    a responder, so their pairs are not initiators and targets. Published data on co-running loads
-    has a row per load and says so in `mode`.
+    A sweep over sizes keeps only its largest size, which measures memory. Core-to-core transfers
+    are left out: they are between initiator and responder. So are co-running loads in published
+    data, which the column `mode` shows.
     """
     if not len(rows):
         return rows
@@ -207,14 +208,14 @@ def _comparable(rows: Measurements) -> Measurements:
 
 
 def _slit_entries(rows: Measurements) -> dict[tuple[int, int], float]:
-    """Return the SLIT's entry for each pair of nodes, as far as the rows have it."""
+    """Return (initiator, target) -> entry of the SLIT, for pairs of nodes with one in the rows."""
     known = rows.node_to_node_rows().rows.dropna(subset="distance")
     entries = known[["initiator_node", "target_node", "distance"]]
     return {(int(i), int(j)): float(value) for i, j, value in entries.itertuples(index=False)}
 
 
 def _with_description(anomaly: Anomaly, parts: HostComponentFacts) -> Anomaly:
-    """Return the anomaly with the description of its first described component."""
+    """Return the anomaly, with the description of its first component that has one."""
     for name in anomaly.components:
         if name in parts.descriptions:
             sentence = f"{name} is a {parts.descriptions[name]}."
@@ -223,10 +224,10 @@ def _with_description(anomaly: Anomaly, parts: HostComponentFacts) -> Anomaly:
 
 
 def _merged(found: Iterable[Anomaly]) -> list[Anomaly]:
-    """Return anomalies of one kind and place as one: that with most cells, then the surest.
+    """Merge anomalies of one kind and place; the one with the most cells stays, then the surest.
 
-    A slow component shows in several ways: the memory of a node to all nodes by one kernel, and to
-    its own node by another.
+    One slow component can cause several anomalies: one kernel shows that a node's memory is slow
+    for all nodes, and another that it is slow for its own node.
     """
     by_place: dict[object, list[Anomaly]] = {}
     for anomaly in found:
@@ -246,7 +247,7 @@ def _merged(found: Iterable[Anomaly]) -> list[Anomaly]:
 
 
 def _merge_rank(anomaly: Anomaly) -> tuple[int, bool, float, float]:
-    """Sort key: most cells, then whole nodes before some of their units, then the surest."""
+    """Sort key: most cells first, then whole nodes before their parts, then highest confidence."""
     by_units = isinstance(anomaly.initiator, str)
     return -len(anomaly.cells), by_units, -anomaly.confidence, -anomaly.relative_loss
 
@@ -259,7 +260,7 @@ def _source_text(anomaly: Anomaly) -> str:
 
 
 def _without_explained(found: Sequence[Anomaly]) -> list[Anomaly]:
-    """Return the anomalies without those that another anomaly explains; it gets their sentences."""
+    """Return anomalies that no other explains; the explaining one gets the others' sentences."""
     result = [anomaly for anomaly in found if anomaly.kind not in _SECONDARY]
     causes_count = len(result)
     for anomaly in found:
@@ -276,7 +277,7 @@ def _without_explained(found: Sequence[Anomaly]) -> list[Anomaly]:
 
 
 def _explains(cause: Anomaly, anomaly: Anomaly) -> bool:
-    """Return whether the cause explains an anomaly of a secondary kind."""
+    """Return whether the anomaly `cause` explains the other, which is of a secondary kind."""
     if anomaly.kind == AnomalyKind.ASYMMETRY:
         return set(anomaly.cells) <= set(cause.cells)
     shared = set(anomaly.components) & set(cause.components)

@@ -1,4 +1,4 @@
-"""All findings of a matrix of initiator nodes and target nodes."""
+"""Find all anomalies of a matrix of initiator nodes and target nodes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def analyse_matrix(
     distances: SlitEntries | None = None,
     looks: int = 1,
 ) -> Findings:
-    """Return the anomalies of a machine, from its matrix alone.
+    """Return the findings of a machine from its matrix alone.
 
     Args:
         matrix: bandwidth or latency from each initiator node to each target node.
@@ -115,7 +115,7 @@ def _notes(analysis: MatrixAnalysis) -> Iterator[str]:
 
 
 def _cell_texts(cells: ScoredCells[int], part: Mask) -> list[str]:
-    """Return cells as 0->1."""
+    """Return cells as texts such as 0->1."""
     return [f"{cells.rows[i]}->{cells.columns[j]}" for i, j in cell_positions(part)]
 
 
@@ -148,7 +148,7 @@ def _verdict(
 
 
 def _asymmetries(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
-    """Yield pairs with one clearly worse direction, unless a slow node explains it."""
+    """Yield node pairs with one clearly worse direction that no slow node explains."""
     cells, structure = analysis.cells, analysis.structure
     explained = {
         position
@@ -188,13 +188,13 @@ def _asymmetries(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
 def _loss_against(
     analysis: MatrixAnalysis, worse: Position, better: Position, comparisons: int
 ) -> Departure | None:
-    """Return the loss of a cell against a better cell, if it is clear."""
+    """Return the loss of a cell against a better cell, if the loss is clear."""
     error = float(np.hypot(analysis.scatter.own[worse], analysis.scatter.own[better]))
     return analysis.loss_against_better_cell(worse, better, error, comparisons)
 
 
 def _opposite_cells(cells: ScoredCells[int]) -> Iterator[tuple[Position, Position]]:
-    """Yield the positions of both directions of each pair of nodes with two measured directions."""
+    """Yield the two positions of each pair of nodes that was measured in both directions."""
     both = [node for node in cells.rows if node in cells.columns]
     for source, target in combinations(both, 2):
         there = cells.rows.index(source), cells.columns.index(target)
@@ -204,9 +204,9 @@ def _opposite_cells(cells: ScoredCells[int]) -> Iterator[tuple[Position, Positio
 
 
 def _remote_better(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
-    """Yield the worst case of each node that is served better remotely than from its own memory.
+    """Yield the worst case of each node that gets better values from remote than from own memory.
 
-    The loss has to be clear against the scatter of comparable cells too.
+    The loss must be clear, also against the scatter of comparable cells.
     """
     cells, reported = analysis.cells, set()
     comparisons = int(cells.measured_mask.sum()) * analysis.looks

@@ -1,4 +1,4 @@
-"""A node matrix compared with its structure: departing cells and suspected components."""
+"""Compare a node matrix with its structure, and find departing cells and suspected components."""
 
 from __future__ import annotations
 
@@ -35,16 +35,17 @@ class MatrixAnalysis(GroupedCells[int]):
     """A node matrix with its structure and the departures from it.
 
     Attributes:
-        structure, looks: as given.
+        structure, looks: the arguments of the same name.
         remote_better: remote cells that are better than a local cell, see
             `_remote_cells_better_than_local`.
-        labels: group of each cell; -1 also where the cell does not represent its group.
+        labels: group of each cell; -1 where nothing was measured or the cell does not represent its
+            group.
         structural: mask of the cells whose loss is structural.
-        found: cells and components that depart.
+        found: the departures of cells and components.
     """
 
     def __init__(self, cells: ScoredCells[int], structure: MatrixStructure, looks: int) -> None:
-        """Compare the cells, whose rows and columns are node numbers, with their groups."""
+        """Compare the cells with their groups; rows and columns of the cells are node numbers."""
         self.structure, self.looks = structure, looks
         self.remote_better = _remote_cells_better_than_local(cells, structure)
         labels = structure.labels.copy()
@@ -63,7 +64,7 @@ class MatrixAnalysis(GroupedCells[int]):
         self.found = self.find_departures(list(self._suspects()), self.structural, looks)
 
     def _structural(self) -> Mask:
-        """Return the mask of the cells whose loss recurs over the machine."""
+        """Return the mask of the cells whose loss recurs across the machine."""
         cells, packages = self.cells, self.structure.packages
         limit = np.log1p(-MATTERS) / 2.0
         explained = losses_explained_by_node_position(cells, self.departures, self.labels, packages)
@@ -136,7 +137,7 @@ class MatrixAnalysis(GroupedCells[int]):
             )
 
     def _compared_with(self, positions: Sequence[Position]) -> str:
-        """Return the number and groups of the comparable cells."""
+        """Return a text with the number of comparable cells and their groups."""
         groups = dict.fromkeys(
             self.structure.names[self.structure.labels[position]] for position in positions
         )
@@ -149,11 +150,10 @@ class MatrixAnalysis(GroupedCells[int]):
 def _remote_cells_better_than_local(
     cells: ScoredCells[int], structure: MatrixStructure
 ) -> list[tuple[Position, Position]]:
-    """Return the positions of remote cells and of the local cells that they clearly exceed.
+    """Return pairs of positions: a remote cell, and a local cell that is clearly worse.
 
-    Two comparisons are made: the memories that one node reaches, and the nodes that reach one
-    memory. Only nodes with units and memory count, since memory of another kind (HBM) may well be
-    better.
+    A remote cell is compared with the local cell of its initiator and with that of its target. Only
+    nodes with units and memory count, since memory of another kind (HBM) can be better.
     """
     if structure.kind == NONE:
         return []

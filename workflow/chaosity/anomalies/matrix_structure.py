@@ -1,10 +1,10 @@
-"""The structure of a machine, learned from its matrix: which cells should be equal.
+"""Learn the structure of a machine from its matrix: which cells should be equal.
 
 There are several hypotheses: all cells are equal; local and remote; packages of neighbouring or of
 alternating nodes; steps of value that recur for every node, as in rings and meshes; hops between
 nearest neighbours; the distances of the firmware. The hypothesis that explains the cells with the
-fewest groups is selected. A fault must not look like structure. So a group has to recur: each of
-its initiators and targets takes part in it. And a cell that departs costs at most CAP.
+fewest groups is selected. A fault must not be taken for structure. So a group has to recur: each of
+its initiators and targets has a cell in the group. And a cell that departs costs at most CAP.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class MatrixStructure:
     """A hypothesis about which cells should be equal.
 
     Attributes:
-        kind: one of the constants above.
+        kind: one of the constants of this module, such as PACKAGES.
         labels: group of each cell, -1 where nothing was measured.
         names: names of the groups, by their numbers.
-        packages: nodes of each package, for the kind PACKAGES.
+        packages: nodes of each package, if `kind` is PACKAGES.
     """
 
     kind: str
@@ -77,7 +77,8 @@ def learn_matrix_structure(
 ) -> MatrixStructure:
     """Return the hypothesis that explains a node matrix best.
 
-    Known packages and entries of the SLIT are tried too; with known packages no others are tried.
+    Given packages and entries of the SLIT are tried too. If packages are given, no others are
+    tried.
     """
     hypotheses = list(_hypotheses(cells, packages, distances))
     best, least = hypotheses[0], np.inf
@@ -111,7 +112,7 @@ def structure_cost(cells: ScoredCells[int], structure: MatrixStructure) -> float
 
 
 def _ordered(cells: ScoredCells[int], structure: MatrixStructure) -> MatrixStructure:
-    """Return the structure with its groups numbered from the best to the worst, local first."""
+    """Return the structure with groups numbered from the best to the worst, local groups first."""
     labels, names = structure.labels, structure.names
     used = [label for label in range(len(names)) if (labels == label).any()]
     level = expected_scores(cells, labels)
@@ -160,7 +161,7 @@ def _unknown(cells: ScoredCells[int], local: Mask) -> MatrixStructure:
 
 
 def _one_sided(cells: ScoredCells[int]) -> Mask:
-    """Return cells of memory without processing units, or of processing units without memory."""
+    """Return the mask of cells of one-sided nodes, which lack either processing units or memory."""
     columns = ~np.isin(cells.columns, cells.rows)
     rows = ~np.isin(cells.rows, cells.columns)
     if columns.all() or rows.all():
@@ -170,9 +171,9 @@ def _one_sided(cells: ScoredCells[int]) -> Mask:
 
 
 def _label_one_sided(cells: ScoredCells[int], labels: Labels, one_sided: Mask) -> Labels:
-    """Return labels with groups for one-sided nodes: the nearest initiator of each, the second, ...
+    """Return labels with groups for one-sided nodes: one for all nearest initiators, and so on.
 
-    A single such node has no comparable node, so each of its cells is a group of its own.
+    If only one node is one-sided, each of its cells is a group, since no node is comparable.
     """
     labels = labels.copy()
     done = np.zeros(labels.shape, dtype=bool)
@@ -191,13 +192,13 @@ def _label_one_sided(cells: ScoredCells[int], labels: Labels, one_sided: Mask) -
 
 
 def _names(first: Sequence[str], labels: Labels) -> tuple[str, ...]:
-    """Return names for all groups; groups after the given names are ranks of one-sided nodes."""
+    """Return names for all groups: `first`, then the ranks of the one-sided nodes' cells."""
     more = range(len(first), int(labels.max()) + 1)
     return (*first, *(f"other memory, rank {number - len(first) + 1}" for number in more))
 
 
 def _shifted(labels: Labels, plain: Mask, used: int) -> Labels:
-    """Return labels whose one-sided groups follow `used` groups of plain cells."""
+    """Return labels with one-sided groups numbered after the `used` groups of plain cells."""
     low = labels[~plain & (labels >= 0)]
     if not len(low):
         return labels
@@ -205,7 +206,7 @@ def _shifted(labels: Labels, plain: Mask, used: int) -> Labels:
 
 
 def _partitions(cells: ScoredCells[int]) -> Iterator[PackageNodes]:
-    """Yield packages of equal size, with neighbouring or with alternating nodes."""
+    """Yield each division into packages of equal size, with neighbouring or alternating nodes."""
     nodes = sorted(set(cells.rows) & set(cells.columns))
     for size in range(2, len(nodes) // 2 + 1):
         if len(nodes) % size:
@@ -218,7 +219,7 @@ def _partitions(cells: ScoredCells[int]) -> Iterator[PackageNodes]:
 def _by_packages(
     cells: ScoredCells[int], plain: Mask, local: Mask, equal: Labels, packages: PackageNodes
 ) -> Iterator[MatrixStructure]:
-    """Yield the groups local, same package and other package, then the same with steps in them."""
+    """Yield groups local, same package, other package; then these divided by steps of value."""
     same = np.zeros(local.shape, dtype=bool)
     for nodes in packages:
         same |= np.logical_and.outer(np.isin(cells.rows, nodes), np.isin(cells.columns, nodes))
@@ -236,7 +237,7 @@ def _by_packages(
 
 
 def is_better_within_packages(cells: ScoredCells[int], structure: MatrixStructure) -> bool:
-    """Return whether every cell group within packages is better than all between packages."""
+    """Return whether each group of cells within packages is better than each between packages."""
     level = dict(zip(structure.names, expected_scores(cells, structure.labels), strict=False))
     same = [value for name, value in level.items() if name.startswith("same package")]
     other = [value for name, value in level.items() if name.startswith("other package")]
@@ -246,7 +247,7 @@ def is_better_within_packages(cells: ScoredCells[int], structure: MatrixStructur
 def _by_steps(
     cells: ScoredCells[int], remote: Mask, two_groups: Labels
 ) -> Iterator[MatrixStructure]:
-    """Yield steps of value, and hops between nearest neighbours."""
+    """Yield structures of steps of value, and of hops between nearest neighbours."""
     for gap in GAPS:
         for steps in _steps_of_value(cells, remote, gap):
             if len(steps) < 2:
@@ -276,7 +277,7 @@ def _structure(
 def _by_distances(
     cells: ScoredCells[int], remote: Mask, two_groups: Labels, distances: SlitEntries
 ) -> Iterator[MatrixStructure]:
-    """Yield a group for each distance of the SLIT."""
+    """Yield the structure with one group for each distance of the SLIT."""
     table = np.array([[distances.get((r, c), np.nan) for c in cells.columns] for r in cells.rows])
     values = np.unique(table[remote & ~np.isnan(table)])
     if len(values) and not np.isnan(table[remote]).any():
@@ -285,10 +286,10 @@ def _by_distances(
 
 
 def _steps_of_value(cells: ScoredCells[int], remote: Mask, gap: float) -> Iterator[list[Mask]]:
-    """Yield steps with both directions between two nodes in one group, then directed steps.
+    """Yield steps of value that join both directions of a node pair, then steps that do not.
 
     The better direction decides the step of both, so a direction that became slow stays in its
-    group. Directed steps, as in a one-way ring, have to recur.
+    group. Steps with separate directions, as in a one-way ring, have to recur.
     """
     log_score = cells.log_score
     if cells.rows != cells.columns:
@@ -304,11 +305,11 @@ def _steps_of_value(cells: ScoredCells[int], remote: Mask, gap: float) -> Iterat
 
 
 def _steps(cells: ScoredCells[int], part: Mask, gap: float, *, join_worse: bool) -> list[Mask]:
-    """Return cells of a part in steps of score, best first.
+    """Return the masks of a part's cells in steps of score, best first.
 
-    Values are separated where there is a gap (of logarithms). Each step has cells of all initiators
-    and targets. Otherwise it does not recur over the machine, so it is joined to the next worse
-    step if `join_worse`, else to the better step, since faults make worse.
+    A step ends where scores differ by more than `gap`. Each step has cells of all initiators and
+    targets of the part. Cells that do not recur so are joined to the next worse step if
+    `join_worse`, else to the better step, since faults make values worse.
     """
     values = np.sort(cells.log_score[part])[::-1]
     if not len(values):
@@ -337,10 +338,10 @@ def _recurs(step: Mask, part: Mask) -> bool:
 
 
 def _cells_by_hop_count(nearest: Mask) -> dict[int, Mask] | None:
-    """Return number of hops -> its cells, if steps lead from neighbour to neighbour; else None.
+    """Return number of hops -> mask of cells; None if nearest neighbours do not explain the cells.
 
-    Each node has to have a node two hops away. Three hops and more may lack for some nodes, such as
-    the middle of a row or of a mesh.
+    Each node must have a node two hops away. Not every node needs one at three or more hops: one in
+    the middle of a row or of a mesh may have none.
     """
     if nearest.shape[0] != nearest.shape[1]:
         return None

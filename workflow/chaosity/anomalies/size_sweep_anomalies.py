@@ -1,8 +1,8 @@
 """Anomalies of latency over the working set: contention within a node, and inversions.
 
-Document 003 shows both on an EPYC. Half of the cores are slower as soon as all cores run, though
-each alone is as fast as the others. And at the largest size the order of two cores of one node is
-inverted.
+Document 003 shows both on an EPYC. Contention: half of the cores are slower when all cores run,
+though each of them alone is as fast as the others. Inversion: at the largest size, the core of a
+node that was faster becomes the slower one.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _INVERSION_ADVICE = (
 def select_latency_size_sweeps(rows: Measurements) -> Measurements:
     """Select the rows of sweeps over sizes, and add the columns `x`, `level` and `rest`.
 
-    `x` is the size in bytes, `level` is serial or concurrent, and `rest` holds the other factors as
-    JSON. Expects valid rows of a latency.
+    `x` is the size in bytes, `level` is serial or concurrent, and `rest` has the other factors as
+    JSON. `rows` must be valid rows of a latency.
     """
     with_columns = rows.with_columns(
         x=pd.to_numeric(rows.factor_level_of_each_row("bytes"), errors="coerce"),
@@ -76,7 +76,7 @@ def find_contention_and_inversions(sweeps: Measurements) -> Iterator[Anomaly]:
 
 
 def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
-    """Yield initiators that are slower than others of their node when all run, by node."""
+    """Yield, for each node, the initiators that are slower than the others when all run."""
     found = compare_latency_together_and_alone(Measurements(rows), CONCURRENT, SERIAL)
     if found.start is None:
         return
@@ -125,7 +125,7 @@ def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
 
 
 def _log_ratios(rows: pd.DataFrame, chosen: pd.Series, by: list[str]) -> pd.Series:
-    """Return the mean logarithm of the chosen rows minus that of the others, for each group."""
+    """Return, for each group, the mean logarithm of the chosen rows minus that of the others."""
     logs = rows.assign(log=np.log(rows["value"].astype(float)))["log"]
     keys = [rows[name] for name in by]
     above, below = (logs[part].groupby([key[part] for key in keys]) for part in (chosen, ~chosen))
@@ -136,7 +136,7 @@ def _log_ratios(rows: pd.DataFrame, chosen: pd.Series, by: list[str]) -> pd.Seri
 def _interval(
     logs: NDArray[np.float64], *, one_run: bool
 ) -> tuple[float | None, float | None, float]:
-    """Return both ends of the loss (95 % interval, per cent) and the confidence in a loss."""
+    """Return the ends of the loss's 95 % interval in per cent, and the confidence in a loss."""
     most = MAX_CONFIDENCE_OF_ONE_RUN if one_run else MAX_CONFIDENCE
     ends = Estimate.of_values(np.exp(logs)).low_and_high
     if ends is None:
@@ -147,7 +147,7 @@ def _interval(
 
 
 def _pu_number(name: str) -> tuple[int, str]:
-    """Sort key of a place by its number."""
+    """Sort key that orders places by their number."""
     digits = "".join(part for part in name if part.isdigit())
     return int(digits or 0), name
 
@@ -158,12 +158,12 @@ class _Look:
 
     Attributes:
         where: experiment, load, benchmark, metric and mode.
-        rows: of the node, all its initiators and sizes.
-        medians: of the replicates; a row for each size, a column for each initiator.
-        initiator: that was faster at the last smaller sizes with a clear order.
+        rows: rows of all initiators of the node at all sizes.
+        medians: medians of the replicates; a row for each size, a column for each initiator.
+        initiator: the initiator that was faster at the last smaller sizes with a clear order.
         position: row of the size in `medians`.
-        lead: logarithm of its latency over the mean of the others at this size.
-        usual: its leads at the smaller sizes, from the first clear one on.
+        lead: logarithm of its latency divided by the mean of the others at this size.
+        usual: the leads of `initiator` at smaller sizes, from the first clear lead on.
     """
 
     where: dict[str, str]
@@ -176,7 +176,7 @@ class _Look:
 
 
 def _looks(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[_Look]:
-    """Yield every size at which the order of some initiators of a node could be inverted."""
+    """Yield every size at which the order of a node's initiators could be inverted."""
     for _, own in rows.groupby(["initiator_nodes", "target"], sort=True):
         medians = own.pivot_table("value", "x", "initiator", aggfunc="median").dropna().sort_index()
         logs = medians.apply(np.log)
@@ -191,11 +191,11 @@ def _looks(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[_Look]:
 
 
 def _inversions(looks: Sequence[_Look]) -> Iterator[Anomaly]:
-    """Yield the first size of each node at which a usually fast initiator is clearly the slow one.
+    """Yield, for each node, the first size at which a usually fast initiator is clearly slower.
 
-    The usual leads must differ clearly from zero, and the lead at this size from their mean. Their
-    scatter is that from size to size before the last look at each initiator, pooled. Both tests are
-    adjusted for all looks (Bonferroni) to 5 % in a single run, else to `LEVEL`.
+    The mean of the usual leads must differ clearly from zero, and the lead at this size from that
+    mean. The scatter is that of leads between sizes before the last look at each initiator, pooled.
+    Both tests are adjusted for all looks (Bonferroni) to 5 % in a single run, else to `LEVEL`.
     """
     steps = {(id(look.rows), look.initiator): np.diff(look.usual) for look in looks}
     squares = np.square(np.concatenate([[], *steps.values()]))
@@ -214,7 +214,7 @@ def _inversions(looks: Sequence[_Look]) -> Iterator[Anomaly]:
 
 
 def _clear_inversion(look: _Look, confidence: float) -> Iterator[Anomaly]:
-    """Yield the inversion at a size if it is clear, in its replicates too."""
+    """Yield the inversion at a size if its replicates show it clearly too."""
     initiator, where = look.initiator, look.where
     size = float(look.medians.index[look.position])
     here = look.rows[look.rows["x"] == size]

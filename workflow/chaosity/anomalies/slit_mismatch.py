@@ -1,8 +1,8 @@
-"""Whether the firmware's distances (ACPI's SLIT) and packages agree with the measurements.
+"""Check whether the firmware's distances (ACPI's SLIT) and packages agree with the measurements.
 
-The structure that the matrix shows without these claims is compared with them. An entry of the SLIT
-is wrong when it puts a pair of nodes among pairs that were measured to be in another group. The
-order of the SLIT is wrong when pairs at the smaller distance were measured to be clearly worse.
+They are compared with the structure that is learned from the matrix alone. An entry of the SLIT is
+wrong when most pairs of nodes at the same distance were measured to be in another group. The order
+of the SLIT is wrong when pairs at the smaller distance were measured to be clearly worse.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class PackagesAndSlitCheck:
     """Result of the check of the packages and the SLIT.
 
     Attributes:
-        anomalies: of kind slit_mismatch.
-        structure: structure to use instead of the given one; None to keep it.
+        anomalies: anomalies of the kind slit_mismatch.
+        structure: structure to use instead of the given structure; None to keep the given one.
         notes: observations that are not anomalies.
     """
 
@@ -77,9 +77,9 @@ def check_packages_and_slit(
 
     Args:
         cells: the matrix.
-        structure: as learned with the packages and distances among the hypotheses.
-        packages: nodes of each package, as given.
-        distances: entries of the SLIT, as given.
+        structure: learned with the packages and distances among the hypotheses.
+        packages: nodes of each package, as the firmware reports.
+        distances: (initiator, target) -> entry of the SLIT.
     """
     if not packages and not distances:
         return PackagesAndSlitCheck()
@@ -118,7 +118,7 @@ def check_packages_and_slit(
 
 
 def _differ(learned: PackageNodes, given: PackageNodes) -> bool:
-    """Return whether the same nodes are in other packages."""
+    """Return whether two divisions of the same nodes into packages differ."""
     same_nodes = set(chain(*learned)) == set(chain(*given))
     return same_nodes and set(map(frozenset, learned)) != set(map(frozenset, given))
 
@@ -128,7 +128,7 @@ def _pair_text(pair: NodePair) -> str:
 
 
 def _wrong_packages(cells: ScoredCells[int], learned: PackageNodes, given: PackageNodes) -> Anomaly:
-    """Return pairs of nodes in a given package that were measured to be in different packages."""
+    """Return the anomaly of node pairs in one given package but in different measured packages."""
     together = [pair for nodes in learned for pair in combinations(sorted(nodes), 2)]
     given_pairs = [pair for nodes in given for pair in combinations(sorted(nodes), 2)]
     apart = [pair for pair in given_pairs if pair not in together]
@@ -144,7 +144,7 @@ def _wrong_packages(cells: ScoredCells[int], learned: PackageNodes, given: Packa
 
 
 def _both_directions(cells: ScoredCells[int], pair: NodePair) -> float:
-    """Return the median score of both directions between two nodes."""
+    """Return the median score of the two directions between two nodes."""
     positions = [
         (cells.rows.index(source), cells.columns.index(target))
         for source, target in (pair, pair[::-1])
@@ -163,9 +163,9 @@ def _mismatch(
     compared_with: str,
     worst: NodePair | None = None,
 ) -> Anomaly:
-    """Return the anomaly, seen at the worst pair or, by default, at the first pair.
+    """Return the anomaly of pairs of nodes; its place is the `worst` pair (default: the first).
 
-    The loss is the price that a program pays when it places memory by the firmware's table.
+    The loss is what a program loses when it places memory by the firmware's table.
     """
     initiator, target = worst or pairs[0]
     return Anomaly(
@@ -191,7 +191,7 @@ def _mismatch(
 def _positions(
     cells: ScoredCells[int], distances: SlitEntries, *, local: bool
 ) -> dict[NodePair, Position]:
-    """Return the positions of local, or remote, measured pairs with an entry in the SLIT."""
+    """Return pair -> position, for measured local (or remote) pairs with an entry in the SLIT."""
     wanted = cell_positions(cells.measured_mask & (cells.local_mask == local))
     named = {cells.initiator_and_target(position): position for position in wanted}
     return {pair: position for pair, position in named.items() if pair in distances}
@@ -199,7 +199,7 @@ def _positions(
 
 @dataclass(frozen=True)
 class _WrongPair:
-    """A pair in another group than most pairs at its distance: its score and theirs."""
+    """A node pair in another group than most pairs at its distance: its score and their score."""
 
     pair: NodePair
     observed: float
@@ -213,10 +213,10 @@ class _WrongPair:
 def _wrong_entries(
     groups: GroupedCells[int], structure: MatrixStructure, distances: SlitEntries
 ) -> list[Anomaly]:
-    """Return pairs in another group than most pairs at their distance, as one anomaly.
+    """Return one anomaly of all pairs that are in another group than most pairs at their distance.
 
-    A pair counts only when it was measured to be nearer to its own group than to the usual group of
-    its distance: a slow path is not an error of the SLIT.
+    A pair counts only if its score is nearer to its own group than to the usual group at its
+    distance: a slow path is not an error of the SLIT.
     """
     cells = groups.cells
     positions = _positions(cells, distances, local=False)
@@ -253,10 +253,10 @@ def _error_of_difference(groups: GroupedCells[int]) -> float:
 
 
 def _usual_groups(labels: Mapping[NodePair, int], distances: SlitEntries) -> dict[float, int]:
-    """Return the distance -> group of most pairs at this distance.
+    """Return distance -> the group in which most pairs at this distance are.
 
-    Of several groups with as many pairs, it is the group that a correct table would have there:
-    groups are numbered from the best to the worst, so the nearest pairs are in the first.
+    If several groups have equally many pairs, it is the group that a correct table would have at
+    this distance: groups are numbered from the best to the worst, nearest pairs first.
     """
     ranked = sorted(labels.values())
     usual, start = {}, 0
@@ -305,7 +305,7 @@ class _DistanceLevel:
 
 
 def _wrong_order(groups: GroupedCells[int], distances: SlitEntries) -> list[Anomaly]:
-    """Return the pair of distances with the clearest wrong order: the nearer is worse.
+    """Return an anomaly for the two distances with the clearest wrong order: the nearer is worse.
 
     A node's own memory has to be nearer than all other memory.
     """
@@ -336,7 +336,7 @@ def _wrong_order(groups: GroupedCells[int], distances: SlitEntries) -> list[Anom
 def _distance_levels(
     cells: ScoredCells[int], distances: SlitEntries, *, local: bool
 ) -> list[_DistanceLevel]:
-    """Return the local, or the remote, pairs by distance, the nearest first."""
+    """Return the local (or the remote) pairs grouped by distance, the smallest distance first."""
     positions = _positions(cells, distances, local=local)
     levels = []
     for distance in sorted({distances[pair] for pair in positions}):

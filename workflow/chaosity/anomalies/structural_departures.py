@@ -1,9 +1,9 @@
-"""Excuses a departure as structural when a permutation of the nodes repeats it elsewhere.
+"""Decide that a departure is structural when a permutation of the nodes repeats it elsewhere.
 
-On a Broadwell in cluster-on-die mode the second cluster of each package reaches the first one
-faster than the first the second. Both packages show it within 0.3 %, so it is not a fault. A
-symmetry is a permutation of the nodes that leaves every measured value as it was. A fault breaks
-all symmetries that move it.
+Example: on a Broadwell in cluster-on-die mode, the second cluster of each package reaches the first
+one faster than in the opposite direction. Both packages show this within 0.3 %, so it is not a
+fault. A symmetry is a permutation of the nodes that does not change any measured value. If a cell
+is faulty, no symmetry takes it to another cell.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ def is_repeated_by_symmetry(
 ) -> bool:
     """Return whether a cell's departure recurs elsewhere on the machine, as structure does.
 
-    It does when symmetries map the cell to cells without a common node that depart similarly, and
-    when these cells and the cell itself begin and end in every package. Without packages they have
-    to involve more than half of the nodes: two equal faults are not structure, and neither is one
-    link between packages that all their nodes share.
+    It recurs when symmetries map the cell to cells that depart similarly, at least one without a
+    common node, and when all these cells together begin and end in every package. Without packages
+    the cells have to involve more than half of the nodes: two equal faults are not structure, and
+    neither is one link that all nodes of two packages share.
 
     Args:
         cells: a matrix of nodes.
         departures: difference of each cell from its group.
-        position: of the cell.
+        position: position of the cell.
         packages: nodes of each package, if there are packages.
     """
     if cells.rows != cells.columns or not cells.measured_mask.all():
@@ -76,9 +76,8 @@ def losses_explained_by_node_position(
 ) -> Scores:
     """Return the part of each departure, at most 0, that the position of its nodes explains.
 
-    A node that is far from the links of its package is slightly slower in both directions, in
-    addition to the effect of the other end. This is structural when every package has such a node;
-    in a single node it is a fault.
+    A node that is far from the links of its package is slightly slower as initiator and as target.
+    This is structural when every package has such a node; in a single node it is a fault.
     """
     explained = np.zeros(departures.shape)
     if not packages or len(packages) < 2:
@@ -92,7 +91,7 @@ def losses_explained_by_node_position(
 
 
 def _node_effects(part: Scores, nodes: tuple[int, ...], packages: PackageNodes) -> Scores:
-    """Return the median departure of each row, where every package has a similar node, else 0."""
+    """Return the median departure of each row if every package has a similar node, else 0."""
     known = ~np.isnan(part).all(axis=1)
     effects = np.zeros(len(part))
     effects[known] = np.minimum(np.nanmedian(part[known], axis=1), 0.0)
@@ -104,7 +103,7 @@ def _node_effects(part: Scores, nodes: tuple[int, ...], packages: PackageNodes) 
 
 
 def _similar_cells(departures: Scores, position: Position) -> Iterator[Position]:
-    """Yield other cells, local or remote as this one, that depart similarly."""
+    """Yield positions of other cells that depart similarly and are equally local or remote."""
     is_local = position[0] == position[1]
     for other in cell_positions(departures / departures[position] >= _SIMILAR):
         if other != position and (other[0] == other[1]) == is_local:
@@ -124,7 +123,7 @@ class _SymmetrySearch:
     """Search for permutations of the nodes that leave all values as they are."""
 
     def __init__(self, log_score: Scores, tolerance: float) -> None:
-        """Find the pairs of nodes that can replace each other, with a tolerance of scores."""
+        """Find pairs of nodes that can replace each other; scores may differ by `tolerance`."""
         self.log_score, self.tolerance, self.steps = log_score, tolerance, 0
         # A permutation that leaves all values as they are leaves the sorted values as they are.
         rows, columns = np.sort(log_score, axis=1), np.sort(log_score.T, axis=1)
@@ -133,7 +132,7 @@ class _SymmetrySearch:
         self.possible: Mask = np.logical_and.reduce(differences <= tolerance, axis=2)
 
     def takes_cell_to_cell(self, position: Position, to: Position) -> bool:
-        """Return whether a permutation takes the cell at one position to the other."""
+        """Return whether some permutation takes the cell at `position` to the cell at `to`."""
         possible = self.possible
         for node, onto in dict(zip(position, to, strict=True)).items():
             if not possible[node, onto]:
@@ -144,7 +143,7 @@ class _SymmetrySearch:
         return self._complete(possible, unassigned)
 
     def _assign(self, possible: Mask, node: int, onto: int) -> Mask:
-        """Return what remains possible for the other nodes when a node takes a place."""
+        """Return the possible places of the other nodes after `node` takes the place `onto`."""
         values = self.log_score
         possible = possible.copy()
         for here, there in ((values[node], values[onto]), (values[:, node], values[:, onto])):

@@ -1,1 +1,1 @@
-"""Benchmark files: from a template and a choice of initiator, target and kernel to a load."""
+"""Benchmark files: make a load from templates and a choice of initiator, target and kernel."""

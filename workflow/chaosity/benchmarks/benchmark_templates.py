@@ -1,7 +1,7 @@
 """Fills in the templates of a benchmark file for a load.
 
-Everything about a benchmark is in its YAML file, so this module has no benchmark's name. The texts
-in the file are Jinja2 templates. An unknown variable in a template is an error.
+Everything about a benchmark is in its YAML file, so this module names no benchmark. The texts in
+the file are Jinja2 templates. An unknown variable in a template is an error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _compile_template(text: str) -> Template:
 
 
 def _collect_templates(part: Any, templates: list[str]) -> _Fill:
-    """Append all templates of a part of the file, in order, to `templates`.
+    """Append all templates in a part of the benchmark file to `templates`, in their order.
 
     Returns:
         A function that takes the filled texts of all templates and returns the part with them. A
@@ -78,12 +78,12 @@ class Benchmark:
 
     @property
     def kernels(self) -> dict[str, KernelEntry]:
-        """Return its kernels by the name that experiments use; empty if it has none."""
+        """Return the kernels by the name that experiments use; empty if the benchmark has none."""
         return self.document.get("kernels", {})
 
     @property
     def operating_system_of_commands(self) -> str:
-        """Return the operating system of its commands."""
+        """Return the operating system for which the benchmark's commands are."""
         return self.document.get("platform", "linux")
 
     @property
@@ -92,7 +92,7 @@ class Benchmark:
         return f"templates/benchmarks/{self.name}.yaml"
 
     def _fill_texts(self, texts: Sequence[str], context: Mapping[str, Any]) -> list[str]:
-        """Return texts with all variables replaced; they are a single template, for speed.
+        """Return texts with all variables replaced; one template holds all texts, for speed.
 
         Raises:
             UserError: a text uses an unknown variable.
@@ -109,7 +109,7 @@ class Benchmark:
         """Return a filled-in text as a number; None for an empty text or ``None``.
 
         Raises:
-            UserError: it is not a number.
+            UserError: the text is not a number.
         """
         try:
             return None if filled in ("None", "") else float(filled)
@@ -138,10 +138,10 @@ class Benchmark:
     def make_load(
         self, name: str, context: Mapping[str, Any], varied: Mapping[str, Level] | None = None
     ) -> Load:
-        """Return a load with its command, files and checks, without its endpoints and placement.
+        """Return a load with its command, files and checks, but without endpoints and placement.
 
         Args:
-            name: of the load, unique within its point.
+            name: name of the load, unique within its point.
             context: variables for the templates: initiator, target, kernel, array_bytes, times.
             varied: parameters that the experiment varies; they replace the config's values.
         """
@@ -177,7 +177,7 @@ class Benchmark:
         return cast(Load, load)
 
     def _fill_job_file(self, template: str, context: Mapping[str, Any]) -> str:
-        """Return a file that the tool reads, from its template below ``templates/``."""
+        """Return the text of a file that the tool reads, from its template below ``templates/``."""
         try:
             return ENVIRONMENT.get_template(template).render(context)
         except (TemplateError, TypeError) as error:
@@ -195,7 +195,7 @@ class Benchmark:
 
 
 def load_benchmarks_by_category(config: Config) -> dict[str, Benchmark]:
-    """Return the benchmark of each category, as the config says."""
+    """Return category -> the benchmark that the config selects for it."""
     return {
         category: Benchmark(load_benchmark(name), config["parameters"].get(name, {}))
         for category, name in config["benchmarks"].items()

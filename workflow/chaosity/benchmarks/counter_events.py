@@ -1,4 +1,4 @@
-"""Finds the processor events of a counter such as last_level_misses_local_memory on a host.
+"""Find the processor events of a counter, such as last_level_misses_local_memory, on a host.
 
 Everything about the events of a processor is in the files below templates/counters.
 """
@@ -17,7 +17,7 @@ from chaosity.yaml_document_types import CounterEventsDocument, EventCode
 
 @cache
 def read_counter_files() -> tuple[CounterEventsDocument, ...]:
-    """Return every file below templates/counters, checked."""
+    """Return the checked content of every file below templates/counters."""
     return tuple(
         load_named_yaml(COUNTERS, name, "templates/counters", "counters")
         for name in yaml_file_names(COUNTERS)
@@ -32,7 +32,7 @@ def find_counter_events(
     `names` are the counters of the benchmark file `where`, `host` are the facts in `Topology.host`.
 
     Raises:
-        UserError: no file has a counter of that name.
+        UserError: no file has a counter of a given name.
     """
     known = {name for document in read_counter_files() for name in document["events"]}
     found = {}
@@ -73,7 +73,7 @@ def encode_x86_event(vendor: str | None, event: EventCode) -> int:
 
 
 def _is_for(document: CounterEventsDocument, host: HostFacts) -> bool:
-    """Return whether a file is about a host's processor."""
+    """Return whether a file of events is for the host's processor."""
     try:
         family = int(host.get("cpu_family") or "")
         model = int(host.get("cpu_model_number") or "")
@@ -93,7 +93,7 @@ def _within(model: int, models: int | list[int]) -> bool:
 
 
 def _processor(host: HostFacts) -> str:
-    """Return a processor by the numbers that the files have."""
+    """Return the host's processor as a text of the numbers that the files use."""
     family, model = host.get("cpu_family"), host.get("cpu_model_number")
     vendor = host.get("cpu_vendor")
     if None in (vendor, family, model):

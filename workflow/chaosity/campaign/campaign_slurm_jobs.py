@@ -1,8 +1,8 @@
-"""The Slurm jobs of a workflow run: their nodes, batches, resources, watch and cost.
+"""Manage the Slurm jobs of a workflow run: nodes, batches, resources, observation and cost.
 
 Only ``workflow/rules/hosts_and_plans.smk`` uses it, and only for ``transport: slurm`` in the
 config. In each job Snakemake starts itself twice: to run a step, and to run the batch's
-measurements one after the other. Those processes do not call Slurm.
+measurements one after the other. These two processes do not call Slurm.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class CampaignSlurmJobs:
     """The Slurm jobs of a campaign.
 
     Args:
-        campaign: hosts, plans and records of the run.
+        campaign: the hosts, plans and records of the run.
         workflow: Snakemake's workflow.
 
     Raises:
@@ -94,11 +94,12 @@ class CampaignSlurmJobs:
             self._resources = dict.fromkeys(campaign.hosts, own)
 
     def set_up_snakemake(self) -> None:
-        """Change settings for which Snakemake (9.27) has no directive, once they exist.
+        """Change settings of Snakemake (9.27) for which it has no directive, after it created them.
 
-        Files do not connect the measurements of a group. Snakemake puts unconnected jobs into one
-        group only up to a number that is set for the name of the group. The names of batches are
-        known only later, so they get a common parent, as names with wildcards have.
+        The measurements of a batch are not connected by files. Snakemake puts unconnected jobs into
+        one group only up to a number that is set for the group's name. The names of batches are
+        known only later, so the number is set for a common parent name, as for names with
+        wildcards.
 
         In a job, a failed measurement must not stop the rest of its batch. Snakemake does not pass
         ``--keep-going`` to the processes that it starts there.
@@ -122,7 +123,7 @@ class CampaignSlurmJobs:
         return self._batches[key].name
 
     def _cut_into_batches(self) -> None:
-        """Cut all measurements of this run into batches."""
+        """Divide all measurements of this run into batches."""
         found = []
         for job in self.workflow.dag.needrun_jobs():
             if not job.rule.name.endswith("measure"):  # a module's rules may have a prefix
@@ -140,8 +141,8 @@ class CampaignSlurmJobs:
     def _minutes(self, wildcards: MeasurementWildcards, attempt: int) -> int:
         """Return a measurement's part of the time limit of its job, in minutes.
 
-        Snakemake adds the parts of a group. Whole minutes for each of a hundred points of two
-        seconds would be far too long, so the first measurement has the whole limit.
+        Snakemake adds the minutes of all measurements of a batch. One minute for each of a hundred
+        points of two seconds would be far too long, so the first measurement has the whole limit.
         """
         key = _measurement_key(wildcards)
         batch = self._batches.get(key)
@@ -152,7 +153,7 @@ class CampaignSlurmJobs:
 
     @property
     def measurement_resources(self) -> dict[str, Callable[..., str | int | None]]:
-        """Return the Slurm resources of a measurement, in Snakemake's form."""
+        """Return Snakemake's functions for the Slurm resources of a measurement, by resource."""
 
         def resource_of_host(name: str) -> Callable[[MeasurementWildcards], str | int | None]:
             return lambda wildcards: self._resources[wildcards.host].get(name)
@@ -163,14 +164,14 @@ class CampaignSlurmJobs:
         }
 
     def start_job_watch(self) -> None:
-        """Start to watch the jobs, once it is known that this is not a dry run."""
+        """Start to watch the jobs; call it when it is known that this is not a dry run."""
         os.environ[RUN_BEGAN] = utc_now()
         hosts = {self.slurm_node_name(host): host for host in self.campaign.hosts}
         self.watch = SlurmJobWatch(hosts, JOB_PREFIX)
         self.watch.start_watching()
 
     def stop_job_watch(self) -> None:
-        """Stop the watch, and print the time that the queue took."""
+        """Stop watching the jobs, and print the time that they waited in the queue."""
         if self.watch is None:
             return
         self.watch.stop_watching()
@@ -180,7 +181,7 @@ class CampaignSlurmJobs:
             print(f"chaosity: {text}.", file=sys.stderr, flush=True)
 
     def _measured_by_node(self) -> dict[str, tuple[int, float]]:
-        """Return the number of this run's records and their seconds, by node."""
+        """Return Slurm node -> number of this run's records and the seconds that they took."""
         found = {}
         for host in self.campaign.hosts:
             seconds = []

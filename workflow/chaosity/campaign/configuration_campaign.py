@@ -1,7 +1,8 @@
-"""Measures hosts in several configurations, such as the NPS modes of their firmware.
+"""Measure hosts in several configurations, such as the NPS modes of their firmware.
 
-Each configuration of a host is a run of the workflow of its own, after the firmware was set and the
-host came back. A host is not booted into a configuration whose records are complete.
+Each configuration of a host is measured by a separate run of the workflow, after the firmware was
+set and the host has started again. A host is not rebooted into a configuration whose records are
+complete.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class ConfigurationCampaign:
 
     @property
     def simulated_hosts(self) -> str:
-        """Return the names of the simulated hosts, with spaces between; they have no firmware."""
+        """Return the names of simulated hosts, separated by spaces; they have no firmware."""
         return " ".join(host.name for host in self.hosts.values() if host.is_simulated)
 
     def configuration_folder(self, host: str, configuration: str) -> Path:
@@ -66,11 +67,11 @@ class ConfigurationCampaign:
         return self.results / host / configuration
 
     def finished_file(self, host: str, configuration: str) -> str:
-        """Return the file that exists if all points of a configuration have been measured."""
+        """Return the file that exists only after all points of a configuration were measured."""
         return str(self.configuration_folder(host, configuration) / "measured.txt")
 
     def previous_finished_file(self, host: str, configuration: str) -> list[str]:
-        """Return the finished file of the configuration before this one; empty for the first."""
+        """Return the finished file of the previous configuration; an empty list for the first."""
         index = self.names.index(configuration)
         return [self.finished_file(host, self.names[index - 1])] if index else []
 
@@ -88,10 +89,10 @@ class ConfigurationCampaign:
         )
 
     def write_configuration_files(self) -> None:
-        """Write the config of each configuration's own run, and whether records are missing.
+        """Write the config of each configuration's run, and files that say if records are missing.
 
-        ``wanted.json`` gets a new time as long as records are missing, so that Snakemake measures
-        the configuration. If no record is missing, ``measured.txt`` exists.
+        While records are missing, ``wanted.json`` is written again, so that its new time makes
+        Snakemake measure the configuration. If no record is missing, ``measured.txt`` is written.
         """
         for host, configuration in itertools.product(self.hosts, self.names):
             missing = self._count_missing(self.hosts[host], configuration)

@@ -1,7 +1,8 @@
-"""Holds the hosts of a workflow run, their plans, and the paths of their records.
+"""The hosts of a workflow run, their plans, and the paths of their records.
 
 Snakemake reads the workflow in the process that the user starts, and again in jobs that run
-elsewhere. Only the first process discovers hosts and takes locks; the others read its files.
+elsewhere. Only the first process discovers hosts and takes locks; the jobs read the files that it
+wrote.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ HostFunction = Callable[[MeasurementWildcards], int]
 
 
 def exit_on_user_error(make: Callable[[], T]) -> T:
-    """Return the result of `make`; a user error is printed in one sentence, with exit status 2."""
+    """Return the result of `make`; print a `UserError` as one sentence and exit with status 2."""
     try:
         return make()
     except UserError as error:
@@ -50,14 +51,14 @@ def exit_on_user_error(make: Callable[[], T]) -> T:
 
 
 def measuring_resource_name(host: str) -> str:
-    """Return the Snakemake resource that allows one measurement at a time on a host."""
+    """Return the name of the Snakemake resource that allows one measurement at a time on a host."""
     return "measuring_" + re.sub(r"\W", "_", host)
 
 
 def put_own_programs_first_in_path(root: Path) -> None:
     """Put this installation's programs at the start of the search path.
 
-    Rules call `chaosity` and `snakemake`, and measurements call the kernels of provisioning.
+    Rules call `chaosity` and `snakemake`, and measurements call the kernels that were installed.
     """
     own = [str(root / "build" / "kernels"), str(Path(sys.executable).parent)]
     given = os.environ.get("PATH", os.defpath).split(os.pathsep)
@@ -117,7 +118,7 @@ class Campaign:
         Campaign.current = self
 
     def lock_results_and_write_points(self) -> None:
-        """Take the locks and write the points, once it is known that this is not a dry run.
+        """Lock the results and write the points; call this only if it is not a dry run.
 
         Raises:
             UserError: a host cannot be measured, or another run is active.
@@ -153,7 +154,7 @@ class Campaign:
 
     @property
     def measurement_resources(self) -> dict[str, int | HostFunction]:
-        """Return the Snakemake resources of a measurement: 1 unit of its host's resource."""
+        """Return the Snakemake resources of a measurement: one unit of its host's resource."""
         if len(self.plans) == 1:  # a function costs time for each of ten thousand jobs
             return {measuring_resource_name(name): 1 for name in self.plans}
 
@@ -182,7 +183,7 @@ class Campaign:
 
     @property
     def measurement_threads(self) -> int | HostFunction:
-        """Return the cores of this machine for a measurement: 0 if it runs elsewhere, else 1."""
+        """Return how many cores of this machine a measurement uses: 0 if it runs elsewhere."""
         if all(host.local for host in self.hosts.values()):  # a function costs time
             return 1
         return lambda wildcards: int(self.plans[wildcards.host].host.local)
@@ -219,7 +220,7 @@ class Campaign:
 
 
 def _lock_results(results: Path) -> int:
-    """Lock a host's results, so that no two runs write the same records; returns the open file.
+    """Lock a host's results, so that no two runs write the same records; return the open file.
 
     The kernel frees the lock when the process ends, also after a crash. Snakemake's own lock stays
     after a crash, so profiles/default turns it off.

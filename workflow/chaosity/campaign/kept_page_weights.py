@@ -1,8 +1,8 @@
-"""Calculates the page weights of planned placements from measurements, and keeps them in a file.
+"""Calculate the page weights of planned placements from measurements, and keep them in a file.
 
 The file is ``results/<host>/<configuration>/weights.json``. Weights are part of a point's
 definition, so weights that change with every replicate would request all placements again.
-Therefore weights stay in use until the measurements clearly give others.
+Therefore the kept weights are used until measurements give clearly different weights.
 """
 
 from __future__ import annotations
@@ -84,6 +84,6 @@ class HostPageWeights:
 
 
 def shares_agree(kept: Mapping[int, float], calculated: Mapping[int, float]) -> bool:
-    """Return whether no share differs by more than the tolerance of the placement check."""
+    """Return whether all shares agree within the tolerance of the placement check."""
     same_nodes = set(kept) == set(calculated)
     return same_nodes and largest_share_deviation(kept, calculated) <= SHARE_TOLERANCE

@@ -1,4 +1,4 @@
-"""Calculates weights for placements of pages from a host's measurements.
+"""Calculate weights for placements of pages from a host's measurements.
 
 This module loads pandas, which takes a second, so it is imported only when weights are needed.
 """
@@ -21,7 +21,7 @@ from chaosity.weights.canonical_weights import bandwidth_under_contention, canon
 
 
 class WeightsFromResults:
-    """The weights that a host's measurements give.
+    """The weights that follow from a host's measurements.
 
     Args:
         folder: ``results/<host>/<configuration>``.
@@ -37,11 +37,11 @@ class WeightsFromResults:
     def calculate_weights(
         self, name: str, workers: Sequence[int]
     ) -> tuple[dict[int, float], str | None] | None:
-        """Return the share of each node and the source of the shares; None if not measured.
+        """Return node -> share and the source of the shares; None if bandwidths are not measured.
 
         Args:
             name: CANONICAL (each path measured alone) or CONTENDED (all workers at once).
-            workers: their nodes.
+            workers: numbers of the worker nodes.
         """
         if self._host is None:
             return None

@@ -91,7 +91,7 @@ def find_anomalies_command(
 
 
 def _analyse_results(path: Path) -> Findings:
-    """The findings of a results folder, or of a tidy table and the files in its folder."""
+    """Return the findings of a results folder, or of a tidy table and the files in its folder."""
     from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
     from chaosity.components.component_files import read_component_documents
     from chaosity.store.measurements import Measurements
@@ -108,7 +108,7 @@ def _analyse_results(path: Path) -> Findings:
 
 
 def _parse_packages(text: str, matrix: NodeMatrix) -> PackageNodes:
-    """The nodes of each package, from a text such as "0,1;2,3" or "0-3;4-7"."""
+    """Return the nodes of each package from a text such as "0,1;2,3" or "0-3;4-7"."""
     option = "--packages"
     packages = []
     for part in text.split(";"):
@@ -131,7 +131,7 @@ def _parse_packages(text: str, matrix: NodeMatrix) -> PackageNodes:
 
 
 def _matching_distances(path: Path, matrix: NodeMatrix) -> dict[tuple[int, int], float]:
-    """The SLIT in a CSV file, by initiator and target."""
+    """Return (initiator, target) -> SLIT entry in a CSV file, for the nodes of the matrix."""
     from chaosity.store.node_matrix_csv import read_distances_csv
 
     distances = read_distances_csv(path)
@@ -143,7 +143,7 @@ def _matching_distances(path: Path, matrix: NodeMatrix) -> dict[tuple[int, int],
 
 
 def _findings_text(findings: Findings) -> Iterator[RenderableType]:
-    """The parts that the terminal shows: verdict, anomalies, cell groups, what was not tested."""
+    """Yield the terminal output: verdict, anomalies, cell groups, what was not tested."""
     yield Text(findings.verdict, style="bold")
     for number, anomaly in enumerate(findings.anomalies, start=1):
         yield Text(f"\n{number}. {anomaly.sentence}", style="bold red")

@@ -86,7 +86,7 @@ def anova_command(
 
 
 def _read_csv_texts(path: Path) -> pd.DataFrame:
-    """The cells of a CSV file as texts; the index holds row numbers as an editor counts them."""
+    """Return the cells of a CSV file as texts; the index has the line numbers of the file."""
     import pandas as pd
 
     try:
@@ -113,7 +113,7 @@ def _read_csv_texts(path: Path) -> pd.DataFrame:
 
 
 def _analysis_text(analysis: AnovaResult) -> Iterator[RenderableType]:
-    """The tables and sentences of an analysis of variance."""
+    """Yield the tables and sentences of an analysis of variance."""
     from chaosity.statistics.anova_table import p_value_text, variation_percent_text
 
     logs = analysis.transform == "log"
@@ -170,7 +170,7 @@ def _table(title: str, left: tuple[str, ...], right: tuple[str, ...]) -> Table:
 
 
 def _interval_texts(interval: DifferenceWithInterval) -> tuple[str, str]:
-    """A ratio if there is one, otherwise the difference; and its interval."""
+    """Return the texts of the ratio (without one, of the difference) and of its interval."""
     value, low, high = interval.value, interval.low, interval.high
     if interval.ratio is not None:
         value, low, high = interval.ratio, interval.ratio_low, interval.ratio_high

@@ -95,7 +95,7 @@ def compare_command(
 
 
 def _condition(text: str) -> tuple[str, str]:
-    """Column and value of a text such as "kernel=triad"."""
+    """Return the column and the value in a text such as "kernel=triad"."""
     column, equals, value = text.partition("=")
     if not equals or not column:
         raise UserError(f"{text!r} is not COLUMN=VALUE", "--where")
@@ -103,7 +103,7 @@ def _condition(text: str) -> tuple[str, str]:
 
 
 def _cells_text(comparison: SelectionComparison, most: int | None) -> Iterator[RenderableType]:
-    """Notes, and a table of cells for each group of metrics, clear losses first."""
+    """Yield notes, and a table of cells for each group of metrics, clear losses first."""
     for note in comparison.notes:
         yield f"note: {escape(note)}."
     cells = comparison.cells[:most]
@@ -120,7 +120,7 @@ def _cells_text(comparison: SelectionComparison, most: int | None) -> Iterator[R
 
 
 def _cell_texts(cell: pd.Series) -> list[str]:
-    """The texts of a cell's row."""
+    """Return the texts in the table row of a cell."""
     import pandas as pd
 
     interval = "none" if pd.isna(cell["low"]) else f"{cell['low']:.3f} to {cell['high']:.3f}"
@@ -137,7 +137,7 @@ def _cell_texts(cell: pd.Series) -> list[str]:
 
 
 def _hosts_text(comparison: OutlierHosts, most: int | None) -> Iterator[RenderableType]:
-    """The table of hosts, outlier hosts first."""
+    """Yield the table of hosts, outlier hosts first."""
     table = borderless_table(
         ["host"], ["speed", "95 % interval", "cells that differ", "largest ratio"]
     )

@@ -128,7 +128,7 @@ def export_all_command(folder: Path, output: Path) -> None:
 
 
 def _weights_lines(exported: InterleaveWeightsExport) -> Iterator[str]:
-    """Weights as shell text: commands, and comments that begin with #."""
+    """Yield weights as lines for a shell: commands, and comments that begin with #."""
     origin = exported.origin
     first, last = origin["measured_at_first"], origin["measured_at_last"]
     yield f"# Interleave weights of {origin['host']}, {origin['configuration']}"

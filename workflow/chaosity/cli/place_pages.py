@@ -1,4 +1,4 @@
-"""``chaosity place``: chaosity-place, with weights computed from measured bandwidths."""
+"""``chaosity place``: run chaosity-place with weights computed from measured bandwidths."""
 
 from __future__ import annotations
 

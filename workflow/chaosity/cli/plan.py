@@ -65,7 +65,7 @@ def plan_command(
 
 
 def _command_lines(point: Point) -> Iterator[str]:
-    """The files and commands of a point's loads, as lines for a shell."""
+    """Yield the files and commands of a point's loads as lines for a shell."""
     yield f"# {point['experiment']}/{point['point']}"
     for load in point["loads"]:
         for name, text in load["files"].items():

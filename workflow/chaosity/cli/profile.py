@@ -24,7 +24,7 @@ _DATABASE = click.option(
 
 
 def _filters(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that select profiles."""
+    """Return the command with the options that select profiles."""
     for name, text in (
         ("drive", "Model of a drive, or a part of it."),
         ("configuration", "Configuration, such as nps4."),
@@ -153,7 +153,7 @@ def query_profiles_command(database: Path, as_json: bool, **filters: str | None)
 
 
 def _size_text(database: Path) -> str:
-    """How many profiles the database has."""
+    """Return a sentence with the number of profiles in the database."""
     from chaosity.store.profile_database import find_profiles
 
     return f"{database} has {format_count(len(find_profiles(database)), 'profile')}"

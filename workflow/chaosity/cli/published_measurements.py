@@ -58,7 +58,7 @@ def draw_published_command(
 
 
 def _slowdown_sentences(measurements: Measurements) -> Iterator[str]:
-    """The slowdown of each co-running load, a sentence each."""
+    """Yield a sentence for each co-running load with its slowdown."""
     from chaosity.statistics.cell_summary import summarise_cells
     from chaosity.statistics.corun_interference import corun_slowdown
     from chaosity.store.measurements import LOAD, less_is_better

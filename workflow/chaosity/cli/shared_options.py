@@ -1,7 +1,7 @@
 """Options, types and parsers that several commands share.
 
-The paths repeat two of `chaosity.checked_yaml_files`, whose import (jsonschema, yaml) would double
-the time of ``--help``.
+The two paths are repeated from `chaosity.checked_yaml_files`, since an import of that module (with
+jsonschema and yaml) would double the time of ``--help``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CONFIG_OPTION = click.option(
 
 
 def parse_worker_nodes(text: str) -> list[int]:
-    """Return the nodes of a list such as 0,2-3 in its order; a repeated node occurs twice.
+    """Return the nodes in a list such as 0,2-3 in the order of the list; nodes can occur twice.
 
     Raises:
         UserError: the text has another form.

@@ -32,7 +32,7 @@ def print_rich(parts: Iterable[RenderableType], *, wrap: bool = False) -> None:
     """Print texts and tables to the terminal, without highlighted numbers.
 
     Args:
-        parts: what rich can print; a text that is not a `Text` can have rich's markup.
+        parts: objects that rich can print; a plain `str` can have rich's markup.
         wrap: break lines at the width of the terminal.
     """
     console = Console(highlight=False, soft_wrap=not wrap)
@@ -49,8 +49,8 @@ def borderless_table(left: Sequence[str], right: Sequence[str] = ()) -> Table:
     """Return a table without lines.
 
     Args:
-        left: heads of the first columns; their texts are aligned on the left and can be folded.
-        right: heads of further columns; their texts are aligned on the right, each on one line.
+        left: heads of the first columns, which are aligned on the left; long texts are wrapped.
+        right: heads of further columns, which are aligned on the right; texts are not wrapped.
     """
     table = Table(box=None, pad_edge=False, header_style="dim")
     for head in left:
@@ -61,7 +61,7 @@ def borderless_table(left: Sequence[str], right: Sequence[str] = ()) -> Table:
 
 
 def omitted_rows_sentence(number: int, noun: str) -> Iterator[str]:
-    """Yield a sentence on rows that were not printed; nothing if all were printed."""
+    """Yield a sentence with the number of rows that were not printed; nothing if it is 0."""
     if number > 0:
         yield f"and {format_count(number, f'more {noun}')}: --all prints them."
 

@@ -70,7 +70,7 @@ def topology_command(source: str, as_json: bool) -> None:
 
 
 def _topology_summary(topology: Topology) -> Iterator[Table | Text]:
-    """The parts of the summary in their order, without empty parts."""
+    """Yield the parts of the summary in their order, without empty parts."""
     yield from _machine(topology)
     named = [drive for drive in topology.drives if drive.name]
     bare = Counter(drive.node for drive in topology.drives if not drive.name)
@@ -96,7 +96,7 @@ def _topology_summary(topology: Topology) -> Iterator[Table | Text]:
 
 
 def _machine(topology: Topology) -> Iterator[Text]:
-    """A line each for the machine, its processors and its configuration."""
+    """Yield a line for the machine, one for its processors and one for its configuration."""
     from chaosity.topology.configuration_names import configuration_name
 
     host, firmware = topology.host, topology.host.get("firmware") or {}
@@ -124,7 +124,7 @@ def _machine(topology: Topology) -> Iterator[Text]:
 
 
 def _table(items: Sequence[object], columns: _Columns, missing: str) -> Table | None:
-    """A row for each node or device, None without any; `missing` stands for attributes of None."""
+    """Return a table with a row for each item, None without items; None is shown as `missing`."""
     if not items:
         return None
     table = borderless_table(list(columns))
@@ -135,7 +135,7 @@ def _table(items: Sequence[object], columns: _Columns, missing: str) -> Table | 
 
 
 def _nodes(topology: Topology) -> Table | None:
-    """A row for each node, without columns that are empty on most machines."""
+    """Return a table with a row for each node, without columns that are empty on most machines."""
     drives = Counter(drive.node for drive in topology.drives)
     gpus = Counter(gpu.node for gpu in topology.compute_gpus)
     cores = Counter(node for core in topology.cores for node in core.nodes)
@@ -168,7 +168,7 @@ def _nodes(topology: Topology) -> Table | None:
 
 
 def _distances(distances: SlitDistances | None) -> Table | str | None:
-    """The distances between all nodes; for many nodes, how many pairs have each distance."""
+    """Return the distances between all nodes; for many nodes, the number of pairs per distance."""
     if distances is None or len(distances.nodes) < 2:
         return None
     if len(distances.nodes) > _WIDEST_MATRIX:
@@ -206,7 +206,7 @@ def _cpus(cpus: Sequence[int]) -> str:
 
 
 def short_cpu_list(cpus: Iterable[int]) -> str:
-    """Return a Linux list; of a long list, the beginning and the number of CPUs."""
+    """Return a list of CPUs as Linux writes it; a long list is cut, with the number of CPUs."""
     indexes = list(cpus)
     text = format_cpu_list(indexes)
     if len(text) <= _LONGEST_CPU_LIST:

@@ -113,10 +113,10 @@ def weights_command(
 def read_bandwidths_alone_and_contended(
     path: Path, unit: str | None, workers: list[int]
 ) -> tuple[NodeMatrix, NodeMatrix | None]:
-    """Return the bandwidths of each path alone, and those of all workers at once or None.
+    """Return the bandwidth of each path measured alone, and measured with all workers at once.
 
     Args:
-        path: CSV file, tidy table, or folder of results; a CSV file has no bandwidths at once.
+        path: CSV file, tidy table, or folder of results; for a CSV file the second is None.
         unit: unit of the values in a CSV file, or None to infer it.
         workers: worker nodes.
 
@@ -140,7 +140,7 @@ def read_bandwidths_alone_and_contended(
 
 
 def _advice_text(advice: PlacementAdvice) -> Iterator[Table | Text]:
-    """The parts that the terminal shows: weights, expected bandwidth, commands, notes."""
+    """Yield the terminal output: weights, expected bandwidth, commands, notes."""
     dwp = f", data-to-worker proximity {advice.dwp:g}" if advice.dwp else ""
     nodes = f"node{'s' * (len(advice.workers) > 1)} {format_cpu_list(advice.workers)}"
     yield Text(f"Weights for a program on {nodes}{dwp}", style="bold")
@@ -163,7 +163,7 @@ def _advice_text(advice: PlacementAdvice) -> Iterator[Table | Text]:
 
 
 def _comparison_text(comparison: WeightsComparison) -> Iterator[Table | Text]:
-    """Weights from each path alone and from all workers at once, and their largest difference."""
+    """Yield weights from paths alone and from all workers at once, and their largest difference."""
     from chaosity.store.node_matrix_csv import BANDWIDTH
 
     yield bold_heading("Measured in two ways")
@@ -180,7 +180,7 @@ def _comparison_text(comparison: WeightsComparison) -> Iterator[Table | Text]:
 
 
 def _rank_sentences(ranks: dict[str, RankCorrelation]) -> Iterator[str]:
-    """A sentence for each rank correlation of expected and measured bandwidth."""
+    """Yield a sentence for each rank correlation of expected and measured bandwidth."""
     for name, rank in ranks.items():
         placements = f"{rank.n} {'interleaved ' if name == 'interleaved' else ''}placements"
         if rank.correlation is None:

@@ -1,1 +1,1 @@
-"""Comparison of two selections of the tidy table, and outlier hosts among equal hosts."""
+"""Compare two selections of the tidy table, and find outlier hosts among equal hosts."""

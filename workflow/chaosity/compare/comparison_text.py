@@ -1,4 +1,4 @@
-"""Cells, groups and verdicts of comparisons as text."""
+"""Describe cells, groups and verdicts of comparisons as text."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class GroupVerdict:
         group: name of the group, such as "memory bandwidth".
         metric: full name of the metric.
         ratio: median ratio over the cells.
-        low, high: 95 % interval over the cells; None for fewer than three.
+        low, high: 95 % interval of the median ratio; None for fewer than three cells.
         cells: number of compared cells.
         better, worse: number of cells in which the left side is clearly better, or worse.
-        unsaid: number of cells with too few replicates for a test.
+        unsaid: number of cells that have too few replicates for a test.
     """
 
     group: str
@@ -73,7 +73,7 @@ def group_text(category: str, metric: str, corunning: bool = False) -> str:
 
 
 def place_text(description: Mapping[str, Any]) -> str:
-    """Return the place of a cell: "node2 -> node3", or of a class "node -> own node"."""
+    """Return the place of a cell as "node2 -> node3", or its class as "node -> own node"."""
     ends = [description.get(end) for end in ("initiator", "target")]
     known = [str(end) for end in ends if end is not None]
     return f" {_ARROW} ".join(known) or class_text(description)
@@ -120,7 +120,7 @@ def verdict_sentences(
     groups: Sequence[GroupVerdict],
     unmatched: Sequence[Mapping[str, int]],
 ) -> Iterator[str]:
-    """Yield the overall verdict, a sentence for each group, then the cells of one side alone."""
+    """Yield the overall verdict, a sentence for each group, and one on cells without a partner."""
     yield f"{names[0]} against {names[1]}: {_overall_text(cells)}."
     for group in groups:
         yield group.typical_ratio_sentence(cells[cells["group"] == group.group])
@@ -137,7 +137,7 @@ def verdict_sentences(
 
 
 def _overall_text(cells: pd.DataFrame) -> str:
-    """Return the number and direction of the clear differences, and the worst."""
+    """Return how many clear differences there are in each direction, and the worst."""
     counts = cells["verdict"].value_counts()
     untested, better, worse = (int(counts.get(name, 0)) for name in (NOT_TESTED, BETTER, WORSE))
     tested = format_count(len(cells) - untested, "cell")

@@ -1,14 +1,14 @@
-"""How far each of several hosts deviates from the others in each cell, and how likely by chance.
+"""Find how far each host deviates from the others in each cell, and how likely that is by chance.
 
 A host is compared with the scatter of the *other* hosts, not with that of its own replicates. One
-host is named at a time, the clearest first. The rest is tested without it, since it moves the
-median and the scatter of the others.
+host is named at a time, the clearest first. The other hosts are then tested without it, since it
+shifts their median and scatter.
 
 With three hosts, only two others show how much equal hosts differ in a cell: a test with one degree
-of freedom finds nothing. The cells of a metric scatter similarly. So the variance of each cell is
-drawn towards the typical variance, by as much as the variances themselves differ by chance (Smyth,
-"Linear models and empirical Bayes methods for assessing differential expression", 2004, section
-6.2, there for thousands of genes with few arrays each).
+of freedom finds nothing. But all cells of a metric scatter similarly. So the variance of each cell
+is moved towards the typical variance; the less the variances differ, the further (Smyth, "Linear
+models and empirical Bayes methods for assessing differential expression", 2004, section 6.2, there
+for thousands of genes with few arrays each).
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ _Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _VariancePrior:
-    """What the variances of many cells have in common.
+    """The distribution from which the variances of many cells come.
 
     Attributes:
-        freedom: its weight in degrees of freedom; infinite when all cells scatter equally.
+        freedom: weight of the typical variance, in degrees of freedom; infinite when all cells
+            scatter equally.
         variance: the typical variance.
     """
 
@@ -65,7 +66,7 @@ class _VariancePrior:
     variance: float
 
     def shrink_variances(self, variance: _Values, freedom: _Values) -> tuple[_Values, _Values]:
-        """Return the variances drawn towards the typical one, and their degrees of freedom.
+        """Return the variances moved towards the typical variance, and their degrees of freedom.
 
         No cell gets more degrees of freedom than all cells have together.
         """
@@ -96,12 +97,12 @@ def fit_variance_prior(variance: _Values, freedom: _Values) -> _VariancePrior:
 
 @dataclass(frozen=True)
 class HostValues:
-    """The values of all hosts in the cells that at least three hosts have.
+    """The values of all hosts, in the cells that were measured on at least three hosts.
 
     Attributes:
         hosts: names of the hosts.
-        cells: the first host's cell of each, which describes the cell.
-        logs: logarithms of the medians, cells x hosts; NaN where a host has no value.
+        cells: each cell as the first host has it, for its description.
+        logs: logarithms of the medians, shape (cells, hosts); NaN where a host has no value.
         samples: for each cell, the logarithms of each host's replicates.
     """
 
@@ -111,7 +112,7 @@ class HostValues:
     samples: tuple[tuple[_Values, ...], ...]
 
     def cell_text(self, number: int) -> str:
-        """Return the group, place and load of a cell."""
+        """Return a text with the group, place and load of the cell with this number."""
         cell = self.cells[number]
         return f"{cell.group_name} of {cell.place_text}" + (
             f", {cell.load_text}" if cell.load_text else ""
@@ -120,7 +121,7 @@ class HostValues:
 
 @dataclass(frozen=True)
 class HostDeviations:
-    """Deviations of hosts, all cells x hosts; NaN where a host was not tested.
+    """Deviations of hosts; each array is (cells, hosts), NaN where a host was not tested.
 
     Attributes:
         deviation: logarithm of the host's value divided by the median of the others.
@@ -134,7 +135,7 @@ class HostDeviations:
 
     @property
     def large_and_significant(self) -> NDArray[np.bool_]:
-        """Mask of the large and significant deviations."""
+        """Mask of the deviations that are large and significant."""
         with np.errstate(invalid="ignore"):
             large = np.abs(self.deviation) >= np.log(MATTERS)
             clear: NDArray[np.bool_] = (self.p < LEVEL) & large
@@ -144,7 +145,7 @@ class HostDeviations:
 def collect_values_of_hosts(
     tables: Mapping[str, Measurements], by: str | None
 ) -> tuple[str, HostValues]:
-    """Return PLACE or CLASS, and the values of all hosts in the cells of at least three hosts.
+    """Return how cells are matched (PLACE or CLASS), and the values of all hosts.
 
     Args:
         tables: name of each host -> its measurements.
@@ -183,8 +184,8 @@ def collect_values_of_hosts(
 def find_outliers_one_by_one(values: HostValues) -> tuple[set[int], HostDeviations]:
     """Return the outlier hosts, named one after the other, and the deviations of all hosts.
 
-    The deviations of a host are from the round in which it was named; those of the other hosts are
-    from the last round.
+    The deviations of an outlier host are those from the round in which it was named. The deviations
+    of the other hosts are those from the last round.
     """
     hosts = len(values.hosts)
     remaining = list(range(hosts))
@@ -209,7 +210,7 @@ def find_outliers_one_by_one(values: HostValues) -> tuple[set[int], HostDeviatio
 
 
 def _deviations(values: HostValues, hosts: Sequence[int]) -> HostDeviations:
-    """Return each of these hosts against the others of them; NaN for all other hosts."""
+    """Return the deviation of each of `hosts` from the rest of them; NaN for other hosts."""
     deviation, p, detectable = (np.full(values.logs.shape, np.nan) for _ in range(3))
     own = values.logs[:, hosts]
     within = np.array([_variance_within([cell[host] for host in hosts]) for cell in values.samples])
@@ -265,10 +266,11 @@ class ScatteredCell:
 
 
 def find_scattered_cells(values: HostValues, hosts: Sequence[int]) -> list[ScatteredCell]:
-    """Find cells in which hosts differ by more than their replicates scatter, the widest first.
+    """Find cells in which hosts differ more than their replicates scatter, the widest range first.
 
-    If half of the hosts have other modules than the other half, the scatter is so large that no
-    host is an outlier. The analysis of variance finds this. It needs two replicates of three hosts.
+    Example: one half of the hosts has other memory modules than the other half. Then the scatter is
+    so large that no host is an outlier, but the analysis of variance finds the difference. It needs
+    two replicates on each of three hosts.
     """
     # Cells with equal numbers of replicates are tested together, since a call is slow.
     by_sizes: dict[tuple[int, ...], list[int]] = {}

@@ -1,16 +1,16 @@
-"""Cells of two or more selections that can be compared with each other, and their ratio.
+"""Match the cells of two or more selections that can be compared, and compute their ratios.
 
-A cell is matched by its question: experiment, load and its co-running loads, benchmark, kernel,
-levels and metric. In addition it is matched
+Matched cells ask the same question: experiment, load and its co-running loads, benchmark, kernel,
+levels and metric are equal. In addition they are matched
 
 - by **place** (initiator and target by name), where the hosts are built alike: equal hosts, the
   same host before and after a repair, two kernels of one run;
-- by **class** (kind of initiator, relation, kind of target), where they are not: in another NPS
+- by **class** (kind of initiator, relation, kind of target), where hosts differ: in another NPS
   mode the name `node1` means another place. All places of a class are one cell; its value in a
   replicate block is their geometric mean.
 
-Published data was measured with other programs. Where two sides have a category and metric in
-common but no question, the largest group of comparable cells of each side is matched, by class.
+Published data was measured with other programs. If two sides share a category and a metric but no
+question, the largest group of comparable cells of each side is matched, by class.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class ComparableCell:
 
     Attributes:
         logs: replicate block -> logarithm of the value; for a class, the mean over its places.
-        description: the columns of the key, and threads, label and others.
-        places: number of places.
+        description: column -> value, for the key columns, threads, label and others.
+        places: number of places in the cell; 1 if it is matched by place.
     """
 
     logs: Mapping[int, float]
@@ -70,13 +70,13 @@ class ComparableCell:
 
     @property
     def block_values(self) -> NDArray[np.float64]:
-        """A value for each block, in the metric's unit."""
+        """Values of the cell, one for each block, in the metric's unit."""
         values: NDArray[np.float64] = np.exp(np.fromiter(self.logs.values(), dtype=float))
         return values
 
     @property
     def median_over_blocks(self) -> float:
-        """Median over the blocks, of the logarithms, so that a ratio has an exact reciprocal."""
+        """Median of the logarithms over the blocks; so a ratio has an exact reciprocal."""
         return math.exp(statistics.median(self.logs.values()))
 
     @property
@@ -94,7 +94,7 @@ class ComparableCell:
 
     @property
     def place_text(self) -> str:
-        """Place of the cell: "node2 -> node3", or of a class "node -> own node"."""
+        """Place of the cell as "node2 -> node3", or its class as "node -> own node"."""
         return place_text(self.description)
 
     @property
@@ -105,8 +105,8 @@ class ComparableCell:
     def ratio_to(self, reference: ComparableCell, *, paired: bool) -> Ratio:
         """Return the ratio of this cell to a reference cell.
 
-        Cells of one run are paired by equal blocks. Without a common block (each side failed where
-        the other did not) they are not paired.
+        Cells of one run are paired by equal blocks. If they have no common block (each side failed
+        where the other did not), they are not paired.
         """
         blocks = [block for block in self.logs if block in reference.logs] if paired else []
         if not blocks:
@@ -116,7 +116,7 @@ class ComparableCell:
 
 
 def add_matching_columns(measurements: Measurements) -> Measurements:
-    """Return the performance rows of a selection, with the columns for matching.
+    """Return the performance rows of a selection with the columns that matching needs.
 
     Adds `asked` (the levels of the load; in a history also the fingerprint of the request),
     `corunning` and `corunning_kinds` (the other loads of the point by place and by class, ""
@@ -145,7 +145,7 @@ def add_matching_columns(measurements: Measurements) -> Measurements:
 
 
 def factors_without_places(factors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the factors that mean the same wherever a load runs."""
+    """Return the factors that do not name a place, so they mean the same for every load."""
     return {name: value for name, value in factors.items() if parse_place_name(str(value)) is None}
 
 
@@ -154,7 +154,8 @@ def place_names_mean_the_same(sides: Sequence[Measurements]) -> bool:
 
     Each initiator and target that several sides have must have the same number of threads, nodes
     and relation. Where the number of threads is unknown, as in published data, all sides must have
-    the same initiators and targets. Expects valid rows of `add_matching_columns`.
+    the same initiators and targets. `sides` must be valid rows that `add_matching_columns`
+    returned.
     """
     pair, facts = ["initiator", "target"], ["threads", "initiator_nodes", "target_nodes", "part"]
     places = [side.rows[[*pair, *facts]].drop_duplicates() for side in sides]
@@ -168,24 +169,24 @@ def place_names_mean_the_same(sides: Sequence[Measurements]) -> bool:
 
 
 def simplify_unknown_relations(sides: Sequence[Measurements]) -> list[Measurements]:
-    """Return the sides, with simpler relations where some memory's relation is unknown."""
+    """Return the sides; if any relation is unknown, reduce all to own node or other nodes."""
     valid = [side.valid_rows().where(part="unknown", target_kind="node") for side in sides]
     unknown = any(len(side) for side in valid)
     return [reduce_relations_to_own_or_other_node(side) if unknown else side for side in sides]
 
 
 def reduce_relations_to_own_or_other_node(side: Measurements) -> Measurements:
-    """Return the side with `part` own node or other nodes instead of the exact relation."""
+    """Return the side with own node or other nodes in `part` instead of the exact relation."""
     rows = side.rows
     own = rows["relation"].isin(_OWN_RELATIONS).map({True: OWN_NODE, False: OTHER_NODES})
     return side.with_columns(part=own.where(rows["target_kind"] == "node", rows["part"]))
 
 
 def key_columns(by: str, ignore: Collection[str] = (), *, question: bool = True) -> list[str]:
-    """Return the columns with equal values in comparable cells.
+    """Return the names of the columns that have equal values in comparable cells.
 
-    By PLACE or CLASS, without the ignored columns, in which the sides differ on purpose. Without
-    `question`, only category and metric have to be the same, not the question.
+    Cells are matched by PLACE or CLASS. The sides differ on purpose in the columns `ignore`.
+    Without `question`, cells need the same category and metric, but not the same question.
     """
     columns = [*_GROUP, CORUNNING[by], *_PLACE_COLUMNS[by]]
     columns += [*_QUESTION, "file_backed"] if question else []
@@ -193,7 +194,7 @@ def key_columns(by: str, ignore: Collection[str] = (), *, question: bool = True)
 
 
 def group_cells(side: Measurements, keys: Iterable[str]) -> dict[Key, ComparableCell]:
-    """Return the cells of a side with matching columns, by their values in the key columns."""
+    """Return values of the key columns -> cell, for a side with matching columns."""
     keys = list(keys)
     valid = side.valid_rows().rows
     if valid.empty:
@@ -224,9 +225,9 @@ def group_cells(side: Measurements, keys: Iterable[str]) -> dict[Key, Comparable
 
 
 def _in_all_blocks(valid: pd.DataFrame) -> pd.Series:
-    """Return the mask of rows of places with every block of their cell; all rows without any.
+    """Return the mask of rows whose place has every block of its cell; all rows if there are none.
 
-    A place that is missing in some block would shift the mean of that block.
+    A place without a value in a block would shift the mean of that block.
     """
     of_cell = valid.groupby("_cell")["replicate"].transform("nunique")
     of_place = valid.groupby(["_cell", "_place"])["replicate"].transform("nunique")
@@ -241,9 +242,9 @@ def _range_text(low: float, high: float) -> str | None:
 
 
 def select_largest_group(side: Measurements, kernels: Collection[object] = ()) -> Measurements:
-    """Return the largest group of rows with the same question, with a preferred kernel if possible.
+    """Return the largest group of rows with the same question, if possible with one of `kernels`.
 
-    Expects valid rows of loads alone, of one category and metric.
+    `side` must have valid rows of loads alone, of one category and metric.
     """
 
     def _rank_of_group(part: Measurements) -> tuple[bool, int, float, float]:

@@ -1,13 +1,12 @@
-"""Outlier hosts: which of several hosts that should be equal differ from the others.
+"""Find outlier hosts: hosts that differ from others to which they should be equal.
 
-The hosts themselves are the sample: equal servers differ by 1 or 2 %, and so do two runs. So a host
-is compared with the scatter of the *others*, cell by cell, and not with that of its own replicates.
-(But hosts are not assumed to agree better than their replicates allow.) This works with one
-replicate too.
+Equal servers differ by 1 or 2 %, and so do two runs. So a host is compared, cell by cell, with the
+scatter of the *other* hosts and not with that of its own replicates. (But the scatter of hosts is
+at least what follows from their replicates.) This works with one replicate too.
 
-A host is named when a cell of it deviates from the median of the others by 5 % or more, and when by
-chance this would happen in less than one of twenty comparisons of *all* hosts in *all* cells
-(Holm), since naming a healthy host costs a person a day.
+A host is an outlier if one of its cells deviates from the median of the others by 5 % or more, and
+if chance would cause this in less than one of twenty comparisons of *all* hosts in *all* cells
+(Holm). The limit is strict, since a healthy host that is named costs a person a day.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class HostVerdict:
     """The verdict on one host.
 
     Attributes:
-        host: its name.
+        host: name of the host.
         speed: median over its cells, as a share of the others' median; below 1 is slower, for
             latency too; None without a cell.
         low, high: 95 % interval over the cells.
@@ -50,9 +49,9 @@ class HostVerdict:
         clear: number of clear deviations.
         worst: description of the cell with the largest deviation, of the clear ones if there are
             any.
-        worst_ratio: its value divided by the median of the others.
-        p_adjusted: smallest p-value of its large deviations, adjusted for all cells of all hosts;
-            None where there was no test.
+        worst_ratio: the host's value in the worst cell divided by the median of the others.
+        p_adjusted: smallest p-value of the host's large deviations, adjusted for all cells of all
+            hosts; None where there was no test.
         differs: whether it is an outlier host.
     """
 
@@ -75,11 +74,11 @@ class OutlierHosts:
 
     Attributes:
         matched_by: PLACE or CLASS.
-        sentences: the verdict.
+        sentences: the overall verdict.
         compared: number of cells that at least three hosts have.
         detectable: smallest detectable deviation of a host in a typical cell, as a share; None when
             unknown.
-        detectable_at_worst: the same in the cell in which the hosts scatter most.
+        detectable_at_worst: the same for the cell in which the hosts scatter most.
         hosts: verdicts; outlier hosts first, then the slowest first.
         cells: a row for each clear deviation of an outlier host: `host`, `group`, `where`,
             `asked_words`, `ratio`, `p_adjusted`.
@@ -151,7 +150,7 @@ def find_outlier_hosts(
 
 
 def _detectable(deviations: HostDeviations) -> tuple[float | None, float | None]:
-    """Return the smallest detectable deviation in a typical cell and in the most scattered cell."""
+    """Return the smallest detectable deviation in a typical cell, and in that with most scatter."""
     known = deviations.detectable[np.isfinite(deviations.detectable)]
     if not len(known):
         return None, None
@@ -209,7 +208,7 @@ def _clear_cells(values: HostValues, deviations: HostDeviations, named: set[int]
 def _verdict_sentences(
     hosts: Sequence[HostVerdict], cells: int, typical: float | None, at_worst: float | None
 ) -> list[str]:
-    """Return the outlier hosts, and the smallest detectable deviation of the others."""
+    """Return sentences on outlier hosts and on the smallest detectable deviation of others."""
     outliers = [host for host in hosts if host.differs]
     number = sum(1 for host in hosts if host.cells)
     detectable = ""

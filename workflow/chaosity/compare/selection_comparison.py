@@ -1,4 +1,4 @@
-"""Comparison of two selections of the tidy table, cell by cell, with an overall verdict."""
+"""Compare two selections of the tidy table, cell by cell, with an overall verdict."""
 
 from __future__ import annotations
 
@@ -55,21 +55,21 @@ _Group = tuple[object, object]  # category and metric
 
 @dataclass(frozen=True)
 class SelectionComparison:
-    """The left side compared with the right side, which is the reference.
+    """The comparison of the left side with the right side, which is the reference.
 
     Attributes:
         left, right: names of the sides.
         matched_by: PLACE or CLASS.
-        paired: whether replicates are paired, since both sides are of one run.
+        paired: whether replicates are paired, which needs both sides from one run.
         sentences: the overall verdict.
-        notes: what to know to read the ratios.
+        notes: facts that a reader needs to interpret the ratios.
         groups: a verdict for each metric of each category, alone and with co-running loads.
         cells: a row for each cell, clear losses first: `group`, the columns of the tidy table that
             describe it, `company` (the co-running loads), `where` and `asked_words` (text),
             `median_left`, `median_right` (in the metric's unit), `ratio`, `low`, `high`, `n_left`,
             `n_right`, `places_left`, `places_right`, `threads_left`, `threads_right`, `p`,
             `p_adjusted` and `verdict` (better, worse, no difference detected, not tested).
-        only_left, only_right: cells of one side alone: description -> number.
+        only_left, only_right: cells that the other side lacks: description -> number of cells.
     """
 
     left: str
@@ -101,7 +101,7 @@ def compare_selections(
     """Compare two selections of the tidy table, or of the history, cell by cell.
 
     Args:
-        left: the judged side.
+        left: the side that is judged.
         right: the reference; ratios are left divided by right.
         names: names of the sides, for the sentences.
         by: PLACE or CLASS. Default: PLACE where both sides are built alike.
@@ -162,10 +162,10 @@ def _matched_by(sides: _Sides, ignore: Collection[str]) -> str:
 
 
 def _of_one_run(sides: _Sides) -> bool:
-    """Return whether replicate k of both sides was measured in the same hours, as pairs.
+    """Return whether both sides come from one run, so that replicates of equal number are pairs.
 
-    This holds for one host in one configuration whose selections were measured alternately, as in
-    the random order of a run. Periods of a history follow each other.
+    They do if both are of one host in one configuration and were measured in turns, in the random
+    order of a run. Periods of a history are not: one was measured after the other.
     """
     left, right = (side.valid_rows().rows for side in sides)
     hosts = pd.concat([left, right])[["host", "configuration"]].drop_duplicates()
@@ -180,7 +180,7 @@ _LooseMatch = tuple[list[tuple[ComparableCell, ComparableCell]], str]
 
 
 def _loose_matches(sides: _Sides, strict: Collection[_Group]) -> dict[_Group, _LooseMatch]:
-    """Return matches for categories and metrics that both sides have, with different questions."""
+    """Return matches by class for categories and metrics of both sides without equal questions."""
     left, right = (
         dict(
             side.valid_rows()
@@ -214,7 +214,7 @@ def _loose_matches(sides: _Sides, strict: Collection[_Group]) -> dict[_Group, _L
 
 
 def _row(own: ComparableCell, other: ComparableCell, paired: bool) -> dict[str, Any]:
-    """Return a row of the table of cells, without the columns that depend on other cells."""
+    """Return a cell's row of the table, without the columns that depend on other cells."""
     ratio = own.ratio_to(other, paired=paired)
     description = own.description
     return {
@@ -239,7 +239,7 @@ def _row(own: ComparableCell, other: ComparableCell, paired: bool) -> dict[str, 
 
 
 def _with_verdicts(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with verdicts: clear losses first, the largest first, clear gains last."""
+    """Return the table with verdicts, sorted from the largest clear loss to the clear gains."""
     p_adjusted = adjust_false_discovery_rate([None if pd.isna(p) else p for p in table["p"]])
     sign = [-1.0 if less_is_better(metric) else 1.0 for metric in table["metric"]]
     gains = np.log(table["ratio"].to_numpy(dtype=float)) * sign
@@ -282,7 +282,7 @@ def _unmatched(
     keys: Sequence[str],
     loose: Collection[_Group],
 ) -> dict[str, int]:
-    """Return the cells of one side alone: description -> number."""
+    """Return description -> number of the cells that only this side has."""
     planned = other_side.rows[list(keys)].astype(object)
     attempted = set(planned.where(planned.notna(), None).itertuples(index=False, name=None))
     found: Counter[str] = Counter()
@@ -297,7 +297,7 @@ def _unmatched(
 
 
 def _different_threads(names: tuple[str, str], table: pd.DataFrame) -> Iterator[str]:
-    """Yield a note for each kind of initiator with different numbers of threads."""
+    """Yield a note for each kind of initiator whose number of threads differs between the sides."""
     sizes = table[["initiator_kind", "threads_left", "threads_right"]].dropna().drop_duplicates()
     for kind, left, right in sizes.itertuples(index=False):
         if left != right:
@@ -305,7 +305,7 @@ def _different_threads(names: tuple[str, str], table: pd.DataFrame) -> Iterator[
 
 
 def _third_host_note(sides: _Sides, table: pd.DataFrame) -> Iterator[str]:
-    """Yield a note for two hosts that differ: two hosts do not show which of them is at fault."""
+    """Yield a note if two hosts differ: only a third host shows which of them is at fault."""
     hosts, modes = (
         [set(side.rows[name].dropna()) for side in sides] for name in ("host", "configuration")
     )
@@ -314,7 +314,7 @@ def _third_host_note(sides: _Sides, table: pd.DataFrame) -> Iterator[str]:
 
 
 def _content_text(side: Measurements) -> str:
-    """Return the metrics and experiments of a side, for an error message."""
+    """Return a text with the metrics and experiments of a side, for an error message."""
     kinds = side.valid_rows().rows[["experiment", "metric"]].drop_duplicates()
     texts = [
         f"{metric_words(metric)} of {experiment}"

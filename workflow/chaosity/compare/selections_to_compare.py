@@ -1,4 +1,4 @@
-"""Selections to compare: a table, a folder of results, or profiles of a database."""
+"""Read selections to compare from a table, a folder of results, or profiles of a database."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Selection:
     Attributes:
         name: for sentences, such as "epyc1 nps4".
         measurements: its rows.
-        pinned: the requested columns with their values.
+        pinned: requested column -> its value.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Selection:
     pinned: Mapping[str, str]
 
     def filter_rows(self, conditions: Mapping[str, str]) -> Selection:
-        """Return the rows in which columns have these values.
+        """Return the selection of the rows whose columns have the values in `conditions`.
 
         Raises:
             UserError: a column is unknown, or no row has these values.
@@ -49,7 +49,7 @@ class Selection:
 
 
 def read_selections(texts: Iterable[str]) -> list[Selection]:
-    """Read every requested selection; a database can have several for one text.
+    """Read every requested selection; one text can select several profiles of a database.
 
     Args:
         texts: each a tidy table (measurements.parquet, history.parquet), a folder with one, or a
@@ -92,7 +92,7 @@ def _read(text: str) -> list[Selection]:
 
 
 def _read_profiles(path: Path, conditions: Mapping[str, str]) -> list[Selection]:
-    """Return a selection for each profile that the query finds."""
+    """Return a selection for each profile of a database that meets the conditions."""
     query = {key: value for key, value in conditions.items() if key in QUERIES}
     rest = {key: value for key, value in conditions.items() if key not in QUERIES}
     profiles = find_profiles(path, **query)
@@ -109,7 +109,7 @@ def _selection(table: Measurements, conditions: Mapping[str, str], place: str) -
 
 
 def _name(measurements: Measurements, conditions: Mapping[str, str]) -> str:
-    """Return host, configuration and the other conditions."""
+    """Return the name of a selection: host, configuration and the other conditions."""
     hosts = measurements.rows[["host", "configuration"]].drop_duplicates()
     listed = [f"{host} {configuration}" for host, configuration in hosts.itertuples(index=False)]
     name = ", ".join(listed[:2]) + (" and others" if len(listed) > 2 else "")
@@ -133,7 +133,7 @@ def _parse_conditions(texts: Iterable[str], place: str) -> dict[str, str]:
 
 
 def _filter(measurements: Measurements, conditions: Mapping[str, str], place: str) -> Measurements:
-    """Return the rows in which columns have these values, compared as texts."""
+    """Return the rows whose columns have the values in `conditions`, compared as texts."""
     for column, value in conditions.items():
         rows = measurements.rows
         if column not in rows:
@@ -149,7 +149,7 @@ def _filter(measurements: Measurements, conditions: Mapping[str, str], place: st
 
 
 def _text(value: Any) -> str | None:
-    """Return a value as a person writes it: 2 and not 2.0."""
+    """Return a value as a person writes it, such as 2 instead of 2.0."""
     if value is None or pd.isna(value):
         return None
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,1 +1,1 @@
-"""Components: the parts of a host whose change makes measurements obsolete, a file for each."""
+"""Components: the parts of a host whose change makes measurements obsolete. Each has a file."""

@@ -1,4 +1,4 @@
-"""Writes and reads the component files, whose changes make Snakemake measure points again."""
+"""Write and read the component files, whose changes make Snakemake measure points again."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _DISCOVERY_FINGERPRINTS = ".discovered.json"
 
 
 def write_changed_components(directory: Path, documents: Components) -> list[str]:
-    """Write a file `<name>.json` for each component, only where the component changed.
+    """Write the file `<name>.json` of each component that has changed.
 
     A component has changed when *discovery* returns another document than last time. So a person
-    may add a fact that discovery cannot see ("DIMM A1 reseated") to a file: the edit stays, and the
-    points that depend on the component are measured again, once. `component_history` keeps the
+    can add a fact to the file that discovery cannot see ("DIMM A1 reseated"). The edit stays, and
+    the points that depend on the component are measured again, once. `component_history` keeps the
     previous states.
 
     Args:
-        directory: is created when missing; files of components that no longer exist are deleted.
-        documents: by component.
+        directory: folder of the files, created if missing; files of absent components are deleted.
+        documents: name of each component -> its document.
 
     Returns:
         The names of components that were added, changed or deleted, sorted.
@@ -69,12 +69,12 @@ def _sorted_json(document: ComponentDocument) -> str:
 def read_component_documents(folder: Path) -> dict[str, ComponentDocument]:
     """Return the documents of the components by name, without files that are not JSON objects.
 
-    A person may have edited a file, so a key may be missing or have another value.
+    A person may have edited a file, so keys may be missing or have unusual values.
     """
     documents = {path.stem: read_json_object(path) for path in sorted(folder.glob("[!.]*.json"))}
     return {name: document for name, document in documents.items() if document is not None}
 
 
 def facts_of_system_component(components: Components) -> HostFacts:
-    """Return the facts in the system component; empty where it is missing."""
+    """Return the facts in the system component; empty if the component is missing."""
     return cast(HostFacts, components.get(SYSTEM, {}))

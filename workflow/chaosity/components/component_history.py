@@ -1,9 +1,9 @@
-"""Keeps the history of each component: its states, each with the time when it began.
+"""Keep the history of each component: its states, each with the time when it began.
 
 ``components/.history/<name>.jsonl`` has lines ``{"since": ..., "content": {...}}``, the oldest
 first. The content is null while the component did not exist. A person's edit of a component file is
-a state too. So each measurement can be assigned to the serial number of its day, and a report can
-show the changes of a repair.
+a state too. So the history shows which part, by its serial number, was present at each measurement,
+and a report can show what a repair changed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ComponentState:
 
 
 def read_json_object(path: Path) -> dict[str, object] | None:
-    """Return the JSON object in a file; None if the file is missing or has anything else."""
+    """Return the JSON object in a file; None if the file is missing or has no JSON object."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8", errors="replace")))
     except (OSError, ValueError, TypeError):
@@ -66,8 +66,8 @@ def record_component_state(path: Path) -> None:
 def read_component_histories(directory: Path) -> dict[str, list[ComponentState]]:
     """Return the states of each component by name, the oldest first.
 
-    Every state has content. A component that was missing for a while and came back unchanged has
-    a single state. `directory` has the component files.
+    States without content are left out. A component that was missing for a while and came back
+    unchanged has a single state. `directory` has the component files.
     """
     histories: dict[str, list[ComponentState]] = {}
     for path in sorted((directory / HISTORY_FOLDER).glob("*.jsonl")):
@@ -79,7 +79,7 @@ def read_component_histories(directory: Path) -> dict[str, list[ComponentState]]
 
 
 def _read_states(history: Path) -> list[ComponentState]:
-    """Return the states in a history file, without broken lines; empty when there is no file."""
+    """Return the states in a history file without unreadable lines; empty if there is no file."""
     states = []
     for line in history.read_text(encoding="utf-8").splitlines() if history.exists() else []:
         with suppress(ValueError, KeyError, TypeError):

@@ -1,9 +1,9 @@
-"""Makes the document of each component of a host: JSON values that change only with the component.
+"""Make the document of each component of a host: JSON values that change only with the component.
 
-A component is named after its place (`node3`, or `drive-0000-41-00-0` after the PCI address, so the
+A component is named after its place (`node3`, or `drive-0000-41-00-0` after the PCI address of the
 slot). Its document describes the part in that place. When a drive is replaced, the document of one
-component changes, and the points that depend on it are measured again. When `nvme3n1` becomes
-`nvme1n1`, nothing changes.
+component changes, and the points that depend on that component are measured again. When `nvme3n1`
+becomes `nvme1n1`, nothing changes.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def make_component_documents(
     """Return the documents of all components of a host, by name.
 
     Args:
-        topology: of the host.
+        topology: topology of the host.
         tools: version and hash of each tool, for the system component.
-        extra_drives: all drives of the inventory by component; drives that discovery knows already
-            are ignored.
+        extra_drives: component -> drive, for all drives of the inventory; drives that discovery
+            found too are ignored.
     """
     drives = [drive for drive in topology.drives if drive.name]  # others cannot be measured
     return {
@@ -62,7 +62,7 @@ def make_component_documents(
 
 
 def drive_component_name(drive: Drive) -> str:
-    """Return `drive-0000-41-00-0` after the slot; a second namespace is `drive-0000-41-00-0-n2`.
+    """Return `drive-0000-41-00-0` for a slot; its second namespace is `drive-0000-41-00-0-n2`.
 
     A drive without a PCI address (NVMe over fabrics) is named after its serial number, else after
     its namespace, which may change from boot to boot.
@@ -74,12 +74,12 @@ def drive_component_name(drive: Drive) -> str:
 
 
 def gpu_component_name(gpu: Gpu) -> str:
-    """Return `gpu-0000-06-00-0` after the slot."""
+    """Return the name of a GPU's component after its slot, such as `gpu-0000-06-00-0`."""
     return str(PlaceName("gpu", address=_hyphenated(gpu.pci or gpu.name or "unknown")))
 
 
 def _hyphenated(text: str) -> str:
-    """Return text as part of a component's name: letters, digits and hyphens."""
+    """Return a text as part of a component's name, with letters, digits and hyphens only."""
     return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")
 
 
@@ -115,7 +115,7 @@ def _package(package: Package, topology: Topology) -> ComponentDocument:
 
 
 def _node(node: Node, topology: Topology) -> ComponentDocument:
-    """Return a node with the memory that the firmware gave to it: no memory balloon changes it."""
+    """Return a node's document; its memory is what firmware provided, with or without a balloon."""
     memory_bytes, table = node.memory_bytes, topology.distances
     if node.present_bytes is not None:
         memory_bytes = round(node.present_bytes / _MEMORY_STEP_BYTES) * _MEMORY_STEP_BYTES
@@ -154,6 +154,6 @@ def _device(
 
 
 def _opencl_device(device: OpenclDevice) -> ComponentDocument:
-    """Return a device; a processor's memory is left out, because a memory balloon changes it."""
+    """Return a device's document; a processor's memory is left out, since a balloon changes it."""
     memory_bytes = None if device.is_processor else device.memory_bytes
     return {**_device("opencl_device", device, _OPENCL_KEYS), "memory_bytes": memory_bytes}

@@ -1,1 +1,1 @@
-"""From experiments in YAML and a topology to points: what to measure, and in which order."""
+"""Make points from experiments in YAML and a topology: what to measure, and in which order."""

@@ -1,4 +1,4 @@
-"""Picks even samples of levels, sets or points, and collects notes on what a plan leaves out."""
+"""Pick even samples of levels, sets or points, and collect notes on what a plan leaves out."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ AT_MOST_SETS = 255
 
 
 class PlanNotes:
-    """What a plan leaves out and why, without repetition."""
+    """Notes on what a plan leaves out and why, without repetition."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, set[int]] = {}
 
     def add_note(self, text: str, nodes: Iterable[int] = ()) -> None:
-        """Add a note; `nodes` are listed at its end, also those of earlier calls."""
+        """Add a note; its end lists `nodes` and those of earlier calls with the same text."""
         self._nodes.setdefault(text, set()).update(nodes)
 
     @property
@@ -31,7 +31,7 @@ class PlanNotes:
         return [note_with_nodes(text, nodes) for text, nodes in self._nodes.items()]
 
     def limit_levels(self, levels: Sequence[T], at_most: int | None, what: str) -> list[T]:
-        """Return at most `at_most` levels, evenly spread; adds a note if some are left out."""
+        """Return at most `at_most` levels, evenly spread; add a note if some are left out."""
         taken = pick_evenly_spread(levels, len(levels) if at_most is None else at_most)
         if len(taken) < len(levels):
             count = f"{len(taken)} of {len(levels)}"
@@ -40,7 +40,7 @@ class PlanNotes:
 
 
 def note_with_nodes(text: str, nodes: Iterable[int]) -> str:
-    """Return a note with the nodes that it holds for."""
+    """Return the text of a note with the nodes to which it applies."""
     listed = sorted(nodes)
     return f"{text} on {nodes_name(listed)}" if listed else text
 
@@ -68,7 +68,7 @@ def sets_of_every_size(items: Sequence[T], at_most: int = AT_MOST_SETS) -> list[
 
 
 def _sets_of_size(items: Sequence[T], size: int, wanted: int) -> list[tuple[T, ...]]:
-    """Return so many of all sets of a size, evenly spread in lexicographic order."""
+    """Return `wanted` of all sets of a size, evenly spread in lexicographic order."""
     positions = pick_evenly_spread(range(comb(len(items), size)), wanted)
     every = combinations(items, size)
     gaps = [here - before for before, here in zip([-1, *positions], positions, strict=False)]

@@ -1,10 +1,10 @@
-"""Finds the levels of an experiment's factors other than initiator, target and kernel.
+"""Find the levels of an experiment's factors other than initiator, target and kernel.
 
 These are sizes of working sets, kinds of pages, positions of buffers and benchmark parameters.
 
 Sizes are relative to the host (`{times: 0.5, of: l1}`), so that an experiment suits every host.
-What a host cannot give, such as huge pages that are not reserved, is left out with a note in the
-plan. Nothing else is measured in its place.
+Levels that a host cannot provide, such as huge pages that are not reserved, are left out with a
+note in the plan. No other level replaces them.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class FactorLevels:
     """The levels of one load of an experiment's file.
 
     Attributes:
-        host: its caches, nodes and huge pages.
-        benchmark: of the load; an experiment varies its parameters.
+        host: resources of the host, such as caches, nodes and huge pages.
+        benchmark: benchmark of the load; an experiment can vary its parameters.
         config: the checked config.
-        at_most: most levels of a factor by its name, `levels` in the config.
-        notes: gets what is left out.
-        where: the load's place in the file, for errors.
-        label: the load in a few words, for notes.
+        at_most: factor -> maximum number of its levels (`levels` in the config).
+        notes: collects notes on levels that are left out.
+        where: place of the load in the experiment's file, for errors.
+        label: short description of the load, for notes.
     """
 
     host: HostResources
@@ -105,7 +105,7 @@ class FactorLevels:
         return found
 
     def _room(self, members: Sequence[ChosenLoad]) -> float:
-        """Return the bytes that each of the loads may use on its node."""
+        """Return the number of bytes that each of the loads may use on its node."""
         share = self.config["working_set"]["at_most_share_of_node"]
         used = [node for member in members for node in member.target.nodes]
         sizes = {node: self.host.memory_bytes(node) for node in used}
@@ -113,7 +113,7 @@ class FactorLevels:
         return min(rooms, default=math.inf)
 
     def _size(self, size: WorkingSet, initiator: Initiator, room: float) -> float:
-        """Return a size in bytes."""
+        """Return a size of the experiment's file in bytes."""
         if isinstance(size, int):
             return size
         if size["of"] == "node":
@@ -161,9 +161,9 @@ class FactorLevels:
 def _missing_pages(
     topology: Topology, pages: Level | None, nodes: Iterable[int]
 ) -> tuple[str, list[int]] | None:
-    """Return why a host cannot give these pages, and on which nodes; None if it can.
+    """Return why a host cannot provide these pages, and on which nodes; None if it can.
 
-    Whether enough of them are free is known only when the point runs. If not, the point fails.
+    It is known only when the point runs if enough of these pages are free. If not, it fails.
     """
     settings = topology.host.get("memory_settings") or {}
     if pages == "thp" and settings.get("transparent_huge_pages") == "never":

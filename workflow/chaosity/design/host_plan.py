@@ -1,4 +1,4 @@
-"""Plans the points of a host: in random order within blocks, with the time that they take."""
+"""Plan the points of a host, in random order within blocks, with their estimated time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SCRATCH = Path("/var/tmp/chaosity")
 
 
 class PlanCounts(TypedDict):
-    """How many points and measurements there are, and how long they take."""
+    """Number of points and of measurements, and their estimated time."""
 
     points: int
     measurements: int
@@ -43,7 +43,7 @@ class PlanCounts(TypedDict):
 
 
 class PlanSummary(PlanCounts):
-    """The content of plan.json: points, measurements and time of a plan."""
+    """The content of plan.json: number of points and measurements, and estimated time of a plan."""
 
     host: str
     configuration: str
@@ -56,7 +56,7 @@ class PlanSummary(PlanCounts):
 class PlannedHost:
     """A host of the inventory: its name, variables and discovered topology.
 
-    `local` says whether it is this machine, where files may be next to the results.
+    `local` says whether the host is this machine; only then can files beside the results be drives.
     """
 
     name: str
@@ -71,7 +71,7 @@ class PlannedHost:
         return "chaosity_simulated" in self.variables
 
     def drives_to_measure(self, results: Path) -> tuple[PlannedDrive, ...]:
-        """Return NVMe drives and the inventory's drives; without any, files below `results`."""
+        """Return NVMe drives and the inventory's drives; if there are none, files in `results`."""
         destructive = set(self.variables.get("chaosity_destructive_drives", []))
         found = [
             PlannedDrive(
@@ -94,7 +94,7 @@ class PlannedHost:
         return tuple(found) or (() if self.is_simulated else self._files_for_drives(results))
 
     def _files_for_drives(self, results: Path) -> tuple[PlannedDrive, ...]:
-        """Return the files that take the place of drives: as many as the inventory says, or one."""
+        """Return the files that stand in for drives: as many as the inventory says, else one."""
         given = self.variables.get("chaosity_storage_file", {})
         usual = results / self.name / "scratch" if self.local else _SCRATCH
         folder = Path(given.get("directory", usual)).absolute()
@@ -135,13 +135,13 @@ class HostPlan:
     def points_fingerprint(self) -> str:
         """Return a fingerprint of all points, their order, and their reference loads.
 
-        It is in plan.json, so the tidy table is made again if one of these changes.
+        The fingerprint is in plan.json, so the tidy table is made again if one of these changes.
         """
         listed = [[p["definition"], p["orders"], p.get("relative")] for p in self.points]
         return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:16]
 
     def summarize_plan(self) -> PlanSummary:
-        """Return points, measurements and time, in total and of each experiment."""
+        """Return the number of points and measurements and the time, in total and by experiment."""
         experiments = dict.fromkeys(point["experiment"] for point in self.points)
         return {
             "host": self.host.name,
@@ -159,7 +159,7 @@ class HostPlan:
     def write_plan(self, folder: Path, *, points: bool) -> None:
         """Write ``plan.json`` and, if needed, ``points/<experiment>/<point>.json``.
 
-        Files are written only if the plan has changed. `folder` is that of the host and
+        Files are written only if the plan has changed. `folder` is the folder of the host and
         configuration. `points` says whether to write the points, which a dry run does not need.
         """
         # The report shows the config of this run, which may differ from the default config.
@@ -180,12 +180,12 @@ class HostPlan:
 
 
 def random_orders(replicates: Sequence[int], seed: int) -> list[list[int]]:
-    """Return the places of each point in the random order, one for each replicate block.
+    """Return, for each point, its positions in the random order, one in each replicate block.
 
     All of replicate 1 comes before all of replicate 2, so that a slow drift of the host affects
-    whole blocks. Each block has a permutation of its own. The last blocks hold only the points
-    that are measured that often. Places are numbered over all blocks. `replicates` says how often
-    each point is measured, and `seed` fixes the permutations.
+    whole blocks. Each block has its own permutation. The last blocks have only the points with the
+    most replicates. Positions are numbered over all blocks. `replicates` says how often each point
+    is measured, and `seed` fixes the permutations.
     """
     orders: list[list[int]] = [[] for _ in replicates]
     before = 0
@@ -210,7 +210,7 @@ def plan_host(
     Args:
         host: the host with its topology.
         config: the checked config.
-        experiments: only these; None for those of the config.
+        experiments: names of the experiments; None for those of the config.
         weights: the measured weights for placements of pages; None if there are none.
 
     Raises:

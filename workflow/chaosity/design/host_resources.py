@@ -1,4 +1,4 @@
-"""Names the initiators, memory nodes, drive sets and devices of a host, and their relations."""
+"""Name the initiators, memory nodes, drive sets and devices of a host, and their relations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RELATIONS = ("same_node", "same_package", "other_package", UNKNOWN)
 
 @dataclass
 class HostResources:
-    """All initiators, memory nodes, drives and devices of a host, under the names in points."""
+    """All initiators, memory nodes, drives and devices of a host, with their names in points."""
 
     topology: Topology
     drives: tuple[PlannedDrive, ...]
@@ -68,7 +68,7 @@ class HostResources:
 
     @cached_property
     def _by_cpus(self) -> dict[CpuSet, Initiator]:
-        """Return the initiator that names each set of units: a node before all others."""
+        """Return units -> the initiator whose name this set of units has; a node is preferred."""
         levels = ("node", "package", "machine", "core_kind", "l3_domain", "pu", "core")
         found: dict[CpuSet, Initiator] = {}
         for initiator in (one for level in levels for one in self.initiators_of_level(level, True)):
@@ -76,10 +76,10 @@ class HostResources:
         return found
 
     def with_unique_name(self, initiator: Initiator) -> Initiator:
-        """Return the initiator under the name that its units have in all experiments.
+        """Return the initiator with the name that its units have in all experiments.
 
-        On small machines a node is also the package, or a single unit. One name keeps the same
-        measurement from being taken twice.
+        On small machines a node can also be the package, or a single unit. With one name, nothing
+        is measured twice.
         """
         return self._by_cpus.get(initiator.cpus, initiator)
 
@@ -87,7 +87,7 @@ class HostResources:
         """Return the name of all cores of a kind.
 
         Two kinds of different rank are efficiency and performance cores. More kinds, or kinds
-        without a rank, are numbered. A single kind is the machine.
+        without a rank, are numbered. If there is only one kind, the name is that of the machine.
         """
         kinds = self.topology.core_kinds
         if len(kinds) == 1:
@@ -99,7 +99,7 @@ class HostResources:
         return PlaceName("core_kind", (kind.index,))
 
     def uniform_core_kind_name(self, initiator: Initiator) -> str | None:
-        """Return the one core kind of an initiator; None if it has several or the host has one."""
+        """Return the core kind of an initiator; None if it has several, or if the host has one."""
         kinds = self.topology.core_kinds
         wanted = set(initiator.cpus)
         names = (str(self._core_kind_name(kind)) for kind in kinds if wanted <= set(kind.cpus))
@@ -118,9 +118,9 @@ class HostResources:
         return [self._initiator("pu", pu_name(pu), (pu,)) for pu in firsts]
 
     def remaining_cores(self, initiator: Initiator, level: str) -> Initiator | None:
-        """Return the cores of an initiator's groups that it does not use; None if it uses all.
+        """Return the cores that an initiator leaves unused in its groups; None if it uses all.
 
-        Its SMT siblings are left out too, since they share its cores.
+        SMT siblings of its units are left out too, since they share its cores.
         """
         own = self._with_siblings(initiator)
         groups = {name: cpus for name, cpus in self.cpu_groups_of_level(level) if own & set(cpus)}
@@ -132,7 +132,7 @@ class HostResources:
     ) -> list[Initiator]:
         """Return every initiator of a level without the cores of another initiator.
 
-        An initiator that loses no core keeps its name. Without any core left it is dropped.
+        An initiator that loses no core keeps its name. An initiator that loses all is left out.
         """
         own = self._with_siblings(initiator)
         found = []
@@ -148,7 +148,7 @@ class HostResources:
     def _without(
         self, groups: Iterable[PlaceName], initiator: Initiator, cpus: CpuSet
     ) -> Initiator:
-        """Return units of some groups, named for the initiator whose cores are missing."""
+        """Return units of some groups as an initiator; its name says whose cores are left out."""
         without = parse_place_name(initiator.name)
         place = PlaceName("others", groups=tuple(groups), without=without)
         return self._initiator("others", str(place), cpus)
@@ -161,8 +161,9 @@ class HostResources:
     def growing_core_sets(self, level: str) -> list[Initiator]:
         """Return initiators with 1, 2, 3, 4, 6, ... cores of each group of a level.
 
-        Packed takes the cores of one L3 domain before those of the next, spread takes a core of
-        each domain in turn. If both are the same cores, there is one initiator of kind `threads`.
+        Packed initiators take all cores of one L3 domain before those of the next. Spread
+        initiators take one core of each domain in turn. If both have the same cores, there is one
+        initiator of the kind `threads`.
         """
         found = []
         for name, cpus in self.cpu_groups_of_level(level):
@@ -185,9 +186,9 @@ class HostResources:
         return list(domains.values())
 
     def worker_initiator(self, nodes: Iterable[int], one_per_core: bool = True) -> Initiator:
-        """Return the nodes whose units run one program together; a single node keeps its own name.
+        """Return an initiator of all units of nodes that run one program; one node keeps its name.
 
-        The name lists the nodes, also if they make up a package.
+        The name lists the nodes, even if they are a whole package.
         """
         wanted = set(nodes)
         every = self.initiators_of_level("node", one_per_core)
@@ -209,12 +210,12 @@ class HostResources:
     # Caches and memory
 
     def l3_bytes(self, initiator: Initiator) -> int:
-        """Return the total size of all L3 caches that an initiator's units use."""
+        """Return the total size in bytes of all L3 caches that an initiator's units use."""
         used = {self.topology.l3_of_pu.get(cpu) for cpu in initiator.cpus}
         return sum(one.size_bytes or 0 for one in self.topology.l3_domains if one.index in used)
 
     def cache_bytes(self, initiator: Initiator, level: int) -> int | None:
-        """Return the data cache size of a level at the initiator's first unit; None if unknown."""
+        """Return the size in bytes of the first unit's data cache of a level; None if unknown."""
         sizes = (
             cache.size_bytes
             for cache in self.topology.caches
@@ -225,7 +226,7 @@ class HostResources:
         return next(sizes, None)
 
     def memory_bytes(self, node: int) -> int | None:
-        """Return the size of a node's memory, as the firmware reports it where that is known."""
+        """Return the size of a node's memory in bytes, as firmware reports it if that is known."""
         found = self.topology.find_node(node)
         return found.size_bytes if found else None
 
@@ -236,7 +237,7 @@ class HostResources:
         return Target(nodes_name(listed) if listed else kind, kind, listed)
 
     def local_memory_nodes(self, initiator: Initiator) -> tuple[int, ...]:
-        """Return the nodes of an initiator that have memory; else the nearest node by distance."""
+        """Return the nodes of an initiator that have memory; if none has, the nearest node."""
         usable = {node.os_index for node in self.topology.memory_nodes}
         own = tuple(node for node in initiator.nodes if node in usable)
         if own or not usable:
@@ -244,7 +245,7 @@ class HostResources:
         return (min(usable, key=lambda node: (self._slit_distance(initiator.nodes, node), node)),)
 
     def worker_memory_nodes(self, workers: Initiator) -> tuple[int, ...]:
-        """Return the memory nodes of workers: each worker's own, or the nearest to it."""
+        """Return the memory nodes of workers: the worker itself, or the node nearest to it."""
         nodes = {one.nodes[0]: one for one in self.initiators_of_level("node", True) if one.nodes}
         found = {near for node in workers.nodes for near in self.local_memory_nodes(nodes[node])}
         return tuple(sorted(found))
@@ -252,7 +253,8 @@ class HostResources:
     def buffer_nodes(self, initiator: Initiator, where: str) -> tuple[int, ...]:
         """Return the nodes of an initiator's buffers; empty if there is no such node.
 
-        `where` is `own` for its own memory, or `other` for the first of the farthest other nodes.
+        `where` is `own` for the initiator's own memory, or `other` for the farthest other node (the
+        first of several).
         """
         own = self.local_memory_nodes(initiator)
         if where == "own":
@@ -266,7 +268,7 @@ class HostResources:
     # Distances and relations
 
     def _slit_distance(self, nodes: Iterable[int], node: int) -> float:
-        """Return the least SLIT distance from one of some nodes to a node; infinite if unknown."""
+        """Return the smallest SLIT distance from any of `nodes` to `node`; infinite if unknown."""
         table = self.topology.distances
         steps = [table.distance_between(own, node) for own in nodes] if table else []
         return min((step for step in steps if step is not None), default=float("inf"))
@@ -277,9 +279,9 @@ class HostResources:
         return max(steps) if steps and max(steps) < float("inf") else None
 
     def nearest_initiator_node(self, node: int) -> int | None:
-        """Return the initiator node with the least SLIT distance to a node's memory.
+        """Return the initiator node with the smallest SLIT distance to a node's memory.
 
-        It is the node itself if it has units, and the first of several at the same distance.
+        It is the node itself if it has units, else the first of several at the same distance.
         """
         initiators = [initiator.os_index for initiator in self.topology.initiator_nodes]
         if node in initiators:
@@ -287,7 +289,7 @@ class HostResources:
         return min(initiators, key=lambda own: self._slit_distance([own], node), default=None)
 
     def endpoint_relation(self, a: Endpoint, b: Endpoint) -> str:
-        """Return the relation of two endpoints: that of the farthest pair of their nodes."""
+        """Return the relation of two endpoints: the relation of their farthest pair of nodes."""
         if not a.nodes or not b.nodes:
             return UNKNOWN
         if set(a.nodes) == set(b.nodes):
@@ -310,12 +312,12 @@ class HostResources:
     # Drives and devices
 
     def drives_by_node(self) -> DriveGroups:
-        """Return the drives by their nearest node; None holds the drives of an unknown node."""
+        """Return nearest node -> its drives; the key None has drives whose node is unknown."""
         ordered = sorted(self.drives, key=lambda drive: (drive.node is None, drive.node or 0))
         return {node: tuple(group) for node, group in groupby(ordered, lambda drive: drive.node)}
 
     def drives_by_package(self) -> DriveGroups:
-        """Return the drives by package, from its nodes in turn; None holds unknown packages."""
+        """Return package -> drives, from its nodes in turn; the key None is an unknown package."""
         packages: dict[int | None, list[tuple[PlannedDrive, ...]]] = {}
         for node, drives in self.drives_by_node().items():
             packages.setdefault(self._package_of(node), []).append(drives)
@@ -346,7 +348,7 @@ class HostResources:
         return Target(name, kind, nodes, drives, is_drive_set=True)
 
     def opencl_target(self, device: OpenclDevice) -> Target:
-        """Return an OpenCL device as a target, on its nearest node where that is known."""
+        """Return an OpenCL device as a target, on its nearest node if that is known."""
         nodes = () if device.node is None else (device.node,)
         return Target(device.name, "opencl", nodes, device=device)
 
@@ -358,5 +360,5 @@ def thread_counts(most: int) -> list[int]:
 
 
 def _level_kind(level: str) -> str:
-    """Return the kind of initiator that a level's groups are, as in names and tables."""
+    """Return the kind of the initiators of a level, as names and tables have it."""
     return "l3" if level == "l3_domain" else level

@@ -1,4 +1,4 @@
-"""Selects the initiators of a load on a host, as an experiment's file asks for them.
+"""Select the initiators of a load on a host, as an experiment's file asks for them.
 
 A selector may refer to an endpoint of an earlier load (``same_as: memory.initiator``), so loads are
 chosen in the order of the file.
@@ -38,7 +38,7 @@ def check_one_selector_key(
     """Check that a selector has exactly one key that says what to select.
 
     Raises:
-        UserError: it has none or several.
+        UserError: the selector has no such key or several.
     """
     kinds = [key for key in selector if key not in options]
     if len(kinds) != 1:
@@ -50,7 +50,7 @@ def find_referred_endpoint(reference: str, earlier: EarlierEndpoints, where: str
     """Return the endpoint of an earlier load in a reference such as ``memory.initiator``.
 
     Raises:
-        UserError: there is no such load before this one.
+        UserError: no earlier load has this name.
     """
     known = {f"{role}.{side}": end for role, ends in earlier.items() for side, end in ends.items()}
     check_allowed(reference, known, f"{reference} is not in an earlier load", where)
@@ -61,7 +61,7 @@ def find_referred_initiator(reference: str, earlier: EarlierEndpoints, where: st
     """Return the initiator of an earlier load in a reference such as ``memory.initiator``.
 
     Raises:
-        UserError: it is not an initiator, or not in an earlier load.
+        UserError: the endpoint is not an initiator, or not in an earlier load.
     """
     endpoint = find_referred_endpoint(reference, earlier, where)
     if not isinstance(endpoint, Initiator):
@@ -121,10 +121,10 @@ def select_initiators(
 def select_initiator_sets(
     selectors: InitiatorSelector | list[InitiatorSelector], host: HostResources, where: str
 ) -> list[tuple[str, list[Initiator]]] | None:
-    """Return the name and nodes of each set whose nodes run a load each; None for other selectors.
+    """Return name and nodes of each set, whose nodes run one load each; None for other selectors.
 
     Raises:
-        UserError: there are other selectors too, which are not sets.
+        UserError: a selector of sets is not the only selector.
     """
     listed = as_list(selectors)
     if not any("in_each_set_of" in selector for selector in listed):
@@ -141,7 +141,7 @@ def select_initiator_sets(
 def name_of_all_initiators(
     selectors: InitiatorSelector | list[InitiatorSelector], host: HostResources
 ) -> str:
-    """Return the name of all initiators together in a point's name, such as ``each_node``."""
+    """Return the name that a point's name has for all initiators, such as ``each_node``."""
     words = []
     for selector in as_list(selectors):
         if "first_pu_of" in selector:
@@ -152,7 +152,7 @@ def name_of_all_initiators(
 
 
 def _named_initiator(name: str, host: HostResources, one_per_core: bool, where: str) -> Initiator:
-    """Return the initiator of a name, such as ``node3``, ``pu12`` or the set ``nodes0-3``."""
+    """Return the initiator with a name such as ``node3``, ``pu12`` or ``nodes0-3``, a set."""
     levels = ("node", "pu", "core", "l3_domain", "core_kind", "package", "machine")
     known = {
         one.name: one for level in levels for one in host.initiators_of_level(level, one_per_core)
@@ -177,16 +177,17 @@ def _one_per_core(selector: InitiatorSelector) -> bool:
 
 
 def _worker_sets(selector: InitiatorSelector, host: HostResources) -> list[Initiator]:
-    """Return sets of the nodes that have processing units, of every size."""
+    """Return sets of every size of the nodes that have processing units."""
     nodes = [node.os_index for node in host.topology.initiator_nodes]
     sets = sets_of_every_size(nodes, selector.get("at_most_sets", AT_MOST_SETS))
     return [host.worker_initiator(chosen, _one_per_core(selector)) for chosen in sets]
 
 
 def _first_pu_level(selector: InitiatorSelector, host: HostResources) -> str:
-    """Return the level of a selector `first_pu_of`: cores if there are too few groups.
+    """Return the level of a selector `first_pu_of`, or core if the level has too few groups.
 
-    For example, a machine with one L3 domain has no pair of them, so `at_least: 2` takes cores.
+    For example, a machine with one L3 domain has no pair of L3 domains, so `at_least: 2` gives
+    core.
     """
     level = selector["first_pu_of"]
     enough = len(host.first_pu_of_each_group(level)) >= selector.get("at_least", 1)
@@ -194,7 +195,7 @@ def _first_pu_level(selector: InitiatorSelector, host: HostResources) -> str:
 
 
 def _one_of_each_relation(endpoint: Endpoint, host: HostResources) -> list[Initiator]:
-    """Return the next node of each relation to an endpoint.
+    """Return, for each relation to an endpoint, the next node with this relation.
 
     Nodes are counted from the endpoint's own node on, so that not all points use node 0.
     """

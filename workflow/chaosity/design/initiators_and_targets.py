@@ -22,12 +22,12 @@ class Initiator:
 
     @cached_property
     def cpu_list(self) -> str:
-        """Return its units as a Linux list, such as ``0-3,8``."""
+        """Return the units of the initiator as a Linux list, such as ``0-3,8``."""
         return format_cpu_list(self.cpus)
 
     @cached_property
     def point_entry(self) -> LoadInitiator:
-        """Return the name, kind, nodes and units, as a point and the tidy table hold them."""
+        """Return name, kind, nodes and units in the form of points and of the tidy table."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -53,7 +53,7 @@ class PlannedDrive:
 
     @cached_property
     def point_entry(self) -> DriveFacts:
-        """Return the drive as a point holds it: `component`, `node` and known fields."""
+        """Return the drive's entry in a point: `component`, `node` and the known fields."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         # Compared by identity, since node 0 equals False.
         known = {name: v for name, v in values.items() if v is not None and v is not False}
@@ -65,7 +65,7 @@ class Target:
     """What a load accesses: memory nodes, drives or a device.
 
     The kind "none" means that the load is left out. A placement of pages (kind "policy") has
-    `shares`, pairs of node and share of the pages, or None where the kernel decides. It `settles`
+    `shares`: pairs of node and share of the pages, or None if the kernel decides. `settles` is true
     if pages move while the load runs.
     """
 
@@ -80,32 +80,32 @@ class Target:
 
     @property
     def is_memory(self) -> bool:
-        """Return whether the memory of its nodes is accessed; false for drives and devices."""
+        """Return whether the load accesses the memory of nodes; false for drives and devices."""
         return not self.is_drive_set and self.device is None
 
     @property
     def is_page_placement(self) -> bool:
-        """Return whether it is a placement of pages over nodes."""
+        """Return whether the target is a placement of pages over nodes."""
         return self.kind == "policy"
 
     @property
     def page_shares_text(self) -> str:
-        """Return the shares as commands take them, such as 0:0.25,1:0.75; empty without any."""
+        """Return the shares as text for commands, such as 0:0.25,1:0.75; empty without shares."""
         return ",".join(f"{node}:{share:g}" for node, share in self.shares or ())
 
     @property
     def page_shares_by_node(self) -> dict[str, float] | None:
-        """Return the share of the pages by node, as a point holds them."""
+        """Return node -> share of the pages, as in a point."""
         return {str(node): share for node, share in self.shares} if self.shares else None
 
     @cached_property
     def drive_entries(self) -> list[DriveFacts]:
-        """Return its drives as a point holds them."""
+        """Return the target's drives, as in a point."""
         return [drive.point_entry for drive in self.drives]
 
     @property
     def link_bytes_per_second(self) -> int | None:
-        """Return the sum of the bandwidths of the drives' links; None if any is unknown."""
+        """Return the total bandwidth of the drives' links in bytes/s; None if any is unknown."""
         links = [drive.link_bytes_per_second for drive in self.drives]
         return None if not links or None in links else sum(filter(None, links))
 

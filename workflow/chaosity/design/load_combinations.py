@@ -1,4 +1,4 @@
-"""Finds every combination of loads that a design of an experiment asks for on a host."""
+"""Find every combination of loads that a design of an experiment asks for on a host."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Load:
     """One load of an experiment's file, and the levels that vary for it.
 
     `earlier` are the endpoints of the loads before it, `where` is its place in the file, for
-    errors, and `label` says the load in a few words, for notes in the report.
+    errors, and `label` describes the load in a few words, for notes in the report.
     """
 
     role: str
@@ -47,7 +47,7 @@ class _Load:
     def load_group_of_each_kernel_and_levels(
         self, initiator: str, members: Sequence[ChosenLoad]
     ) -> Iterator[LoadGroup]:
-        """Yield a group of these members for every kernel and all levels."""
+        """Yield a group of loads of `members` for every kernel and every combination of levels."""
         combinations = self.levels.level_combinations(self.spec, members)
         for kernel, levels in product(self.kernels, combinations):
             chosen = tuple(replace(member, kernel=kernel, levels=levels) for member in members)
@@ -59,11 +59,11 @@ class LoadCombinations:
     """All combinations that the loads of a design allow on a host.
 
     Attributes:
-        host: its initiators, nodes and drives.
+        host: initiators, nodes and drives of the host.
         benchmarks: the benchmark of each category.
         config: the checked config.
         weights: the measured weights for placements of pages; None if there are none.
-        plan_notes: what was left out, with reasons.
+        plan_notes: notes on what was left out, with reasons.
     """
 
     host: HostResources
@@ -130,7 +130,7 @@ class LoadCombinations:
                 yield from self._alone(load, initiator)
 
     def _all_initiators(self, load: _Load) -> list[tuple[str, list[Initiator]]]:
-        """Return all initiators of a load as a set with its name; no set for fewer than two."""
+        """Return one named set of all initiators of a load; none if there are fewer than two."""
         selectors = load.spec["initiator"]
         found = select_initiators(selectors, self.host, load.earlier, load.where)
         if len(found) < 2:
@@ -158,7 +158,7 @@ class LoadCombinations:
                 yield from load.load_group_of_each_kernel_and_levels(initiator.name, [chosen])
 
     def _choices(self, load: _Load, initiator: Initiator) -> Iterator[ChosenLoad]:
-        """Yield every target of an initiator, with every responder."""
+        """Yield every choice of target and responder for an initiator."""
         endpoints: dict[str, Endpoint] = {"initiator": initiator}
         earlier = {**load.earlier, load.role: endpoints}
         targets = select_targets(
@@ -184,7 +184,7 @@ class LoadCombinations:
         return [other for other in found if not set(other.cpus) & set(initiator.cpus)]
 
     def _note_missing_weights(self, load: _Load, found: Sequence[Target]) -> None:
-        """Note which placements were left out, and what to measure for them."""
+        """Add notes on placements that were left out, and on what to measure for them."""
         names = {target.name for target in found}
         for selector in as_list(load.spec["target"]):
             policies = selector.get("policies", [])
@@ -199,7 +199,7 @@ class LoadCombinations:
                 self.plan_notes.add_note(f"{load.label}: {text}")
 
     def _is_measurable(self, benchmark: Benchmark, target: Target) -> bool:
-        """Return whether the benchmark is for devices of this vendor; note if it is not."""
+        """Return whether the benchmark is for devices of the target's vendor; if not, note it."""
         vendor = benchmark.document.get("device_vendor")
         if target.device is None or vendor in (None, target.device.vendor):
             return True
@@ -209,7 +209,7 @@ class LoadCombinations:
         return False
 
     def _note_missing_opencl(self, load: _Load) -> None:
-        """Note why a load that asks for OpenCL devices gets none."""
+        """Add a note on why a load that asks for OpenCL devices gets none."""
         wanted = any("opencl" in selector for selector in as_list(load.spec["target"]))
         if wanted and not self.host.topology.opencl_devices:
             self.plan_notes.add_note(
@@ -234,7 +234,7 @@ class LoadCombinations:
         return found
 
     def _kernels(self, spec: LoadDesign, benchmark: Benchmark, where: str) -> Sequence[str | None]:
-        """Return the requested kernels that the benchmark has; note the others."""
+        """Return the requested kernels that the benchmark has; add a note on the others."""
         if not benchmark.kernels:
             return [None]
         wanted = spec.get("kernel")

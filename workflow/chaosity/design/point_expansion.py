@@ -1,4 +1,4 @@
-"""Expands an experiment into its points on a host, with the commands and checks of their loads."""
+"""Expand an experiment into its points on a host, with the commands and checks of their loads."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class PointExpansion(LoadCombinations):
     def expand_experiment(self, experiment: ExperimentDocument) -> list[ExpandedPoint]:
         """Return every point of an experiment, in the order of its file and without repetition.
 
-        A design that the config's benchmark cannot serve is left out with a note.
+        A design is left out with a note if the config's benchmark cannot measure it.
 
         Raises:
             UserError: this host does not have a selector, or the config is wrong.
@@ -141,7 +141,7 @@ class PointExpansion(LoadCombinations):
     def _target_facts(
         self, benchmark: Benchmark, initiator: Initiator, target: Target
     ) -> LoadTarget:
-        """Return the target as a point holds it."""
+        """Return the target's entry in a point."""
         facts = {
             "name": target.name,
             "kind": target.kind,
@@ -158,7 +158,7 @@ class PointExpansion(LoadCombinations):
         return cast(LoadTarget, facts)
 
     def _relation(self, initiator: Initiator, target: Target) -> NodeRelation:
-        """Return relation and SLIT distance of a target; drives and devices have no distance."""
+        """Return a target's relation and SLIT distance; drives and devices have no distance."""
         relation = self.host.endpoint_relation(initiator, target)
         distance = self.host.slit_distance_to_farthest_node(initiator, target)
         return {"relation": relation, "distance": distance if target.is_memory else None}
@@ -219,8 +219,8 @@ class PointExpansion(LoadCombinations):
     def _page_nodes(self, chosen: ChosenLoad, benchmark: Benchmark) -> tuple[int, ...]:
         """Return the nodes on which a load's pages must be.
 
-        Data from drives goes to buffers. They are on the initiator's own nodes, or where the
-        benchmark's parameter `buffers` says.
+        For drives these are the nodes of the buffers: the initiator's own nodes, or those that the
+        benchmark's parameter `buffers` selects.
         """
         if benchmark.document["placement"]["memory"] == "initiator":
             return self.host.local_memory_nodes(chosen.initiator)
@@ -241,7 +241,7 @@ class PointExpansion(LoadCombinations):
         return self._beyond_caches(initiator, memory, arrays)
 
     def _bytes_per_node(self, initiator: Initiator, target: Target, together: int) -> int:
-        """Return the size of a buffer on each node of a target that so many loads share."""
+        """Return the buffer size in bytes on each node of a target that `together` loads share."""
         sizes = [self.host.memory_bytes(node) or 0 for node in target.nodes]
         least = min(sizes, default=0)
         return self._beyond_caches(initiator, least, together) if target.is_memory else 0
@@ -249,9 +249,9 @@ class PointExpansion(LoadCombinations):
     def _beyond_caches(self, initiator: Initiator, memory: int, arrays: int) -> int:
         """Return the size of an array in bytes, a multiple of 2 MiB.
 
-        Arrays are larger than all last-level caches of the initiator in any case. A node that is
-        too small for that fails the point, with this reason. They are as large as the config asks
-        for only if the node has enough memory.
+        Arrays are always larger than all last-level caches of the initiator. If a node is too small
+        for that, the point fails with this reason. Arrays have the size in the config only if the
+        node has enough memory.
         """
         rule = self.config["working_set"]
         caches = self.host.l3_bytes(initiator)
@@ -261,7 +261,7 @@ class PointExpansion(LoadCombinations):
         return -(-int(size) // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
 
     def _load_components(self, load: ChosenLoad) -> set[str]:
-        """Return a load's components but the system; if any changes, it is measured again."""
+        """Return a load's components except the system; if one changes, measure the load again."""
         topology, target = self.host.topology, load.target
         packages = self.host.packages_of_initiator(load.initiator)
         if load.responder:
@@ -274,21 +274,21 @@ class PointExpansion(LoadCombinations):
         return used | (self._device_components(target.device) if target.device else set())
 
     def _device_components(self, device: OpenclDevice) -> set[str]:
-        """Return an OpenCL device, and the GPU in the same slot."""
+        """Return the components of an OpenCL device and of the GPU in the same slot."""
         gpus = self.host.topology.compute_gpus
         same = {gpu_component_name(gpu) for gpu in gpus if device.pci and gpu.pci == device.pci}
         return {device.name, *same}
 
 
 def _placement_facts(target: Target) -> dict[str, Any]:
-    """Return shares of the pages by node, and whether pages move; empty for other targets."""
+    """Return the facts of a placement: share by node and whether pages move; else empty."""
     if not target.is_page_placement:
         return {}
     return {"shares": target.page_shares_by_node, "settles": target.settles}
 
 
 def _check_common_window(loads: Sequence[Load]) -> None:
-    """Check that at most one load does not report its progress: two have no common window."""
+    """Check that at most one load reports no progress: two such loads have no common window."""
     silent = [load["benchmark"] for load in loads if not load["progress"]]
     if len(silent) > 1:
         names = " and ".join(sorted(set(silent)))
@@ -309,7 +309,7 @@ def _check_destructive(benchmark: Benchmark, target: Target) -> None:
 
 
 def _combine_stopping_rules(rules: Sequence[PointStoppingRule]) -> PointStoppingRule:
-    """Return the strictest and longest of the stopping rules of loads, for their point."""
+    """Return a point's stopping rule: the strictest and longest values of its loads' rules."""
     precisions = [rule["relative_precision"] for rule in rules]
     known = [precision for precision in precisions if precision is not None]
     return {

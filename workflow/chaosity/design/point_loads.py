@@ -1,4 +1,4 @@
-"""Describes the loads of a point: their endpoints and levels, and the levels of factors."""
+"""Describe the loads of a point: their endpoints and levels, and the levels of factors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALONE = "alone"
 class ChosenLoad:
     """One load: initiator, target, kernel, and the responder of a core-to-core transfer.
 
-    `levels` are names and levels of everything else that the experiment varies.
+    `levels` are the other factors of the experiment with their levels.
     """
 
     initiator: Initiator
@@ -35,7 +35,7 @@ class ChosenLoad:
 class LoadGroup:
     """The choice for one role of a design: a load, or several loads that run together.
 
-    `initiator` stands for all their initiators in the name of the point.
+    `initiator` is the name of all their initiators in the name of the point.
     """
 
     role: str
@@ -44,7 +44,7 @@ class LoadGroup:
 
     @property
     def is_left_out(self) -> bool:
-        """Return whether the load is left out, so that the others of the point run without it."""
+        """Return whether the point's other loads run without this load."""
         return self.members[0].target.kind == "none"
 
     @property
@@ -101,13 +101,13 @@ def factor_level_of_point(
 
 
 def _referred_endpoint(reference: str, chosen: Combination) -> Endpoint | None:
-    """Return the endpoint; None if its load is missing, or for several loads together."""
+    """Return the endpoint; None if its load is missing or consists of several loads."""
     group, side = _referred_group(reference, chosen)
     return group.initiator_and_target.get(side) if group else None
 
 
 def _referred_group(reference: str, chosen: Combination) -> tuple[LoadGroup | None, str]:
-    """Return the group in a reference such as ``memory.target``, and the side of it."""
+    """Return the load group in a reference such as ``memory.target``, and the side ``target``."""
     role, _, side = reference.partition(".")
     if role == ONLY and len(chosen) == 1:
         [role] = chosen

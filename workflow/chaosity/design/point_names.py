@@ -1,8 +1,9 @@
-"""Makes and parses point names: ``memory=node3+node4+triad.storage=node3+alldrives``.
+"""Make and parse point names: ``memory=node3+node4+triad.storage=node3+alldrives``.
 
 A name contains everything that was chosen for the point's loads. Loads are joined by ``.``. Each
-load is its role, ``=``, and, joined by ``+``, the initiator, the target, the kernel if its
-benchmark has kernels, and levels as ``NAME-LEVEL``, for example ``chase=pu3+node4+bytes-64MiB``.
+load is written as its role, ``=``, and these parts joined by ``+``: the initiator, the target, the
+kernel if its benchmark has kernels, and levels as ``NAME-LEVEL``, for example
+``chase=pu3+node4+bytes-64MiB``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ LEVEL = re.compile(r"([a-z][a-z0-9_]*)-([A-Za-z0-9_,\-]+)")
 
 @dataclass(frozen=True)
 class LoadName:
-    """A load's name in parts; `load` is its role, `levels` are pairs of a factor and its level."""
+    """The parts of a load's name: `load` is its role, `levels` are pairs of factor and level."""
 
     load: str
     initiator: str

@@ -1,11 +1,12 @@
-"""Finds the reference load of a derived metric, which is the ratio of two loads' values.
+"""Find the reference load of a derived metric, which is the ratio of two loads' values.
 
 An experiment's file says `to: {policy: uniform_workers}`. The reference of a load is the load with
-the same role that has the given level and differs from it only in what `to` names. Two loads agree
-in everything else if the same initiator, target, kernel and levels were chosen for them and for
+the same role that has the given level and otherwise differs only in the columns that `to` names.
+Loads agree otherwise if the same initiator, target, kernel and levels were chosen for them and for
 the loads that run with them. All other columns, such as threads, relation and the experiment's
-factors, follow from these. A named column also frees the sides that it describes. `threads` frees
-the initiator, and with it every side that is chosen by the initiator, such as its local memory.
+factors, follow from these. The sides that a named column describes may differ too. `threads`
+describes the initiator; so the initiator may differ, and every side that is chosen by the
+initiator, such as its local memory.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def add_reference_loads(
 ) -> list[ExpandedPoint]:
     """Return the points with the references of their derived metrics under the key `relative`.
 
-    `points` are those of the experiment on one host. `notes` gets the number of loads without a
-    reference.
+    `points` are the experiment's points on one host. A note with the number of loads without a
+    reference is added to `notes`.
 
     Raises:
         UserError: a named column does not exist, or several loads could be the reference.
@@ -71,7 +72,7 @@ def add_reference_loads(
 
 
 class _References:
-    """The loads of one derived metric and the reference of each."""
+    """The loads of one derived metric, and the reference load of each."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class _References:
                 raise UserError(f"{metric} has a value for each node", where, remedy)
 
     def derived_metrics_with_references(self) -> Iterator[tuple[ExpandedPoint, DerivedMetric]]:
-        """Yield the metric of each load, with its reference or the reason for not having it."""
+        """Yield the derived metric of each load, with its reference or why it has no reference."""
         free = self._free_keys() if self.loads else set()
         candidates = [pair for pair in self.loads if self._is_reference(*pair)]
         baseline = self._baseline_factors(candidates, free)
@@ -136,10 +137,10 @@ class _References:
     def _baseline_factors(
         self, candidates: Sequence[LoadInPoint], free: Collection[str]
     ) -> list[tuple[str, str]]:
-        """Return factors and sides that name the initiator for which a point is the baseline.
+        """Return the factors and sides that name the initiator to which a baseline point belongs.
 
-        In a baseline that initiator's load is absent, and a factor of the experiment has a level
-        for it other than "alone".
+        In a baseline point the load of that initiator is absent, and a factor of the experiment has
+        a level other than "alone" for it.
         """
         sides = {
             name: spec["level"]
@@ -191,7 +192,7 @@ class _References:
 
 
 def _described_sides(spec: FactorSpec, level: Level, own: str) -> Iterator[str]:
-    """Yield what a factor of an experiment describes: sides of loads, or a whole load (ROLE.*)."""
+    """Yield the sides of loads, or the whole load (ROLE.*), that a factor describes."""
     if "mode" in spec:
         yield f"{spec['mode']}.together" if spec["mode"] == own else f"{spec['mode']}.*"
         return
@@ -211,7 +212,7 @@ def _with_following_sides(
 ) -> set[str]:
     """Return the freed sides, and every side that is chosen by a freed side in all designs.
 
-    Sides such as ``memory.initiator`` that are `kept` stay the same, whatever they follow from.
+    Sides in `kept`, such as ``memory.initiator``, must stay the same in any case.
     """
     found = set(freed)
     sources: dict[str, set[object]] = defaultdict(set)
@@ -225,7 +226,7 @@ def _with_following_sides(
 
 
 def _source_side(selector: Mapping[str, object]) -> object:
-    """Return the side that a selector follows, such as ``memory.initiator``, or None."""
+    """Return the side to which a selector refers, such as ``memory.initiator``, or None."""
     return next((selector[key] for key in _FOLLOWING if key in selector), None)
 
 
@@ -246,7 +247,7 @@ def _reference_columns(point: ExpandedPoint, load: Load) -> dict[str, Any]:
 
 
 def choices_by_role_and_side(point: ExpandedPoint, load: Load) -> dict[str, str]:
-    """Return the choices for a load and for all loads that run with it, by ROLE.SIDE."""
+    """Return ROLE.SIDE -> what was chosen, for a load and for all loads that run with it."""
     role = load["role"]
     found = {f"{role}.{part}": text for part, text in _load_choices(load).items()}
     others: dict[str, list[str]] = defaultdict(list)

@@ -1,7 +1,7 @@
-"""Selects the targets of a load on a host: memory nodes, placements of pages, drive sets, devices.
+"""Select the targets of a load on a host: memory nodes, placements of pages, drive sets, devices.
 
-A placement of pages has shares for the memory nodes or leaves them to the kernel, see `place`.
-Weighted shares come from measurements, through a function that the caller gives.
+A placement of pages has shares for the memory nodes, or lets the kernel decide; see `place`.
+Weighted shares come from measurements, by a function that the caller passes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def select_targets(
 ) -> list[Target]:
     """Return the selected targets of an initiator's load; of equal targets only the first.
 
-    `earlier` has the endpoints of the loads before, and of this load's initiator. `where` is the
+    `earlier` has the endpoints of earlier loads and the initiator of this load. `where` is the
     load's place in the file, for errors. `weights` returns measured weights, if there are any.
 
     Raises:
@@ -92,7 +92,7 @@ def _each_memory_node(initiator: Initiator, host: HostResources, *, nearest: boo
 
 
 def _named_memory(name: str, host: HostResources, where: str) -> Target:
-    """Return the memory node of a name such as ``node3``."""
+    """Return the memory node with a name such as ``node3`` as a target."""
     targets = [host.target_of_nodes([node.os_index]) for node in host.topology.memory_nodes]
     known = {target.name: target for target in targets}
     check_allowed(name, known, f"this host has no memory node {name!r}", where)
@@ -106,7 +106,7 @@ def _placements(
     weights: WeightsLookup | None,
     where: str,
 ) -> list[Target]:
-    """Return the placements that are possible for workers: none if one node has all memory."""
+    """Return the possible placements for workers; none if one node has all memory."""
     for name in names:
         check_allowed(name, POLICIES, f"unknown policy {name!r}", f"{where}.target")
     if len(host.topology.memory_nodes) < 2:
@@ -139,7 +139,7 @@ def page_placement_target(
 def round_page_shares(shares: Mapping[int, float] | None) -> tuple[tuple[int, float], ...] | None:
     """Return pairs of node and share: multiples of 1/_SHARE_PARTS that add up to 1.
 
-    Only the ratios of the given shares count.
+    The given shares need not add up to 1.
     """
     if shares is None:
         return None
@@ -150,7 +150,7 @@ def round_page_shares(shares: Mapping[int, float] | None) -> tuple[tuple[int, fl
 def notes_on_missing_weights(
     names: Iterable[str], sources: Mapping[str, str], experiments: Container[str]
 ) -> Iterator[str]:
-    """Yield notes on policies that are left out, and what to run for them.
+    """Yield notes on policies that are left out, and on what to run to measure their weights.
 
     `sources` has the experiment that measures each kind of weights; `experiments` are those of
     this run.

@@ -1,1 +1,1 @@
-"""Export of measurements: for hwloc's programs, the kernel's interleaving, and schedulers."""
+"""Export measurements for hwloc's programs, the kernel's interleaving, and schedulers."""

@@ -1,4 +1,4 @@
-"""Reads the results of a host and selects its measurements of memory from node to node."""
+"""Read the results of a host and select its measurements of memory from node to node."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class MeasuredHost:
 
     @property
     def origin_of_values(self) -> dict[str, str | None]:
-        """Return the origin of the values, for documents that leave the folder; times are UTC."""
+        """Return the origin of the values, for documents outside the folder; times are in UTC."""
         valid = self.measurements.where(status="valid").rows
         return {
             "host": str(valid["host"].iloc[0]),
@@ -66,10 +66,10 @@ class NodeMeasurements:
     """Measurements of memory from each initiator node to each target node.
 
     Attributes:
-        where: the slice: experiment, load, benchmark, kernel, metric and so on.
-        cells: as `summarise_cells`, with the columns `initiator_node` and `target_node`; cells
-            without a valid replicate too.
-        matrix: the valid replicates.
+        where: slice of the tidy table: experiment, load, benchmark, kernel, metric and so on.
+        cells: table of `summarise_cells` with the columns `initiator_node` and `target_node`; it
+            has cells without a valid replicate too.
+        matrix: matrix of the valid replicates.
     """
 
     where: SliceKey
@@ -117,9 +117,9 @@ def read_measured_host(folder: Path) -> MeasuredHost:
 
 
 def select_node_measurements(host: MeasuredHost, metric: str) -> NodeMeasurements | None:
-    """Return the measurements with the most information on memory by node, or None.
+    """Return the measurements that say most about memory from node to node, or None.
 
-    Of several slices, the slice with the most pairs of nodes counts; then triad, then the larger
+    Of several slices, that with the most pairs of nodes is selected; then triad, then the larger
     experiment, then the most replicates. `metric` is the full name of bandwidth or latency.
     """
     rows = host.measurements.single_load_rows().where(
@@ -165,11 +165,11 @@ def select_node_bandwidths(host: MeasuredHost) -> NodeMeasurements:
 
 
 def _size_sweeps(rows: Measurements) -> set[str]:
-    """Experiments with several working sets; some of their values are those of caches."""
+    """Return experiments with several working-set sizes; some of their values are of caches."""
     sizes = rows.load_level_of_each_row(WORKING_SET).groupby(rows.rows["experiment"]).nunique()
     return {str(experiment) for experiment in sizes[sizes > 1].index}
 
 
 def text_or_none(value: object) -> str | None:
-    """Return a text of a table, None for a missing value."""
+    """Return a value of a table as text; None for a missing value."""
     return value if isinstance(value, str) else None

@@ -1,9 +1,9 @@
-"""hwloc's XML of a host with measured memory attributes.
+"""Export hwloc's XML of a host with measured memory attributes.
 
 hwloc has the firmware's claims about memory (the HMAT) as attributes: Bandwidth in MiB/s and
 Latency in ns, of a target node from an initiator, which is a set of processing units
-(hwloc/memattrs.h). Programs ask hwloc for the best node from where they run. With measured values
-as attributes, hwloc answers from the measurements.
+(hwloc/memattrs.h). Programs ask hwloc which node is the best for the units on which they run. With
+measured values as attributes, hwloc answers from the measurements.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _MAX_LISTED = 3  # pairs of nodes that a note names
 
 @dataclass(frozen=True)
 class _Attribute:
-    """An attribute of hwloc: its name, its flags, and hwloc's unit in the unit of our metric.
+    """An attribute of hwloc: its name, its flags, and the size of its unit in the metric's unit.
 
-    Flags are 1 when higher is better, 2 when lower is better, plus 4 for a needed initiator.
+    Flags are 1 if higher is better or 2 if lower is better, plus 4 if an initiator is needed.
     """
 
     name: str
@@ -53,9 +53,9 @@ class HwlocXmlExport:
     """hwloc's XML with measured values.
 
     Attributes:
-        xml: format 2, as the host's own ``topology.xml``; hwloc 2.3 and later have attributes.
+        xml: text in format 2, like the host's ``topology.xml``; hwloc reads attributes from 2.3 on.
         notes: sentences on values that were written, left out, replaced and kept.
-        values: number of written values, of all attributes.
+        values: total number of written values.
     """
 
     xml: str
@@ -115,7 +115,7 @@ def export_hwloc_xml(host: MeasuredHost) -> HwlocXmlExport:
 def _attribute_values(
     machine: etree._Element, host: MeasuredHost, found: NodeMeasurements, attribute: _Attribute
 ) -> tuple[_Values, list[str]]:
-    """The values as integers, since hwloc has no fractions, and the pairs of nodes without."""
+    """Return the values as integers, which hwloc requires, and pairs of nodes without a value."""
     targets = {
         int(item.get("os_index", "0")): item.get("gp_index", "")
         for item in machine.iterfind(".//object[@type='NUMANode']")
@@ -136,7 +136,7 @@ def _attribute_values(
 
 
 def _write_values(root: etree._Element, attribute: _Attribute, values: _Values) -> list[str]:
-    """Write the values, and remove the claims that hwloc would compare with them.
+    """Write the values, and remove the firmware's claims that hwloc would compare with them.
 
     hwloc takes the first value whose initiator includes the units that a program asks for, and
     compares it with the values of other targets. So a claim of the firmware is removed as soon as

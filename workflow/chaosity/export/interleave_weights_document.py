@@ -1,4 +1,4 @@
-"""JSON document with the interleave weights of a host, for the usual sets of workers."""
+"""Make a JSON document with the interleave weights of a host, for the usual sets of workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class InterleaveWeightsExport:
-    """Weights of a host.
+    """Interleave weights of a host.
 
     Attributes:
         origin: see `MeasuredHost.origin_of_values`.
@@ -61,7 +61,7 @@ def interleave_weights_of_host(host: MeasuredHost, dwp: float = 0.0) -> Interlea
 
 
 def _worker_sets(host: MeasuredHost) -> dict[str, tuple[int, ...]]:
-    """Each node with cores, each package, and all; equal sets have the name of the smallest."""
+    """Return name -> nodes: each node with cores, each package, and all; equal sets occur once."""
     nodes = [node.os_index for node in host.topology.initiator_nodes]
     packages = {
         package_name(package.os_index): tuple(node for node in package.nodes if node in nodes)

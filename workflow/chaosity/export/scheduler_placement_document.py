@@ -1,4 +1,4 @@
-"""JSON document for schedulers: best nodes for memory and drives, slowdown of co-running loads."""
+"""Make JSON for schedulers: best nodes for memory and drives, slowdown of co-running loads."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def build_placement_document(host: MeasuredHost) -> Row:
 
 
 def _estimate(cell: pd.Series) -> Row:
-    """The estimate in a row of `summarise_cells`."""
+    """Return the estimate in a row of `summarise_cells`."""
     return asdict(Estimate.of_cell(dict(cell)))
 
 
 def _memory(host: MeasuredHost) -> Row:
-    """Each pair of nodes with its measured bandwidth and latency."""
+    """Return each pair of nodes with its measured bandwidth and latency."""
     found = {metric: select_node_measurements(host, metric) for metric in (BANDWIDTH, LATENCY)}
     pairs: dict[tuple[int, int], dict[str, Row | None]] = {}
     left_out: list[Row] = []
@@ -78,7 +78,7 @@ def _memory(host: MeasuredHost) -> Row:
 
 
 def _drive_sets(host: MeasuredHost) -> Iterator[Row]:
-    """Each drive set, with the initiators that read it, the best first.
+    """Yield each drive set with the initiators that read it, the best initiator first.
 
     Initiators of one kind are compared with each other. If several experiments measured the set,
     the experiment with the most initiators counts.
@@ -107,7 +107,7 @@ def _drive_sets(host: MeasuredHost) -> Iterator[Row]:
 
 
 def _ranked(cells: pd.DataFrame, blocks: Mapping[tuple[Any, ...], pd.Series]) -> Iterator[Row]:
-    """Initiators in the order of the cells, with the ratio to the first in replicate blocks."""
+    """Yield initiators in the order of the cells, with the ratio to the first, paired by block."""
     values = [blocks[tuple(cell)] for cell in cells[list(_CELL)].itertuples(index=False)]
     for (_, cell), own in zip(cells.iterrows(), values, strict=True):
         ratio = Estimate.of_values((own / values[0]).dropna())
@@ -121,7 +121,7 @@ def _ranked(cells: pd.DataFrame, blocks: Mapping[tuple[Any, ...], pd.Series]) ->
 
 
 def _interference(host: MeasuredHost) -> Iterator[Row]:
-    """The slowdown of each load by loads of another role, as a ratio to the same load alone."""
+    """Yield the slowdown of each load by loads of another role, as a ratio to the load alone."""
     columns = ["load", "kernel", "initiator", "target"]
     for _, cell in corun_slowdown(host.measurements).iterrows():
         others = host.measurements.other_loads(cell)
@@ -147,7 +147,7 @@ def _texts(row: pd.Series, columns: Sequence[str]) -> Row:
 
 
 def _by_relation(cells: Iterable[Row]) -> Iterator[Row]:
-    """The worst slowdown of a load, for each load that runs with it and how near that is."""
+    """Yield the worst slowdown of a load for each co-running load and its nearest relation."""
     groups: dict[tuple[str | None, ...], list[Row]] = {}
     for cell in cells:
         for load, relation in dict.fromkeys((o["load"], o["relation"]) for o in cell["beside"]):
@@ -169,7 +169,7 @@ def _by_relation(cells: Iterable[Row]) -> Iterator[Row]:
 
 
 def _nearest_relation(topology: Topology, cell: pd.Series, other: pd.Series) -> str:
-    """The nearest relation between any nodes of the initiators of two loads."""
+    """Return the nearest relation between any nodes of the initiators of two loads."""
     own, theirs = (parse_cpu_list(load["initiator_nodes"] or "") for load in (cell, other))
     relations: Iterable[str] = (topology.node_relation(a, b) for a in own for b in theirs)
     return min(relations, key=_NEAREST_FIRST.index, default="unknown")

@@ -1,7 +1,7 @@
 """Axes of named values: order, groups, labels and titles.
 
-`node2` comes before `node10`. Nodes of a package and drives of a node stand together. Drive sets
-are grouped by their number of nodes.
+`node2` comes before `node10`. Nodes of a package are placed together, and drives of a node too.
+Drive sets are grouped by their number of nodes.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ class AxisValue:
     """A value on an axis.
 
     Attributes:
-        name: as in the tidy table.
-        kind: decides the order of unlike values and the group labels.
-        order: sort key among values of the kind; a number's first entry is the number.
-        short: label on an axis whose title says the kind.
+        name: name of the value in the tidy table.
+        kind: kind of the value; it decides the order of unlike values and the group labels.
+        order: sort key among values of the kind; for a number, the first entry is the number.
+        short: label on an axis whose title names the kind.
         long: label that is clear without a title.
-        nodes: memory nodes that it belongs to; empty when unknown.
+        nodes: memory nodes to which the value belongs; empty when unknown.
     """
 
     name: str
@@ -110,10 +110,10 @@ class Axis:
     """An axis with its values in order.
 
     Attributes:
-        column: that it shows, as in the figure's YAML.
-        title: shown on the figure.
-        values: in order.
-        groups: neighbours that belong together; they cover all values.
+        column: the column that the axis shows, as in the figure's YAML.
+        title: title of the axis in the figure.
+        values: values in their order.
+        groups: groups of neighbouring values; each value is in one group.
     """
 
     column: str
@@ -128,7 +128,7 @@ class Axis:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether every value is a number, so that they have a first and a last."""
+        """Whether every value is a number, so that there is a first and a last value."""
         return all(value.kind in ("number", "size") for value in self.values)
 
     @property
@@ -146,12 +146,12 @@ class Axis:
         return next(value for value in self.values if value.name == name)
 
     def tick_label(self, value: AxisValue) -> str:
-        """Return a value's label on the axis: short when the title says the kind."""
+        """Return a value's label on the axis, a short one when the title names the kind."""
         full = self.has_mixed_kinds or value.kind in ("all_drives", "file")
         return value.long if full else value.short
 
     def legend_label(self, value: AxisValue) -> str:
-        """Return a value's label in a legend: a number needs the axis title."""
+        """Return a value's label in a legend; the label of a number has the axis title."""
         return f"{self.title} {value.short}" if value.kind == "number" else value.long
 
     def with_values(self, values: Iterable[AxisValue]) -> Axis:
@@ -173,12 +173,12 @@ def is_byte_column(column: str) -> bool:
 
 
 def make_axis_value(value: object, nodes: tuple[int, ...] = (), column: str = "") -> AxisValue:
-    """Return order and labels of a value.
+    """Return a value with its sort key and labels.
 
     Args:
         value: a cell of the tidy table or a level of a factor.
-        nodes: memory nodes that the value belongs to, as far as known.
-        column: of the value; numbers in a column of bytes are sizes.
+        nodes: memory nodes to which the value belongs, as far as known.
+        column: column of the value; numbers in a column of bytes are sizes.
     """
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, bool):
@@ -210,7 +210,7 @@ def make_text_axis_value(text: str) -> AxisValue:
 
 
 def _place_value(name: str, place: PlaceName, nodes: tuple[int, ...]) -> AxisValue | None:
-    """Return order and labels of a place; None when its name serves as a text."""
+    """Return a place with its sort key and labels; None if its name is only a text."""
 
     def _make_place_value(kind: AxisKind, order: object, short: str, long: str = "") -> AxisValue:
         keys = order if isinstance(order, tuple) else (order,)
@@ -270,10 +270,10 @@ def add_node_of_pu(value: AxisValue, topology: Topology) -> AxisValue:
 def sort_and_group_axis_values(
     values: Iterable[AxisValue], packages: Mapping[int, int]
 ) -> tuple[list[AxisValue], list[AxisGroup]]:
-    """Return distinct values in their natural order, and the groups that a gap separates.
+    """Return the distinct values in natural order, and their groups, which gaps separate.
 
-    `packages` maps each node to its package. Where a separation would say nothing, there is a
-    single group without a label.
+    `packages` maps each node to its package. If groups would not help a reader, there is a single
+    group without a label.
     """
     found = list(values)
     # All drives are also all drives of all nodes: another set, by its number of nodes.

@@ -31,7 +31,7 @@ _GAP = 0.12  # between groups of bars, inches
 
 @dataclass(frozen=True)
 class _Bar:
-    """A bar: its top in inches below the first bar's top, its height, and the series' number."""
+    """A bar: distance of its top from the first bar's top, its height (inches), and its series."""
 
     top: float
     height: float
@@ -87,7 +87,7 @@ def draw_bar_chart(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[
 
 
 def _arrange_bars(data: FigureData) -> tuple[list[_Bar], list[float], float]:
-    """Return the bars, the middle of each group, and the height of all, in inches."""
+    """Return the bars, the middle of each group, and the total height, in inches."""
     found = {(mark["x"], mark.get("series")): mark for mark in mark_rows(data.marks)}
     series = list(enumerate(data.axis_names("series")))
     groups = [
@@ -105,14 +105,14 @@ def _arrange_bars(data: FigureData) -> tuple[list[_Bar], list[float], float]:
 
 
 def _number_room(bars: list[_Bar], limits: ValueLimits) -> float:
-    """Return the width of the numbers behind the bars in inches."""
+    """Return the width of the numbers after the bars in inches."""
     medians = [bar.mark["median"] for bar in bars if bar.mark["status"] == "valid"]
     texts = map(limits.scale.number, medians)
     return max((style.text_width(text, style.SMALL_POINTS) for text in texts), default=0.0) + 0.1
 
 
 def _legend(data: FigureData) -> list[tuple[str, style.BoxStyle]]:
-    """Return text and look of each series; empty for a single series."""
+    """Return the text and style of each legend entry; empty for a single series."""
     if "series" not in data.axes or len(data.axes["series"].values) < 2:
         return []
     axis = data.axes["series"]
@@ -128,7 +128,7 @@ def _series_style(series: int) -> style.BoxStyle:
 
 
 def _draw_bar(axes: Axes, bar: _Bar, limits: ValueLimits, identity: str) -> None:
-    """Draw a bar with its interval and number, or the sign of a missing value."""
+    """Draw a bar with its interval and number, or the symbol for a missing value."""
     mark, factor = bar.mark, limits.scale.factor
     middle, corner = bar.top + bar.height / 2, (0, bar.top + 0.01)
     status, height = mark["status"], bar.height - 0.02

@@ -54,12 +54,12 @@ def ratio_text(ratio: Estimate, *notes: str) -> str:
 
 
 def _decimals(ratio: float) -> str:
-    """Return a ratio with two decimals below 10 and none above."""
+    """Return a ratio as text, with two decimals below 10 and none from 10 on."""
     return f"{ratio:.2f}" if ratio < 9.995 else f"{ratio:.0f}"
 
 
 def _span(values: Iterable[float]) -> str:
-    """Return smallest and largest ratio: "0.67 to 0.71"."""
+    """Return the smallest and the largest ratio as text: "0.67 to 0.71"."""
     known = [*values]
     return " to ".join(dict.fromkeys(map(_decimals, (min(known), max(known)))))
 
@@ -76,7 +76,7 @@ class _Change:
 
 
 def change_along_x_statement(data: FigureData) -> str | None:
-    """Return how each series changes from the first to the last x; the worst of its panels."""
+    """Return how each series changes from the first to the last x, in its worst panel."""
     changes = _changes(data)
     if not changes:
         return None
@@ -103,7 +103,7 @@ def change_along_x_statement(data: FigureData) -> str | None:
 
 
 def _change_text(data: FigureData, change: _Change, same_ends: bool) -> str:
-    """Return the factor of a line, and which line it is."""
+    """Return a text with the factor by which a line changes and the name of the line."""
     notes = [] if same_ends else [f"from {change.start.short} to {change.stop.short}"]
     if change.panel is not None and len(data.axes["panels"].values) > 1:
         title = panel_title(data, change.panel)
@@ -143,7 +143,7 @@ def _changes(data: FigureData) -> list[_Change]:
 
 
 def latency_curve_statement(data: FigureData) -> str | None:
-    """Return the unloaded latency of the curves, and where it doubles."""
+    """Return the unloaded latency of the curves and the bandwidth at which it doubles."""
     numbers = latency_curve_numbers(data)
     known = numbers[numbers["median"].notna()]
     unloaded = known.loc[known["quantity"] == "unloaded", "median"]
@@ -166,7 +166,7 @@ def latency_curve_statement(data: FigureData) -> str | None:
 
 
 def _knee_text(data: FigureData, knee: pd.Series, peaks: pd.Series, curves: int) -> str:
-    """Return where the latency of a curve doubles, as a value and as a share of its peak."""
+    """Return the bandwidth at which a curve's latency doubles, also as a share of its peak."""
     key = tuple(knee[role] for role in data.axes) if data.axes else (knee["host"],)
     peak = peaks.loc[key if len(key) > 1 else key[0]]
     notes = [f"{format_percent(knee['median'] / float(peak))} of the peak"]
@@ -177,10 +177,10 @@ def _knee_text(data: FigureData, knee: pd.Series, peaks: pd.Series, curves: int)
 
 
 def distance_order_statement(table: pd.DataFrame, by: str, metric: str, name: str) -> str | None:
-    """Return whether valid marks with a smaller number, such as the distance, have better values.
+    """Return whether valid marks have better values the smaller a number is, such as the distance.
 
-    `by` is the column of the number, `name` its name in the text. None is returned when fewer than
-    two marks have the number.
+    `by` is the column of the number, and `name` its name in the text. The result is None if fewer
+    than two marks have the number.
     """
     known = table[table[by].notna()]
     if len(known) < 2:
@@ -243,7 +243,7 @@ def difference_to_base_statement(data: FigureData, base: str) -> str | None:
 
 
 def level_comparison_statement(data: FigureData, compare: LevelComparison) -> str:
-    """Return from which size on two levels differ, and which initiators are slow."""
+    """Return the size from which on two levels differ, and which initiators are slow."""
     role: Role = "x" if "x" in data.axes else "columns"
     axis = data.axes[role]
     if not axis.is_numeric:
@@ -288,7 +288,7 @@ def _slow_text(found: LatencyDivergence, level: str, base: str) -> str:
 
 
 def lowest_bound_statement(data: FigureData) -> str | None:
-    """Return which bound is the lowest along x, and how near the marks come to it."""
+    """Return which bound is the lowest along x, and how near the marks are to that bound."""
     valid = data.marks[data.marks["status"] == "valid"]
     lines: list[Role] = [role for role in ("panels", "series") if role in data.axes]
     # Lines with the same sequence of lowest bounds share a part of the statement.
@@ -327,7 +327,7 @@ def lowest_bound_statement(data: FigureData) -> str | None:
 
 
 def _line_label(data: FigureData, roles: Iterable[Role], mark: FigureMark) -> str:
-    """Return the labels of a line on the axes `roles`; without axes where it has no value."""
+    """Return the labels of a line on the axes `roles`, without axes on which it has no value."""
     names = {role: mark.get(role) for role in roles}
     known = [
         data.value_label_without_axis_title(role, name)
@@ -338,7 +338,7 @@ def _line_label(data: FigureData, roles: Iterable[Role], mark: FigureMark) -> st
 
 
 def _lowest_bound_text(bounds: list[tuple[AxisValue, str]], data: FigureData) -> str:
-    """Return which bounds are the lowest, and from which x on it is the last of them."""
+    """Return the names of the lowest bounds, and the x from which on the last of them is lowest."""
     last, axis = bounds[-1][1], data.axes["x"].title.lower()
     start = len(bounds) - len(list(takewhile(lambda bound: bound[1] == last, reversed(bounds))))
     if start == 0:

@@ -1,6 +1,6 @@
-"""Values of the columns that a figure's YAML names, and bounds of its marks.
+"""Read the values of the columns that a figure's YAML names, and the bounds of its marks.
 
-A bound is measured elsewhere in the experiment, such as the roof of a roofline.
+A bound, such as the roof of a roofline, is measured by other points of the experiment.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _SUMMED = ("threads", "drives")
 class FigureColumnValues:
     """Values of columns for the rows of a figure.
 
-    A column is a factor of the experiment, a column of the measurements, LOAD.COLUMN of another
-    load of the point, or `target_node_count`.
+    A column is a factor of the experiment, a column of the measurements, a column of another load
+    of the point (LOAD.COLUMN), or `target_node_count`.
     """
 
     def __init__(self, spec: FigureSpec, rows: Measurements, experiment: Measurements) -> None:
-        """Prepare for rows with the figure's load and metric; `experiment` has all rows."""
+        """Keep the `rows` with the figure's load and metric; `experiment` has all rows."""
         self._spec, self._figure, self._experiment = spec, rows, experiment
         self._rows = rows.rows
 
@@ -65,12 +65,12 @@ class FigureColumnValues:
         )
 
     def numbers_of_column_or_metric(self, name: str) -> tuple[pd.Series, str | None]:
-        """Return a column of numbers or a metric of another load, one value per row.
+        """Return a column of numbers, or a metric of another load, with one value per row.
 
         Returns:
-            The values, NaN where unknown, and the metric; None for a column. The metric of a load
-            that is not part of the point is 0. Of several loads with this name, rates are summed
-            and other metrics are averaged.
+            The values (NaN if unknown) and the name of the metric (None for a column). If the load
+                is not part of the point, its value is 0. Over several loads with this name, rates
+                are summed and other metrics are averaged.
 
         Raises:
             UserError: the column or metric is unknown, or its values are not numbers.
@@ -88,10 +88,10 @@ class FigureColumnValues:
             ) from error
 
     def _of_load(self, others: Measurements, column: str) -> pd.Series:
-        """Return a column of another load of the same point and replicate; null without it.
+        """Return a column of another load of the same point and replicate; null without that load.
 
-        Several loads with this name give their common value. Else names are joined, and numbers of
-        threads or drives are summed. A row of the load itself keeps its own value.
+        Several loads with this name give their common value. If they differ, names are joined, and
+        numbers of threads or drives are summed. A row of the load itself keeps its own value.
         """
         rows = others.rows
         values = rows[column] if column in rows.columns else others.factor_level_of_each_row(column)
@@ -109,7 +109,7 @@ class FigureColumnValues:
         return found
 
     def _of_metric(self, others: Measurements, metric: str) -> pd.Series:
-        """Return a metric of another load; 0 in points without it, NaN without a value."""
+        """Return a metric of another load; 0 in points without that load, NaN without a value."""
         total = "sum" if metric.endswith("_per_second") else "mean"
         values = others.where(metric=metric).rows.groupby(_BLOCK, dropna=False)["value"]
         totals = values.agg(lambda own: own.agg(total) if own.notna().all() else np.nan)
@@ -148,10 +148,10 @@ class MeasuredBound:
     """A bound of a figure.
 
     Attributes:
-        title: from the figure's YAML.
-        along_x: whether it has a value for each x, or a single value.
-        values: medians in the metric's unit, by the names of panel, series and x; a name is None
-            where the bound does not depend on this axis.
+        title: title in the figure's YAML.
+        along_x: whether the bound has a value for each x instead of a single value.
+        values: names of panel, series and x -> median in the metric's unit; a name is None if the
+            bound does not depend on this axis.
     """
 
     title: str
@@ -174,7 +174,7 @@ def read_measured_bounds(spec: FigureSpec, experiment: Measurements) -> tuple[Me
 
 
 def _read_bound(spec: FigureSpec, entry: BoundEntry, experiment: Measurements) -> MeasuredBound:
-    """Return a bound; without values when it was not measured."""
+    """Return a bound; a bound that was not measured has no values."""
     along_x = entry.get("along_x", False)
     measured = experiment.where(load=entry["load"], metric=entry["metric"]).valid_rows()
     if not len(measured):
@@ -205,7 +205,7 @@ def _name(level: Level) -> str | None:
 def lowest_bound_of_mark(
     bounds: Iterable[MeasuredBound], panel: str | None, series: str | None, x: str | None
 ) -> tuple[str, float] | None:
-    """Return title and value of the lowest bound of a mark; None without a bound."""
+    """Return the title and the value of the lowest bound of a mark; None without a bound."""
     known = [(bound.title, bound.bound_of_mark(panel, series, x)) for bound in bounds]
     found = [(title, value) for title, value in known if value is not None]
     return min(found, key=lambda bound: bound[1], default=None)

@@ -1,4 +1,4 @@
-"""Draws the figures of the experiments and writes each as SVG, PNG and CSV."""
+"""Draw the figures of the experiments and write each as SVG, PNG and CSV."""
 
 from __future__ import annotations
 
@@ -58,22 +58,23 @@ _DRAW: Mapping[str, Callable[[FigureData, ValueLimits], tuple[Figure, dict[str, 
 
 @dataclass(frozen=True)
 class FigureFile:
-    """A figure on disk.
+    """A figure in files.
 
     Attributes:
-        name: of the figure and its files.
-        experiment: that the figure belongs to.
+        name: name of the figure and of its files.
+        experiment: name of the figure's experiment.
         kind: heatmap, lines, bars, curve, scatter or table.
         title: ends with "(file-backed)" when a file replaced the drives.
         sentence: the caption; for a figure that was not drawn, the reason.
-        problem: the error in the figure's description when that is the reason, else None.
-        source: the published figure or table that corresponds to it, or None.
+        problem: the error in the figure's description if the figure was not drawn for it, else
+            None.
+        source: the published figure or table to which the figure corresponds, or None.
         labels: labels that benchmarks require next to their values.
         failed: one line for each failed mark.
         marks: number of marks with a value.
         svg, png, csv: file names in the figures' folder; None for a figure without data. A table
             has only a CSV.
-        numbers: file name of a curve's numbers; None for other kinds.
+        numbers: name of the CSV file with a curve's numbers; None for other kinds.
         tables: text tables below the drawing or instead of it.
         unmeasured: reasons why marks have no value although nothing failed.
     """
@@ -109,8 +110,8 @@ def draw_figures(
 
     Args:
         experiments: the experiments' YAML documents; `experiment` and `figures` are read.
-        measurements: of a host in one configuration.
-        topology: of that host; empty when it is unknown.
+        measurements: tidy table of a host in one configuration.
+        topology: topology of that host; empty when it is unknown.
         directory: folder of the files; created if necessary.
 
     Raises:
@@ -151,7 +152,7 @@ def read_drawn_figures(directory: Path) -> list[FigureFile]:
 
 
 def _shared_limits(figures: Sequence[FigureData]) -> dict[str, ValueLimits]:
-    """Return each figure's limits by its name; figures with equal `colour_scale` share them."""
+    """Return name of each figure -> its limits; figures with equal `colour_scale` share limits."""
     groups: dict[tuple[str, bool, str], list[FigureData]] = defaultdict(list)
     for data in figures:
         spec = data.spec
@@ -167,10 +168,10 @@ def _shared_limits(figures: Sequence[FigureData]) -> dict[str, ValueLimits]:
 def _try_select(
     spec: FigureSpec, measurements: Measurements, topology: Topology
 ) -> FigureData | str | None:
-    """Return the figure's data, None without data, or the error in its description.
+    """Return the figure's data, None if there are none, or the error in its description.
 
-    Whether several points fall on a mark is known only when there are points. Hours of measurements
-    must still give a report then, so the error becomes a line of the report.
+    Some errors, such as several points for one mark, are found only after the measurement. Hours of
+    measurements must still give a report then, so the error becomes a line of the report.
     """
     try:
         return select_figure_data(spec, measurements, topology)
@@ -179,7 +180,7 @@ def _try_select(
 
 
 def _not_drawn(spec: FigureSpec, problem: str | None) -> FigureFile:
-    """Return a figure without files."""
+    """Return the entry of a figure that could not be drawn."""
     sentence = problem or "No point of this host belongs to this figure."
     identity = (spec.name, spec.experiment, spec.kind, spec.title)
     return FigureFile(*identity, sentence, problem, spec.source)
@@ -251,14 +252,14 @@ def write_bar_chart(
     """Draw bars that no experiment's YAML describes; `figures.json` does not list them.
 
     Args:
-        marks: as returned by `summarise_cells`, of a single metric, with the columns `x` and
-            `series`; the axes keep the order of the rows.
+        marks: table of `summarise_cells` for one metric, with the columns `x` and `series`; the
+            axes keep the order of the rows.
         measurements: rows of the tidy table behind the marks, with the same columns.
-        name: of the files.
-        title: of the figure.
-        series_title: above the legend.
-        caption: of the figure.
-        directory: folder of the files.
+        name: name of the files.
+        title: title of the figure.
+        series_title: text above the legend.
+        caption: caption of the figure.
+        directory: folder for the files.
     """
     first = marks.iloc[0]
     load = tuple(dict.fromkeys(marks["load"]))
@@ -275,7 +276,7 @@ def write_bar_chart(
 
 
 def _figure_table(data: FigureData) -> pd.DataFrame:
-    """Return the figure's CSV: place, median, interval, n and status of each mark, in SI units.
+    """Return the table for the CSV: place, median, interval, n, status of each mark, in SI units.
 
     A heat map has a row for each cell; a cell without a planned point has the status "absent".
     """

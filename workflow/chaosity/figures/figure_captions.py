@@ -1,4 +1,4 @@
-"""Caption of a figure: a few statements computed from its data."""
+"""Write the caption of a figure: a few statements that are computed from its data."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _value_statements(data: FigureData, valid: pd.DataFrame, scale: UnitScale) -
 
 
 def _main_statement(data: FigureData) -> str | None:
-    """Return the statement that the kind of figure is made for; None if there is none."""
+    """Return the statement that this kind of figure should show; None if there is none."""
     spec, statement = data.spec, None
     if spec.loss_to is not None:
         statement = caption_statements.difference_to_base_statement(data, spec.loss_to)
@@ -97,7 +97,7 @@ def _main_statement(data: FigureData) -> str | None:
 
 
 def _missing_statement(data: FigureData) -> str | None:
-    """Return how many marks have no value, by status; None when all have a value."""
+    """Return the number of marks without a value, by status; None when all have a value."""
     status = data.marks["status"]
     numbers = {text: int((status == name).sum()) for name, text in STATUS_TEXTS.items()}
     parts = [f"{number} {text}" for text, number in numbers.items() if number]
@@ -109,7 +109,7 @@ def _missing_statement(data: FigureData) -> str | None:
 
 
 def _range_statement(data: FigureData, valid: pd.DataFrame, differ: bool | None) -> str:
-    """Return the best and the worst mark, or the range when no difference was detected."""
+    """Return a text with the best and the worst mark, or with the range if none differ."""
     less = less_is_better(data.spec.metric)
     ordered = valid.sort_values("median", ascending=less, kind="stable")
     best, worst = mark_rows(ordered.iloc[[0, -1]])
@@ -140,7 +140,7 @@ def _median_text(mark: FigureMark, data: FigureData) -> str:
 
 
 def _relation_statement(data: FigureData, differ: bool | None) -> str | None:
-    """Return how farther relations of initiator and target compare with the nearest."""
+    """Return how the values at farther relations compare with those at the nearest relation."""
     nearest, ratios = _relation_ratios(data)
     # Many cells together can show a difference that is below the noise of each cell.
     clear = any(ratio.is_outside_interval(1.0) for ratio in ratios.values())
@@ -155,8 +155,8 @@ def _relation_statement(data: FigureData, differ: bool | None) -> str | None:
 def _relation_ratios(data: FigureData) -> tuple[str, dict[str, Estimate]]:
     """Return the nearest relation, and the ratio of each farther relation to it.
 
-    No ratios unless most targets are accessed from every relation: otherwise the ratios would
-    compare targets too.
+    There are no ratios unless most targets are accessed from every relation: otherwise the ratios
+    would compare targets too.
     """
     rows = data.measurements[data.measurements["status"] == "valid"]
     targets = rows.groupby("relation")["target"].nunique().to_dict()

@@ -1,4 +1,4 @@
-"""Selects the marks and axes of a figure from the measurements, and the limits of its values."""
+"""Select the marks and axes of a figure from the measurements, and the limits of its values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class FigureMark(TypedDict, total=False):
 
     `panels`, `series`, `rows`, `columns` and `x` are names of values on these axes; `series` is
     null for a mark outside all series. `position`, `position_low` and `position_high` are a
-    measured x with its interval. `note` is a further value of a cell. The other keys are columns of
+    measured x with its interval. `note` is a second value in a cell. The other keys are columns of
     `statistics.summarise_cells`.
     """
 
@@ -79,15 +79,15 @@ def mark_rows(table: pd.DataFrame) -> list[FigureMark]:
 
 @dataclass(frozen=True)
 class FigureData:
-    """Marks and axes of a figure.
+    """Everything that is drawn in a figure: its marks, axes and bounds.
 
     Attributes:
         spec: description of the figure.
-        axes: by role; only the axes that the figure has.
-        marks: one row a mark, see `FigureMark`.
-        measurements: the selected measurements, with the same columns of value names; a
-            figure that compares has also `level`, a figure with a measured x the numbers `x`.
-        x_metric: metric of a measured x, or its column when it is not a metric; empty without it.
+        axes: role -> axis, for the axes that the figure has.
+        marks: table with a row for each mark, see `FigureMark`.
+        measurements: the selected measurements, with the columns of `marks` that name values; also
+            with `level` if the figure compares levels, and with the numbers `x` if x is measured.
+        x_metric: metric (or column, if it is not a metric) of a measured x; else empty.
         bounds: bounds of the marks, measured elsewhere in the experiment.
     """
 
@@ -107,7 +107,7 @@ class FigureData:
 
     @property
     def mark_noun(self) -> str:
-        """Return what a reader calls a mark: cell, bar or point."""
+        """Return the word for a mark of this figure: cell, bar or point."""
         return {"heatmap": "cell", "table": "cell", "bars": "bar"}.get(self.spec.kind, "point")
 
     @property
@@ -117,7 +117,7 @@ class FigureData:
 
     @property
     def measured_x_column(self) -> str:
-        """Return the column of a measured x, as in the figure's YAML."""
+        """Return the name of the column of a measured x, as in the figure's YAML."""
         return str(self.spec.x)
 
     @property
@@ -142,10 +142,10 @@ def select_figure_data(
     Args:
         spec: description of the figure.
         measurements: of a host in one configuration.
-        topology: of the host; empty when it is unknown.
+        topology: topology of the host; empty when it is unknown.
 
     Returns:
-        None when no point of this host belongs to the figure.
+        The data; None when no point of this host belongs to the figure.
 
     Raises:
         UserError: the figure names an unknown column, or several points fall on a mark and the
@@ -189,9 +189,9 @@ def _axis(
     rows: pd.DataFrame,
     topology: Topology,
 ) -> tuple[Axis, pd.Series]:
-    """Return an axis over all values of its column, and the value's name of each row.
+    """Return the axis with all values of its column, and for each row the name of its value.
 
-    Names that `where` lists stand in that order: kernels have no order of their own.
+    Names that `where` lists are in the order of that list, since kernels have no natural order.
     """
     column = str(spec.column_of_axis(role))
     levels = columns.values_of_column(column).loc[rows.index]
@@ -216,7 +216,7 @@ def _axis(
 
 
 def _arrange_series(spec: FigureSpec, axis: Axis, rows: pd.DataFrame) -> tuple[Axis, pd.DataFrame]:
-    """Put the reference first or outside the series, and copy points that belong to all series."""
+    """Put the reference first or outside the series; repeat points that belong to all series."""
     if spec.loss_to is not None:
         axis = axis.with_values(sorted(axis.values, key=lambda value: value.name != spec.loss_to))
     else:
@@ -273,10 +273,10 @@ def _check_lines(spec: FigureSpec, rows: pd.DataFrame, roles: list[Role]) -> Non
 
 
 def _combine_points(spec: FigureSpec, rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return rows with one point per mark: several points are combined by replicate block.
+    """Return rows with one point per mark; several points are combined in each replicate block.
 
-    A replicate of a mark is valid when it is valid for any of the points; other points do not
-    count. A `UserError` is raised when the figure does not say how to combine several points.
+    A replicate of a mark is valid if it is valid for any of the points; only valid points are
+    combined. A `UserError` is raised when the figure does not say how to combine several points.
     """
     points = rows[list(dict.fromkeys([*by, "point", *LOAD]))].drop_duplicates()
     shared = points.groupby(by, dropna=False).size()
@@ -294,7 +294,7 @@ def _combine_points(spec: FigureSpec, rows: pd.DataFrame, by: list[str]) -> pd.D
 def _shared_mark_error(
     spec: FigureSpec, points: pd.DataFrame, shared: pd.Series, by: list[str]
 ) -> UserError:
-    """Return the error that names the mark with most points and the first three of them."""
+    """Return the error that names the mark with most points and the first three of these points."""
     key = shared.idxmax()
     values = key if isinstance(key, tuple) else (key,)
     for role, value in zip(by, values, strict=True):
@@ -322,7 +322,7 @@ class ValueLimits:
         low: smallest value of a colour bar, in the metric's unit.
         high: largest value, in the metric's unit; above low.
         scale: unit of the shown numbers.
-        least: start of a logarithmic axis; NaN when no value is positive.
+        least: first value of a logarithmic axis; NaN when no value is positive.
     """
 
     low: float
@@ -334,7 +334,7 @@ class ValueLimits:
 def round_value_limits(
     metric: str, figures: Sequence[FigureData], *, with_intervals: bool = False
 ) -> ValueLimits:
-    """Return round limits that hold every value and bound of figures of one metric.
+    """Return round limits that include every value and bound of figures of one metric.
 
     `with_intervals`: whether the intervals must fit too.
     """
@@ -357,6 +357,6 @@ def round_value_limits(
 
 
 def _round_step(width: float) -> float:
-    """Return the smallest of 1, 2 and 5 times a power of ten that is at least the width."""
+    """Return the smallest 1, 2 or 5 times a power of ten that is not less than the width."""
     power = 10.0 ** math.floor(math.log10(width))
     return next(step * power for step in (1.0, 2.0, 5.0, 10.0) if step * power >= width * 0.999)

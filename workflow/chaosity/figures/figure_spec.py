@@ -1,4 +1,4 @@
-"""Description of a figure in an experiment's YAML."""
+"""Read the description of a figure in an experiment's YAML."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class FigureSpec:
         return f"experiment {self.experiment}, figure {self.name}"
 
     def column_of_axis(self, role: Role) -> str | None:
-        """Return the column that an axis shows; None without this axis."""
+        """Return the column that an axis shows; None if the figure does not have the axis."""
         if role == "x" and self.has_measured_x:
             return None
         column: str | None = getattr(self, role)

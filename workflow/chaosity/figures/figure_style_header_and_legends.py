@@ -1,8 +1,8 @@
-"""Style of all figures, their title and legends, and the look of marks without a value.
+"""Define the style of all figures, their title and legends, and the look of marks without a value.
 
 Layouts are computed from the width of their text, so labels do not overlap. Sizes are inches and
-points on paper: a figure is at most as wide as the text of an A4 page, so a figure that is legible
-on the screen is legible in print.
+points on paper. A figure is at most as wide as the text of an A4 page, so a figure that can be read
+on the screen can be read in print.
 """
 
 from __future__ import annotations
@@ -163,9 +163,10 @@ def figure_header_height(title: str, provenance: str, width: float) -> float:
 def new_figure_with_header(
     width: float, height: float, title: str, provenance: str, header_width: float
 ) -> tuple[Figure, Axes]:
-    """Return a figure and axes over all of it, in inches from the top left corner.
+    """Return a figure, and axes that cover it and count inches from the top left corner.
 
-    The title and, smaller, the provenance stand at the top left, wrapped to `header_width` inches.
+    At the top left are the title and, in smaller type, the provenance, wrapped to `header_width`
+    inches.
     """
     figure = Figure(figsize=(width, height), facecolor="white")
     sheet = figure.add_axes((0, 0, 1, 1))

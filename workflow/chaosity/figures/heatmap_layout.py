@@ -1,8 +1,8 @@
-"""Layout of a heat map: where its cells and labels stand on the page.
+"""Compute the layout of a heat map: the positions of its cells and labels on the page.
 
-Sizes are inches from the top left corner. An axis that is longer than a page is cut into blocks
-that stand side by side, each with its own labels. A wide map is turned, so that its long axis runs
-down the page: this keeps 255 drive sets legible.
+Sizes are inches from the top left corner. An axis that is longer than a page is divided into blocks
+side by side, each with its own labels. A wide map is turned, so that its long axis goes down the
+page: then 255 drive sets can be read.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class AxisLabels:
     """Labels of an axis.
 
     Attributes:
-        texts: by position on the axis.
+        texts: texts of the labels in the order of the axis.
         points: font size.
         fixed: whether the font is monospaced, so that the labels form a table.
-        upright: whether the labels are written upwards.
+        upright: whether the labels are written from bottom to top.
     """
 
     texts: tuple[str, ...]
@@ -59,25 +59,25 @@ class HeatmapLayout:
     """Layout of a heat map.
 
     Attributes:
-        turned: whether the figure's columns run down the page.
+        turned: whether the figure's columns are drawn as rows, from top to bottom.
         down, across: row axis and column axis as drawn.
         blocks: parts of the row axis, side by side.
-        cell_width, cell_height: of a cell.
-        row_labels, column_labels: of the axes as drawn.
+        cell_width, cell_height: size of a cell.
+        row_labels, column_labels: labels of the axes as drawn.
         headed: whether groups of rows have headings.
-        bracket: width on the left for the names of row groups; 0 without them.
+        bracket: width on the left for the names of row groups; 0 without names.
         named: whether column groups have names above them.
         row_title, column_title: titles of the axes as drawn.
-        title_above: whether the title of the row axis lies above it, since it is too long to stand.
-        repeated: whether column labels stand above the blocks too.
-        top: upper edge of the cells.
-        gap: between groups of columns.
+        title_above: whether the title of the row axis is above it, since it is too long beside it.
+        repeated: whether column labels are drawn above the blocks too.
+        top: position of the upper edge of the cells.
+        gap: width between groups of columns.
     """
 
     def __init__(self, rows: Axis, columns: Axis, top: float, *, noted: bool = False) -> None:
         """Compute the layout below a header of height `top`.
 
-        `rows` run down unless the map is turned; `noted`: whether cells have a second line of text.
+        `rows` go down the page unless the map is turned; `noted`: whether cells have a second line.
         """
         self.turned = len(columns.values) > MOST_COLUMNS and len(columns.values) > len(rows.values)
         self.down, self.across = (columns, rows) if self.turned else (rows, columns)
@@ -163,14 +163,14 @@ def row_count_of_block(block: RowBlock) -> int:
 
 
 def _axis_title(axis: Axis, named: bool) -> str:
-    """Return an axis title; it names the groups when the groups have no names of their own."""
+    """Return an axis title; the title names the groups when the figure does not name them."""
     if named or len(axis.groups) < 2 or axis.has_mixed_kinds:
         return axis.title
     return f"{axis.title}, grouped by {axis.groups[0].label.split()[0].rstrip('s')}"
 
 
 def _cut_into_blocks(axis: Axis) -> list[RowBlock]:
-    """Cut an axis into page-high parts, between groups where possible."""
+    """Divide an axis into parts that fit the height of a page, between groups where possible."""
     if len(axis.values) <= MOST_ROWS:
         return [axis.groups]
     blocks: list[RowBlock] = [()]
@@ -187,7 +187,7 @@ def _cut_into_blocks(axis: Axis) -> list[RowBlock]:
 def _membership_labels(axis: Axis) -> tuple[str, ...] | None:
     """Return labels of many node sets with a column for each node, such as `0·23····`.
 
-    None for other axes, and when a node has two digits.
+    The result is None for other axes, and when a node number has two digits.
     """
     kinds = {value.kind for value in axis.values}
     if kinds != {"node_drives"} or len(axis.values) <= MOST_COLUMNS:
@@ -202,7 +202,7 @@ def _membership_labels(axis: Axis) -> tuple[str, ...] | None:
 
 
 def _names_fit(axis: Axis, cell: float) -> bool:
-    """Whether the names of all groups fit beside their cells; `cell`: size of a cell in inches."""
+    """Return whether all group names fit beside their cells; `cell`: size of a cell in inches."""
     return not axis.has_mixed_kinds and all(
         style.text_width(group.label, style.SMALL_POINTS) <= group.value_count * cell
         for group in axis.groups
@@ -210,7 +210,7 @@ def _names_fit(axis: Axis, cell: float) -> bool:
 
 
 def _column_labels(axis: Axis, width: float) -> AxisLabels:
-    """Return labels for cells of a width in inches: level if a small font fits, else upright."""
+    """Return labels for cells with a width in inches: level if a small font fits, else upright."""
     texts = tuple(map(axis.tick_label, axis.values))
     for points in (style.SMALL_POINTS, 6.0, style.SMALLEST_POINTS):
         if max(style.text_width(text, points) for text in texts) <= 0.95 * width:

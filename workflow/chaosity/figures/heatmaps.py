@@ -1,4 +1,4 @@
-"""Heat maps: a coloured cell with its number for each initiator and target."""
+"""Draw heat maps: a coloured cell with its number for each initiator and target."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def draw_heatmap(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[st
 
 
 class _HeatmapPainter:
-    """Draws cells and labels onto the sheet."""
+    """Draws the cells and labels of a heat map."""
 
     def __init__(
         self,
@@ -88,10 +88,10 @@ class _HeatmapPainter:
         self.texts: dict[str, str] = {}
 
     def _number_format(self) -> tuple[UnitScale, float]:
-        """Return decimals and font size of the numbers; size 0 when they would be too small.
+        """Return the format and font size of the numbers; size 0 when they would be too small.
 
-        Numbers with fewer digits are better than none: the third digit seldom matters beside a
-        colour.
+        Numbers with fewer digits are better than no numbers: next to a colour, the third digit is
+        rarely important.
         """
         values = [cell["median"] for cell in self.cells.values() if cell["status"] == "valid"]
         height = 0.62 * self.layout.cell_height * style.POINTS_PER_INCH
@@ -106,7 +106,7 @@ class _HeatmapPainter:
         return scale, 0.0
 
     def _fit_notes(self) -> tuple[dict[tuple[str, str], str], float, str]:
-        """Return the second lines of the cells as they fit: with their name, bare, or none."""
+        """Return the cells' second lines: with a name if that fits, else without it, else none."""
         column = self.data.spec.cell_note
         if column is None:
             return {}, 0.0, ""

@@ -1,7 +1,7 @@
-"""Line charts over a factor; curves and scatters over a measured quantity.
+"""Draw line charts over a factor, and curves and scatters over a measured quantity.
 
-In a curve or scatter, the x axis has no named values: each mark stands where it was measured, with
-the intervals of both quantities, such as latency over the co-running bandwidth.
+In a curve or scatter, the x axis has no named values: each mark is drawn at its measured x, with
+the intervals of both quantities. An example is latency over the co-running bandwidth.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def draw_line_chart(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict
 
 
 def _upright_label_height(axis: Axis, width: float) -> float:
-    """Return the height of upright tick labels in inches; 0 when level labels fit the width."""
+    """Return the height of upright tick labels in inches; 0 if horizontal labels fit the width."""
     labels = [axis.tick_label(value) for value in axis.values]
     widest = max(style.text_width(text, style.SMALL_POINTS) for text in labels)
     plain = all(value.kind == "number" for value in axis.values)
@@ -82,7 +82,7 @@ def _upright_label_height(axis: Axis, width: float) -> float:
 
 
 def _line_legend(data: FigureData) -> list[tuple[str, LineStyle]]:
-    """Return the legend: series, marks measured alone, failed marks, and bounds."""
+    """Return the legend entries: series, marks measured alone, failed marks, and bounds."""
     entries = series_legend(data)
     if entries and data.marks["series"].isna().any():
         entries.append(("alone", LineStyle(color=style.GREY, dashes=(2, 2), marker="")))
@@ -93,7 +93,7 @@ def _line_legend(data: FigureData) -> list[tuple[str, LineStyle]]:
 
 
 def _bound_style(index: int) -> LineStyle:
-    """Return the look of a bound: dashed and without markers, since it is not a series."""
+    """Return the style of a bound: dashed and without markers, since it is not a series."""
     dashes = [look for look in style.DASHES if look]
     return LineStyle(color=style.GREY, marker="", dashes=dashes[index % len(dashes)])
 
@@ -164,12 +164,12 @@ def _x_positions(data: FigureData) -> dict[str, float]:
 
 
 def _has_powers_of_two(data: FigureData) -> bool:
-    """Whether the ticks of a logarithmic x axis are powers of two; those of sizes always are."""
+    """Return whether ticks of a logarithmic x axis are powers of two; for sizes they always are."""
     return data.axes["x"].has_byte_sizes or data.spec.x_scale == "log2"
 
 
 def _label_values(panel: Panel, axis: Axis, positions: dict[str, float], *, upright: bool) -> None:
-    """Set ticks at the measured values; at round numbers when there are too many values."""
+    """Set ticks at the measured values, or at round numbers when there are too many values."""
     axes, ticks = panel.axes, sorted(set(positions.values()))
     if len(ticks) > _MOST_TICKS and axis.is_numeric:
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
@@ -181,7 +181,7 @@ def _label_values(panel: Panel, axis: Axis, positions: dict[str, float], *, upri
 
 
 def _label_powers(panel: Panel, positions: dict[str, float], width: float) -> None:
-    """Set ticks at whole powers; as many of them get a label as fit the width."""
+    """Set ticks at whole powers, with as many labels as fit the width."""
     sizes = panel.data.axes["x"].has_byte_sizes
     base = 2.0 if _has_powers_of_two(panel.data) else 10.0
     low, high = panel.axes.get_xlim()
@@ -231,7 +231,7 @@ def _x_title(data: FigureData, scale: UnitScale) -> str:
 
 
 def _curve_legend(data: FigureData) -> list[tuple[str, LineStyle]]:
-    """Return the legend: the series, and marks measured alone."""
+    """Return the legend entries: the series, and marks measured alone."""
     entries = series_legend(data)
     if data.spec.kind == "scatter":
         entries = [(text, _point_style(look)) for text, look in entries]
@@ -241,7 +241,7 @@ def _curve_legend(data: FigureData) -> list[tuple[str, LineStyle]]:
 
 
 def _point_style(look: LineStyle) -> LineStyle:
-    """Return the look of a series without its line, hollow so that touching marks differ."""
+    """Return a series' style without line; hollow markers keep overlapping marks visible."""
     return LineStyle(color=look["color"], marker=look["marker"], linestyle="none", mfc="white")
 
 
@@ -273,7 +273,7 @@ def _fill_curve_panel(panel: Panel, x_scale: UnitScale) -> None:
 
 
 def _spread_equal_positions(table: pd.DataFrame) -> pd.DataFrame:
-    """Return marks with equal positions side by side, in order of their values.
+    """Return the marks; those with equal positions are moved side by side, sorted by value.
 
     The column `true_position` keeps the measured position.
     """
@@ -291,7 +291,7 @@ def _spread_equal_positions(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _valid_points(table: pd.DataFrame, x_scale: UnitScale) -> list[tuple[float, FigureMark]]:
-    """Return position and mark of each valid mark, in order, in units of the x axis."""
+    """Return each valid mark with its position in the unit of the x axis, sorted by position."""
     valid = table[(table["status"] == "valid") & table["position"].notna()]
     valid = valid.sort_values(["position", "median"], kind="stable")
     columns = ["position", "position_low", "position_high"]
@@ -310,7 +310,7 @@ def _position_text(x: float, mark: FigureMark, data: FigureData, x_scale: UnitSc
 
 
 def _set_x_axis(panel: Panel, x_scale: UnitScale) -> None:
-    """Start the x axis at zero for a measured quantity, else fit it to the values."""
+    """Start the x axis at zero for a measured quantity; else fit the axis to the values."""
     axes, data = panel.axes, panel.data
     columns = ["position", "position_high"] if x_scale.symbol else ["position"]
     known = data.marks.loc[data.marks["status"] == "valid", columns].to_numpy(float)

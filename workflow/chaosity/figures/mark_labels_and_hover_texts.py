@@ -1,4 +1,4 @@
-"""Texts of marks and figures: labels, hover texts, value titles, provenance, missing values."""
+"""Write the texts of marks and figures: labels, hover texts, titles, provenance, missing values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def value_axis_title(data: FigureData, scale: UnitScale) -> str:
 
 
 def replicates_text(data: FigureData) -> str:
-    """Return how many replicates the marks have: "median of 2 to 3 replicates"."""
+    """Return a text with the number of replicates: "median of 2 to 3 replicates"."""
     numbers = sorted(set(data.marks.loc[data.marks["n"] > 0, "n"]))
     if not numbers:
         return "no valid replicate"
@@ -63,7 +63,7 @@ def provenance_text(data: FigureData) -> str:
 
 
 def mark_label(mark: FigureMark, data: FigureData) -> str:
-    """Return where a mark stands: "node3 -> node5", or its values on all axes."""
+    """Return the place of a mark: "node3 -> node5", or its values on all axes."""
     if path := _path_text(mark, data):
         return path
     columns = {role: axis.column for role, axis in data.axes.items()}
@@ -85,7 +85,7 @@ def mark_label(mark: FigureMark, data: FigureData) -> str:
 
 
 def _path_text(mark: FigureMark, data: FigureData) -> str | None:
-    """Return "initiator -> target" (or responder) of a cell; None when the axes differ."""
+    """Return "initiator -> target" (or responder) of a cell; None if the figure has other axes."""
     if "rows" not in data.axes or "columns" not in data.axes:
         return None
     ends = {data.axes[role].column.split(".")[-1]: mark[role] for role in _PATH_ROLES}
@@ -136,7 +136,7 @@ def hover_text(mark: FigureMark, data: FigureData, scale: UnitScale, position: s
 
 
 def cell_note_text(column: str, value: float) -> str:
-    """Return the further value of a cell: "SLIT 21" for a distance."""
+    """Return the text of a cell's second value: "SLIT 21" for a distance."""
     name = {"distance": "SLIT"}.get(column, column.split(".")[-1].replace("_", " "))
     return f"{name} {make_axis_value(value, column=column).short}"
 
@@ -150,7 +150,7 @@ def panel_title(data: FigureData, panel: str) -> str:
 
 
 def failed_mark_lines(data: FigureData) -> list[str]:
-    """Return one line for each failed mark: where and why."""
+    """Return one line for each failed mark, with its place and the reason."""
     # Without a value there is no position on a measured axis: the point's name says which it is.
     return [
         f"{mark['point'] if data.spec.has_measured_x else mark_label(mark, data)}: "
@@ -166,9 +166,9 @@ def unmeasured_mark_lines(data: FigureData) -> list[str]:
 
 
 def reasons_with_counts(reasons: pd.Series, total: int, noun: str) -> list[str]:
-    """Return each reason once, with its count unless it holds for all: "no GPU (2 of 5 cells)".
+    """Return each reason once, with its count unless it applies to all: "no GPU (2 of 5 cells)".
 
-    `total` counts the things with and without a value; `noun` is their name, such as "cell".
+    `total` is the number of marks with and without a value; `noun` is the word for a mark.
     """
     numbers = reasons.fillna(_NO_REASON).value_counts(sort=False)
     return [

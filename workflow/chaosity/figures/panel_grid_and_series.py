@@ -1,4 +1,4 @@
-"""Grid of panels with equal axes, a legend and series of marks: lines, curves and scatters."""
+"""Draw a grid of panels with equal axes, a legend and series of marks."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Panel:
     """A panel of a figure, into which series are drawn.
 
     Attributes:
-        data, limits: of the figure.
-        axes: to draw on.
+        data, limits: data and value limits of the figure.
+        axes: matplotlib's axes of the panel.
         name: value of the axis "panels"; None for a single panel.
         number: position in the grid, row by row.
         lowest: whether the panel shows the numbers of the x axis.
@@ -85,10 +85,10 @@ class Panel:
         """Draw a series: line, intervals, markers, crosses of failed marks, and hover areas.
 
         Args:
-            points: position and mark. The `position_low` and `position_high` of a mark, where it
-                has them, are the interval of its position in units of the axis.
-            look: of line and markers.
-            series: name of the series within the ids of its marks.
+            points: pairs of position and mark. If a mark has `position_low` and `position_high`,
+                they are the interval of its position in units of the axis.
+            look: style of the line and markers.
+            series: name of the series in the ids of its marks.
             describe_position: returns the position of a mark for its hover text.
         """
         axes, factor = self.axes, self.limits.scale.factor
@@ -128,11 +128,11 @@ def draw_panels(
     """Return the figure, and the hover text of each mark by the mark's id in the SVG.
 
     Args:
-        data: of the figure.
-        limits: of the value axis.
+        data: data of the figure.
+        limits: limits of the value axis.
         x_title: title of the x axis.
-        legend: text and look of each entry.
-        fill: draws the marks of a panel.
+        legend: text and style of each entry.
+        fill: function that draws the marks of a panel.
         label_height: height of upright labels of the x axis in inches; 0 for level labels.
     """
     panels = data.axis_names("panels")
@@ -180,7 +180,7 @@ def draw_panels(
 
 
 def _column_count(panels: int) -> int:
-    """Return how many panels stand side by side, so that many panels fit a page."""
+    """Return the number of panels side by side, so that many panels fit a page."""
     if panels <= 4:
         return min(panels, 2)
     return 4 if panels <= 12 else 6
@@ -211,7 +211,7 @@ def _set_value_axis(axes: Axes, data: FigureData, limits: ValueLimits) -> None:
 
 
 def series_legend(data: FigureData) -> list[tuple[str, LineStyle]]:
-    """Return text and look of each series; empty for a figure without series."""
+    """Return the text and style of each series; empty for a figure without series."""
     if "series" not in data.axes:
         return []
     axis = data.axes["series"]

@@ -1,4 +1,4 @@
-"""Two plots of residuals: against the fitted values, and against normal quantiles."""
+"""Draw two plots of residuals: against the fitted values, and against normal quantiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SVG files with a hover text for each mark; several of them fit into one page."""
+"""Add a hover text for each mark to SVG files, so that one page can hold several of them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def add_hover_texts(
     the figure's name as prefix, so that ids of several figures in one page are unique.
 
     Args:
-        svg: file as matplotlib wrote it.
-        name: of the figure.
-        title: of the figure, for screen readers.
+        svg: content of the file that matplotlib wrote.
+        name: name of the figure.
+        title: title of the figure, for screen readers.
         description: caption of the figure.
-        texts: hover text of each mark by its id.
+        texts: id of each mark -> its hover text.
 
     Raises:
         ValueError: a mark is not in the file.
@@ -88,7 +88,7 @@ def prefix_svg_ids(root: etree._Element, name: str) -> None:
 
 
 def _shorten_numbers(root: etree._Element) -> None:
-    """Cut coordinates to hundredths of a point; glyphs stay exact since they are scaled."""
+    """Round coordinates to hundredths of a point; glyphs are left exact since they are scaled."""
     for element in root.iter(f"{{{SVG}}}path", f"{{{SVG}}}use"):
         parent = element.getparent()
         if parent is not None and parent.tag == f"{{{SVG}}}defs":

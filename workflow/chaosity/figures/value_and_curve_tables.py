@@ -1,4 +1,4 @@
-"""Text tables below or instead of a drawing: values by place, and the numbers of curves."""
+"""Make the text tables below or instead of a drawing: values by place, and numbers of curves."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class TextCell:
     """A cell of a text table.
 
     Attributes:
-        text: shown in the cell.
+        text: text in the cell.
         detail: hover text, such as interval and n; may be empty.
-        state: status of the value; "odd" for a place that differs from the requested place.
+        state: status of the value; "odd" if the actual place differs from the requested place.
     """
 
     text: str
@@ -54,12 +54,12 @@ class TextTable:
     """A table of text.
 
     Attributes:
-        caption: shown above the table.
-        columns: headings.
+        caption: text above the table.
+        columns: headings of the columns.
         lead: number of leading columns that identify a row.
         rows: cells of each row.
-        spread: whether details are shown in the cells and not only on hover.
-        notes: shown below the table.
+        spread: whether the cells show their details, and not only the hover texts.
+        notes: texts below the table.
     """
 
     caption: str
@@ -71,7 +71,7 @@ class TextTable:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> TextTable:
-        """Return the table that `dataclasses.asdict` and JSON made into plain values."""
+        """Return the table from the values that `dataclasses.asdict` made and JSON stored."""
         rows = tuple(tuple(TextCell(**cell) for cell in row) for row in stored["rows"])
         listed = {name: tuple(stored[name]) for name in ("columns", "notes")}
         return cls(**{**stored, "rows": rows, **listed})
@@ -106,7 +106,7 @@ def _value_table(
 ) -> TextTable:
     """Return a table with a row for each initiator and target.
 
-    Where the columns are targets, a row is an initiator with all its memory.
+    If the columns are targets, a row has the values of one initiator to all memory.
     """
     marks, measurements = data.marks, data.measurements
     if panel is not None:
@@ -131,7 +131,7 @@ def _value_table(
 def _lead_cells(
     row: str, marks: pd.DataFrame, measurements: pd.DataFrame, axis: Axis
 ) -> tuple[TextCell, ...]:
-    """Return a row's initiator, its node, and the nodes of the requested and actual pages."""
+    """Return cells with a row's initiator, its node, and requested and actual nodes of pages."""
     requested = _join_nodes(marks["target_nodes"]) or "unknown"
     seen = _join_nodes(measurements["seen_nodes"]) if "seen_nodes" in measurements else None
     if seen is None:
@@ -155,7 +155,7 @@ def _join_nodes(lists: pd.Series) -> str | None:
 
 
 def _value_cell(mark: FigureMark | None, scale: UnitScale) -> TextCell:
-    """Return the median with three digits; interval and n on hover."""
+    """Return a cell with the median in three digits; its hover text has interval and n."""
     if mark is None:
         return TextCell("", "not part of the experiment", "absent")
     if mark["status"] == "valid":
@@ -184,7 +184,7 @@ def latency_curve_numbers(data: FigureData) -> pd.DataFrame:
 
 
 def metric_of_curve_quantity(name: str, data: FigureData) -> str:
-    """Return the metric of a quantity of a curve."""
+    """Return the metric whose unit a quantity of a curve has."""
     return data.spec.metric if name in _LATENCIES else data.x_metric
 
 

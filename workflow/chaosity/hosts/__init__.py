@@ -1,1 +1,1 @@
-"""Reads the hosts of the inventory, discovers them, and writes the results."""
+"""Read the hosts of the inventory, discover them, and write down what was found."""

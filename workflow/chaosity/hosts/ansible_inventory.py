@@ -1,4 +1,4 @@
-"""Reads Ansible's inventory, the only place where hosts are described.
+"""Read Ansible's inventory, the only place where hosts are described.
 
 The program ``ansible-inventory`` reads it, so groups, group variables and vaults have the same
 meaning as in the playbooks.
@@ -53,9 +53,10 @@ class InventoryHost:
     """A host of the inventory.
 
     Attributes:
-        name: its name in the inventory.
-        variables: its variables that begin with ``chaosity_``.
-        connection_variables: its variables in `_CONNECTION_VARIABLES`, with expressions evaluated.
+        name: name of the host in the inventory.
+        variables: variables of the host that begin with ``chaosity_``.
+        connection_variables: its variables named in `_CONNECTION_VARIABLES`, with expressions
+            evaluated.
     """
 
     name: str
@@ -64,7 +65,7 @@ class InventoryHost:
 
     @property
     def topology_source(self) -> str:
-        """Return ``live``, or the file with the host's topology."""
+        """Return ``live``, or the path of the file with the host's topology."""
         source = self.variables.get("chaosity_topology", LIVE)
         return source if source == LIVE else str(path_as_given_or_in_repository(source))
 
@@ -80,7 +81,7 @@ class InventoryHost:
 
     @property
     def local_or_ssh(self) -> str:
-        """Return the way to the host: ``local`` or ``ssh``.
+        """Return how commands reach the host: ``local`` or ``ssh``.
 
         Raises:
             UserError: the host has another connection of Ansible's, which is not supported.
@@ -145,7 +146,7 @@ def _run_ansible_inventory(inventory: str) -> dict[str, Any]:
     """Return the whole inventory as ``ansible-inventory --list`` prints it.
 
     Raises:
-        UserError: it is missing, or Ansible cannot read it.
+        UserError: the inventory is missing, or Ansible cannot read it.
     """
     if not Path(inventory).exists():
         raise UserError("the inventory does not exist", inventory)

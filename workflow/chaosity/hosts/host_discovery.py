@@ -1,4 +1,4 @@
-"""Discovers hosts and writes the results, changing only files whose content changed.
+"""Discover hosts and write what was found; files whose content is the same are not touched.
 
 ``<results>/<host>/<configuration>/`` gets ``topology.xml``, ``topology.json`` and
 ``components/*.json``. ``<results>/<host>/`` gets the host's description of itself, and
@@ -73,7 +73,7 @@ _PROVISION = "run ansible-playbook provision.yml"
 
 
 class ToolOnHost(TypedDict):
-    """A tool on a host; all but `program` are null where it is not installed."""
+    """A tool on a host; all keys but `program` are null if the tool is not installed."""
 
     program: str
     path: str | None
@@ -98,7 +98,7 @@ def parse_version_number(text: str) -> tuple[int, ...]:
 def verified_tool_versions(
     needs: Sequence[RequiredProgram], seen: Sequence[ToolOnHost]
 ) -> dict[str, str]:
-    """Return version and hash of each tool on a host.
+    """Return tool -> text with the tool's version and hash on a host.
 
     `needs` are the required tools, `seen` the same tools on the host, in the same order.
 
@@ -121,7 +121,7 @@ def verified_tool_versions(
 
 
 def _slurm_transport(host: InventoryHost, config: Config) -> Transport:
-    """Return the transport to a node of Slurm: a job that waits in the queue.
+    """Return the transport that runs commands on a node of Slurm by a job in the queue.
 
     The job runs the programs of this installation, on a file system that the node shares.
 
@@ -264,7 +264,7 @@ def _json_text(document: object) -> str:
 
 
 def _is_this_machine(host: InventoryHost, config: Config) -> bool:
-    """Return whether a host is this machine, or a file with the topology of another machine."""
+    """Return whether a host is this machine, or is known only by a file with its topology."""
     live, local = host.topology_source == LIVE, config["transport"] != SLURM
     return not live or (local and host.local_or_ssh == LOCAL)
 
