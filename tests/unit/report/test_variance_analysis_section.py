@@ -55,7 +55,7 @@ def test_each_design_of_an_experiment_is_explained(report):
     titles = [one.title for one in sections(context)["memory_bandwidth"]]
     assert (
         "Bandwidth of memory: effect of initiator and target "
-        "(only initiator kind node, kernel triad)"
+        "(initiators: nodes only; kernel: triad only)"
     ) in titles
     assert sections(context)["storage_bandwidth"] == ()
     assert json.dumps(dataclasses.asdict(context))
@@ -67,9 +67,12 @@ def test_each_analysis_begins_with_a_plain_sentence(report):
     assert matrix.sentence.startswith(
         "The differences come from the combination of initiator and target ("
     )
-    assert "of the variation is noise" in matrix.sentence
+    assert matrix.sentence.endswith(" % is noise.")
     assert "The relation of initiator and target" in matrix.remote
-    assert "Remote is 1.569 times local (95 %: 1.552 to 1.586)." in matrix.remote
+    assert (
+        "Remote latency is 1.569 times local latency (95 % interval 1.552 to 1.586)."
+        in matrix.remote
+    )
 
 
 def test_tables_and_residuals_are_folded(report):
@@ -88,7 +91,7 @@ def test_tables_and_residuals_are_folded(report):
     assert "Residuals against fitted values" in drawing.get("aria-label")
     [matrix] = sections(context)["latency_matrix"]
     assert matrix.remarks[0] == "48 values."
-    assert matrix.remarks[1].startswith("Logarithms are analysed, since their residuals are")
+    assert matrix.remarks[1].startswith("The logarithms are analysed, since their residuals are")
 
 
 def test_drawings_share_no_ids(report):
@@ -105,14 +108,16 @@ def test_values_without_logarithms_are_compared_by_differences():
     [matrix] = analysis_sections(Measurements.from_table(tidy.assign(value=tidy["value"] + noise)))[
         "latency_matrix"
     ]
-    assert "above local (95 %: +" in matrix.remote  # 54 ns is what the machine was made with
-    assert abs(float(matrix.remote.split("Remote is ")[1].split(" ns")[0]) - 54.0) < 1.0
+    assert "above local latency (95 % interval of the difference: +" in matrix.remote
+    # The machine was made with a difference of 54 ns.
+    assert abs(float(matrix.remote.split("Remote latency is ")[1].split(" ns")[0]) - 54.0) < 1.0
     level = matrix.levels[0].rows[0]
     assert (level.level, level.n, level.mean.endswith(" ns")) == ("pu0", 32, True)
     equal = tidy.assign(value=100.0 + noise)
     [same] = analysis_sections(Measurements.from_table(equal))["latency_matrix"]
-    assert same.sentence.startswith("No difference is detected at n = 128")
-    assert "no difference is detected (95 %: 0.99" in same.remote
+    assert same.sentence.startswith("No difference is detected at n = 128.")
+    start = "No difference between remote latency and local latency is detected: "
+    assert same.remote.startswith(f"{start}ratio of the means 0.99")
 
 
 def test_an_experiment_without_factors_has_no_analysis(report):

@@ -44,7 +44,7 @@ def test_the_terminal_shows_tables_and_sentences(file):
         "Variation of MBps, n = 8",
         "Student",
         "kernel: significant (p < 0.001) and imp",
-        "The differences come from kernel (79 %), node (21 %)",
+        "The differences come from kernel (79 % of the variation) and node (21 %)",
     ):
         assert said in found.output
 

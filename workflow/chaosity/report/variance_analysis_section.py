@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from chaosity.figures.residual_plots import MOST_MARKS, residual_plots_svg
+from chaosity.report.resource_table import DRIVES
 from chaosity.statistics.anova import AnovaResult
 from chaosity.statistics.anova_table import (
     IMPORTANT_FROM_PERCENT,
@@ -24,12 +25,14 @@ from chaosity.statistics.effects_and_contrasts import (
     DifferenceWithInterval,
 )
 from chaosity.statistics.estimates_and_ratios import CONFIDENCE
-from chaosity.statistics.find_anova_studies import REMOTE, AnovaStudy, analyse_all_studies
+from chaosity.statistics.find_anova_studies import LOCAL, REMOTE, AnovaStudy, analyse_all_studies
 from chaosity.store.measurements import Measurements
 from chaosity.units import format_quantity, join_with_and, metric_words
 
 # A relation that explains less of the variation is not a summary of the pairs.
 _RELATION_FROM_PERCENT = 50.0
+_PERCENT = f"{100.0 * CONFIDENCE:g} %"
+_KINDS = {"pu": "PUs", "l3": "L3 domains", "nodes": "sets of nodes", "machine": "the machine"}
 
 
 @dataclass(frozen=True)
@@ -114,12 +117,21 @@ def _section(study: AnovaStudy, analysis: AnovaResult, name: str) -> AnalysisSec
 
 
 def _analysis_title(study: AnovaStudy) -> str:
-    """Return a title: "Bandwidth of memory: effect of kernel (only initiator kind node)"."""
+    """Return a title: "Bandwidth of memory: effect of kernel (initiators: nodes only)"."""
     metric = metric_words(study.metric).capitalize()
     factors = join_with_and([_words(factor) for factor in study.factors])
-    fixed = ", ".join(f"{_words(key)} {_words(level)}" for key, level in study.where.items())
+    fixed = "; ".join(_only(key, level) for key, level in study.where.items())
     title = f"{metric} of {study.load}: effect of {factors}"
-    return f"{title} (only {fixed})" if fixed else title
+    return f"{title} ({fixed})" if fixed else title
+
+
+def _only(column: str, level: str) -> str:
+    """Return the level that a column has in all rows: "initiators: nodes only"."""
+    role = column.removesuffix("_kind")
+    if role == column:
+        return f"{_words(column)}: {level} only"
+    kinds = DRIVES.get(level) or _KINDS.get(level) or f"{_words(level).removesuffix('s')}s"
+    return f"{role}s: {kinds} only"
 
 
 def _words(name: str) -> str:
@@ -136,7 +148,9 @@ def _remote(study: AnovaStudy, analysis: AnovaResult) -> str | None:
     contrast, share = study.local_against_remote(analysis), study.percent_of_relation(analysis)
     if contrast is None:
         return None
-    clause = _difference_clause(REMOTE, "local", contrast.difference, study.metric)
+    metric = metric_words(study.metric)
+    names = (f"{REMOTE} {metric}", f"{LOCAL} {metric}")
+    clause = _difference_clause(*names, contrast.difference, study.metric)
     sentence = f"{clause[:1].upper()}{clause[1:]}."
     if share is None or share < _RELATION_FROM_PERCENT:
         return sentence
@@ -149,14 +163,22 @@ def _remote(study: AnovaStudy, analysis: AnovaResult) -> str | None:
 def _difference_clause(
     level: str, other: str, interval: DifferenceWithInterval, metric: str
 ) -> str:
-    """Return the difference of two levels: "remote is 1.57 times local (95 %: 1.55 to 1.59)"."""
+    """Return the difference of two levels: "A is 1.57 times B (95 % interval 1.55 to 1.59)"."""
     bounds = _bounds(interval, metric)
     if interval.excludes_zero is False:
-        return f"between {level} and {other} no difference is detected{bounds}"
+        return f"no difference between {level} and {other} is detected: {_range(interval, metric)}"
     if interval.ratio is not None:
-        return f"{level} is {_ratio(interval.ratio)} times {other}{bounds}"
+        end = f" ({_PERCENT} interval {bounds})" if bounds else ""
+        return f"{level} is {_ratio(interval.ratio)} times {other}{end}"
     side = "above" if interval.value > 0.0 else "below"
-    return f"{level} is {format_quantity(metric, abs(interval.value))} {side} {other}{bounds}"
+    end = f" ({_PERCENT} interval of the difference: {bounds})" if bounds else ""
+    return f"{level} is {format_quantity(metric, abs(interval.value))} {side} {other}{end}"
+
+
+def _range(interval: DifferenceWithInterval, metric: str) -> str:
+    """Return what the bounds are, and the bounds: "ratio of the means 0.99 to 1.01 (...)"."""
+    name = "difference" if interval.ratio is None else "ratio"
+    return f"{name} of the means {_bounds(interval, metric)} ({_PERCENT} interval)"
 
 
 def _ratio(ratio: float) -> str:
@@ -169,13 +191,13 @@ def _signed(value: float, metric: str) -> str:
 
 
 def _bounds(interval: DifferenceWithInterval, metric: str) -> str:
-    """Return the interval in brackets, or an empty text without an interval."""
+    """Return the bounds of the interval, or an empty text without an interval."""
     if interval.low is None or interval.high is None:
         return ""
     texts = [_signed(interval.low, metric), _signed(interval.high, metric)]
     if interval.ratio_low is not None and interval.ratio_high is not None:
         texts = [_ratio(interval.ratio_low), _ratio(interval.ratio_high)]
-    return f" ({100.0 * CONFIDENCE:g} %: {' to '.join(texts)})"
+    return " to ".join(texts)
 
 
 def _term(term: VariationTerm) -> TermRow:
@@ -204,13 +226,13 @@ def _levels(study: AnovaStudy, analysis: AnovaResult, factor: str) -> FactorLeve
     few = len(own) <= MOST_LEVELS_IN_PAIRS
     rows = (
         LevelRow(
-            level=_words(each.level),
+            level=each.level,
             n=each.n,
             mean=format_quantity(metric, each.mean),
             effect=_signed(each.effect.value, metric)
             if each.effect.ratio is None
             else f"{_ratio(each.effect.ratio)} times",
-            interval=_bounds(each.effect, metric).partition(": ")[2].rstrip(")"),
+            interval=_bounds(each.effect, metric),
         )
         for each in (own if few else ())
     )
@@ -226,14 +248,18 @@ def _levels(study: AnovaStudy, analysis: AnovaResult, factor: str) -> FactorLeve
 
 def _extremes_text(widest: Contrast, metric: str) -> str:
     """Return the difference of the two levels that differ most."""
-    level, other, difference = _words(widest.level), _words(widest.against), widest.difference
-    adjusted = "; the interval is adjusted for all pairs (Tukey)" if widest.adjusted else ""
-    names = (f"the mean of {level}", f"the mean of {other}")
-    text = f"Largest difference: {_difference_clause(*names, difference, metric)}"
+    factor, difference = _words(widest.factor), widest.difference
+    level, other = f"{factor} {widest.level}", f"{factor} {widest.against}"
     if difference.excludes_zero is False:
-        bounds = _bounds(difference, metric)
-        text = f"No two levels differ detectably. Farthest apart are {level} and {other}{bounds}"
-    return f"{text}{adjusted}."
+        text = (
+            "No difference between two levels is detected. The largest difference is between "
+            f"{level} and {other}: {_range(difference, metric)}."
+        )
+    else:
+        names = (f"the mean of {level}", f"the mean of {other}")
+        text = f"Largest difference: {_difference_clause(*names, difference, metric)}."
+    adjusted = " The interval is adjusted for all pairs (Tukey)." if widest.adjusted else ""
+    return f"{text}{adjusted}"
 
 
 def _remarks(study: AnovaStudy, analysis: AnovaResult, has_residuals: bool) -> list[str]:
@@ -241,11 +267,13 @@ def _remarks(study: AnovaStudy, analysis: AnovaResult, has_residuals: bool) -> l
     remarks = [f"{analysis.n} values.", analysis.transform_reason, *analysis.notes]
     if study.left_out:
         names = ", ".join(map(_words, study.left_out))
-        remarks.append(f"Omitted, since they follow from the factors: {names}.")
+        remarks.append(f"Columns that the factors determine are omitted: {names}.")
     if analysis.n > MOST_MARKS and has_residuals:
-        remarks.append(f"{MOST_MARKS} of {analysis.n} residuals are drawn, including the largest.")
+        remarks.append(
+            f"The plots show {MOST_MARKS} of {analysis.n} residuals, including the largest."
+        )
     remarks.append(
-        f"Significant: p below {SIGNIFICANT_BELOW:g}. "
-        f"Important: {IMPORTANT_FROM_PERCENT:g} % of the variation or more."
+        f"Significant means p below {SIGNIFICANT_BELOW:g}. "
+        f"Important means {IMPORTANT_FROM_PERCENT:g} % of the variation or more."
     )
     return remarks

@@ -225,7 +225,7 @@ def _choose_terms(design: AnovaDesign) -> tuple[list[Members], list[str]]:
         elif sums_of_squares.error_degrees_of_freedom(design, terms) < 1:
             notes.append(
                 f"There are no replicates, so the interaction of {order} factors serves as "
-                "error: if it exists, tests and intervals are too cautious."
+                "error. If it is not zero, p values are too large and intervals too wide."
             )
         else:
             break
@@ -262,31 +262,31 @@ def _choose_transform(
     intervals wrong.
     """
     if transform in ("log", "none"):
-        scale = "Logarithms" if transform == "log" else "Values"
-        return transform, f"{scale} are analysed, as requested."
+        scale = "logarithms" if transform == "log" else "values"
+        return transform, f"The {scale} are analysed, as requested."
     if not positive:
-        return "none", "Values are analysed: some are not above zero."
+        return "none", "The values are analysed, since some have no logarithm."
     gain = residual_checks.log_likelihood_gain_of_logarithms(
         values, float(errors[0]), float(errors[1]), freedom
     )
     if gain is None:
-        return "none", "Values are analysed: the residuals do not favour another scale."
+        return "none", "The values are analysed, since neither scale has better residuals."
     clear = residual_checks.CLEAR_LIKELIHOOD_GAIN
     if gain > (clear if transform == "auto" else 0.0):
         return "log", (
-            f"Logarithms are analysed, since their residuals are "
-            f"{'clearly' if gain > clear else 'somewhat'} better (log likelihood {gain:.1f} above "
-            "that of the values, Box and Cox)."
+            "The logarithms are analysed, since their residuals are "
+            f"{'clearly' if gain > clear else 'somewhat'} better than those of the values (Box-Cox "
+            f"log likelihood larger by {gain:.1f})."
         )
     if gain > 0.0:
         return "none", (
-            "Values are analysed: the residuals of logarithms are better, but not clearly "
-            f"(log likelihood {gain:.1f} above, Box and Cox)."
+            "The values are analysed. The residuals of the logarithms are better, but not clearly "
+            f"(Box-Cox log likelihood larger by {gain:.1f})."
         )
     return "none", (
-        f"Values are analysed, since their residuals are "
-        f"{'clearly better' if -gain > clear else 'no worse'} than those of logarithms "
-        f"(log likelihood {-gain:.1f} above, Box and Cox)."
+        "The values are analysed, since their residuals are "
+        f"{'clearly better' if -gain > clear else 'no worse'} than those of the logarithms "
+        f"(Box-Cox log likelihood larger by {-gain:.1f})."
     )
 
 
@@ -297,7 +297,7 @@ def _notes(
     notes = []
     if lost:
         names = ", ".join(map(design.term_name, lost))
-        notes.append(f"Left out, since these data cannot separate it from other terms: {names}.")
+        notes.append(f"These data cannot separate some terms from others. Left out: {names}.")
     cells = design.rows_per_combination(design.all_factors_term)
     missing = int((cells == 0).sum())
     if missing:
@@ -307,14 +307,14 @@ def _notes(
         )
     if not design.is_balanced:
         notes.append(
-            "The data are unbalanced: sums of squares are of type II (each term after all terms "
-            "that do not contain it), so the shares need not add up to 100 %, and effects of "
+            "The data are unbalanced, so sums of squares are of type II (each term after all "
+            "terms that do not contain it). The shares need not add up to 100 %. Effects of "
             "levels are those of the model without interactions."
         )
     if model.error_degrees_of_freedom < 1:
         notes.append(
-            "Effects cannot be separated from noise (no replicates): there are no tests and no "
-            "intervals. Measure at least twice."
+            "There are no replicates, so there are no tests and no intervals. Measure at least "
+            "twice."
         )
     return notes
 
@@ -329,5 +329,5 @@ def _trend(fitted: Values, left: Values) -> list[str]:
         return []
     return [
         f"The residuals {'grow' if correlation > 0.0 else 'shrink'} with the value (rank "
-        f"correlation {correlation:.2f}): read the tests as approximate."
+        f"correlation {correlation:.2f}), so p values and intervals are approximate."
     ]

@@ -14,6 +14,7 @@ from scipy import stats
 from chaosity.statistics.anova_design import AnovaDesign, Values
 from chaosity.statistics.effects_and_contrasts import ResidualError
 from chaosity.statistics.sums_of_squares import FittedModel
+from chaosity.units import join_with_and
 
 SIGNIFICANT_BELOW = 0.05
 # Document 004 calls a factor with 9 % of the variation, and one with 8 %, unimportant.
@@ -102,7 +103,7 @@ def _sentence(name: str, share: float, p: float | None, n: int) -> str:
     part = f"{variation_percent_text(share)} of the variation"
     important = share >= IMPORTANT_FROM_PERCENT
     if p is None:
-        return f"{name}: {part}; effects cannot be separated from noise (no replicates)."
+        return f"{name}: {part}. Without replicates, effects cannot be separated from noise."
     if p < SIGNIFICANT_BELOW:
         words = "and important" if important else "but unimportant"
         return f"{name}: significant ({p_value_text(p)}) {words}, {part}."
@@ -114,32 +115,37 @@ def conclusion_sentence(terms: Sequence[VariationTerm]) -> str:
     """Return the terms that explain the differences, in one sentence."""
     *own, error, total = terms
     own.sort(key=lambda term: -term.variation_percent)
-    noise = f"{variation_percent_text(error.variation_percent)} of the variation is noise"
+    noise = variation_percent_text(error.variation_percent)
     strong = [term for term in own if term.significant and term.important]
     if strong:
-        return f"The differences come from {', '.join(map(_with_share, strong))}; {noise}."
+        return f"The differences come from {_with_shares(strong)}; {noise} is noise."
     if any(term.significant is None for term in own):
-        largest = ", ".join(map(_with_share, own[:3]))
         return (
-            "Effects cannot be separated from noise (no replicates); most of the variation is "
-            f"in {largest}."
+            "Effects cannot be separated from noise, since there are no replicates. The largest "
+            f"shares: {_with_shares(own[:3])}."
         )
     weak = [term.name for term in own if term.significant]
     if weak:
-        detected = ", ".join(weak)
-        return f"No factor explains much: {noise}; detected, but unimportant: {detected}."
-    chance = ", ".join(_with_share(term) for term in own if term.important)
-    end = f"; {chance} may be chance" if chance else ""
-    return f"No difference is detected at n = {total.degrees_of_freedom + 1}{end}."
+        return (
+            f"No factor explains much: {noise} of the variation is noise. "
+            f"Significant but unimportant: {join_with_and(weak)}."
+        )
+    large = [term for term in own if term.important]
+    effects = "effect" if len(large) == 1 else "effects"
+    chance = f" The {effects} of {_with_shares(large)} may be chance." if large else ""
+    return f"No difference is detected at n = {total.degrees_of_freedom + 1}.{chance}"
 
 
-def _with_share(term: VariationTerm) -> str:
-    """Return a term with its share; an interaction is called a combination."""
-    name = term.name
-    if term.kind == "interaction":
-        *first, last = name.split(" x ")
-        name = f"the combination of {', '.join(first)} and {last}"
-    return f"{name} ({variation_percent_text(term.variation_percent)})"
+def _with_shares(terms: Sequence[VariationTerm]) -> str:
+    """Return terms with their shares; an interaction is called a combination."""
+    texts: list[str] = []
+    for term in terms:
+        name = term.name
+        if term.kind == "interaction":
+            name = f"the combination of {join_with_and(name.split(' x '))}"
+        unit = "" if texts else " of the variation"
+        texts.append(f"{name} ({variation_percent_text(term.variation_percent)}{unit})")
+    return join_with_and(texts)
 
 
 def variation_percent_text(share: float) -> str:
