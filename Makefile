@@ -22,9 +22,15 @@ COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.1
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
+# The default inventory is that of the config. Of two options --config, Snakemake takes the last.
+MEASURED = $(if $(filter-out file,$(origin INVENTORY)),--config inventory=$(INVENTORY))
+ifneq ($(and $(MEASURED),$(filter --config -C,$(SNAKEMAKE_ARGUMENTS))),)
+$(error Snakemake takes one --config: leave out INVENTORY, and add inventory=$(INVENTORY) to SNAKEMAKE_ARGUMENTS)
+endif
+
 run: .venv/requirements.installed ## set up, measure this machine and report; the last line is the report's path
 	@$(BIN)/python provision.py $(INVENTORY)
-	@$(BIN)/snakemake $(SNAKEMAKE_ARGUMENTS)
+	@$(BIN)/snakemake $(SNAKEMAKE_ARGUMENTS) $(MEASURED)
 	@$(BIN)/chaosity reports
 
 DEMO = results/demo

@@ -62,3 +62,19 @@ def test_a_host_without_limit_is_refused(workflow):
     done = workflow.snakemake("--resources", "measuring_localhost=2")
     assert done.returncode != 0
     assert "could run at the same time" in done.stdout
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"chaosity_topology": "elsewhere.xml"}, "has no host that can be set to other config"),
+        ({}, "host localhost: cannot be rebooted into other configurations"),
+    ],
+)
+def test_hosts_that_cannot_be_set_to_a_configuration(workflow, variables, words):
+    workflow.config["configurations"] = ["nps1", "nps4"]
+    workflow.host(**variables)
+    done = workflow.snakemake("--dry-run")
+    assert done.returncode != 0
+    assert words in done.stdout

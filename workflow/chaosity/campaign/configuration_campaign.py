@@ -38,7 +38,7 @@ class ConfigurationCampaign:
         config: the merged config from Snakemake.
 
     Raises:
-        UserError: config or inventory is wrong, or a host cannot be rebooted from here.
+        UserError: config or inventory is wrong, or a host (or every host) cannot be rebooted.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -56,6 +56,10 @@ class ConfigurationCampaign:
                 what = "cannot be rebooted into other configurations: the reboot would end this run"
                 remedy = "run this on another machine, or list only other hosts in `hosts`"
                 raise UserError(what, f"host {host.name}", remedy)
+        if not self.hosts:
+            what = "has no host that can be set to other configurations"
+            remedy = "list a host without chaosity_topology, or leave `configurations` empty"
+            raise UserError(what, f"inventory {self.config['inventory']}", remedy)
 
     @property
     def simulated_hosts(self) -> str:
