@@ -23,7 +23,7 @@ from chaosity.checked_yaml_files import ROOT, read_config
 from chaosity.components.make_component_documents import make_component_documents
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.records.atomic_writes_and_record_files import replicate_numbers
-from chaosity.records.point_types import MetricSource, Point
+from chaosity.records.point_types import MetricSourceWithUpperBound, Point
 from chaosity.records.record_types_and_verdict import SIMULATED, VALID
 from chaosity.simulation.machine_description import (
     Fault,
@@ -32,7 +32,7 @@ from chaosity.simulation.machine_description import (
     read_machine_description,
 )
 from chaosity.simulation.machine_model import MachineModel
-from chaosity.simulation.simulated_records import draw_noise, simulate_point, true_values
+from chaosity.simulation.simulated_records import draw_noise, simulate_replicate, true_values
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.store.tidy_table_from_records import (
     ReplicateOutcome,
@@ -129,7 +129,7 @@ class SimulatedHost:
         rows: list[Row] = []
         for point in self.points:
             for replicate in replicate_numbers(point):
-                record = simulate_point(point, replicate, model)
+                record = simulate_replicate(point, replicate, model)
                 rows += tidy_rows_of_outcome(point, replicate, status_and_values_of_record(record))
         return Measurements.from_table(rows_to_table(rows, COLUMNS))
 
@@ -160,7 +160,9 @@ def _is_read(point: Point) -> bool:
     return not by_node and (len(metrics) == 1 or all("latency_ns" in own for own in metrics))
 
 
-def _factor(metric: str, source: MetricSource, quality: float, samples: list[float]) -> float:
+def _factor(
+    metric: str, source: MetricSourceWithUpperBound, quality: float, samples: list[float]
+) -> float:
     """Return what the noise of a run multiplies a metric with, see `draw_noise`."""
     if metric == "locality":
         return 1.0

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from chaosity.statistics.anova import AnovaResult, analyse_variance
-from chaosity.statistics.block_ratios import cell_ratios_in_replicate_blocks
+from chaosity.statistics.block_ratios import summarise_cell_ratios_paired_by_block
 from chaosity.statistics.estimates_and_ratios import Estimate, Ratio
 
 # Standard errors are 0.4 % for the fast ones and 0.8 % for whole analyses: 2 % can be told.
@@ -90,7 +90,7 @@ def runs(n: int, m: int, noise: float, noise_of_reference: float) -> Held:
 
 
 def blocks(n: int, noise: float, times: int, random: np.random.Generator) -> np.ndarray:
-    """`cell_ratios_in_replicate_blocks`, with a drift between the blocks that pairs cancel."""
+    """`summarise_cell_ratios_paired_by_block`, with a drift of blocks that pairs cancel."""
     drift = np.exp(random.normal(0.0, 0.2, (times, n)))
     cells = {}
     for name, value in (("far", FAR * TRUE), ("near", TRUE)):
@@ -111,7 +111,7 @@ def blocks(n: int, noise: float, times: int, random: np.random.Generator) -> np.
                 "value": values.ravel(),
             }
         )
-    found = cell_ratios_in_replicate_blocks(
+    found = summarise_cell_ratios_paired_by_block(
         cells["far"], cells["near"], ["host", "configuration", "point"]
     )
     return ((found["low"] <= FAR) & (found["high"] >= FAR)).to_numpy()

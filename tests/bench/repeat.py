@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from itertools import combinations
 
-from chaosity.benchmarks.benchmark_templates import load_benchmarks_by_category
+from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
 from chaosity.checked_yaml_files import read_config
 from chaosity.design.host_plan import random_orders
 from chaosity.design.host_resources import HostResources
@@ -41,7 +41,7 @@ def points(config: dict) -> list[dict]:
         }
     }
     config = {**config, "working_set": {**config["working_set"], "sweep_at_most_bytes": None}}
-    expansion = PointExpansion(host, load_benchmarks_by_category(config), config)
+    expansion = PointExpansion(host, load_benchmark_of_each_category(config), config)
     document = {"experiment": "repeat", "designs": {"dram": {"loads": loads}}}
     here = {"host": "here", "configuration": "bench"}
     return [{**here, **point} for point in expansion.expand_experiment(document)]

@@ -296,7 +296,7 @@ def judged(
     false = len(anomalies) - len(about)
     if not about:
         return Seen(0, 0, false)
-    worst, true_loss = max(named or about, key=lambda one: one[0].relative_loss)
+    worst, true_loss = max(named or about, key=lambda one: one[0].loss_as_share_of_better_value)
     loss, confidence = worst.loss_percent, worst.confidence
     return Seen(len(about), len(named), false, loss, true_loss, confidence)
 

@@ -25,9 +25,9 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from chaosity.checked_yaml_files import read_config
-from chaosity.statistics.block_ratios import cell_ratios_in_replicate_blocks
+from chaosity.statistics.block_ratios import summarise_cell_ratios_paired_by_block
 from chaosity.statistics.cell_summary import summarise_cells
-from chaosity.statistics.corun_interference import corun_slowdown
+from chaosity.statistics.corun_interference import summarise_corun_to_alone_ratios
 from chaosity.store.measurements import Measurements
 from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
 
@@ -58,14 +58,14 @@ def remote_to_local(table: Measurements) -> pd.DataFrame:
     """Return the ratios of remote to local memory, by rate and by latency."""
     alone = table.single_load_rows().where(target_kind="node")
     local = alone.rows["relation"] == "same_node"
-    return cell_ratios_in_replicate_blocks(alone.select(~local), alone.select(local), SAME)
+    return summarise_cell_ratios_paired_by_block(alone.select(~local), alone.select(local), SAME)
 
 
 STATISTICS: Mapping[str, Statistic] = {
     "bandwidth": _cells("bandwidth_bytes_per_second"),
     "latency": _cells("latency_ns"),
     "ratio of remote to local": remote_to_local,
-    "interference": corun_slowdown,
+    "interference": summarise_corun_to_alone_ratios,
 }
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kernels import BINARY, HUGE, TOTAL_BYTES, own
 
-from chaosity.runner.find_and_protect_drives import create_random_file
+from chaosity.runner.find_and_protect_drives import create_random_file_as_drive
 
 SUM = BINARY.with_name("chaosity-sum")
 SECONDS = 1
@@ -85,7 +85,7 @@ def compare(pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
         yield name, ratios, ".3f", "goal: at least 0.95"
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # /tmp may be in memory
         path = Path(folder) / "drive"
-        create_random_file(path, FILE_BYTES)
+        create_random_file_as_drive(path, FILE_BYTES)
         # A chunk in a huge page is one piece for the drive. One in base pages is as many as the
         # kernel happens not to give side by side, 1 to 512, on which the rate of a virtual drive
         # hangs more than on anything that either side does: no goal is set for it.

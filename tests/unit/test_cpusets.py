@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.cpusets import cpu_set, format_cpu_list, format_mask, parse_cpu_list, parse_mask
+from chaosity.cpusets import format_cpu_list, format_mask, make_cpu_set, parse_cpu_list, parse_mask
 
-SETS = st.frozensets(st.integers(0, 1100), max_size=60).map(cpu_set)
+SETS = st.frozensets(st.integers(0, 1100), max_size=60).map(make_cpu_set)
 RUNS = st.tuples(st.integers(0, 500), st.integers(1, 300)).map(lambda r: tuple(range(r[0], sum(r))))
 
 
@@ -43,7 +43,7 @@ def test_a_run_is_written_as_one_range(cpus):
 @given(st.lists(st.integers(0, 300)))
 def test_order_and_repetition_do_not_matter(indexes):
     assert format_cpu_list(indexes) == format_cpu_list(reversed(indexes))
-    assert parse_cpu_list(",".join(map(str, indexes))) == cpu_set(indexes)
+    assert parse_cpu_list(",".join(map(str, indexes))) == make_cpu_set(indexes)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from chaosity.result_folders import (
-    has_several_configurations,
+    has_several_hosts_or_configurations,
     other_configuration_tables,
     skipped_hosts,
     summary_files,
@@ -30,15 +30,15 @@ def test_other_configurations_are_those_that_were_measured(tmp_path):
 
 def test_there_are_several_with_another_host_configuration_or_one_left_out(tmp_path):
     own = tmp_path / "h/nps4"
-    assert not has_several_configurations(tmp_path, [own])
+    assert not has_several_hosts_or_configurations(tmp_path, [own])
     touch(own / "summary.json")
-    assert not has_several_configurations(tmp_path, [own])
-    assert has_several_configurations(tmp_path, [own, tmp_path / "g/nps1"])
-    assert has_several_configurations(tmp_path, [tmp_path / "h/nps1"])
+    assert not has_several_hosts_or_configurations(tmp_path, [own])
+    assert has_several_hosts_or_configurations(tmp_path, [own, tmp_path / "g/nps1"])
+    assert has_several_hosts_or_configurations(tmp_path, [tmp_path / "h/nps1"])
     touch(tmp_path / "h/left_out.json")
-    assert not has_several_configurations(tmp_path, [own])  # it is the same host
+    assert not has_several_hosts_or_configurations(tmp_path, [own])  # it is the same host
     touch(tmp_path / "away/left_out.json")
-    assert has_several_configurations(tmp_path, [own])
+    assert has_several_hosts_or_configurations(tmp_path, [own])
     assert summary_files(tmp_path) == [own / "summary.json"]
 
 

@@ -107,7 +107,7 @@ def yaml_file_names(folder: Path) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
-def load_named_yaml(folder: Path, name: str, where: str, kind: str) -> Any:
+def load_validated_document(folder: Path, name: str, where: str, kind: str) -> Any:
     """Return the checked document ``<folder>/<name>.yaml``.
 
     Args:
@@ -135,7 +135,7 @@ def load_experiment(name: str, where: str = "config, experiments") -> Experiment
     Raises:
         UserError: there is no such file, or its content is wrong.
     """
-    document: ExperimentDocument = load_named_yaml(EXPERIMENTS, name, where, "experiment")
+    document: ExperimentDocument = load_validated_document(EXPERIMENTS, name, where, "experiment")
     place = f"{_path_in_repository(EXPERIMENTS)}/{name}.yaml"
     for index, figure in enumerate(document.get("figures", [])):
         validate_document(figure, "figure", f"{place}, figures.{index}")
@@ -165,7 +165,7 @@ def load_benchmark(name: str, where: str = "config, benchmarks") -> BenchmarkDoc
         UserError: there is no such file, its content is wrong, or a metric needs a counter that
             the file does not list.
     """
-    document: BenchmarkDocument = load_named_yaml(BENCHMARKS, name, where, "benchmark")
+    document: BenchmarkDocument = load_validated_document(BENCHMARKS, name, where, "benchmark")
     listed = document.get("counters", [])
     for metric, source in document["metrics"].items():
         if counter := source.get("counter"):

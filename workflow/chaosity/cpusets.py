@@ -15,7 +15,7 @@ CpuSet = tuple[int, ...]
 _BITS_PER_WORD = 32
 
 
-def cpu_set(indexes: Iterable[int]) -> CpuSet:
+def make_cpu_set(indexes: Iterable[int]) -> CpuSet:
     """Return the indexes as a set: sorted, without duplicates."""
     return tuple(sorted(set(indexes)))
 
@@ -35,13 +35,13 @@ def parse_cpu_list(text: str) -> CpuSet:
         if end < start:
             raise ValueError(f"range {part.strip()!r} in {text!r} runs backwards")
         indexes.update(range(start, end + 1))
-    return cpu_set(indexes)
+    return make_cpu_set(indexes)
 
 
 def format_cpu_list(indexes: Iterable[int]) -> str:
     """Return the shortest Linux list of a set: `0-3,8` for `(0, 1, 2, 3, 8)`."""
     runs: list[list[int]] = []
-    for index in cpu_set(indexes):
+    for index in make_cpu_set(indexes):
         if runs and index == runs[-1][1] + 1:
             runs[-1][1] = index
         else:

@@ -28,7 +28,7 @@ class UserError(Exception):
         return f"{sentence}; {self.remedy}." if self.remedy else f"{sentence}."
 
 
-class UnservedDesignError(UserError):
+class BenchmarkCannotServeDesignError(UserError):
     """A benchmark of the config cannot measure a design; the plan leaves the design out."""
 
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
 
-from chaosity.cpusets import cpu_set, format_cpu_list, parse_cpu_list
+from chaosity.cpusets import format_cpu_list, make_cpu_set, parse_cpu_list
 
 GroupKind = Literal["pu", "core", "l3", "node", "package", "core_kind", "machine"]
 InitiatorKind = Literal[GroupKind, "nodes", "threads", "packed", "spread", "others"]
@@ -178,7 +178,7 @@ def node_name(index: int) -> str:
 
 def nodes_name(indices: Iterable[int]) -> str:
     """Return the name of a single node or of several: `node3`, `nodes0-3`."""
-    nodes = cpu_set(indices)
+    nodes = make_cpu_set(indices)
     return str(PlaceName("node" if len(nodes) == 1 else "nodes", nodes))
 
 

@@ -22,7 +22,7 @@ def summary_files(results: Path) -> list[Path]:
     return sorted(results.glob(f"*/*/{SUMMARY_FILE}"))
 
 
-def has_several_configurations(results: Path, folders: Iterable[Path]) -> bool:
+def has_several_hosts_or_configurations(results: Path, folders: Iterable[Path]) -> bool:
     """Return whether there is more than one host or configuration to show.
 
     Args:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any, NotRequired, TypedDict
 
 from chaosity.records.point_types import (
+    BenchmarkPlacement,
     Level,
     LoadEnding,
-    MetricReading,
+    MetricValueSource,
     OutputCondition,
-    PlacementRule,
     PointStoppingRule,
     ProgressSource,
     RequiredProgram,
@@ -74,14 +74,14 @@ class Config(TypedDict):
 # ---- templates/benchmarks/*.yaml ----
 
 
-class KernelEntry(TypedDict):
+class KernelNameAndArrayCount(TypedDict):
     """The tool's name of a kernel, and the number of arrays that the kernel uses."""
 
     name: str
     arrays: NotRequired[int]
 
 
-class MetricTemplate(MetricReading, total=False):
+class MetricTemplate(MetricValueSource, total=False):
     """A metric of a benchmark file; its upper bound may be a template."""
 
     at_most: str | float | None
@@ -98,7 +98,7 @@ class BenchmarkDocument(TypedDict):
     parameters: NotRequired[dict[str, Any]]
     platform: NotRequired[str]
     device_vendor: NotRequired[str]
-    kernels: NotRequired[dict[str, KernelEntry]]
+    kernels: NotRequired[dict[str, KernelNameAndArrayCount]]
     memory_bytes: NotRequired[str | int]
     writes: NotRequired[bool]
     files: NotRequired[dict[str, str]]
@@ -112,7 +112,7 @@ class BenchmarkDocument(TypedDict):
     counters: NotRequired[list[str]]
     valid: list[OutputCondition]
     notes: NotRequired[list[OutputCondition]]
-    placement: PlacementRule
+    placement: BenchmarkPlacement
 
 
 # ---- workflow/experiments/*.yaml ----
@@ -173,14 +173,14 @@ class TargetSelector(TypedDict, total=False):
     drives: DriveSelector
 
 
-class CacheMultiple(TypedDict):
+class CacheOrMemoryMultiple(TypedDict):
     """A working set as a multiple of a cache (l1, l2, l3) or of the node's usable memory."""
 
     times: float
     of: str
 
 
-WorkingSet = int | CacheMultiple
+WorkingSet = int | CacheOrMemoryMultiple
 WorkingSetRange = TypedDict(
     "WorkingSetRange", {"from": WorkingSet, "to": WorkingSet, "per_doubling": NotRequired[int]}
 )
@@ -199,13 +199,13 @@ class LoadDesign(TypedDict):
     target: TargetSelector | list[TargetSelector]
 
 
-class ExperimentDesign(TypedDict):
+class LoadDesignsByRole(TypedDict):
     """Loads that run at the same time, by their role."""
 
     loads: dict[str, LoadDesign]
 
 
-class FactorSpec(TypedDict, total=False):
+class FactorLevelRule(TypedDict, total=False):
     """The rule for a factor's level in a point: exactly one of these, and `by` for a relation."""
 
     design: bool
@@ -233,8 +233,8 @@ class ExperimentDocument(TypedDict):
     question: str
     source: str
     replicates: NotRequired[int]
-    designs: dict[str, ExperimentDesign]
-    factors: NotRequired[dict[str, FactorSpec]]
+    designs: dict[str, LoadDesignsByRole]
+    factors: NotRequired[dict[str, FactorLevelRule]]
     relative: NotRequired[list[RelativeMetric]]
     figures: NotRequired[list[dict[str, Any]]]
 
@@ -273,7 +273,7 @@ class CounterEventsDocument(TypedDict):
 # ---- inventories: a host's variables that begin with chaosity_ ----
 
 
-class StorageFile(TypedDict):
+class StorageFilesReplacingDrives(TypedDict):
     """Files that replace drives on a host without drives for measurements."""
 
     directory: str
@@ -289,4 +289,4 @@ class HostVariables(TypedDict, total=False):
     chaosity_destructive_drives: list[str]
     chaosity_extra_drives: list[str]
     chaosity_slurm_node: str
-    chaosity_storage_file: StorageFile
+    chaosity_storage_file: StorageFilesReplacingDrives

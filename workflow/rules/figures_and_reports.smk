@@ -2,7 +2,7 @@
 from chaosity.result_folders import (
     modification_times_ns,
     other_configuration_tables,
-    has_several_configurations,
+    has_several_hosts_or_configurations,
     skipped_hosts,
     summary_files,
 )
@@ -101,7 +101,7 @@ onerror:
         )
         beside = [f"--beside={table}" for table in others]
         shell("chaosity report {plan:q} {beside:q} --output {html:q} | tee {terminal:q} >&2")
-    if has_several_configurations(
+    if has_several_hosts_or_configurations(
         Path(RESULTS), map(CAMPAIGN.configuration_folder, CAMPAIGN.hosts)
     ):
         found = summary_files(Path(RESULTS))

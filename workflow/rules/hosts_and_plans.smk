@@ -1,13 +1,13 @@
 # What all rules use: the config, hosts and plans of the run, and functions for inputs and parameters.
 from pathlib import Path
 
-from chaosity.campaign.hosts_and_plans_of_run import Campaign, exit_on_user_error
+from chaosity.campaign.hosts_and_plans_of_run import Campaign, call_or_exit_on_user_error
 from chaosity.campaign.campaign_slurm_jobs import CampaignSlurmJobs
 from chaosity.result_folders import other_configuration_tables
 
 # Only the process that a person starts discovers hosts. Jobs that run elsewhere (Slurm) read its
 # files.
-CAMPAIGN = exit_on_user_error(
+CAMPAIGN = call_or_exit_on_user_error(
     lambda: Campaign(
         config,
         root=ROOT,
@@ -15,7 +15,7 @@ CAMPAIGN = exit_on_user_error(
         with_hosts=not LINTING,
     )
 )
-exit_on_user_error(
+call_or_exit_on_user_error(
     lambda: CAMPAIGN.allow_one_measurement_per_host(
         workflow.global_resources, workflow.register_resource
     )
@@ -23,7 +23,7 @@ exit_on_user_error(
 # The Slurm jobs, if the config asks for them.
 SLURM = None
 if CAMPAIGN.config["transport"] == "slurm" and not LINTING:
-    SLURM = exit_on_user_error(lambda: CampaignSlurmJobs(CAMPAIGN, workflow))
+    SLURM = call_or_exit_on_user_error(lambda: CampaignSlurmJobs(CAMPAIGN, workflow))
 RESULTS = config["results"]
 
 
@@ -47,7 +47,7 @@ wildcard_constraints:
 
 
 onstart:
-    exit_on_user_error(CAMPAIGN.lock_results_and_write_points)
+    call_or_exit_on_user_error(CAMPAIGN.lock_results_and_write_points)
     if SLURM:
         SLURM.start_job_watch()
 
@@ -55,7 +55,7 @@ onstart:
 onsuccess:
     if SLURM:
         SLURM.stop_job_watch()
-    exit_on_user_error(CAMPAIGN.report_skipped_hosts)
+    call_or_exit_on_user_error(CAMPAIGN.report_skipped_hosts)
 
 
 def planned_point(wildcards):
@@ -72,7 +72,7 @@ def component_files(wildcards):
 def measurement_priority(wildcards):
     """Priority of a measurement: the later in the random order, the lower."""
     if SLURM:  # in a Slurm job, Snakemake calls this function of the rule first
-        SLURM.set_up_snakemake()
+        SLURM.set_snakemake_options_for_batches()
     return -planned_point(wildcards)["orders"][int(wildcards.replicate) - 1]
 
 

@@ -2,17 +2,17 @@
 from pathlib import Path
 
 from chaosity.campaign.hosts_and_plans_of_run import (
-    exit_on_user_error,
+    call_or_exit_on_user_error,
     put_own_programs_first_in_path,
 )
 from chaosity.campaign.configuration_campaign import ConfigurationCampaign
 
 put_own_programs_first_in_path(ROOT)
-CONFIGURATIONS = exit_on_user_error(lambda: ConfigurationCampaign(config))
+CONFIGURATIONS = call_or_exit_on_user_error(lambda: ConfigurationCampaign(config))
 RESULTS = config["results"]
 
 if workflow.is_main_process and not LINTING:
-    exit_on_user_error(CONFIGURATIONS.write_configuration_files)
+    call_or_exit_on_user_error(CONFIGURATIONS.write_configuration_files)
 
 
 wildcard_constraints:
@@ -37,7 +37,7 @@ rule measure_configuration:
     shell:
         # Set the firmware and the host, then run the workflow for this host in this configuration.
         # A simulated host has neither. It is no parameter, which would ask for new measurements.
-        '[[ " {CONFIGURATIONS.simulated_hosts} " == *" {wildcards.host} "* ]] || {{'
+        '[[ " {CONFIGURATIONS.simulated_host_names} " == *" {wildcards.host} "* ]] || {{'
         " ansible-playbook --inventory {params.inventory:q} {ROOT:q}/firmware.yml"
         " --limit {wildcards.host:q} --extra-vars firmware_mode={wildcards.configuration:q}"
         " && ansible-playbook --inventory {params.inventory:q} {ROOT:q}/configure.yml"

@@ -77,23 +77,23 @@ class LogHandler(LogHandlerBase):
             others = sum(counts.values()) - self.total
             self.print_line(f"{self.total} measurements to take, {others} other steps")
         elif event == LogEvent.GROUP_INFO:
-            self.report_batch(details)
+            self.report_batch_queued(details)
         elif event == LogEvent.GROUP_ERROR:
-            self.report_batch_error(details)
+            self.report_batch_ended_early(details)
         elif event == LogEvent.JOB_INFO:
-            self.report_start(details)
+            self.report_job_start(details)
         elif event == LogEvent.JOB_FINISHED:
             self.report_failure(details.job_id)
         elif event == LogEvent.PROGRESS:
-            self.report_finished()
+            self.report_finished_slurm_measurements()
         elif event == LogEvent.JOB_ERROR and details.indent:
             return  # a measurement of a batch, whose error was reported
-        elif event in REPLACED or self.is_of_skipped_host(record):
+        elif event in REPLACED or self.report_failure_of_skipped_host(record):
             return
         elif record.levelno >= logging.WARNING or event in (LogEvent.JOB_ERROR, LogEvent.ERROR):
             self.print_line(self.usual_format.format(record))
 
-    def report_start(self, details: Any) -> None:
+    def report_job_start(self, details: Any) -> None:
         """Report the start of a job: its number, the time left, and what it measures."""
         if not details.rule_name.endswith(MEASURE):
             self.print_line(details.rule_msg or details.rule_name)
@@ -112,7 +112,7 @@ class LogHandler(LogHandlerBase):
         line = f"{number} about {left} left  {wildcards['host']} {name} #{wildcards['replicate']}"
         self.print_line(line)
 
-    def report_batch(self, details: Any) -> None:
+    def report_batch_queued(self, details: Any) -> None:
         """Report that some measurements of a host go into Slurm's queue as one job."""
         wildcards = [job.wildcards_dict for job in details.jobs]
         host, count = wildcards[0]["host"], len(wildcards)
@@ -121,7 +121,7 @@ class LogHandler(LogHandlerBase):
             f"{count} of {self.total} go to Slurm as one job of about {length} on {host}"
         )
 
-    def report_batch_error(self, details: Any) -> None:
+    def report_batch_ended_early(self, details: Any) -> None:
         """Report that a Slurm job ended before all of its measurements were done."""
         logs = ", ".join(str(log) for log in details.aux_logs) or "none"
         number = getattr(details, "external_jobid", None) or "that was not accepted"
@@ -130,7 +130,7 @@ class LogHandler(LogHandlerBase):
             f" measurements; its log: {logs}"
         )
 
-    def report_finished(self) -> None:
+    def report_finished_slurm_measurements(self) -> None:
         """Report how many measurements came back from Slurm, once after each job."""
         if self.finished > self.finished_reported:
             self.finished_reported = self.finished
@@ -150,7 +150,7 @@ class LogHandler(LogHandlerBase):
         if verdict["status"] != VALID:
             self.print_line(f"    failed: {path.parent.name}: {verdict['reason']}")
 
-    def is_of_skipped_host(self, record: logging.LogRecord) -> bool:
+    def report_failure_of_skipped_host(self, record: logging.LogRecord) -> bool:
         """Whether a measurement failed because its host was lost; reports each host once."""
         path = self.record_paths.get(getattr(record, "jobid", -1))
         if path is None or getattr(record, "event", None) != LogEvent.JOB_ERROR:

@@ -238,7 +238,7 @@ def test_an_asymmetry_is_merged_with_its_slow_path():
 
 def test_the_worst_anomaly_is_first_for_all_metrics():
     told = analysed(*slow_node(slow={SLOW: 0.2})).anomalies
-    losses = [one.relative_loss for one in told]
+    losses = [one.loss_as_share_of_better_value for one in told]
     assert losses == sorted(losses, reverse=True)
     places = [one.components for one in told]
     assert places.index((SLOW,)) < places.index(("node1",))

@@ -16,7 +16,7 @@ from chaosity.components.make_component_documents import (
     drive_component_name,
     make_component_documents,
 )
-from chaosity.topology.device_types import Drive
+from chaosity.topology.device_types import NvmeDrive
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology
 
@@ -117,11 +117,11 @@ def test_memory_is_rounded_to_64_mib_of_what_firmware_gave(epyc):
 
 
 def test_names_of_drives():
-    assert drive_component_name(Drive("nvme3n1", "0000:41:00.0")) == "drive-0000-41-00-0"
-    assert drive_component_name(Drive("nvme3n2", "0000:41:00.0")) == "drive-0000-41-00-0-n2"
-    assert drive_component_name(Drive("nvme0n1", "10000:e1:00.0")) == "drive-10000-e1-00-0"
-    assert drive_component_name(Drive("nvme0n1", None, serial="A b/1")) == "drive-A-b-1"
-    assert drive_component_name(Drive("nvme0n1", None)) == "drive-nvme0n1"
+    assert drive_component_name(NvmeDrive("nvme3n1", "0000:41:00.0")) == "drive-0000-41-00-0"
+    assert drive_component_name(NvmeDrive("nvme3n2", "0000:41:00.0")) == "drive-0000-41-00-0-n2"
+    assert drive_component_name(NvmeDrive("nvme0n1", "10000:e1:00.0")) == "drive-10000-e1-00-0"
+    assert drive_component_name(NvmeDrive("nvme0n1", None, serial="A b/1")) == "drive-A-b-1"
+    assert drive_component_name(NvmeDrive("nvme0n1", None)) == "drive-nvme0n1"
 
 
 def test_unchanged_files_are_not_touched(epyc, tmp_path):

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaosity.benchmarks.benchmark_templates import load_benchmarks_by_category
+from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
 from chaosity.campaign.hosts_and_plans_of_run import Campaign
 from chaosity.checked_yaml_files import load_experiment
 from chaosity.cpusets import parse_cpu_list
@@ -245,7 +245,7 @@ def _initiator_sets(packages, nodes, cores, pus):
 def expansion(host, config):
     return PointExpansion(
         HostResources(host.topology, host.drives_to_measure(Path("r"))),
-        load_benchmarks_by_category(config),
+        load_benchmark_of_each_category(config),
         config,
     )
 

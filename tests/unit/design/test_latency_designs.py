@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaosity.benchmarks.benchmark_templates import load_benchmarks_by_category
+from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
 from chaosity.checked_yaml_files import check_config
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design.host_plan import PlannedHost, plan_host
@@ -43,7 +43,7 @@ def hbm_host() -> PlannedHost:
 def expand(config, host, design, **loads):
     """The points of one design that is made of these loads."""
     expansion = PointExpansion(
-        HostResources(host.topology, ()), load_benchmarks_by_category(config), config
+        HostResources(host.topology, ()), load_benchmark_of_each_category(config), config
     )
     document = {"experiment": "tried", "designs": {design: {"loads": loads}}}
     return expansion.expand_experiment(document), expansion.plan_notes.note_texts

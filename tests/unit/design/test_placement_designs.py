@@ -10,10 +10,10 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chaosity.benchmarks.benchmark_templates import Benchmark, load_benchmarks_by_category
+from chaosity.benchmarks.benchmark_templates import Benchmark, load_benchmark_of_each_category
 from chaosity.checked_yaml_files import EXPERIMENTS, yaml_file_names
 from chaosity.cpusets import parse_cpu_list
-from chaosity.design.even_samples_and_plan_notes import sets_of_every_size
+from chaosity.design.even_samples_and_plan_notes import sample_sets_of_every_size
 from chaosity.design.host_plan import PlannedHost
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
@@ -36,7 +36,7 @@ def hbm_host(root) -> PlannedHost:
 
 def expand(config, host, weights=None, **loads):
     """The points of one design that is made of these loads, and the notes."""
-    benchmarks = load_benchmarks_by_category(config)
+    benchmarks = load_benchmark_of_each_category(config)
     expansion = PointExpansion(HostResources(host.topology, ()), benchmarks, config, weights)
     factors = {"workers": {"level": "work.initiator"}, "policy": {"level": "work.target"}}
     document = {"experiment": "tried", "designs": {"d": {"loads": loads}}, "factors": factors}
@@ -60,8 +60,8 @@ def even(name, workers):
 
 @given(st.integers(1, 12), st.integers(1, 300))
 def test_sets_are_of_every_size_different_and_no_more_than_asked(count, at_most):
-    found = sets_of_every_size(range(count), at_most)
-    assert found == sets_of_every_size(range(count), at_most)
+    found = sample_sets_of_every_size(range(count), at_most)
+    assert found == sample_sets_of_every_size(range(count), at_most)
     assert len(set(found)) == len(found) == min(at_most, 2**count - 1)
     assert found == sorted(found, key=len)
     assert all(list(one) == sorted(set(one)) for one in found)
@@ -74,7 +74,7 @@ def test_sets_are_of_every_size_different_and_no_more_than_asked(count, at_most)
 
 @given(st.integers(2, 12), st.integers(2, 300))
 def test_the_more_sets_of_a_size_there_are_the_more_are_taken(count, at_most):
-    found = [len(one) for one in sets_of_every_size(range(count), at_most)]
+    found = [len(one) for one in sample_sets_of_every_size(range(count), at_most)]
     taken = {size: found.count(size) for size in set(found)}
     for a in taken:
         for b in taken:
@@ -191,8 +191,8 @@ def test_the_variables_of_templates(config, paper_host):
     target = page_placement_target("uniform_workers", workers, host, None)
     from chaosity.design.point_loads import ChosenLoad
 
-    benchmark = load_benchmarks_by_category(config)["memory_bandwidth"]
-    expansion = PointExpansion(host, load_benchmarks_by_category(config), config)
+    benchmark = load_benchmark_of_each_category(config)["memory_bandwidth"]
+    expansion = PointExpansion(host, load_benchmark_of_each_category(config), config)
     rule = config["stopping"]["memory_bandwidth"]
     context = expansion.template_variables(ChosenLoad(workers, target, "triad"), benchmark, rule)
     assert context["target"]["policy"] == "uniform_workers"
@@ -285,7 +285,7 @@ def test_a_buffer_on_each_node_leaves_room_for_those_of_all_loads(config, paper_
     host = HostResources(paper_host.topology, ())
     rule = {**config["working_set"], "times_last_level_cache": 0, "at_least_bytes": 2**50}
     expansion = PointExpansion(
-        host, load_benchmarks_by_category(config), {**config, "working_set": rule}
+        host, load_benchmark_of_each_category(config), {**config, "working_set": rule}
     )
     memory = min(host.memory_bytes(node) for node in range(8))
     for together in (1, 2, 8):
@@ -303,7 +303,7 @@ def test_of_each_level_at_most_some_are_taken(config, paper_host):
 
 
 def test_nodes_of_a_metric_by_node_are_told_where_they_lie(config, paper_host):
-    benchmarks = load_benchmarks_by_category(config)
+    benchmarks = load_benchmark_of_each_category(config)
     document = benchmarks["memory_bandwidth"].document
     source = {"progress": True, "by_node": {"amount": "bytes_by_node", "time": "ns_by_node"}}
     benchmarks["memory_bandwidth"].document = {
@@ -330,7 +330,7 @@ def test_nodes_of_a_metric_by_node_are_told_where_they_lie(config, paper_host):
 
 
 def test_a_note_is_in_a_point_but_asks_for_no_new_measurement(config, paper_host):
-    benchmarks = load_benchmarks_by_category(config)
+    benchmarks = load_benchmark_of_each_category(config)
     noted = benchmarks["placed_workload"]
     assert noted.document["notes"]
     document = {key: part for key, part in noted.document.items() if key != "notes"}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.benchmarks.benchmark_templates import load_benchmarks_by_category
+from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
 from chaosity.checked_yaml_files import load_experiment
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import PlannedDrive
@@ -29,9 +29,9 @@ def elements(paper_host, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def points(elements, config):
-    found = PointExpansion(elements, load_benchmarks_by_category(config), config).expand_experiment(
-        load_experiment(NAME)
-    )
+    found = PointExpansion(
+        elements, load_benchmark_of_each_category(config), config
+    ).expand_experiment(load_experiment(NAME))
     return {point["point"]: point for point in found}
 
 
@@ -96,9 +96,9 @@ def test_what_the_drives_give_alone_is_read_as_the_sum_reads(points):
 
 
 def test_drives_that_are_not_compared_are_read_into_base_pages_as_ever(elements, config):
-    found = PointExpansion(elements, load_benchmarks_by_category(config), config).expand_experiment(
-        load_experiment("storage_sample")
-    )
+    found = PointExpansion(
+        elements, load_benchmark_of_each_category(config), config
+    ).expand_experiment(load_experiment("storage_sample"))
     [load] = found[0]["loads"]
     assert load["environment"] == {}
     assert "iomem_align" not in load["files"]["job.fio"]
@@ -146,7 +146,7 @@ def test_a_machine_with_one_node_has_no_other_for_the_buffers(config):
     topology = discover_topology("live")
     one = replace(topology, nodes=topology.nodes[:1])
     host = HostResources(one, (PlannedDrive("file0", None, file="/x", size_bytes=2**30),))
-    expansion = PointExpansion(host, load_benchmarks_by_category(config), config)
+    expansion = PointExpansion(host, load_benchmark_of_each_category(config), config)
     found = expansion.expand_experiment(load_experiment(NAME))
     assert all("buffers-other" not in point["point"] for point in found)
     assert any("buffers other left out" in note for note in expansion.plan_notes.note_texts)

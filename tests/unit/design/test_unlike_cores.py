@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chaosity.benchmarks.benchmark_templates import load_benchmarks_by_category
+from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
 from chaosity.checked_yaml_files import read_config
 from chaosity.cli.plan import plan_command
 from chaosity.design.host_plan import PlannedHost, plan_host
@@ -147,7 +147,7 @@ def test_the_only_load_is_meant_whatever_it_is_called(paper_host, config):
     }
     document = {"experiment": "tried", "designs": designs, "factors": sides}
     expansion = PointExpansion(
-        HostResources(paper_host.topology, ()), load_benchmarks_by_category(config), config
+        HostResources(paper_host.topology, ()), load_benchmark_of_each_category(config), config
     )
     one, other, both = (point["factors"] for point in expansion.expand_experiment(document))
     assert one == other == {"initiator": "machine", "target": "node3"}
@@ -174,7 +174,7 @@ def test_without_a_device_there_is_no_point_and_a_reason(paper_host, config):
 def test_a_named_device_must_be_there(paper_host, config):
     topology = replace(paper_host.topology, opencl_devices=(CPU,))
     expansion = PointExpansion(
-        HostResources(topology, ()), load_benchmarks_by_category(config), config
+        HostResources(topology, ()), load_benchmark_of_each_category(config), config
     )
     load = {
         "category": "opencl_bandwidth",

@@ -17,7 +17,7 @@ from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.export.host_measurements_for_export import (
     read_measured_host,
-    select_node_measurements,
+    select_most_complete_node_measurements,
 )
 from chaosity.export.scheduler_placement_document import build_placement_document
 from chaosity.store.tidy_table_parquet import COLUMNS
@@ -143,14 +143,14 @@ def test_a_cache_is_not_taken_for_memory(tmp_path):
     assert not sized.empty
     both = pd.concat([tidy[tidy["experiment"] == "memory_bandwidth"], sized])
     host = read_measured_host(folder_of(EPYC, both.astype(COLUMNS), tmp_path / "r"))
-    assert select_node_measurements(host, LATENCY) is None
+    assert select_most_complete_node_measurements(host, LATENCY) is None
 
 
 def test_one_thread_is_not_taken_for_a_node(tmp_path):
     tidy = synthetic.epyc().tidy()
     threads = tidy[tidy["initiator_kind"] == "pu"]
     host = read_measured_host(folder_of(EPYC, threads, tmp_path / "r"))
-    assert select_node_measurements(host, BANDWIDTH) is None
+    assert select_most_complete_node_measurements(host, BANDWIDTH) is None
 
 
 def test_the_command_writes_the_document(tmp_path):

@@ -342,10 +342,10 @@ def test_two_hosts_in_one_table_are_an_error(tmp_path):
 
 def test_the_figures_of_the_experiments_are_described_rightly(root):
     from chaosity.checked_yaml_files import EXPERIMENTS, load_experiment
-    from chaosity.figures.figure_spec import read_figure_specs
+    from chaosity.figures.figure_spec import parse_figure_specs
 
     documents = [load_experiment(path.stem) for path in EXPERIMENTS.glob("*.yaml")]
-    assert read_figure_specs(documents)
+    assert parse_figure_specs(documents)
 
 
 def test_the_manifest_is_json_that_ends_in_a_newline(drawn):

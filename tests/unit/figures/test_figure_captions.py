@@ -7,7 +7,7 @@ import synthetic
 from table_figures import select_figure_data
 
 from chaosity.figures.figure_captions import figure_caption
-from chaosity.figures.figure_data_and_value_limits import round_value_limits
+from chaosity.figures.figure_data_and_value_limits import find_round_value_limits
 from chaosity.figures.figure_spec import FigureSpec
 from chaosity.units import choose_scale
 
@@ -95,7 +95,7 @@ def test_colour_limits_are_round_and_wide_enough_to_keep_noise_quiet():
     data = select_figure_data(
         FigureSpec.from_yaml_entry("memory_bandwidth", NODES), found.tidy(), found.topology()
     )
-    limits = round_value_limits(synthetic.BANDWIDTH, [data])
+    limits = find_round_value_limits(synthetic.BANDWIDTH, [data])
     values = data.marks["median"].to_numpy()
     assert limits.low <= 0.75 * values.max()
     assert limits.low <= values.min() <= values.max() <= limits.high

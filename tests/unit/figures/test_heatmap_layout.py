@@ -68,7 +68,7 @@ def test_a_group_longer_than_a_page_is_cut():
 
 def test_columns_of_packages_do_not_touch():
     layout = HeatmapLayout(*SHAPES["figure 4"], top=0.6)
-    inside = layout.column_left(1) - layout.column_left(0)
-    assert layout.column_left(4) - layout.column_left(3) > inside
+    inside = layout.column_left_within_block(1) - layout.column_left_within_block(0)
+    assert layout.column_left_within_block(4) - layout.column_left_within_block(3) > inside
     assert layout.named
     assert layout.bracket > 0.0

@@ -15,7 +15,7 @@ from chaosity.checked_yaml_files import load_experiment
 from chaosity.errors import UserError
 from chaosity.figures.column_values_and_bounds import lowest_bound_of_mark, read_measured_bounds
 from chaosity.figures.figure_captions import figure_caption
-from chaosity.figures.figure_data_and_value_limits import round_value_limits
+from chaosity.figures.figure_data_and_value_limits import find_round_value_limits
 from chaosity.figures.figure_spec import FigureSpec
 from chaosity.store.measurements import Measurements
 
@@ -67,7 +67,7 @@ def test_one_drive_alone_says_what_limits_it():
     small = tidy["target"].isin(["package0drives1", "node0"]) | tidy["target"].str.contains("x")
     one = tidy[(tidy["initiator"] == "node0") & small]
     data = select_figure_data(spec_of(), one, streaming.machine().topology())
-    said = figure_caption(data, round_value_limits(streaming.THROUGHPUT, [data]).scale)
+    said = figure_caption(data, find_round_value_limits(streaming.THROUGHPUT, [data]).scale)
     assert re.search(r"; the values reach [^;]* of it\.$", said)
     assert "Lowest bound: the drives alone for every number of drives" in said
 
@@ -117,7 +117,7 @@ def test_a_wrong_bound_is_said(change):
 def test_the_figure_has_room_for_its_bounds_and_the_table_has_their_values(tmp_path):
     tidy = streaming.tidy(memory=200 * GB)
     data = select_figure_data(spec_of(), tidy, streaming.machine().topology())
-    assert round_value_limits(streaming.THROUGHPUT, [data]).high >= 190 * GB
+    assert find_round_value_limits(streaming.THROUGHPUT, [data]).high >= 190 * GB
     file = drawn(tmp_path, tidy)
     with (tmp_path / file.csv).open() as text:
         rows = list(csv.DictReader(text))

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from table_figures import draw
 
-from chaosity.benchmarks.benchmark_templates import Benchmark, load_benchmarks_by_category
+from chaosity.benchmarks.benchmark_templates import Benchmark, load_benchmark_of_each_category
 from chaosity.checked_yaml_files import load_experiment, read_config
 from chaosity.cpusets import format_cpu_list
 from chaosity.design.host_resources import HostResources
@@ -23,7 +23,7 @@ from chaosity.store.tidy_table_from_records import (
 )
 from chaosity.store.tidy_table_parquet import COLUMNS
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.weights.canonical_weights import bandwidth_under_contention
+from chaosity.weights.canonical_weights import find_contended_bandwidth_matrix
 
 MACHINE = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 BY_NODE = {"progress": True, "by_node": {"amount": "bytes_by_node", "time": "ns_by_node"}}
@@ -38,7 +38,7 @@ def elements():
 def measured(elements):
     """Points and rows of an experiment on the server of document 000, with made-up values."""
     config = read_config()
-    benchmarks = load_benchmarks_by_category(config)
+    benchmarks = load_benchmark_of_each_category(config)
     plain = benchmarks["memory_bandwidth"].document
     for category, metrics, kernels in (
         ("contended_paths", {"path_bandwidth_bytes_per_second": BY_NODE}, ["read"]),
@@ -111,7 +111,7 @@ def test_contended_paths_are_drawn_and_give_weights(measured, tmp_path):
     assert set(figures) == {"contended_paths", "contended_paths_by_workers"}
     for point in points:
         workers = [load["initiator"]["nodes"][0] for load in point["loads"]]
-        matrix = bandwidth_under_contention(Measurements.from_table(table), workers)
+        matrix = find_contended_bandwidth_matrix(Measurements.from_table(table), workers)
         assert matrix.initiators == tuple(workers)
         assert len(matrix.samples) == 8 * len(workers)
 

@@ -6,8 +6,8 @@ import pytest
 
 from chaosity.errors import UserError
 from chaosity.hosts.ansible_inventory import read_inventory
-from chaosity.hosts.host_discovery import parse_version_number, verified_tool_versions
-from chaosity.runner.describe_host import find_tool as tool_on_host
+from chaosity.hosts.host_discovery import checked_tool_versions_and_hashes, parse_version_number
+from chaosity.runner.describe_host import find_tool_path_version_and_hash as tool_on_host
 
 
 def inventory(folder, text):
@@ -76,7 +76,7 @@ def seen(monkeypatch, folder, need):
 def test_a_missing_tool_is_an_error_that_says_how_to_install_it(tmp_path, monkeypatch):
     need = {"program": "no-such-tool", "install": "install it"}
     with pytest.raises(UserError, match="no-such-tool: is not installed; install it"):
-        verified_tool_versions([need], seen(monkeypatch, tmp_path, need))
+        checked_tool_versions_and_hashes([need], seen(monkeypatch, tmp_path, need))
 
 
 def test_an_optional_tool_may_be_missing_but_not_too_old(tmp_path, monkeypatch):
@@ -88,14 +88,14 @@ def test_an_optional_tool_may_be_missing_but_not_too_old(tmp_path, monkeypatch):
         "version": ["clpeak", "--version"],
     }
     assert (
-        verified_tool_versions(
+        checked_tool_versions_and_hashes(
             [{**need, "program": "no-such-tool"}], [{"path": None, "version": None}]
         )
         == {}
     )
     tool(tmp_path, "clpeak", "clpeak version: 1.0.2")
     with pytest.raises(UserError, match=r"too old, 1\.1 is needed"):
-        verified_tool_versions([need], seen(monkeypatch, tmp_path, need))
+        checked_tool_versions_and_hashes([need], seen(monkeypatch, tmp_path, need))
 
 
 @pytest.mark.parametrize("says", ["fio-3.1", "rubbish"])
@@ -103,16 +103,16 @@ def test_a_tool_that_is_too_old_is_an_error(tmp_path, monkeypatch, says):
     tool(tmp_path, "fio", says)
     need = {"program": "fio", "install": "x", "version": ["fio", "-v"], "at_least": "3.16"}
     with pytest.raises(UserError, match=r"too old, 3\.16 is needed"):
-        verified_tool_versions([need], seen(monkeypatch, tmp_path, need))
+        checked_tool_versions_and_hashes([need], seen(monkeypatch, tmp_path, need))
 
 
 def test_another_build_of_a_tool_has_another_version(tmp_path, monkeypatch):
     need = {"program": "fio", "install": "x", "version": ["fio", "-v"], "at_least": "3.16"}
     tool(tmp_path, "fio", "fio-3.20")
-    first = verified_tool_versions([need], seen(monkeypatch, tmp_path, need))
+    first = checked_tool_versions_and_hashes([need], seen(monkeypatch, tmp_path, need))
     tool(tmp_path, "fio", "fio-3.20 # built anew")
     assert first["fio"].startswith("fio-3.20")
-    assert verified_tool_versions([need], seen(monkeypatch, tmp_path, need)) != first
+    assert checked_tool_versions_and_hashes([need], seen(monkeypatch, tmp_path, need)) != first
 
 
 def test_expressions_in_connection_variables_are_evaluated(tmp_path, monkeypatch):

@@ -152,7 +152,7 @@ def test_huge_and_single_pages_of_one_mapping_both_move(wanted, before, after, u
 
     with playing(memory):
         there = sum(
-            part.block_bytes * part.blocks_on_node
+            part.block_bytes * part.present_block_count
             for part in page_migration.find_movable_blocks(found()[0])
         )
         assert there == 18 * HUGE + single
@@ -188,7 +188,8 @@ def test_pages_touched_later_are_placed_too():
 def there(area: page_migration.MemoryArea) -> int:
     """Bytes of the blocks that are on a node."""
     return sum(
-        part.block_bytes * part.blocks_on_node for part in page_migration.find_movable_blocks(area)
+        part.block_bytes * part.present_block_count
+        for part in page_migration.find_movable_blocks(area)
     )
 
 

@@ -66,7 +66,7 @@ def test_instructions_are_counted_or_refused_with_the_reason():
         assert "instructions cannot be counted:" in str(error)
         return
     counter = program_rate.InstructionSource(os.getpid())
-    counter.read_progress_now()
+    counter.add_progress_until_now()
     assert counter.series[0][2] > 1000.0
 
 

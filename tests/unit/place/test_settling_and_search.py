@@ -340,7 +340,7 @@ def test_all_lines_except_early_samples_are_passed_on_once_in_order(kept, awaite
     assert said == b"hello\n"
     proxy.phase = BarrierPhase.SETTLING
     assert b"".join(proxy.filter_line(line(one)) for one in kept) == b""
-    said += proxy.release_ready_line(0)
+    said += proxy.release_ready_and_held_lines(0)
     said += b"".join(proxy.filter_line(line(one)) for one in awaited)
     proxy._release(50)
     said += b"".join(proxy.filter_line(line(one)) for one in after)

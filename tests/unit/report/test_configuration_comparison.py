@@ -8,7 +8,10 @@ import pytest
 import synthetic
 from lxml import etree
 
-from chaosity.report.configuration_comparison import compare_configurations, compared_ratio_text
+from chaosity.report.configuration_comparison import (
+    compare_configurations,
+    compared_ratio_with_verdict,
+)
 from chaosity.report.resource_table import resource_table
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS
@@ -184,11 +187,11 @@ def test_each_bar_has_a_hover_text(found):
 
 def test_a_single_replicate_has_no_interval():
     one = {"ratio": 0.5, "low": None, "high": None, "n_left": 1, "n_right": 1}
-    found = compared_ratio_text({**one, "verdict": "cannot be said"})
+    found = compared_ratio_with_verdict({**one, "verdict": "cannot be said"})
     assert found.words == "0.50 times, no interval: n = 1"
 
 
 def test_different_numbers_of_replicates_are_both_shown():
     one = {"ratio": 1.0, "low": 0.9, "high": 1.1, "n_left": 2, "n_right": 3}
-    found = compared_ratio_text({**one, "verdict": "no difference detected"})
+    found = compared_ratio_with_verdict({**one, "verdict": "no difference detected"})
     assert found.words == "no difference detected at n = 2 and 3: 1.00 times (0.90 to 1.10)"

@@ -5,7 +5,7 @@ import synthetic
 import synthetic_report_inputs
 
 from chaosity.report.findings_and_checks import SEVERITIES, check_results
-from chaosity.report.machine_facts import host_state_groups, machine_facts, node_rows
+from chaosity.report.machine_facts import machine_facts, node_rows, system_component_fact_groups
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_json import topology_from_json
 
@@ -110,7 +110,7 @@ def test_machine_facts_of_the_papers_server():
 def test_host_state_has_units_and_unknown_values():
     groups = {
         group.name: {fact.name: fact.value for fact in group.facts}
-        for group in host_state_groups(synthetic_report_inputs.system(synthetic.small()))
+        for group in system_component_fact_groups(synthetic_report_inputs.system(synthetic.small()))
     }
     assert groups["General"]["cpu flags"] == "40 values, see the component file"
     assert groups["General"]["huge page pools"] == "node 0 page 2 MiB pages 0"

@@ -60,5 +60,5 @@ def test_without_hwloc_there_is_no_description(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     output = io.BytesIO()
     with pytest.raises(describe_host.DescriptionError, match="lstopo is not installed"):
-        describe_host.write_host_description([], output)
+        describe_host.write_host_description_tarball([], output)
     assert output.getvalue() == b""

@@ -44,7 +44,7 @@ def test_the_kernels_clock_counts_the_time_of_every_unit():
         assert one["count"] == pytest.approx(one["time_enabled_ns"], rel=0.02)
         assert one["time_enabled_ns"] >= 0.05e9
     assert event_counters.counter_value(counted, "clock") >= 0.05e9 * len(cpus)
-    assert event_counters.counted_time_share(counted["clock"]) == 1.0
+    assert event_counters.smallest_counted_time_share(counted["clock"]) == 1.0
 
 
 @pytest.mark.alone
@@ -83,7 +83,7 @@ def test_a_refused_event_keeps_its_reason_and_other_counters_count():
     for name in ("no", "host", "never"):
         with pytest.raises(ExtractionError):
             event_counters.counter_value(found, name)
-    assert event_counters.counted_time_share(found["no"]) is None
+    assert event_counters.smallest_counted_time_share(found["no"]) is None
 
 
 @pytest.mark.alone
@@ -167,7 +167,8 @@ def test_counts_are_scaled_to_the_enabled_time(seen):
     expected = sum(value * 100 / running for value, running in seen)
     assert event_counters.counter_value(counted, "c") == pytest.approx(expected)
     assert (
-        event_counters.counted_time_share(counted["c"]) == min(running for _, running in seen) / 100
+        event_counters.smallest_counted_time_share(counted["c"])
+        == min(running for _, running in seen) / 100
     )
 
 

@@ -131,15 +131,15 @@ def test_a_path_of_a_multipath_drive_is_skipped(block):
 
 def test_a_replacement_file_has_random_content_and_is_kept(tmp_path):
     path = tmp_path / "deep/file0"
-    find_and_protect_drives.create_random_file(path, 5 * 2**20 + 1)
+    find_and_protect_drives.create_random_file_as_drive(path, 5 * 2**20 + 1)
     data = path.read_bytes()
     assert len(data) == 5 * 2**20 + 1 and len(set(data)) > 200
     before = path.stat().st_mtime_ns
-    find_and_protect_drives.create_random_file(path, 5 * 2**20 + 1)
+    find_and_protect_drives.create_random_file_as_drive(path, 5 * 2**20 + 1)
     assert path.stat().st_mtime_ns == before
 
 
 def test_a_disk_too_small_for_the_replacement_file(tmp_path):
     with pytest.raises(MeasurementError, match="are needed"):
-        find_and_protect_drives.create_random_file(tmp_path / "file0", 2**60)
+        find_and_protect_drives.create_random_file_as_drive(tmp_path / "file0", 2**60)
     assert list(tmp_path.iterdir()) == []

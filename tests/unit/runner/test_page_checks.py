@@ -99,7 +99,7 @@ def test_moving_pages_are_observed_again_before_the_stop(
     load.wait_until_ready(20)
     load.release_from_barrier()
     load.send_stop_signal()
-    load.wait_for_end()
+    load.wait_for_end_or_kill()
     found = load.load_record()["placement_seen"]
     if settles:
         assert found["memory_bytes_by_node_at_first"] == {"0": 4096}

@@ -16,7 +16,7 @@ from chaosity.simulation.machine_description import (
     firmware_topology,
     read_machine_description,
 )
-from chaosity.simulation.machine_model import MachineModel, traffic_shares
+from chaosity.simulation.machine_model import MachineModel, read_written_and_counted_shares
 from chaosity.topology.topology_discovery import discover_topology
 
 TOPOLOGY = discover_topology(str(ROOT / "machines/topologies/epyc_7413_nps4.xml"))
@@ -114,7 +114,7 @@ def test_a_traffic_share_is_of_the_programs_own_peak():
     ("kernel", "counted"), [("triad", 0.75), ("triad_nt", 1.0), ("copy", 2 / 3), ("read67", 1.0)]
 )
 def test_stores_fetch_their_lines_and_stream_does_not_count_it(kernel, counted):
-    reads, writes, share = traffic_shares(kernel)
+    reads, writes, share = read_written_and_counted_shares(kernel)
     assert reads + writes == pytest.approx(1.0)
     assert share == pytest.approx(counted)
 

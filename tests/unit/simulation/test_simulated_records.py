@@ -14,7 +14,7 @@ from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.runner.metric_values import metric_values_or_reasons
 from chaosity.simulation.machine_description import read_machine_description
 from chaosity.simulation.machine_model import MachineModel
-from chaosity.simulation.simulated_records import simulate_point, true_values
+from chaosity.simulation.simulated_records import simulate_replicate, true_values
 from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology
 
@@ -62,7 +62,7 @@ def points_of(name: str) -> list:
 @EACH_MACHINE
 def test_every_experiment_gives_valid_records_marked_as_simulated(name):
     for point in points_of(name):
-        record = simulate_point(point, 1, machine(name))
+        record = simulate_replicate(point, 1, machine(name))
         assert record["verdict"]["status"] == "valid", (point["point"], record["verdict"]["reason"])
         assert record["origin"] == "simulated"
         assert record["verdict"]["checks"][0]["name"] == "simulated"
@@ -70,7 +70,7 @@ def test_every_experiment_gives_valid_records_marked_as_simulated(name):
 
 def test_a_record_has_the_format_of_a_measured_record():
     for point in points_of("epyc_7413_nps4")[::9]:
-        record = simulate_point(point, 1, machine("epyc_7413_nps4"))
+        record = simulate_replicate(point, 1, machine("epyc_7413_nps4"))
         jsonschema.validate(record, schema_validator("record").schema)
 
 
@@ -79,7 +79,7 @@ def test_without_noise_the_values_of_the_raw_output_are_the_true_values(name):
     model = machine(name, noise=False)
     for point in points_of(name):
         truths = true_values(point, model)
-        for load, readings in metric_values_or_reasons(simulate_point(point, 1, model)).items():
+        for load, readings in metric_values_or_reasons(simulate_replicate(point, 1, model)).items():
             for metric, (value, _) in readings.items():
                 if metric in truths[load] and value is not None:
                     assert value == pytest.approx(truths[load][metric], rel=2e-3), point["point"]
@@ -87,7 +87,7 @@ def test_without_noise_the_values_of_the_raw_output_are_the_true_values(name):
 
 def test_the_same_point_and_replicate_give_the_same_record_but_for_the_time():
     point, model = points_of("desktop")[0], machine("desktop")
-    first, again, other = (simulate_point(point, number, model) for number in (1, 1, 2))
+    first, again, other = (simulate_replicate(point, number, model) for number in (1, 1, 2))
     assert first["loads"] == again["loads"]
     assert first["loads"] != other["loads"]
 
@@ -100,5 +100,5 @@ def test_a_description_of_a_machine_names_its_sources():
 def test_results_stay_where_they_are(tmp_path: Path):
     """A simulated host reads and writes nothing but its own results."""
     before = sorted(ROOT.iterdir())
-    simulate_point(points_of("desktop")[0], 1, machine("desktop"))
+    simulate_replicate(points_of("desktop")[0], 1, machine("desktop"))
     assert sorted(ROOT.iterdir()) == before

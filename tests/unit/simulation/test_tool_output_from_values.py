@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.simulation.tool_output_from_values import text_that_matches
+from chaosity.simulation.tool_output_from_values import text_with_value_as_first_group
 
 PATTERNS = [
     r"^MByte/s:\s+([0-9.]+)",
@@ -23,7 +23,9 @@ PATTERNS = [
 @pytest.mark.parametrize("pattern", PATTERNS)
 @given(number=st.integers(0, 10**12))
 def test_a_pattern_finds_the_number_in_the_text_made_for_it(pattern, number):
-    assert re.findall(pattern, text_that_matches(pattern, str(number)), re.M) == [str(number)]
+    assert re.findall(pattern, text_with_value_as_first_group(pattern, str(number)), re.M) == [
+        str(number)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -35,4 +37,4 @@ def test_a_pattern_finds_the_number_in_the_text_made_for_it(pattern, number):
     ],
 )
 def test_a_pattern_finds_the_text_made_for_it(pattern, value):
-    assert re.findall(pattern, text_that_matches(pattern, value), re.M) == [value]
+    assert re.findall(pattern, text_with_value_as_first_group(pattern, value), re.M) == [value]

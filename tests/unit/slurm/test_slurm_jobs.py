@@ -7,8 +7,8 @@ import pytest
 from chaosity.errors import UserError
 from chaosity.slurm.job_watch_and_queue_cost import (
     check_finished_jobs_stay_visible,
-    parse_slurm_jobs,
-    queue_cost_text,
+    describe_queue_and_job_times,
+    parse_slurm_jobs_of_run,
 )
 
 # Recorded from Slurm 22.05.8 with SLURM_TIME_FORMAT=%s.
@@ -23,7 +23,7 @@ QUEUE = """\
 
 
 def jobs():
-    return parse_slurm_jobs(QUEUE, "chaosity_", "/home/a", since=950)
+    return parse_slurm_jobs_of_run(QUEUE, "chaosity_", "/home/a", since=950)
 
 
 def test_only_the_runs_own_jobs_are_seen():
@@ -35,14 +35,14 @@ def test_only_the_runs_own_jobs_are_seen():
 
 def test_the_cost_is_split_into_waiting_and_starting():
     # On nodea 150 s from the first submission to the last end; jobs ran for 34 and 100 s.
-    sentence = queue_cost_text(jobs().values(), {"nodea": (20, 114.0)})
+    sentence = describe_queue_and_job_times(jobs().values(), {"nodea": (20, 114.0)})
     assert "20 measurements in 2 Slurm jobs on 1 node: 150 s" in sentence
     assert "114 s of it measuring" in sentence
     assert "0.80 s of waiting in the queue and 1.00 s of start and end of the jobs" in sentence
 
 
 def test_without_a_job_there_is_no_cost():
-    assert queue_cost_text([], {"nodea": (0, 0.0)}) is None
+    assert describe_queue_and_job_times([], {"nodea": (0, 0.0)}) is None
 
 
 def settings(age, storage):

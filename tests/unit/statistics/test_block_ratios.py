@@ -8,11 +8,11 @@ import pytest
 import synthetic
 
 from chaosity.statistics.block_ratios import (
-    cell_ratios_in_replicate_blocks,
-    group_ratio_in_replicate_blocks,
+    estimate_group_ratio_paired_by_block,
+    summarise_cell_ratios_paired_by_block,
 )
-from chaosity.statistics.corun_interference import corun_slowdown
-from chaosity.statistics.significance_tests import cells_differ_significantly
+from chaosity.statistics.corun_interference import summarise_corun_to_alone_ratios
+from chaosity.statistics.significance_tests import is_variation_between_cells_significant
 from chaosity.store.measurements import Measurements
 
 
@@ -40,32 +40,36 @@ def rows(values, point="p", **columns):
 def test_a_drift_between_blocks_cancels_in_ratios():
     near = rows([100.0, 50.0, 25.0], "near")
     far = rows([50.0, 25.0, 12.5], "far")
-    found = group_ratio_in_replicate_blocks(far, near)
+    found = estimate_group_ratio_paired_by_block(far, near)
     assert (found.median, found.low, found.high, found.n) == pytest.approx((0.5, 0.5, 0.5, 3))
 
 
 def test_groups_are_compared_by_their_geometric_means():
     above = pd.concat([rows([2.0], "a"), rows([8.0], "b")])
-    assert group_ratio_in_replicate_blocks(above, rows([2.0], "c")).median == pytest.approx(2.0)
+    assert estimate_group_ratio_paired_by_block(above, rows([2.0], "c")).median == pytest.approx(
+        2.0
+    )
 
 
 def test_a_cell_that_is_missing_in_a_block_does_not_shift_that_block():
     group = pd.concat([rows([10.0, 10.0], "a"), rows([1000.0, None], "b")])
-    assert group_ratio_in_replicate_blocks(group, rows([10.0, 10.0], "c")).median == pytest.approx(
-        1.0
-    )
+    assert estimate_group_ratio_paired_by_block(
+        group, rows([10.0, 10.0], "c")
+    ).median == pytest.approx(1.0)
 
 
 def test_groups_without_a_common_block_have_no_ratio():
     later = rows([1.0]).assign(replicate=2)
-    assert group_ratio_in_replicate_blocks(rows([1.0]), later).n == 0
-    assert math.isnan(group_ratio_in_replicate_blocks(rows([None]), rows([1.0])).median)
+    assert estimate_group_ratio_paired_by_block(rows([1.0]), later).n == 0
+    assert math.isnan(estimate_group_ratio_paired_by_block(rows([None]), rows([1.0])).median)
 
 
 def test_pairs_by_hand():
     numerator = rows([30.0, 20.0, 24.0], "together", initiator="node0")
     denominator = rows([40.0, 40.0, 40.0], "alone", initiator="node0")
-    found = cell_ratios_in_replicate_blocks(numerator, denominator, ["host", "initiator"]).iloc[0]
+    found = summarise_cell_ratios_paired_by_block(
+        numerator, denominator, ["host", "initiator"]
+    ).iloc[0]
     assert (found["median"], found["n"], found["point"]) == (pytest.approx(0.6), 3, "together")
     # Logarithms of 0.75, 0.5, 0.6: mean -0.497218, deviation 0.203075, half width 0.504468.
     assert (found["low"], found["high"]) == pytest.approx((0.36726, 1.00727), abs=1e-5)
@@ -73,7 +77,7 @@ def test_pairs_by_hand():
 
 def test_a_corunning_load_is_compared_with_the_same_load_alone():
     machine = synthetic.Machine("h", ((0, 1), (2, 3)), {0: 2, 1: 2, 2: 2, 3: 2}, noise=0.0)
-    found = corun_slowdown(Measurements.from_table(machine.tidy()))
+    found = summarise_corun_to_alone_ratios(Measurements.from_table(machine.tidy()))
     memory = found[found["load"] == "memory"].set_index("point")["median"]
     # Two drives of 6.9 GB/s take 90 % of that from the 41.2 GB/s of their own node.
     assert memory["memory=node1+node1+triad.storage=node1+node1drives2"] == pytest.approx(
@@ -84,8 +88,12 @@ def test_a_corunning_load_is_compared_with_the_same_load_alone():
 
 
 def test_without_corunning_loads_there_is_no_slowdown():
-    assert corun_slowdown(Measurements.from_table(rows([1.0], benchmark="b", kernel=None))).empty
-    assert corun_slowdown(Measurements.from_table(synthetic.small().tidy().iloc[:0])).empty
+    assert summarise_corun_to_alone_ratios(
+        Measurements.from_table(rows([1.0], benchmark="b", kernel=None))
+    ).empty
+    assert summarise_corun_to_alone_ratios(
+        Measurements.from_table(synthetic.small().tidy().iloc[:0])
+    ).empty
 
 
 def test_cells_differ_by_more_than_their_noise():
@@ -93,15 +101,23 @@ def test_cells_differ_by_more_than_their_noise():
     equal = pd.concat(
         rows(100.0 * np.exp(random.normal(0.0, 0.02, 3)), str(number)) for number in range(64)
     )
-    assert cells_differ_significantly(equal) is False
-    assert cells_differ_significantly(pd.concat([equal, rows([60.0, 61.0, 60.0], "slow")])) is True
+    assert is_variation_between_cells_significant(equal) is False
+    assert (
+        is_variation_between_cells_significant(pd.concat([equal, rows([60.0, 61.0, 60.0], "slow")]))
+        is True
+    )
 
 
 def test_without_replicates_cells_differ_is_unknown():
-    assert cells_differ_significantly(pd.concat([rows([1.0], "a"), rows([9.0], "b")])) is None
-    assert cells_differ_significantly(rows([1.0, 2.0])) is None
-    assert cells_differ_significantly(rows([None])) is None
     assert (
-        cells_differ_significantly(pd.concat([rows([1.0, 1.0], "a"), rows([2.0, 2.0], "b")]))
+        is_variation_between_cells_significant(pd.concat([rows([1.0], "a"), rows([9.0], "b")]))
+        is None
+    )
+    assert is_variation_between_cells_significant(rows([1.0, 2.0])) is None
+    assert is_variation_between_cells_significant(rows([None])) is None
+    assert (
+        is_variation_between_cells_significant(
+            pd.concat([rows([1.0, 1.0], "a"), rows([2.0, 2.0], "b")])
+        )
         is True
     )

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pandas as pd
 
-from chaosity.statistics.cell_summary import mark_outliers, summarise_cells
+from chaosity.statistics.cell_summary import compute_outlier_mask, summarise_cells
 from chaosity.store.tidy_table_parquet import COLUMNS
 
 
@@ -56,14 +56,14 @@ def test_the_interval_of_a_median_holds_the_truth_in_95_percent():
 def test_outliers_are_marked_and_kept():
     # Quartiles 99 and 100.5, so the fences stand at 96.75 and 102.75.
     rows = table([100.0, 101.0, 99.0, 100.5, 50.0])
-    assert mark_outliers(rows).tolist() == [False, False, False, False, True]
+    assert compute_outlier_mask(rows).tolist() == [False, False, False, False, True]
     cell = summarise_cells(rows).iloc[0]
     assert (cell["outliers"], cell["n"], cell["minimum"]) == (1, 5, 50.0)
 
 
 def test_with_fewer_than_five_replicates_no_outlier_is_marked():
     rows = table([100.0, 101.0, 100.5, 1.0])
-    assert not mark_outliers(rows).any()
+    assert not compute_outlier_mask(rows).any()
     assert summarise_cells(rows)["outliers"].isna().all()
 
 
@@ -101,7 +101,7 @@ def test_the_store_s_nullable_types_and_an_empty_table_are_read():
     rows = table([1.0, None], ["valid", "failed"]).astype(kinds)
     assert summarise_cells(rows)["n"].tolist() == [1]
     assert summarise_cells(rows.iloc[:0]).empty
-    assert mark_outliers(rows.iloc[:0]).empty
+    assert compute_outlier_mask(rows.iloc[:0]).empty
 
 
 def test_ten_thousand_cells_take_less_than_a_second():

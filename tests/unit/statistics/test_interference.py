@@ -10,7 +10,7 @@ import synthetic_latency
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.corun_interference import (
     compare_latency_together_and_alone,
-    corun_slowdown,
+    summarise_corun_to_alone_ratios,
 )
 from chaosity.store.measurements import Measurements, less_is_better
 
@@ -139,7 +139,7 @@ def test_loads_with_one_name_are_separate_cells(measured):
 
 
 def test_corunning_is_compared_with_the_same_core_and_size_alone(measured):
-    slowdown = corun_slowdown(measured.where(experiment="latency_by_size"))
+    slowdown = summarise_corun_to_alone_ratios(measured.where(experiment="latency_by_size"))
     largest = slowdown[slowdown["point"] == f"together+{2**30}"].set_index("initiator")["median"]
     assert largest.to_dict() == pytest.approx(
         {"pu0": 1.5, "pu2": 1.01, "pu4": 1.5, "pu6": 1.01}, rel=0.08

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from chaosity.benchmarks.benchmark_templates import load_benchmarks_by_category
+from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
 from chaosity.checked_yaml_files import load_experiment, read_config
 from chaosity.report.variance_analysis_section import analysis_sections
 from chaosity.statistics.find_anova_studies import find_anova_studies
@@ -89,7 +89,7 @@ def test_the_file_asks_for_the_crossing_of_the_document():
     """Two runtimes by four programs, on all cores and on one; the programs are the benchmark's."""
     designs = experiment()["designs"]
     loads = {name: design["loads"]["task"] for name, design in designs.items()}
-    benchmark = load_benchmarks_by_category(read_config())[loads["all_cores"]["category"]]
+    benchmark = load_benchmark_of_each_category(read_config())[loads["all_cores"]["category"]]
     assert set(loads) == {"all_cores", "one_core"}
     for load in loads.values():
         assert load["kernel"] == list(benchmark.kernels) == list(SPEEDUP)

@@ -11,7 +11,7 @@ from statsmodels.stats.multitest import multipletests
 from chaosity.statistics.significance_tests import (
     adjust_false_discovery_rate,
     adjust_family_wise_error,
-    cells_differ_significantly,
+    is_variation_between_cells_significant,
 )
 
 CHANCES = arrays(float, st.integers(1, 40), elements=st.floats(0.0, 1.0))
@@ -46,13 +46,19 @@ def cells(*samples):
 
 
 def test_cells_differ_when_they_scatter_more_than_their_replicates():
-    assert cells_differ_significantly(cells([1.0, 1.1, 0.9], [2.0, 2.1, 1.9]), ["cell"]) is True
-    assert cells_differ_significantly(cells([1.0, 1.1, 0.9], [1.05, 0.95, 1.0]), ["cell"]) is False
-    assert cells_differ_significantly(cells([1.0, 1.0], [2.0, 2.0]), ["cell"]) is True
-    assert cells_differ_significantly(cells([1.0, 1.0], [1.0, 1.0]), ["cell"]) is False
+    assert (
+        is_variation_between_cells_significant(cells([1.0, 1.1, 0.9], [2.0, 2.1, 1.9]), ["cell"])
+        is True
+    )
+    assert (
+        is_variation_between_cells_significant(cells([1.0, 1.1, 0.9], [1.05, 0.95, 1.0]), ["cell"])
+        is False
+    )
+    assert is_variation_between_cells_significant(cells([1.0, 1.0], [2.0, 2.0]), ["cell"]) is True
+    assert is_variation_between_cells_significant(cells([1.0, 1.0], [1.0, 1.0]), ["cell"]) is False
 
 
 def test_whether_cells_differ_is_unknown_without_replicates():
-    assert cells_differ_significantly(cells([1.0], [2.0]), ["cell"]) is None
-    assert cells_differ_significantly(cells([1.0, 2.0]), ["cell"]) is None
-    assert cells_differ_significantly(cells([np.nan], [np.nan]), ["cell"]) is None
+    assert is_variation_between_cells_significant(cells([1.0], [2.0]), ["cell"]) is None
+    assert is_variation_between_cells_significant(cells([1.0, 2.0]), ["cell"]) is None
+    assert is_variation_between_cells_significant(cells([np.nan], [np.nan]), ["cell"]) is None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from profile_results import machine, write_results
 
-from chaosity.store.add_profiles_to_database import add_profiles_to_database
+from chaosity.store.add_profiles_to_database import update_profiles_from_results
 from chaosity.store.profile_bundles import publish_bundle
 
 
@@ -18,7 +18,7 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("profiles")
     for found in (machine(), machine(configuration="nps1", seed=6), machine(host="epyc2", seed=7)):
         write_results(folder / "results", found)
-    add_profiles_to_database([folder / "results"], folder / "profiles.duckdb")
+    update_profiles_from_results([folder / "results"], folder / "profiles.duckdb")
     publish_bundle(folder / "profiles.duckdb", folder / "good.zip", host="epyc2")
     return folder
 

@@ -11,7 +11,7 @@ from chaosity.records.atomic_writes_and_record_files import save_record
 from chaosity.records.record_types_and_verdict import make_check, make_verdict
 from chaosity.store.measurements_before_component_changes import (
     HISTORY_COLUMNS,
-    build_measurement_history,
+    split_measurements_at_component_changes,
 )
 from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
 
@@ -96,7 +96,7 @@ class Results:
         save_record(record, self.folder / f"e/{NAME}/rep{replicate}.json")
 
     def history(self):
-        return build_measurement_history(
+        return split_measurements_at_component_changes(
             self.folder / "points", self.folder, self.folder / "components"
         )
 

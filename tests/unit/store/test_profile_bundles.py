@@ -14,7 +14,7 @@ from profile_results import machine, rows_of, write_results
 
 from chaosity.errors import UserError
 from chaosity.store import profile_bundles
-from chaosity.store.add_profiles_to_database import add_profiles_to_database
+from chaosity.store.add_profiles_to_database import update_profiles_from_results
 from chaosity.store.profile_anonymisation import topology_without_private_facts
 from chaosity.store.profile_bundles import import_bundle, publish_bundle, read_bundle
 from chaosity.store.profile_database import TABLES, find_profiles, read_profile_measurements
@@ -111,7 +111,7 @@ def everything_in(bundle, folder):
 def test_a_bundle_contains_no_name_serial_address_or_path(tmp_path):
     secret_host(tmp_path / "results")
     database, bundle = tmp_path / "p.duckdb", tmp_path / "b.zip"
-    add_profiles_to_database([tmp_path / "results"], database)
+    update_profiles_from_results([tmp_path / "results"], database)
     manifest = publish_bundle(database, bundle)
     assert manifest["profiles"] == 1 and manifest["measurements"] > 150
     text = everything_in(bundle, tmp_path)
@@ -126,7 +126,7 @@ def test_a_bundle_contains_no_name_serial_address_or_path(tmp_path):
 def test_names_are_kept_on_request_but_reasons_and_paths_never(tmp_path):
     secret_host(tmp_path / "results")
     database, bundle = tmp_path / "p.duckdb", tmp_path / "b.zip"
-    add_profiles_to_database([tmp_path / "results"], database)
+    update_profiles_from_results([tmp_path / "results"], database)
     publish_bundle(database, bundle, with_names=True, contact="someone")
     text = everything_in(bundle, tmp_path)
     for wanted in (HOST, SERIAL, "someone"):

@@ -13,14 +13,14 @@ from profile_results import machine, rows_of, write_results
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
-from chaosity.store.add_profiles_to_database import add_profiles_to_database
+from chaosity.store.add_profiles_to_database import update_profiles_from_results
 from chaosity.store.profile_database import find_profiles, is_duckdb_file, read_profile_measurements
 from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
 
 
 def test_every_host_and_configuration_is_collected(results, tmp_path):
     path = tmp_path / "all.duckdb"
-    done = add_profiles_to_database([results], path)
+    done = update_profiles_from_results([results], path)
     assert done["added"] == ["epyc1 nps1", "epyc1 nps4", "epyc2 nps4"]
     assert is_duckdb_file(path)
     [found] = find_profiles(path, host="epyc1", configuration="nps4")
@@ -44,7 +44,7 @@ def test_profiles_hold_no_derived_metrics_and_no_missing_values(results, tmp_pat
     more = [some.assign(metric="speedup", reference=False), some.assign(value=pd.NA, metric="n")]
     whole = pd.concat([table, *more], ignore_index=True).astype(table.dtypes)
     write_parquet_table(whole, path)
-    add_profiles_to_database([tmp_path / "r"], tmp_path / "p.duckdb")
+    update_profiles_from_results([tmp_path / "r"], tmp_path / "p.duckdb")
     [found] = find_profiles(tmp_path / "p.duckdb")
     kept = read_profile_measurements(tmp_path / "p.duckdb", found["id"])
     assert len(kept) == len(table)
@@ -53,7 +53,7 @@ def test_profiles_hold_no_derived_metrics_and_no_missing_values(results, tmp_pat
 
 def test_collecting_twice_changes_nothing(results, database):
     before = rows_of(database)
-    done = add_profiles_to_database([results], database)
+    done = update_profiles_from_results([results], database)
     assert done["added"] == done["replaced"] == [] and len(done["unchanged"]) == 3
     for name, rows in rows_of(database).items():
         pd.testing.assert_frame_equal(rows, before[name])
@@ -62,23 +62,25 @@ def test_collecting_twice_changes_nothing(results, database):
 def test_a_newer_run_replaces_a_profile_and_an_older_run_does_not(results, database, tmp_path):
     newer = machine(seed=9, day="2026-12-01")
     write_results(tmp_path / "later", newer)
-    assert add_profiles_to_database([tmp_path / "later"], database)["replaced"] == ["epyc1 nps4"]
+    assert update_profiles_from_results([tmp_path / "later"], database)["replaced"] == [
+        "epyc1 nps4"
+    ]
     assert len(find_profiles(database)) == 3
     [found] = find_profiles(database, host="epyc1", configuration="nps4")
     assert found["measured_to"].startswith("2026-12-01")
     assert len(read_profile_measurements(database, found["id"])) == len(newer.tidy())
-    assert add_profiles_to_database([results], database)["older"] == ["epyc1 nps4"]
+    assert update_profiles_from_results([results], database)["older"] == ["epyc1 nps4"]
     [found] = find_profiles(database, host="epyc1", configuration="nps4")
     assert found["measured_to"].startswith("2026-12-01")
 
 
 def test_one_configuration_can_be_collected_and_an_empty_folder_is_an_error(results, tmp_path):
     own, all_of_host = results / "epyc1/nps4", results / "epyc1"
-    assert add_profiles_to_database([own], tmp_path / "a.duckdb")["added"] == ["epyc1 nps4"]
+    assert update_profiles_from_results([own], tmp_path / "a.duckdb")["added"] == ["epyc1 nps4"]
     both = ["epyc1 nps1", "epyc1 nps4"]
-    assert add_profiles_to_database([all_of_host], tmp_path / "b.duckdb")["added"] == both
+    assert update_profiles_from_results([all_of_host], tmp_path / "b.duckdb")["added"] == both
     with pytest.raises(UserError, match=r"has no measurements.parquet"):
-        add_profiles_to_database([results / "epyc1/nps4/components"], tmp_path / "c.duckdb")
+        update_profiles_from_results([results / "epyc1/nps4/components"], tmp_path / "c.duckdb")
 
 
 @pytest.mark.parametrize(

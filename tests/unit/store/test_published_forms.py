@@ -9,9 +9,9 @@ from chaosity.cli import chaosity
 from chaosity.compare.outlier_host_search import find_outlier_hosts
 from chaosity.compare.selection_comparison import compare_selections
 from chaosity.errors import UserError
-from chaosity.statistics.corun_interference import corun_slowdown
+from chaosity.statistics.corun_interference import summarise_corun_to_alone_ratios
 from chaosity.store.measurements import Measurements
-from chaosity.store.read_published_csv import parse_decimal_prefix, read_published_csv
+from chaosity.store.read_published_csv import parse_number_with_si_prefix, read_published_csv
 
 
 @pytest.fixture
@@ -32,7 +32,9 @@ def test_cpu_and_gpu_slow_down_as_the_paper_reports(published, tmp_path):
     assert "8P+2E loses 56 % with 16GPU co-running" in output
     assert "16GPU loses 33 % with 8P co-running:" in output
     assert "16GPU loses 35 % with 8P+2E co-running" in output
-    costs = corun_slowdown(Measurements.from_table(read_published_csv(file, "table_1", "m1pro")))
+    costs = summarise_corun_to_alone_ratios(
+        Measurements.from_table(read_published_csv(file, "table_1", "m1pro"))
+    )
     kept = dict(zip(zip(costs["load"], costs["point"], strict=True), costs["median"], strict=True))
     assert kept[("gpu", "16GPU with 8P")] == pytest.approx(118.9 / 176.3)
     assert all(0.32 < 1 - share < 0.35 for (load, _), share in kept.items() if load == "gpu")
@@ -115,7 +117,7 @@ def test_a_unit_can_be_given_where_the_file_has_none(tmp_path):
     ],
 )
 def test_numbers_with_a_prefix(text, value):
-    assert parse_decimal_prefix(text) == value
+    assert parse_number_with_si_prefix(text) == value
 
 
 def test_text_in_place_of_a_number_is_reported_with_its_row(tmp_path):

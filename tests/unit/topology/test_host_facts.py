@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from chaosity.topology.host_facts import bracketed_word, parse_dmidecode, relevant_kernel_parameters
+from chaosity.topology.host_facts import (
+    bracketed_word,
+    parse_dmidecode_memory_modules,
+    relevant_kernel_parameters,
+)
 from chaosity.topology.sysfs_reader import SysfsReader, link_bytes_per_second
 from chaosity.topology.topology_discovery import discover_topology
 
@@ -32,7 +36,7 @@ Memory Device
 
 
 def test_memory_modules_and_empty_slots():
-    module, empty = parse_dmidecode(DMIDECODE)
+    module, empty = parse_dmidecode_memory_modules(DMIDECODE)
     assert module == {
         "size": "16 GB",
         "slot": "P1-DIMMA1",
@@ -50,7 +54,7 @@ def test_memory_modules_and_empty_slots():
 
 
 def test_unrelated_text_has_no_memory_modules():
-    assert parse_dmidecode("# No SMBIOS nor DMI entry point found, sorry.\n") == []
+    assert parse_dmidecode_memory_modules("# No SMBIOS nor DMI entry point found, sorry.\n") == []
 
 
 def test_memory_modules_in_hwlocs_xml(shared):

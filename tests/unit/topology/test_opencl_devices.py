@@ -112,7 +112,7 @@ def test_a_missing_device_is_an_error_that_names_it(wanted, said, words):
 
 
 def test_the_command_gets_platform_and_device_numbers(monkeypatch):
-    monkeypatch.setattr(opencl_device_lookup, "read_clinfo", lambda: GPUS + POCL)
+    monkeypatch.setattr(opencl_device_lookup, "read_clinfo_output", lambda: GPUS + POCL)
     command = [
         "tool",
         opencl_device_lookup.PLATFORM_NUMBER,
@@ -133,7 +133,7 @@ def test_the_command_gets_platform_and_device_numbers(monkeypatch):
 
 
 def test_a_load_without_a_device_does_not_run_clinfo(monkeypatch):
-    monkeypatch.setattr(opencl_device_lookup, "read_clinfo", lambda: pytest.fail("asked"))
+    monkeypatch.setattr(opencl_device_lookup, "read_clinfo_output", lambda: pytest.fail("asked"))
     load = {"command": ["tool"], "target": {"drives": []}}
     assert opencl_device_lookup.fill_in_device_numbers(load) == (load, [])
 

@@ -20,7 +20,7 @@ def node(index: int, package: int | None, cpus: tuple[int, ...] = (), **facts: o
 
 def test_packages_nodes_and_l3_domains_of_the_two_socket_epyc(epyc):
     assert epyc.package_of_node == {index: index // 4 for index in range(8)}
-    assert epyc.equal_packages == ((0, 1, 2, 3), (4, 5, 6, 7))
+    assert epyc.nodes_of_comparable_packages == ((0, 1, 2, 3), (4, 5, 6, 7))
     assert epyc.node_of_pu[18] == epyc.node_of_pu[66] == 3
     assert set(epyc.node_of_pu) == set(epyc.l3_of_pu) == set(epyc.pus)
     assert epyc.l3_of_pu[epyc.l3_domains[5].cpus[0]] == 5
@@ -41,7 +41,7 @@ def test_packages_nodes_and_l3_domains_of_the_two_socket_epyc(epyc):
     ],
 )
 def test_packages_are_compared_only_if_they_have_equal_numbers_of_nodes(nodes, expected):
-    assert Topology(nodes=tuple(nodes)).equal_packages == expected
+    assert Topology(nodes=tuple(nodes)).nodes_of_comparable_packages == expected
 
 
 def test_processing_units_have_a_core_kind_where_there_are_several_kinds():

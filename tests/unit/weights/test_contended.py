@@ -20,13 +20,13 @@ from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_json import topology_to_json
 from chaosity.weights.canonical_weights import (
     PATH_BANDWIDTH,
-    bandwidth_under_contention,
     canonical_weights,
     compare_alone_and_contended_weights,
+    find_contended_bandwidth_matrix,
 )
 from chaosity.weights.placement_bandwidth_model import (
     rank_correlation,
-    rank_correlations_of_placements,
+    rank_correlations_of_all_and_interleaved,
 )
 
 
@@ -46,18 +46,19 @@ def measured(folder, *parts):
 
 def test_a_set_of_workers_has_the_matrix_of_its_own_point():
     found = measurements(together([0]), together([0, 1], lambda i, t: 1e9 * (1 + i + t)), alone())
-    matrix = bandwidth_under_contention(found, [1, 0])
+    matrix = find_contended_bandwidth_matrix(found, [1, 0])
     assert matrix.initiators == (0, 1)
     assert matrix.targets == tuple(NODES)
     assert matrix.median_of_cell(1, 2) == 4e9
     assert canonical_weights(matrix, [0, 1])[0] == pytest.approx(1 / 36)
-    assert bandwidth_under_contention(found, [0]).median_of_cell(0, 0) == 20e9
-    assert bandwidth_under_contention(found, [0, 2]) is None
+    assert find_contended_bandwidth_matrix(found, [0]).median_of_cell(0, 0) == 20e9
+    assert find_contended_bandwidth_matrix(found, [0, 2]) is None
 
 
 def test_failed_paths_give_no_matrix():
     assert (
-        bandwidth_under_contention(measurements(together([0, 1], status="failed")), [0, 1]) is None
+        find_contended_bandwidth_matrix(measurements(together([0, 1], status="failed")), [0, 1])
+        is None
     )
 
 
@@ -144,9 +145,9 @@ def test_shares_are_the_same_when_none_moved_by_more_than_allowed(shares, step):
 
 def test_both_weights_are_compared():
     found = measurements(alone(), together([0], lambda i, t: 30e9 if t == 0 else 10e9))
-    own = bandwidth_under_contention(found, [0])
+    own = find_contended_bandwidth_matrix(found, [0])
     compared = compare_alone_and_contended_weights(_alone_matrix(), own, [0])
-    node, difference = compared.largest_difference
+    node, difference = compared.node_with_largest_share_difference
     assert node == 0
     assert difference == pytest.approx(40 / 110 - 30 / 100)
     assert compared.expected["canonical_contended"] == pytest.approx(100e9)
@@ -156,7 +157,7 @@ def test_both_weights_are_compared():
 def _alone_matrix():
     rows = alone()
     contended = [{**one, "metric": PATH_BANDWIDTH, "point": "p", "load": "paths"} for one in rows]
-    return bandwidth_under_contention(measurements(contended), list(NODES))
+    return find_contended_bandwidth_matrix(measurements(contended), list(NODES))
 
 
 def run(*arguments):
@@ -206,4 +207,4 @@ def test_the_interval_holds_the_correlation_and_is_the_same_each_time():
 
 def test_placements_without_bandwidth_cannot_be_ranked():
     with pytest.raises(UserError, match="no row has the metric bandwidth_bytes_per_second"):
-        rank_correlations_of_placements(_alone_matrix(), table(together([0])))
+        rank_correlations_of_all_and_interleaved(_alone_matrix(), table(together([0])))

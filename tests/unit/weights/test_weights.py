@@ -23,7 +23,7 @@ from chaosity.weights.placement_bandwidth_model import (
     expected_and_measured_bandwidths,
     expected_bandwidth,
     rank_correlation,
-    rank_correlations_of_placements,
+    rank_correlations_of_all_and_interleaved,
 )
 
 BANDWIDTH = "bandwidth_bytes_per_second"
@@ -331,7 +331,7 @@ def on_a_workers_node(row: dict[str, str]) -> bool:
 
 @published
 def test_published_placements_rank_as_expected():
-    found = rank_correlations_of_placements(
+    found = rank_correlations_of_all_and_interleaved(
         read_matrix_csv(PENGUIN, "bandwidth"),
         read_published_csv(PLACEMENTS, "stream_placement", "penguin"),
     )

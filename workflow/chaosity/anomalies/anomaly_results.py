@@ -111,7 +111,7 @@ class Anomaly(_JsonResult):
     also: tuple[str, ...] = ()
 
     @property
-    def relative_loss(self) -> float:
+    def loss_as_share_of_better_value(self) -> float:
         """Loss as a share of the better value, so that times and rates can be sorted together."""
         share = self.loss_percent / 100.0
         return share / (1.0 + share) if less_is_better(self.metric) else share

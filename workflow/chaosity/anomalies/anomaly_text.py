@@ -51,7 +51,7 @@ def loss_text(metric: str, percent: float) -> str:
     return f"{number} % longer" if less_is_better(metric) else f"{number} % less"
 
 
-def verb_for_metric(metric: str) -> str:
+def verb_before_value(metric: str) -> str:
     """Return the verb for a metric: a pair of nodes "gets" a bandwidth or "takes" a time."""
     return "takes" if less_is_better(metric) else "gets"
 
@@ -70,6 +70,6 @@ def shorten_list(items: Sequence[str], most: int) -> list[str]:
     return [*items[:most], f"{more} more"] if more > 0 else list(items)
 
 
-def suspect_text(part: str, node: int) -> str:
+def suspected_part_of_node_text(part: str, node: int) -> str:
     """Return the beginning of a sentence that names the suspected part of a node."""
     return _SUSPECTS[part].format(node)

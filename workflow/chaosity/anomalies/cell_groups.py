@@ -23,7 +23,7 @@ from chaosity.anomalies.cell_log_scores import (
     Position,
     ScoredCells,
     Scores,
-    cell_positions,
+    cell_positions_in_mask,
     loss_percent,
     score_cells,
 )
@@ -31,9 +31,9 @@ from chaosity.anomalies.departure_significance import (
     LEVEL,
     Departure,
     SuspectedComponent,
-    estimate_scatter,
+    estimate_scatter_without_faults,
     is_significant_and_large,
-    limit_confidence,
+    limit_confidence_by_replicates,
 )
 
 # Of two comparable initiators or targets, either can be the faulty one.
@@ -48,7 +48,7 @@ _POWER = 0.95
 Labels = NDArray[np.int_]
 
 
-def expected_scores(cells: ScoredCells[Name], labels: Labels) -> Scores:
+def expected_score_of_each_group(cells: ScoredCells[Name], labels: Labels) -> Scores:
     """Return the expected score of each group.
 
     It is the median of the group. For an even number of cells it is the better of the two middle
@@ -64,7 +64,9 @@ def expected_scores(cells: ScoredCells[Name], labels: Labels) -> Scores:
 
 def departures_from_groups(cells: ScoredCells[Name], labels: Labels) -> Scores:
     """Return the score of each cell minus the expected score of its group; a loss is negative."""
-    expected = np.append(expected_scores(cells, labels), np.nan)  # label -1 takes the NaN
+    expected = np.append(
+        expected_score_of_each_group(cells, labels), np.nan
+    )  # label -1 takes the NaN
     departures: Scores = cells.log_score - expected[labels]
     return departures
 
@@ -87,9 +89,9 @@ class GroupedCells(Generic[Name]):
         """Compare the cells with the expected scores of their groups."""
         self.cells: ScoredCells[Name] = cells
         self.labels, self.where = labels, where or {}
-        self.expected = np.append(expected_scores(cells, labels), np.nan)[labels]
+        self.expected = np.append(expected_score_of_each_group(cells, labels), np.nan)[labels]
         self.departures = cells.log_score - self.expected
-        self.scatter = estimate_scatter(cells, self.departures, labels)
+        self.scatter = estimate_scatter_without_faults(cells, self.departures, labels)
 
     @property
     def smallest_detectable_loss_percent(self) -> float:
@@ -103,7 +105,7 @@ class GroupedCells(Generic[Name]):
         least = max(clear, -np.log1p(-scatter.matters))
         return loss_percent(-float(least + stats.norm.ppf(_POWER) * error), self.cells.metric)
 
-    def find_departures(
+    def find_departing_suspects_and_cells(
         self, suspects: Sequence[SuspectedComponent], excluded: Mask, looks: int = 1
     ) -> list[Departure]:
         """Return the departing suspects and single cells; those that explain most loss come first.
@@ -120,7 +122,9 @@ class GroupedCells(Generic[Name]):
                 remaining[position] = False
         # Smaller losses never count.
         remaining &= -self.departures > -np.log1p(-self.scatter.matters)
-        single = [self._departure(None, [cell], comparisons) for cell in cell_positions(remaining)]
+        single = [
+            self._departure(None, [cell], comparisons) for cell in cell_positions_in_mask(remaining)
+        ]
         return found + [departure for departure in single if departure is not None]
 
     def _best_suspect(
@@ -132,7 +136,7 @@ class GroupedCells(Generic[Name]):
             part = suspect.cells & self.cells.measured_mask
             if (part & remaining).sum() < max(2, _DEPARTING_SHARE * part.sum()):
                 continue
-            positions = cell_positions(part & remaining)
+            positions = cell_positions_in_mask(part & remaining)
             losses = np.array([-self.departures[position] for position in positions])
             share = max(_DEPARTING_SHARE, 1.0 - 1.0 / len(losses))
             if np.mean(losses > self.scatter.matters / 2.0) < share:
@@ -172,7 +176,7 @@ class GroupedCells(Generic[Name]):
         half = float(stats.t.isf(0.025, self.scatter.freedom)) * error
         return Departure(suspect, tuple(positions), loss, loss - half, loss + half, confidence)
 
-    def loss_against_better_cell(
+    def significant_loss_against_cell(
         self, worse: Position, better: Position, error: float, comparisons: int
     ) -> Departure | None:
         """Return the loss of a cell against a cell that it should equal or exceed, if it is clear.
@@ -182,7 +186,7 @@ class GroupedCells(Generic[Name]):
         loss = float(self.cells.log_score[better] - self.cells.log_score[worse])
         return self._if_clear(None, [worse], loss, error, comparisons)
 
-    def loss_against_mirrored_cells(
+    def significant_median_loss_of_cell_pairs(
         self, pairs: Sequence[tuple[Position, Position]], comparisons: int
     ) -> Departure | None:
         """Return the median loss over pairs of cells that should be equal, if the loss is clear."""
@@ -250,7 +254,7 @@ class GroupedCells(Generic[Name]):
             loss_percent=percent,
             loss_percent_low=low,
             loss_percent_high=high,
-            confidence=limit_confidence(self.cells, departure.confidence),
+            confidence=limit_confidence_by_replicates(self.cells, departure.confidence),
             n=int(min(self.cells.n[position] for position in compared)),
             compared_with=compared_with,
             sentence=f"{what} {values}{than}.",
@@ -260,7 +264,7 @@ class GroupedCells(Generic[Name]):
         )
 
 
-class SliceCells(GroupedCells[str]):
+class TidyTableSliceCells(GroupedCells[str]):
     """Cells of one slice of the tidy table, grouped by the values of columns.
 
     Attributes:
@@ -281,7 +285,7 @@ class SliceCells(GroupedCells[str]):
         cells = score_cells(str(where["metric"]), samples, blocks)
         numbers: dict[tuple[str, ...], int] = {}
         labels = np.full(cells.log_score.shape, -1)
-        for position in cell_positions(cells.measured_mask):
+        for position in cell_positions_in_mask(cells.measured_mask):
             row = self.first_rows[cells.initiator_and_target(position)]
             key = tuple(str(row[column]) for column in columns)
             labels[position] = numbers.setdefault(key, len(numbers))
@@ -292,12 +296,12 @@ class SliceCells(GroupedCells[str]):
             if max(part.any(axis=1).sum(), part.any(axis=0).sum()) <= _TOO_FEW:
                 self.untested |= part
 
-    def initiator_suspects(self) -> Iterator[SuspectedComponent]:
+    def each_initiator_as_suspect(self) -> Iterator[SuspectedComponent]:
         """Yield each initiator as a suspect with its cells."""
         for name in self.cells.rows:
             yield SuspectedComponent("initiator", name, self.cells.mask_of_place(initiator=name))
 
-    def target_suspects(self, part: str) -> Iterator[SuspectedComponent]:
+    def each_target_as_suspect(self, part: str) -> Iterator[SuspectedComponent]:
         """Yield each target as a suspect with its cells; `part` says what the targets are."""
         for name in self.cells.columns:
             yield SuspectedComponent(part, name, self.cells.mask_of_place(target=name))

@@ -91,7 +91,7 @@ class ScoredCells(Generic[Name]):
         return self.rows[position[0]], self.columns[position[1]]
 
 
-def cell_positions(mask: Mask) -> list[Position]:
+def cell_positions_in_mask(mask: Mask) -> list[Position]:
     """Return the row and column of each cell in a mask."""
     return [(int(row), int(column)) for row, column in zip(*np.nonzero(mask), strict=True)]
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
 from chaosity.anomalies.anomaly_text import ADVICE, CHECK_PROCESSING_UNITS, PATH, TARGET
-from chaosity.anomalies.cell_groups import SliceCells
-from chaosity.anomalies.cell_log_scores import Position, cell_positions
+from chaosity.anomalies.cell_groups import TidyTableSliceCells
+from chaosity.anomalies.cell_log_scores import Position, cell_positions_in_mask
 from chaosity.anomalies.departure_significance import Departure, SuspectedComponent
 from chaosity.anomalies.matrix_structure import PackageNodes
 from chaosity.cpusets import parse_cpu_list
@@ -60,7 +60,7 @@ class ComponentCheck:
     compared: set[str] = field(default_factory=set)
     detectable: list[float] = field(default_factory=list)
 
-    def count_tested_cells(self, cells: SliceCells, names: Sequence[str], axis: int) -> None:
+    def add_tested_cells(self, cells: TidyTableSliceCells, names: Sequence[str], axis: int) -> None:
         """Add the names and smallest detectable loss of the tested cells of a slice.
 
         `axis` is the axis along which the cells of one component in `names` lie.
@@ -86,15 +86,17 @@ def find_slow_initiators_and_memory(
             known_distance=part.rows["distance"].astype(float).fillna(-1.0),
             core_kind=[core_kinds.get(name, "") for name in part.rows["initiator"]],
         )
-        cells = SliceCells(own, where, ("relation", "known_distance", "threads", "core_kind"))
-        check.count_tested_cells(cells, cells.cells.rows, axis=1)
-        suspects = [*cells.initiator_suspects(), *cells.target_suspects("target")]
-        departures = cells.find_departures(suspects, cells.untested)
+        cells = TidyTableSliceCells(
+            own, where, ("relation", "known_distance", "threads", "core_kind")
+        )
+        check.add_tested_cells(cells, cells.cells.rows, axis=1)
+        suspects = [*cells.each_initiator_as_suspect(), *cells.each_target_as_suspect("target")]
+        departures = cells.find_departing_suspects_and_cells(suspects, cells.untested)
         check.anomalies += [_slow_on_memory(cells, departure) for departure in departures]
     return check
 
 
-def _slow_on_memory(cells: SliceCells, departure: Departure) -> Anomaly:
+def _slow_on_memory(cells: TidyTableSliceCells, departure: Departure) -> Anomaly:
     source, target = cells.cells.initiator_and_target(departure.cells[0])
     on_one_target = int(cells.cells.measured_mask[departure.cells[0][0]].sum()) == 1
     kind, nodes = (
@@ -114,7 +116,9 @@ def _slow_on_memory(cells: SliceCells, departure: Departure) -> Anomaly:
     return cells.build_anomaly(departure, kind, (component,), what, advice)
 
 
-def find_slow_drives(rows: Measurements, models: Mapping[str, str]) -> ComponentCheck:
+def find_slow_drives_and_drive_paths(
+    rows: Measurements, models: Mapping[str, str]
+) -> ComponentCheck:
     """Find slow drives, slow paths to drives, and drives that another node reads faster.
 
     `rows` must be valid rows of loads alone on single drives, without stand-in files. A drive that
@@ -123,17 +127,19 @@ def find_slow_drives(rows: Measurements, models: Mapping[str, str]) -> Component
     check = ComponentCheck()
     for where, part in rows.comparable_slices():
         own = part.rows.assign(model=[models.get(name, name) for name in part.rows["target"]])
-        cells = SliceCells(own, where, ("relation", "model"))
-        check.count_tested_cells(cells, cells.cells.columns, axis=0)
-        found = cells.find_departures(list(_drive_suspects(cells)), cells.untested)
+        cells = TidyTableSliceCells(own, where, ("relation", "model"))
+        check.add_tested_cells(cells, cells.cells.columns, axis=0)
+        found = cells.find_departing_suspects_and_cells(
+            list(_drive_suspects(cells)), cells.untested
+        )
         check.anomalies += [_slow_drive(cells, departure) for departure in found]
         check.anomalies += _remote_better(cells)
     return check
 
 
-def _drive_suspects(cells: SliceCells) -> Iterator[SuspectedComponent]:
-    yield from cells.target_suspects("drive")
-    yield from cells.initiator_suspects()
+def _drive_suspects(cells: TidyTableSliceCells) -> Iterator[SuspectedComponent]:
+    yield from cells.each_target_as_suspect("drive")
+    yield from cells.each_initiator_as_suspect()
     nodes: dict[str, list[str]] = {}
     for (_, drive), first in cells.first_rows.items():
         nodes.setdefault(str(first["target_nodes"]), []).append(drive)
@@ -143,7 +149,7 @@ def _drive_suspects(cells: SliceCells) -> Iterator[SuspectedComponent]:
             yield SuspectedComponent("node", node, np.any(masks, axis=0))
 
 
-def _slow_drive(cells: SliceCells, departure: Departure) -> Anomaly:
+def _slow_drive(cells: TidyTableSliceCells, departure: Departure) -> Anomaly:
     names = [cells.cells.initiator_and_target(position) for position in departure.cells]
     source, drive = names[0]
     part = departure.suspect.part if departure.suspect else "drive"
@@ -166,7 +172,7 @@ def _slow_drive(cells: SliceCells, departure: Departure) -> Anomaly:
     return cells.build_anomaly(departure, kind, components, what, advice)
 
 
-def _remote_better(slice_cells: SliceCells) -> Iterator[Anomaly]:
+def _remote_better(slice_cells: TidyTableSliceCells) -> Iterator[Anomaly]:
     """Yield an anomaly for each drive that another node reads clearly faster than its own node."""
     cells, scatter = slice_cells.cells, slice_cells.scatter
     comparisons = int(cells.measured_mask.sum())
@@ -187,7 +193,7 @@ def _remote_better(slice_cells: SliceCells) -> Iterator[Anomaly]:
         )
         noise = np.hypot(cells.standard_error[own], cells.standard_error[best])
         error = float(np.hypot(noise, scatter.natural))
-        departure = slice_cells.loss_against_better_cell(own, best, error, comparisons)
+        departure = slice_cells.significant_loss_against_cell(own, best, error, comparisons)
         if departure is not None:
             home, source = cells.rows[own[0]], cells.rows[best[0]]
             yield slice_cells.build_anomaly(
@@ -203,7 +209,9 @@ def _remote_better(slice_cells: SliceCells) -> Iterator[Anomaly]:
             )
 
 
-def find_asymmetric_drive_paths(rows: Measurements, packages: PackageNodes) -> list[Anomaly]:
+def find_asymmetric_drive_paths_between_packages(
+    rows: Measurements, packages: PackageNodes
+) -> list[Anomaly]:
     """Find pairs of packages that read each other's drives at clearly different speed.
 
     The drives of a node are compared with those of the node at the same position in the other
@@ -213,10 +221,10 @@ def find_asymmetric_drive_paths(rows: Measurements, packages: PackageNodes) -> l
     found: list[Anomaly] = []
     of_nodes = rows.where(target_kind="all_of_node", initiator_kind="node")
     for where, part in of_nodes.comparable_slices():
-        cells = SliceCells(part.rows, where, ("relation", "drives"))
+        cells = TidyTableSliceCells(part.rows, where, ("relation", "drives"))
         # initiator node, node of the drives -> position and number of drives
         reads: dict[tuple[int, int], tuple[Position, int]] = {}
-        for position in cell_positions(cells.cells.measured_mask):
+        for position in cell_positions_in_mask(cells.cells.measured_mask):
             first = cells.first_rows[cells.cells.initiator_and_target(position)]
             nodes = int(first["initiator_nodes"]), int(first["target_nodes"])
             reads[nodes] = position, int(first["drives"])
@@ -226,7 +234,7 @@ def find_asymmetric_drive_paths(rows: Measurements, packages: PackageNodes) -> l
                 continue
             score = cells.cells.log_score
             pairs.sort(key=lambda pair: score[pair[1]] - score[pair[0]])
-            departure = cells.loss_against_mirrored_cells(pairs, len(packages) ** 2)
+            departure = cells.significant_median_loss_of_cell_pairs(pairs, len(packages) ** 2)
             if departure is None:
                 continue
             shown, mirrored = pairs[len(pairs) // 2]  # the pair with the median loss
@@ -296,7 +304,7 @@ def find_losses_by_adding_drives(rows: Measurements) -> list[Anomaly]:
     """
     found: list[Anomaly] = []
     for where, part in rows.comparable_slices():
-        cells = SliceCells(part.rows, where, ("target",))
+        cells = TidyTableSliceCells(part.rows, where, ("target",))
         firsts = {target: row for (_, target), row in cells.first_rows.items()}
         sets = [_DriveSet.parse_row(firsts[name]) for name in cells.cells.columns]
         by_node: dict[frozenset[int], list[Anomaly]] = {}
@@ -305,7 +313,7 @@ def find_losses_by_adding_drives(rows: Measurements) -> list[Anomaly]:
             for whole in sets
         ]
         measured = cells.cells.measured_mask
-        for row, column in cell_positions(measured):
+        for row, column in cell_positions_in_mask(measured):
             whole = sets[column]
             parts = [number for number in subsets[column] if measured[row, number]]
             anomaly = _set_anomaly(cells, (row, column), parts, whole) if parts else None
@@ -317,7 +325,7 @@ def find_losses_by_adding_drives(rows: Measurements) -> list[Anomaly]:
 
 
 def _set_anomaly(
-    cells: SliceCells, position: Position, parts: Sequence[int], whole: _DriveSet
+    cells: TidyTableSliceCells, position: Position, parts: Sequence[int], whole: _DriveSet
 ) -> Anomaly | None:
     """Return the anomaly of a drive set if it is clearly slower than its best subset."""
     scored = cells.cells
@@ -325,7 +333,7 @@ def _set_anomaly(
     error = float(np.hypot(scored.standard_error[best], scored.standard_error[position]))
     # The best of several parts is selected, so noise alone makes it better than the whole.
     comparisons = int(scored.measured_mask.sum()) * len(scored.columns)
-    departure = cells.loss_against_better_cell(position, best, error, comparisons)
+    departure = cells.significant_loss_against_cell(position, best, error, comparisons)
     if departure is None:
         return None
     (source, name), (_, part) = (

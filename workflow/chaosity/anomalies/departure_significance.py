@@ -95,7 +95,7 @@ class Departure:
     confidence: float
 
 
-def estimate_scatter(
+def estimate_scatter_without_faults(
     cells: ScoredCells[Name], departures: Scores, labels: NDArray[np.int_]
 ) -> ScatterWithoutFaults:
     """Return the scatter from the noise of replicates and from natural differences of equal parts.
@@ -142,6 +142,6 @@ def is_significant_and_large(
     return bool(p < LEVEL), 1.0 - min(1.0, p)
 
 
-def limit_confidence(cells: ScoredCells[Name], confidence: float) -> float:
+def limit_confidence_by_replicates(cells: ScoredCells[Name], confidence: float) -> float:
     """Return the confidence, limited to the highest value that this number of replicates allows."""
     return min(confidence, MAX_CONFIDENCE if cells.freedom else MAX_CONFIDENCE_OF_ONE_RUN)

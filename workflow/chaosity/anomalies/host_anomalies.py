@@ -12,9 +12,9 @@ from chaosity.anomalies import anomaly_text
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings
 from chaosity.anomalies.component_anomalies import (
     ComponentCheck,
-    find_asymmetric_drive_paths,
+    find_asymmetric_drive_paths_between_packages,
     find_losses_by_adding_drives,
-    find_slow_drives,
+    find_slow_drives_and_drive_paths,
     find_slow_initiators_and_memory,
 )
 from chaosity.anomalies.matrix_anomalies import analyse_matrix
@@ -70,7 +70,7 @@ def host_component_facts(
                 f"{'node unknown' if node is None else f'node {node}'}"
             )
     kinds = {pu_name(pu): str(kind) for pu, kind in topology.core_kind_of_pu.items()}
-    return HostComponentFacts(topology.equal_packages, models, kinds, descriptions)
+    return HostComponentFacts(topology.nodes_of_comparable_packages, models, kinds, descriptions)
 
 
 def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = None) -> Findings:
@@ -96,7 +96,7 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
                 "latency over sizes", found, [100.0 * (SLOW_INITIATOR_RATIO - 1.0)]
             )
     merged = _without_explained(_merged(report.anomalies))
-    merged.sort(key=lambda anomaly: -anomaly.relative_loss)
+    merged.sort(key=lambda anomaly: -anomaly.loss_as_share_of_better_value)
     return Findings(
         metric=None,
         verdict=("SIMULATED. " if measurements.is_simulated else "")
@@ -177,7 +177,7 @@ def _check_memory(memory: Measurements, parts: HostComponentFacts, report: _Repo
 
 def _check_drives(rows: Measurements, parts: HostComponentFacts, report: _Report) -> None:
     """Test drives and drive sets."""
-    check = find_slow_drives(rows.where(target_kind="drive"), parts.models)
+    check = find_slow_drives_and_drive_paths(rows.where(target_kind="drive"), parts.models)
     check.anomalies = [_with_description(anomaly, parts) for anomaly in check.anomalies]
     report.add_component_check(check, "drive")
     sets = rows.select(rows.rows["drives"].notna())
@@ -185,7 +185,7 @@ def _check_drives(rows: Measurements, parts: HostComponentFacts, report: _Report
     tested = format_count(number, "drive set") if number > 1 else ""
     report.add_test_result(tested, find_losses_by_adding_drives(sets), [])
     if parts.packages:
-        paths = find_asymmetric_drive_paths(sets, parts.packages)
+        paths = find_asymmetric_drive_paths_between_packages(sets, parts.packages)
         report.add_test_result("drives read across packages" if number > 1 else "", paths, [])
 
 
@@ -249,7 +249,12 @@ def _merged(found: Iterable[Anomaly]) -> list[Anomaly]:
 def _merge_rank(anomaly: Anomaly) -> tuple[int, bool, float, float]:
     """Sort key: most cells first, then whole nodes before their parts, then highest confidence."""
     by_units = isinstance(anomaly.initiator, str)
-    return -len(anomaly.cells), by_units, -anomaly.confidence, -anomaly.relative_loss
+    return (
+        -len(anomaly.cells),
+        by_units,
+        -anomaly.confidence,
+        -anomaly.loss_as_share_of_better_value,
+    )
 
 
 def _source_text(anomaly: Anomaly) -> str:

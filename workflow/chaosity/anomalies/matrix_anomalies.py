@@ -13,7 +13,7 @@ from chaosity.anomalies.cell_log_scores import (
     Mask,
     Position,
     ScoredCells,
-    cell_positions,
+    cell_positions_in_mask,
     score_cells,
 )
 from chaosity.anomalies.departure_significance import MATTERS, Departure
@@ -116,12 +116,12 @@ def _notes(analysis: MatrixAnalysis) -> Iterator[str]:
 
 def _cell_texts(cells: ScoredCells[int], part: Mask) -> list[str]:
     """Return cells as texts such as 0->1."""
-    return [f"{cells.rows[i]}->{cells.columns[j]}" for i, j in cell_positions(part)]
+    return [f"{cells.rows[i]}->{cells.columns[j]}" for i, j in cell_positions_in_mask(part)]
 
 
 def _groups(cells: ScoredCells[int], structure: MatrixStructure) -> Iterator[CellGroup]:
     for label, name in enumerate(structure.names):
-        positions = cell_positions(structure.labels == label)
+        positions = cell_positions_in_mask(structure.labels == label)
         typical = float(np.median([cells.log_score[position] for position in positions]))
         names = tuple(cells.initiator_and_target(position) for position in positions)
         yield CellGroup(name, names, cells.value_of_score(typical))
@@ -190,7 +190,7 @@ def _loss_against(
 ) -> Departure | None:
     """Return the loss of a cell against a better cell, if the loss is clear."""
     error = float(np.hypot(analysis.scatter.own[worse], analysis.scatter.own[better]))
-    return analysis.loss_against_better_cell(worse, better, error, comparisons)
+    return analysis.significant_loss_against_cell(worse, better, error, comparisons)
 
 
 def _opposite_cells(cells: ScoredCells[int]) -> Iterator[tuple[Position, Position]]:

@@ -11,13 +11,13 @@ from scipy import stats
 from chaosity.anomalies import anomaly_text as text
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
 from chaosity.anomalies.cell_groups import GroupedCells
-from chaosity.anomalies.cell_log_scores import Mask, Position, ScoredCells, cell_positions
+from chaosity.anomalies.cell_log_scores import Mask, Position, ScoredCells, cell_positions_in_mask
 from chaosity.anomalies.departure_significance import (
     LEVEL,
     MATTERS,
     MATTERS_IN_ONE_RUN,
     SuspectedComponent,
-    estimate_scatter,
+    estimate_scatter_without_faults,
 )
 from chaosity.anomalies.matrix_structure import NONE, MatrixStructure
 from chaosity.anomalies.structural_departures import (
@@ -60,8 +60,10 @@ class MatrixAnalysis(GroupedCells[int]):
         super().__init__(cells, labels)
         self.structural = self._structural()
         tested = np.where(self.structural, -1, labels)
-        self.scatter = estimate_scatter(cells, self.departures, tested)
-        self.found = self.find_departures(list(self._suspects()), self.structural, looks)
+        self.scatter = estimate_scatter_without_faults(cells, self.departures, tested)
+        self.found = self.find_departing_suspects_and_cells(
+            list(self._suspects()), self.structural, looks
+        )
 
     def _structural(self) -> Mask:
         """Return the mask of the cells whose loss recurs across the machine."""
@@ -71,7 +73,7 @@ class MatrixAnalysis(GroupedCells[int]):
         with np.errstate(invalid="ignore"):
             worse = self.departures < limit
             structural: Mask = worse & (self.departures - explained > limit)
-        for position in cell_positions(worse & ~structural):
+        for position in cell_positions_in_mask(worse & ~structural):
             structural[position] = is_repeated_by_symmetry(
                 cells, self.departures, position, packages
             )
@@ -112,16 +114,16 @@ class MatrixAnalysis(GroupedCells[int]):
                     seen_at = (None, None)
                 else:
                     component = node_name(int(suspect.name))
-                    what = f"{text.suspect_text(part, int(suspect.name))}:"
+                    what = f"{text.suspected_part_of_node_text(part, int(suspect.name))}:"
             elif source == target:
                 part, component, than = text.LOCAL, node_name(target), " than other nodes"
-                what = f"{text.suspect_text(part, target)}:"
+                what = f"{text.suspected_part_of_node_text(part, target)}:"
             else:
                 part, component = (
                     text.PATH,
                     initiator_to_target_name(node_name(source), node_name(target)),
                 )
-                verb = text.verb_for_metric(self.cells.metric)
+                verb = text.verb_before_value(self.cells.metric)
                 what = (
                     f"The path from node {source} to the memory of node {target} is slow: it {verb}"
                 )
@@ -164,7 +166,7 @@ def _remote_cells_better_than_local(
     clear = stats.t.isf(LEVEL / comparisons, cells.freedom or np.inf) * error
     least = max(clear, -np.log1p(-matters))
     found: list[tuple[float, Position, Position]] = []
-    for remote in cell_positions(cells.measured_mask & ~cells.local_mask):
+    for remote in cell_positions_in_mask(cells.measured_mask & ~cells.local_mask):
         source, target = cells.initiator_and_target(remote)
         if target not in cells.rows:
             continue

@@ -15,8 +15,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from chaosity.anomalies.cell_groups import Labels, departures_from_groups, expected_scores
-from chaosity.anomalies.cell_log_scores import Mask, ScoredCells, cell_positions
+from chaosity.anomalies.cell_groups import (
+    Labels,
+    departures_from_groups,
+    expected_score_of_each_group,
+)
+from chaosity.anomalies.cell_log_scores import Mask, ScoredCells, cell_positions_in_mask
 
 PackageNodes = tuple[tuple[int, ...], ...]  # nodes of each package
 NodePair = tuple[int, int]  # initiator node, target node
@@ -115,7 +119,7 @@ def _ordered(cells: ScoredCells[int], structure: MatrixStructure) -> MatrixStruc
     """Return the structure with groups numbered from the best to the worst, local groups first."""
     labels, names = structure.labels, structure.names
     used = [label for label in range(len(names)) if (labels == label).any()]
-    level = expected_scores(cells, labels)
+    level = expected_score_of_each_group(cells, labels)
     order = sorted(used, key=lambda label: (names[label] != "local", -level[label]))
     renumbered = np.full(len(names) + 1, -1)
     for new, old in enumerate(order):
@@ -143,7 +147,7 @@ def _hypotheses(
     yield MatrixStructure(LOCAL_REMOTE, remote, _names(["local", "remote"], remote))
     for nodes in [packages] if packages else _partitions(cells):
         for hypothesis in _by_packages(cells, plain, local, equal, nodes):
-            if packages or is_better_within_packages(cells, hypothesis):
+            if packages or are_groups_within_packages_better(cells, hypothesis):
                 yield hypothesis
     yield from _by_steps(cells, plain & ~local, remote)
     if distances:
@@ -154,7 +158,7 @@ def _unknown(cells: ScoredCells[int], local: Mask) -> MatrixStructure:
     """Return the structure in which local cells are equal and each other cell is its own group."""
     labels = np.where(local & cells.measured_mask, 0, -1)
     names = ["local"] if (labels == 0).any() else []
-    for position in cell_positions(~local & cells.measured_mask):
+    for position in cell_positions_in_mask(~local & cells.measured_mask):
         labels[position] = len(names)
         names.append("{}->{}".format(*cells.initiator_and_target(position)))
     return MatrixStructure(UNKNOWN, labels, tuple(names))
@@ -236,9 +240,11 @@ def _by_packages(
         yield MatrixStructure(PACKAGES, labels, _names(names, labels), packages)
 
 
-def is_better_within_packages(cells: ScoredCells[int], structure: MatrixStructure) -> bool:
+def are_groups_within_packages_better(cells: ScoredCells[int], structure: MatrixStructure) -> bool:
     """Return whether each group of cells within packages is better than each between packages."""
-    level = dict(zip(structure.names, expected_scores(cells, structure.labels), strict=False))
+    level = dict(
+        zip(structure.names, expected_score_of_each_group(cells, structure.labels), strict=False)
+    )
     same = [value for name, value in level.items() if name.startswith("same package")]
     other = [value for name, value in level.items() if name.startswith("other package")]
     return not same or not other or min(same) > max(other)

@@ -16,11 +16,16 @@ import numpy as np
 from chaosity.anomalies import anomaly_text
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
 from chaosity.anomalies.cell_groups import GroupedCells
-from chaosity.anomalies.cell_log_scores import Position, ScoredCells, cell_positions, loss_percent
+from chaosity.anomalies.cell_log_scores import (
+    Position,
+    ScoredCells,
+    cell_positions_in_mask,
+    loss_percent,
+)
 from chaosity.anomalies.departure_significance import (
     MATTERS,
     is_significant_and_large,
-    limit_confidence,
+    limit_confidence_by_replicates,
 )
 from chaosity.anomalies.matrix_structure import (
     ENOUGH_CELLS,
@@ -30,7 +35,7 @@ from chaosity.anomalies.matrix_structure import (
     NodePair,
     PackageNodes,
     SlitEntries,
-    is_better_within_packages,
+    are_groups_within_packages_better,
     learn_matrix_structure,
     structure_cost,
 )
@@ -92,14 +97,17 @@ def check_packages_and_slit(
     instead = None
     if packages and measured.kind == PACKAGES and _differ(measured.packages or (), packages):
         # The given packages were not selected, or only with steps that contradict them.
-        rejected = structure.kind != PACKAGES or not is_better_within_packages(cells, structure)
+        rejected = structure.kind != PACKAGES or not are_groups_within_packages_better(
+            cells, structure
+        )
         gain = structure_cost(cells, structure) - structure_cost(cells, measured)
         if rejected or gain > _CLEARLY_WORSE:
             instead = measured
             anomalies.append(_wrong_packages(cells, measured.packages or (), packages))
     if distances:
         pairs = [
-            cells.initiator_and_target(position) for position in cell_positions(cells.measured_mask)
+            cells.initiator_and_target(position)
+            for position in cell_positions_in_mask(cells.measured_mask)
         ]
         missing = [pair for pair in pairs if pair not in distances]
         if missing:
@@ -179,7 +187,7 @@ def _mismatch(
         loss_percent=abs(loss_percent(observed - expected, cells.metric)),
         loss_percent_low=None,
         loss_percent_high=None,
-        confidence=limit_confidence(cells, confidence),
+        confidence=limit_confidence_by_replicates(cells, confidence),
         n=int(cells.n[cells.measured_mask].min()),
         compared_with=compared_with,
         sentence=sentence,
@@ -192,7 +200,7 @@ def _positions(
     cells: ScoredCells[int], distances: SlitEntries, *, local: bool
 ) -> dict[NodePair, Position]:
     """Return pair -> position, for measured local (or remote) pairs with an entry in the SLIT."""
-    wanted = cell_positions(cells.measured_mask & (cells.local_mask == local))
+    wanted = cell_positions_in_mask(cells.measured_mask & (cells.local_mask == local))
     named = {cells.initiator_and_target(position): position for position in wanted}
     return {pair: position for pair, position in named.items() if pair in distances}
 
@@ -206,7 +214,7 @@ class _WrongPair:
     expected: float
 
     @property
-    def score_difference(self) -> float:
+    def difference_from_expected_score(self) -> float:
         return abs(self.observed - self.expected)
 
 
@@ -227,15 +235,22 @@ def _wrong_entries(
         label = usual[distances[pair]]
         expected = float(np.median(cells.log_score[groups.labels == label]))
         entry = _WrongPair(pair, float(cells.log_score[position]), expected)
-        limit = max(MATTERS, entry.score_difference / 3.0)
+        limit = max(MATTERS, entry.difference_from_expected_score / 3.0)
         far_from_group = abs(groups.departures[position]) > limit
-        if labels[pair] != label and not far_from_group and entry.score_difference > _SLIT_STEP:
+        if (
+            labels[pair] != label
+            and not far_from_group
+            and entry.difference_from_expected_score > _SLIT_STEP
+        ):
             wrong.append(entry)
     if not wrong:
         return []
-    worst = max(wrong, key=lambda entry: entry.score_difference)
+    worst = max(wrong, key=lambda entry: entry.difference_from_expected_score)
     _, confidence = is_significant_and_large(
-        worst.score_difference, _error_of_difference(groups), groups.scatter, len(positions)
+        worst.difference_from_expected_score,
+        _error_of_difference(groups),
+        groups.scatter,
+        len(positions),
     )
     pairs = [entry.pair for entry in wrong]
     distance = distances[worst.pair]
@@ -270,10 +285,10 @@ def _usual_groups(labels: Mapping[NodePair, int], distances: SlitEntries) -> dic
 
 
 def _flat_table_text(cells: ScoredCells[int], names: Sequence[str], worst: _WrongPair) -> str:
-    apart = abs(loss_percent(-worst.score_difference, cells.metric))
+    apart = abs(loss_percent(-worst.difference_from_expected_score, cells.metric))
     return (
         f"The SLIT does not distinguish {join_with_and(names[1:])} nodes, but some pairs "
-        f"{anomaly_text.verb_for_metric(cells.metric)[:-1]} "
+        f"{anomaly_text.verb_before_value(cells.metric)[:-1]} "
         f"{anomaly_text.loss_text(cells.metric, apart)} than others."
     )
 

@@ -19,7 +19,7 @@ from chaosity.anomalies.cell_log_scores import (
     Position,
     ScoredCells,
     Scores,
-    cell_positions,
+    cell_positions_in_mask,
 )
 from chaosity.anomalies.matrix_structure import NodePair, PackageNodes
 
@@ -105,7 +105,7 @@ def _node_effects(part: Scores, nodes: tuple[int, ...], packages: PackageNodes) 
 def _similar_cells(departures: Scores, position: Position) -> Iterator[Position]:
     """Yield positions of other cells that depart similarly and are equally local or remote."""
     is_local = position[0] == position[1]
-    for other in cell_positions(departures / departures[position] >= _SIMILAR):
+    for other in cell_positions_in_mask(departures / departures[position] >= _SIMILAR):
         if other != position and (other[0] == other[1]) == is_local:
             yield other
 

@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, Tem
 from chaosity.checked_yaml_files import BENCHMARKS, load_benchmark
 from chaosity.errors import UserError
 from chaosity.records.point_types import Level, Load, PointStoppingRule
-from chaosity.yaml_document_types import BenchmarkDocument, Config, KernelEntry
+from chaosity.yaml_document_types import BenchmarkDocument, Config, KernelNameAndArrayCount
 
 ENVIRONMENT = Environment(
     loader=FileSystemLoader(BENCHMARKS.parent),
@@ -77,7 +77,7 @@ class Benchmark:
         self.parameters: dict[str, Level] = {**document.get("parameters", {}), **parameters}
 
     @property
-    def kernels(self) -> dict[str, KernelEntry]:
+    def kernels(self) -> dict[str, KernelNameAndArrayCount]:
         """Return the kernels by the name that experiments use; empty if the benchmark has none."""
         return self.document.get("kernels", {})
 
@@ -194,7 +194,7 @@ class Benchmark:
         return (rule["min_seconds"] + rule["max_seconds"]) / 2
 
 
-def load_benchmarks_by_category(config: Config) -> dict[str, Benchmark]:
+def load_benchmark_of_each_category(config: Config) -> dict[str, Benchmark]:
     """Return category -> the benchmark that the config selects for it."""
     return {
         category: Benchmark(load_benchmark(name), config["parameters"].get(name, {}))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from chaosity.checked_yaml_files import COUNTERS, load_named_yaml, yaml_file_names
+from chaosity.checked_yaml_files import COUNTERS, load_validated_document, yaml_file_names
 from chaosity.errors import check_allowed
 from chaosity.records.point_types import CounterEvent, CounterRequest
 from chaosity.topology.host_fact_types import HostFacts
@@ -19,7 +19,7 @@ from chaosity.yaml_document_types import CounterEventsDocument, EventCode
 def read_counter_files() -> tuple[CounterEventsDocument, ...]:
     """Return the checked content of every file below templates/counters."""
     return tuple(
-        load_named_yaml(COUNTERS, name, "templates/counters", "counters")
+        load_validated_document(COUNTERS, name, "templates/counters", "counters")
         for name in yaml_file_names(COUNTERS)
     )
 

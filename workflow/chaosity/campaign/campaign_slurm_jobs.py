@@ -20,11 +20,11 @@ from chaosity.campaign.hosts_and_plans_of_run import (
     MeasurementWildcards,
     measuring_resource_name,
 )
-from chaosity.records.atomic_writes_and_record_files import RUN_BEGAN, load_record, utc_now
+from chaosity.records.atomic_writes_and_record_files import RUN_BEGAN, load_record, utc_now_text
 from chaosity.slurm.job_watch_and_queue_cost import (
-    SlurmJobWatch,
+    SlurmJobAndNodeWatch,
     check_finished_jobs_stay_visible,
-    queue_cost_text,
+    describe_queue_and_job_times,
 )
 from chaosity.slurm.measurement_batches import (
     Key,
@@ -34,14 +34,14 @@ from chaosity.slurm.measurement_batches import (
 )
 from chaosity.slurm.slurm_commands import (
     list_slurm_nodes,
-    remove_hint_variables,
+    remove_hyper_thread_hint_variables,
     run_slurm_command,
     slurm_node_name,
     whole_node_job_resources,
 )
 from chaosity.transport.skipped_hosts import note_skipped_host
 
-# Common name of all groups of measurements in Snakemake, see `CampaignSlurmJobs.set_up_snakemake`.
+# Common name of all groups of measurements in Snakemake.
 BATCH = "batch"
 # Number of measurements in one group; Snakemake needs a number.
 UNLIMITED = 10**9
@@ -73,14 +73,14 @@ class CampaignSlurmJobs:
         self.is_main = bool(workflow.is_main_process)
         self._batches: dict[Key, MeasurementBatch] = {}
         self._resources: dict[str, dict[str, str | int]] = {}
-        self.watch: SlurmJobWatch | None = None
+        self.watch: SlurmJobAndNodeWatch | None = None
         # All batches go into the queue at once, so that their waiting times overlap. The exclusive
         # node, and this resource within the job, keep the measurements of a host apart.
         workflow.resourcescope(
             **{measuring_resource_name(name): "local" for name in campaign.hosts}
         )
         if self.is_main:
-            remove_hint_variables(os.environ)
+            remove_hyper_thread_hint_variables(os.environ)
             check_finished_jobs_stay_visible(run_slurm_command("scontrol", "show", "config"))
             nodes = list_slurm_nodes()
             for name in campaign.hosts:
@@ -93,7 +93,7 @@ class CampaignSlurmJobs:
             own: dict[str, str | int] = {"cpus_per_task": processors, "mem_mb": 0}
             self._resources = dict.fromkeys(campaign.hosts, own)
 
-    def set_up_snakemake(self) -> None:
+    def set_snakemake_options_for_batches(self) -> None:
         """Change settings of Snakemake (9.27) for which it has no directive, after it created them.
 
         The measurements of a batch are not connected by files. Snakemake puts unconnected jobs into
@@ -114,7 +114,7 @@ class CampaignSlurmJobs:
 
     def batch_name(self, wildcards: MeasurementWildcards) -> str:
         """Return the name of a measurement's batch."""
-        self.set_up_snakemake()
+        self.set_snakemake_options_for_batches()
         if not self.is_main:
             return BATCH
         key = _measurement_key(wildcards)
@@ -165,9 +165,9 @@ class CampaignSlurmJobs:
 
     def start_job_watch(self) -> None:
         """Start to watch the jobs; call it when it is known that this is not a dry run."""
-        os.environ[RUN_BEGAN] = utc_now()
+        os.environ[RUN_BEGAN] = utc_now_text()
         hosts = {self.slurm_node_name(host): host for host in self.campaign.hosts}
-        self.watch = SlurmJobWatch(hosts, JOB_PREFIX)
+        self.watch = SlurmJobAndNodeWatch(hosts, JOB_PREFIX)
         self.watch.start_watching()
 
     def stop_job_watch(self) -> None:
@@ -177,7 +177,7 @@ class CampaignSlurmJobs:
         self.watch.stop_watching()
         for host, reason in self.watch.given_up.items():  # for the report
             note_skipped_host(self.campaign.results / host, host, reason)
-        if text := queue_cost_text(self.watch.jobs.values(), self._measured_by_node()):
+        if text := describe_queue_and_job_times(self.watch.jobs.values(), self._measured_by_node()):
             print(f"chaosity: {text}.", file=sys.stderr, flush=True)
 
     def _measured_by_node(self) -> dict[str, tuple[int, float]]:

@@ -24,7 +24,7 @@ from chaosity.hosts.host_discovery import read_discovered_host
 from chaosity.records.atomic_writes_and_record_files import (
     is_measured,
     replicate_numbers,
-    utc_now,
+    utc_now_text,
     write_atomically,
 )
 from chaosity.topology.topology_sources import LIVE
@@ -46,9 +46,9 @@ class ConfigurationCampaign:
         self.results = Path(self.config["results"])
         self.names = self.config["configurations"]
         found = read_inventory(self.config["inventory"], self.config["hosts"])
-        self.hosts = {host.name: host for host in found if host.has_configurations}
+        self.hosts = {host.name: host for host in found if host.can_change_configuration}
         for host in found:
-            if host.is_simulated and not host.has_configurations:
+            if host.is_simulated and not host.can_change_configuration:
                 what = "is simulated in a single configuration"
                 remedy = f"write {CONFIGURATION} in the name of its topology file"
                 raise UserError(what, f"host {host.name}", remedy)
@@ -62,7 +62,7 @@ class ConfigurationCampaign:
             raise UserError(what, f"inventory {self.config['inventory']}", remedy)
 
     @property
-    def simulated_hosts(self) -> str:
+    def simulated_host_names(self) -> str:
         """Return the names of simulated hosts, separated by spaces; they have no firmware."""
         return " ".join(host.name for host in self.hosts.values() if host.is_simulated)
 
@@ -110,7 +110,7 @@ class ConfigurationCampaign:
             write_atomically(folder / "config.yaml", yaml.safe_dump(own, sort_keys=False))
             wanted = folder / "wanted.json"
             if missing != 0 or not wanted.exists():
-                note = {"asked_at": utc_now(), "records_missing": missing}
+                note = {"asked_at": utc_now_text(), "records_missing": missing}
                 write_atomically(wanted, json.dumps(note) + "\n")
             if missing == 0:
                 Path(self.finished_file(host, configuration)).touch()

@@ -41,7 +41,7 @@ class MeasurementWildcards(Protocol):
 HostFunction = Callable[[MeasurementWildcards], int]
 
 
-def exit_on_user_error(make: Callable[[], T]) -> T:
+def call_or_exit_on_user_error(make: Callable[[], T]) -> T:
     """Return the result of `make`; print a `UserError` as one sentence and exit with status 2."""
     try:
         return make()

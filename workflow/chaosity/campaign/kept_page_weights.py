@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypedDict
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.place.page_share_arithmetic import largest_share_deviation
-from chaosity.records.atomic_writes_and_record_files import utc_now, write_if_changed
+from chaosity.records.atomic_writes_and_record_files import utc_now_text, write_if_changed
 from chaosity.runner.observed_placement import SHARE_TOLERANCE
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class HostPageWeights:
         if calculated and not (kept and shares_agree(kept, calculated[0])):
             kept, source = calculated
             shares = {str(node): share for node, share in kept.items()}
-            own[key] = {"shares": shares, "source": source, "since": utc_now()}
+            own[key] = {"shares": shares, "source": source, "since": utc_now_text()}
         return kept
 
     def write_known_weights(self) -> None:

@@ -13,11 +13,11 @@ from chaosity.errors import UserError
 from chaosity.export.host_measurements_for_export import (
     MeasuredHost,
     read_measured_host,
-    select_node_measurements,
+    select_most_complete_node_measurements,
 )
 from chaosity.place.placement_policies import CONTENDED
 from chaosity.store.node_matrix_csv import BANDWIDTH
-from chaosity.weights.canonical_weights import bandwidth_under_contention, canonical_weights
+from chaosity.weights.canonical_weights import canonical_weights, find_contended_bandwidth_matrix
 
 
 class WeightsFromResults:
@@ -32,7 +32,9 @@ class WeightsFromResults:
         with contextlib.suppress(UserError):  # nothing was measured yet
             self._host = read_measured_host(folder)
         # Its source has the kernel: triad if several kernels were measured in as many places.
-        self._alone = select_node_measurements(self._host, BANDWIDTH) if self._host else None
+        self._alone = (
+            select_most_complete_node_measurements(self._host, BANDWIDTH) if self._host else None
+        )
 
     def calculate_weights(
         self, name: str, workers: Sequence[int]
@@ -51,7 +53,7 @@ class WeightsFromResults:
                 return (
                     (canonical_weights(alone.matrix, workers), alone.source_text) if alone else None
                 )
-            matrix = bandwidth_under_contention(self._host.measurements, workers)
+            matrix = find_contended_bandwidth_matrix(self._host.measurements, workers)
             return (canonical_weights(matrix, workers), matrix.source) if matrix else None
         except UserError:  # a path of the workers was not measured
             return None

@@ -53,9 +53,9 @@ def collect_profiles_command(results: tuple[Path, ...], database: Path) -> None:
     A newer run of a host and configuration replaces the older run; an unchanged run changes
     nothing.
     """
-    from chaosity.store.add_profiles_to_database import add_profiles_to_database
+    from chaosity.store.add_profiles_to_database import update_profiles_from_results
 
-    collected = add_profiles_to_database(results, database)
+    collected = update_profiles_from_results(results, database)
     texts = {
         "added": "new",
         "replaced": "replaced by a newer run",

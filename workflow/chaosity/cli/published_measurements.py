@@ -60,12 +60,12 @@ def draw_published_command(
 def _slowdown_sentences(measurements: Measurements) -> Iterator[str]:
     """Yield a sentence for each co-running load with its slowdown."""
     from chaosity.statistics.cell_summary import summarise_cells
-    from chaosity.statistics.corun_interference import corun_slowdown
+    from chaosity.statistics.corun_interference import summarise_corun_to_alone_ratios
     from chaosity.store.measurements import LOAD, less_is_better
 
     table = measurements.rows
     medians = summarise_cells(measurements).set_index(["point", *LOAD])["median"]
-    for _, cost in corun_slowdown(measurements).iterrows():
+    for _, cost in summarise_corun_to_alone_ratios(measurements).iterrows():
         metric, ratio = cost["metric"], cost["median"]
         loads = table[table["point"] == cost["point"]]
         others = ", ".join(sorted(set(loads["initiator"]) - {cost["initiator"]}))

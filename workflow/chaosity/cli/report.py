@@ -83,14 +83,14 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
     earlier reports are written again, to say that the host was skipped.
     """
     from chaosity.report.overview_and_equal_hosts import write_overview
-    from chaosity.report.write_report_files import rewrite_reports
+    from chaosity.report.write_report_files import rewrite_reports_of_host
     from chaosity.result_folders import skipped_hosts, summary_files
 
     for path in sorted(results.glob("*/host.json")):
         folder = path.parent
         if hosts and folder.name not in hosts:
             continue
-        rewrite_reports(folder, stale_only=not hosts)
+        rewrite_reports_of_host(folder, stale_only=not hosts)
         newest = folder / json.loads(path.read_text(encoding="utf-8"))["configuration"]
         summary, report = newest / "summary.txt", newest / "report.html"
         if summary.exists():

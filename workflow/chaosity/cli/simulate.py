@@ -17,7 +17,7 @@ from chaosity.errors import UserError
 @click.option("--inventory", help="Inventory, in place of the config's.")
 @click.option("--results", help="Folder of the records, in place of the config's.")
 @click.option("--truth", type=FILE, help="Write the true values, without noise, to this CSV file.")
-def simulate_hosts_command(
+def write_simulated_records_command(
     config_file: Path, inventory: str | None, results: str | None, truth: Path | None
 ) -> None:
     """Write the records of all points of simulated hosts.

@@ -26,7 +26,7 @@ def make_tidy_table_command(plan: Path, output: Path, history: Path | None) -> N
     """Make the tidy table of a PLAN (plan.json) from the points and records in its folder."""
     from chaosity.store.measurements_before_component_changes import (
         HISTORY_COLUMNS,
-        build_measurement_history,
+        split_measurements_at_component_changes,
     )
     from chaosity.store.tidy_table_from_records import build_tidy_table
     from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
@@ -35,7 +35,9 @@ def make_tidy_table_command(plan: Path, output: Path, history: Path | None) -> N
     table = build_tidy_table(folder / "points", folder)
     tables = [(table, output, COLUMNS)]
     if history is not None:
-        earlier = build_measurement_history(folder / "points", folder, folder / "components")
+        earlier = split_measurements_at_component_changes(
+            folder / "points", folder, folder / "components"
+        )
         tables.append((earlier, history, HISTORY_COLUMNS))
     for rows, path, columns in tables:
         if path.suffix == ".csv":

@@ -86,14 +86,16 @@ def weights_command(
     from chaosity.store.read_published_csv import read_published_csv
     from chaosity.weights.canonical_weights import compare_alone_and_contended_weights
     from chaosity.weights.interleave_weight_advice import advise_interleave_weights
-    from chaosity.weights.placement_bandwidth_model import rank_correlations_of_placements
+    from chaosity.weights.placement_bandwidth_model import rank_correlations_of_all_and_interleaved
 
     worker_nodes, is_table = parse_worker_nodes(workers), file.suffix == ".parquet"
     alone, contended = read_bandwidths_alone_and_contended(file, unit, worker_nodes)
     advice = advise_interleave_weights(alone, worker_nodes, dwp)
     comparison = contended and compare_alone_and_contended_weights(alone, contended, worker_nodes)
     placements = read_published_csv(against, form, "published") if against else None
-    ranks = {} if placements is None else rank_correlations_of_placements(alone, placements)
+    ranks = (
+        {} if placements is None else rank_correlations_of_all_and_interleaved(alone, placements)
+    )
     if as_json:
         document: dict[str, Any] = advice.to_json()
         if is_table:
@@ -128,14 +130,14 @@ def read_bandwidths_alone_and_contended(
         select_node_bandwidths,
     )
     from chaosity.store.node_matrix_csv import read_matrix_csv
-    from chaosity.weights.canonical_weights import bandwidth_under_contention
+    from chaosity.weights.canonical_weights import find_contended_bandwidth_matrix
 
     if path.suffix != ".parquet" and not path.is_dir():
         return read_matrix_csv(path, "bandwidth", unit), None
     if unit:
         raise UserError("a tidy table has units of its own", "--unit", "remove the option")
     host = read_measured_host(path if path.is_dir() else path.parent)
-    contended = bandwidth_under_contention(host.measurements, workers)
+    contended = find_contended_bandwidth_matrix(host.measurements, workers)
     return select_node_bandwidths(host).matrix, contended
 
 
@@ -175,7 +177,7 @@ def _comparison_text(comparison: WeightsComparison) -> Iterator[Table | Text]:
     expected = (format_quantity(BANDWIDTH, value) for value in comparison.expected.values())
     table.add_row("expected", *expected)
     yield table
-    node, difference = comparison.largest_difference
+    node, difference = comparison.node_with_largest_share_difference
     yield Text(f"Largest difference: node {node}, {100.0 * difference:.1f} % of all pages.")
 
 

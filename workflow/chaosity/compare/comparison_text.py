@@ -100,7 +100,7 @@ def load_text(description: Mapping[str, Any], corunning: str) -> str:
     return ", ".join(str(part) for part in parts if part)
 
 
-def program_text(row: Mapping[str, Any]) -> str:
+def benchmark_and_kernel_text(row: Mapping[str, Any]) -> str:
     """Return benchmark and kernel: "chaosity bandwidth (read)"."""
     program = str(row["benchmark"]).replace("_", " ")
     program = "an unknown program" if program == "unknown" else program

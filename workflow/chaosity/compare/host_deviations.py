@@ -35,7 +35,7 @@ from chaosity.compare.matched_cells import (
     group_cells,
     key_columns,
     place_names_mean_the_same,
-    simplify_unknown_relations,
+    simplify_relations_if_any_unknown,
 )
 from chaosity.statistics.significance_tests import (
     adjust_family_wise_error,
@@ -134,7 +134,7 @@ class HostDeviations:
     detectable: _Values
 
     @property
-    def large_and_significant(self) -> NDArray[np.bool_]:
+    def large_and_significant_mask(self) -> NDArray[np.bool_]:
         """Mask of the deviations that are large and significant."""
         with np.errstate(invalid="ignore"):
             large = np.abs(self.deviation) >= np.log(MATTERS)
@@ -142,7 +142,7 @@ class HostDeviations:
         return clear
 
 
-def collect_values_of_hosts(
+def match_cells_and_collect_values(
     tables: Mapping[str, Measurements], by: str | None
 ) -> tuple[str, HostValues]:
     """Return how cells are matched (PLACE or CLASS), and the values of all hosts.
@@ -158,7 +158,7 @@ def collect_values_of_hosts(
         alike = place_names_mean_the_same([side.where(host=name) for name in tables])
         by = PLACE if alike else CLASS
     if by == CLASS:
-        [side] = simplify_unknown_relations([side])
+        [side] = simplify_relations_if_any_unknown([side])
     cells: dict[str, dict[Key, ComparableCell]] = {name: {} for name in tables}
     for key, cell in group_cells(side, ["host", *key_columns(by)]).items():
         cells[str(key[0])][key[1:]] = cell
@@ -193,7 +193,7 @@ def find_outliers_one_by_one(values: HostValues) -> tuple[set[int], HostDeviatio
     result = current = _deviations(values, remaining)
     # The majority defines what is right, so at most a minority is named.
     while len(named) < (hosts - 1) // 2:
-        clear = current.large_and_significant
+        clear = current.large_and_significant_mask
         p = np.where(clear, current.p, np.inf).min(axis=0)
         if not np.isfinite(p).any():
             break
@@ -257,7 +257,7 @@ def _variance_within(samples: Sequence[_Values]) -> float:
 
 
 @dataclass(frozen=True)
-class ScatteredCell:
+class CellWhereHostsDiffer:
     """A cell in which hosts differ: its number, and its extreme values divided by the median."""
 
     cell: int
@@ -265,7 +265,9 @@ class ScatteredCell:
     high: float
 
 
-def find_scattered_cells(values: HostValues, hosts: Sequence[int]) -> list[ScatteredCell]:
+def find_cells_where_hosts_differ(
+    values: HostValues, hosts: Sequence[int]
+) -> list[CellWhereHostsDiffer]:
     """Find cells in which hosts differ more than their replicates scatter, the widest range first.
 
     Example: one half of the hosts has other memory modules than the other half. Then the scatter is
@@ -277,7 +279,7 @@ def find_scattered_cells(values: HostValues, hosts: Sequence[int]) -> list[Scatt
     for number, cell in enumerate(values.samples):
         by_sizes.setdefault(tuple(len(cell[host]) for host in hosts), []).append(number)
     p_values: list[float] = []
-    tested: list[ScatteredCell] = []
+    tested: list[CellWhereHostsDiffer] = []
     for sizes, numbers in by_sizes.items():
         own = [host for host, size in zip(hosts, sizes, strict=True) if size > 1]
         if len(own) < MIN_HOSTS:
@@ -289,7 +291,7 @@ def find_scattered_cells(values: HostValues, hosts: Sequence[int]) -> list[Scatt
             p = stats.f_oneway(*samples, axis=1).pvalue
         p_values.extend(np.where(np.isfinite(p), p, ~medians.any(axis=0)))
         low, high = np.exp(medians.min(axis=0)), np.exp(medians.max(axis=0))
-        tested.extend(map(ScatteredCell, numbers, map(float, low), map(float, high)))
+        tested.extend(map(CellWhereHostsDiffer, numbers, map(float, low), map(float, high)))
     if not tested:
         return []
     clear = adjust_family_wise_error(p_values) < LEVEL

@@ -168,7 +168,7 @@ def place_names_mean_the_same(sides: Sequence[Measurements]) -> bool:
     return not known.drop_duplicates().duplicated(pair).any()
 
 
-def simplify_unknown_relations(sides: Sequence[Measurements]) -> list[Measurements]:
+def simplify_relations_if_any_unknown(sides: Sequence[Measurements]) -> list[Measurements]:
     """Return the sides; if any relation is unknown, reduce all to own node or other nodes."""
     valid = [side.valid_rows().where(part="unknown", target_kind="node") for side in sides]
     unknown = any(len(side) for side in valid)

@@ -19,12 +19,12 @@ import pandas as pd
 
 from chaosity.compare.host_deviations import (
     MIN_HOSTS,
+    CellWhereHostsDiffer,
     HostDeviations,
     HostValues,
-    ScatteredCell,
-    collect_values_of_hosts,
+    find_cells_where_hosts_differ,
     find_outliers_one_by_one,
-    find_scattered_cells,
+    match_cells_and_collect_values,
 )
 from chaosity.compare.matched_cells import MATTERS
 from chaosity.errors import UserError
@@ -121,7 +121,7 @@ def find_outlier_hosts(
         raise UserError(
             f"{len(tables)} hosts are more than {MAX_HOSTS}", None, "compare fewer at once"
         )
-    by, values = collect_values_of_hosts(tables, by)
+    by, values = match_cells_and_collect_values(tables, by)
     cells = len(values.cells)
     if not cells:
         raise UserError("there is no cell that three hosts have", None, "compare two of them")
@@ -137,7 +137,7 @@ def find_outlier_hosts(
         matched_by=by,
         sentences=(
             *_verdict_sentences(ordered, cells, typical, at_worst),
-            *_scatter_sentence(values, find_scattered_cells(values, others)),
+            *_scatter_sentence(values, find_cells_where_hosts_differ(values, others)),
             *_missing_sentence(ordered),
             *_configurations_sentence(tables),
         ),
@@ -163,7 +163,7 @@ def _verdict(
     values: HostValues, deviations: HostDeviations, host: int, *, differs: bool
 ) -> HostVerdict:
     deviation = deviations.deviation[:, host]
-    clear = deviations.large_and_significant[:, host] & differs
+    clear = deviations.large_and_significant_mask[:, host] & differs
     known = ~np.isnan(deviation)
     if not known.any():
         unknown = (None, None, None, 0, len(known), 0, "no cell in common", None, None)
@@ -200,7 +200,7 @@ def _clear_cells(values: HostValues, deviations: HostDeviations, named: set[int]
         )
         for host in sorted(named)
         for number, cell in enumerate(values.cells)
-        if deviations.large_and_significant[number, host]
+        if deviations.large_and_significant_mask[number, host]
     ]
     return pd.DataFrame(rows, columns=columns)
 
@@ -237,7 +237,7 @@ def _verdict_sentences(
     ]
 
 
-def _scatter_sentence(values: HostValues, found: Sequence[ScatteredCell]) -> list[str]:
+def _scatter_sentence(values: HostValues, found: Sequence[CellWhereHostsDiffer]) -> list[str]:
     """Return a sentence on hosts that differ from each other though none of them is an outlier."""
     if not found:
         return []

@@ -16,9 +16,9 @@ from chaosity.compare.comparison_text import (
     NOT_TESTED,
     WORSE,
     GroupVerdict,
+    benchmark_and_kernel_text,
     class_text,
     group_text,
-    program_text,
     verdict_sentences,
 )
 from chaosity.compare.matched_cells import (
@@ -35,7 +35,7 @@ from chaosity.compare.matched_cells import (
     place_names_mean_the_same,
     reduce_relations_to_own_or_other_node,
     select_largest_group,
-    simplify_unknown_relations,
+    simplify_relations_if_any_unknown,
 )
 from chaosity.errors import UserError
 from chaosity.statistics.estimates_and_ratios import Ratio
@@ -113,7 +113,7 @@ def compare_selections(
     sides = [add_matching_columns(left), add_matching_columns(right)]
     by = by or _matched_by(sides, ignore)
     if by == CLASS:
-        sides = simplify_unknown_relations(sides)
+        sides = simplify_relations_if_any_unknown(sides)
     paired = _of_one_run(sides)
     keys = key_columns(by, ignore)
     cells = [group_cells(side, keys) for side in sides]
@@ -206,7 +206,9 @@ def _loose_matches(sides: _Sides, strict: Collection[_Group]) -> dict[_Group, _L
         cells, others = (group_cells(side, keys) for side in chosen)
         pairs = [(cell, others[key]) for key, cell in cells.items() if key in others]
         if pairs:
-            programs = " against ".join(program_text(dict(side.rows.iloc[0])) for side in chosen)
+            programs = " against ".join(
+                benchmark_and_kernel_text(dict(side.rows.iloc[0])) for side in chosen
+            )
             group = group_text(str(category), str(metric))
             note = f"{group} is of {programs}: a part of any difference may be due to the programs"
             matches[category, metric] = pairs, note

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import cast
 
-from chaosity.components.component_history import read_json_object, record_component_state
+from chaosity.components.component_history import read_json_object_or_none, record_component_state
 from chaosity.components.make_component_documents import SYSTEM, ComponentDocument, Components
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.topology.host_fact_types import HostFacts
@@ -35,7 +35,7 @@ def write_changed_components(directory: Path, documents: Components) -> list[str
         OSError: the directory cannot be written. No file is left incomplete.
     """
     fingerprints = directory / _DISCOVERY_FINGERPRINTS
-    before = read_json_object(fingerprints) or {}
+    before = read_json_object_or_none(fingerprints) or {}
     changed = []
     for path in directory.glob("[!.]*.json"):
         record_component_state(path)  # with a person's edits
@@ -71,7 +71,9 @@ def read_component_documents(folder: Path) -> dict[str, ComponentDocument]:
 
     A person may have edited a file, so keys may be missing or have unusual values.
     """
-    documents = {path.stem: read_json_object(path) for path in sorted(folder.glob("[!.]*.json"))}
+    documents = {
+        path.stem: read_json_object_or_none(path) for path in sorted(folder.glob("[!.]*.json"))
+    }
     return {name: document for name, document in documents.items() if document is not None}
 
 

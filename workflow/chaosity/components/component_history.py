@@ -15,7 +15,11 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from chaosity.records.atomic_writes_and_record_files import format_utc, utc_now, write_atomically
+from chaosity.records.atomic_writes_and_record_files import (
+    format_utc,
+    utc_now_text,
+    write_atomically,
+)
 
 HISTORY_FOLDER = ".history"
 
@@ -34,7 +38,7 @@ class ComponentState:
     content: Mapping[str, object] | None
 
 
-def read_json_object(path: Path) -> dict[str, object] | None:
+def read_json_object_or_none(path: Path) -> dict[str, object] | None:
     """Return the JSON object in a file; None if the file is missing or has no JSON object."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8", errors="replace")))
@@ -49,7 +53,7 @@ def record_component_state(path: Path) -> None:
     under the key `unreadable`.
     """
     history = path.parent / HISTORY_FOLDER / f"{path.stem}.jsonl"
-    states, content, since = _read_states(history), read_json_object(path), utc_now()
+    states, content, since = _read_states(history), read_json_object_or_none(path), utc_now_text()
     if path.exists():
         if content is None:
             content = {"unreadable": path.read_text(encoding="utf-8", errors="replace")}
@@ -57,7 +61,7 @@ def record_component_state(path: Path) -> None:
     if states[-1].content == content if states else content is None:
         return
     if states and since <= states[-1].since:  # a copy with an old time stamp
-        since = utc_now()
+        since = utc_now_text()
     states.append(ComponentState(since, content))
     lines = (json.dumps(asdict(state), sort_keys=True, ensure_ascii=False) for state in states)
     write_atomically(history, "".join(f"{line}\n" for line in lines))

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from chaosity.cpusets import format_cpu_list
 from chaosity.place_names import PlaceName, node_name, package_name
 from chaosity.topology.configuration_names import configuration_name
-from chaosity.topology.device_types import Drive, Gpu, OpenclDevice
+from chaosity.topology.device_types import Gpu, NvmeDrive, OpenclDevice
 from chaosity.topology.topology_model import Node, Package, Topology
 
 # JSON values by key; `component` is the kind of component.
@@ -61,7 +61,7 @@ def make_component_documents(
     }
 
 
-def drive_component_name(drive: Drive) -> str:
+def drive_component_name(drive: NvmeDrive) -> str:
     """Return `drive-0000-41-00-0` for a slot; its second namespace is `drive-0000-41-00-0-n2`.
 
     A drive without a PCI address (NVMe over fabrics) is named after its serial number, else after
@@ -148,7 +148,7 @@ def _node(node: Node, topology: Topology) -> ComponentDocument:
 
 
 def _device(
-    kind: str, device: Drive | Gpu | OpenclDevice, keys: Iterable[str]
+    kind: str, device: NvmeDrive | Gpu | OpenclDevice, keys: Iterable[str]
 ) -> ComponentDocument:
     return {"component": kind, **{key: getattr(device, key) for key in keys}}
 

@@ -53,7 +53,9 @@ def pick_evenly_spread(items: Sequence[T], at_most: int) -> list[T]:
     return [items[round(index * step)] for index in range(max(at_most, 0))]
 
 
-def sets_of_every_size(items: Sequence[T], at_most: int = AT_MOST_SETS) -> list[tuple[T, ...]]:
+def sample_sets_of_every_size(
+    items: Sequence[T], at_most: int = AT_MOST_SETS
+) -> list[tuple[T, ...]]:
     """Return at most `at_most` sets of the items, small sets first, with every size if possible.
 
     If there are too many sets, each size gets one, and the rest is distributed in proportion to

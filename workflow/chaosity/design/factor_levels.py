@@ -36,7 +36,7 @@ Levels = tuple[tuple[str, Level], ...]
 
 
 @dataclass(frozen=True)
-class FactorLevels:
+class LoadFactorLevels:
     """The levels of one load of an experiment's file.
 
     Attributes:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
-from chaosity.benchmarks.benchmark_templates import load_benchmarks_by_category
+from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
 from chaosity.checked_yaml_files import load_experiment
 from chaosity.components.make_component_documents import drive_component_name
 from chaosity.design.even_samples_and_plan_notes import pick_evenly_spread
@@ -220,7 +220,7 @@ def plan_host(
         unknown = f"{name!r} is not among the experiments"
         check_allowed(name, config["experiments"], unknown, "config, sample")
     resources = HostResources(host.topology, host.drives_to_measure(Path(config["results"])))
-    expansion = PointExpansion(resources, load_benchmarks_by_category(config), config, weights)
+    expansion = PointExpansion(resources, load_benchmark_of_each_category(config), config, weights)
     points: list[ExpandedPoint] = []
     replicates: list[int] = []
     notes: list[str] = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, zip_longest
 
-from chaosity.cpusets import CpuSet, cpu_set
+from chaosity.cpusets import CpuSet, make_cpu_set
 from chaosity.design.initiators_and_targets import Endpoint, Initiator, PlannedDrive, Target
 from chaosity.place_names import InitiatorKind, PlaceName, nodes_name, parse_place_name, pu_name
 from chaosity.topology.device_types import OpenclDevice
@@ -127,7 +127,7 @@ class HostResources:
         rest = set[int]().union(*groups.values()) - own
         return self._without(groups, initiator, self._one_pu_per_core(rest)) if rest else None
 
-    def initiators_without_cores_of(
+    def initiators_of_level_minus_cores_of(
         self, level: str, initiator: Initiator, *, one_per_core: bool
     ) -> list[Initiator]:
         """Return every initiator of a level without the cores of another initiator.
@@ -273,7 +273,7 @@ class HostResources:
         steps = [table.distance_between(own, node) for own in nodes] if table else []
         return min((step for step in steps if step is not None), default=float("inf"))
 
-    def slit_distance_to_farthest_node(self, initiator: Initiator, target: Target) -> float | None:
+    def largest_slit_distance(self, initiator: Initiator, target: Target) -> float | None:
         """Return the largest SLIT distance from an initiator to a target; None if unknown."""
         steps = [self._slit_distance(initiator.nodes, node) for node in target.nodes]
         return max(steps) if steps and max(steps) < float("inf") else None
@@ -332,7 +332,7 @@ class HostResources:
         Kinds are drive, first_of_node, all_of_node, first_of_package, all_of_package, all_of_nodes
         and all.
         """
-        nodes = cpu_set(drive.node for drive in drives if drive.node is not None)
+        nodes = make_cpu_set(drive.node for drive in drives if drive.node is not None)
         of_package = kind.endswith("package")
         owners = {self._package_of(node) if of_package else node for node in nodes}
         known = tuple(owner for owner in owners if owner is not None)

@@ -12,7 +12,7 @@ from typing import TypeVar
 from chaosity.design.even_samples_and_plan_notes import (
     AT_MOST_SETS,
     pick_evenly_spread,
-    sets_of_every_size,
+    sample_sets_of_every_size,
 )
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import Endpoint, Initiator
@@ -89,7 +89,7 @@ def select_initiators(
         one_per_core = _one_per_core(selector)
         if "each" in selector and "without" in selector:
             excluded = find_referred_initiator(selector["without"], earlier, where)
-            found += host.initiators_without_cores_of(
+            found += host.initiators_of_level_minus_cores_of(
                 selector["each"], excluded, one_per_core=one_per_core
             )
         elif "each" in selector:
@@ -138,7 +138,7 @@ def select_initiator_sets(
     ]
 
 
-def name_of_all_initiators(
+def joint_name_of_initiators(
     selectors: InitiatorSelector | list[InitiatorSelector], host: HostResources
 ) -> str:
     """Return the name that a point's name has for all initiators, such as ``each_node``."""
@@ -179,7 +179,7 @@ def _one_per_core(selector: InitiatorSelector) -> bool:
 def _worker_sets(selector: InitiatorSelector, host: HostResources) -> list[Initiator]:
     """Return sets of every size of the nodes that have processing units."""
     nodes = [node.os_index for node in host.topology.initiator_nodes]
-    sets = sets_of_every_size(nodes, selector.get("at_most_sets", AT_MOST_SETS))
+    sets = sample_sets_of_every_size(nodes, selector.get("at_most_sets", AT_MOST_SETS))
     return [host.worker_initiator(chosen, _one_per_core(selector)) for chosen in sets]
 
 

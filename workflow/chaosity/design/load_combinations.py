@@ -9,19 +9,24 @@ from itertools import product
 from chaosity.benchmarks.benchmark_templates import Benchmark
 from chaosity.checked_yaml_files import BENCHMARKS, load_benchmark, yaml_file_names
 from chaosity.design.even_samples_and_plan_notes import PlanNotes
-from chaosity.design.factor_levels import FactorLevels
+from chaosity.design.factor_levels import LoadFactorLevels
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_selectors import (
     EarlierEndpoints,
     as_list,
-    name_of_all_initiators,
+    joint_name_of_initiators,
     select_initiator_sets,
     select_initiators,
 )
 from chaosity.design.initiators_and_targets import Endpoint, Initiator, Target
 from chaosity.design.point_loads import ChosenLoad, Combination, LoadGroup
 from chaosity.design.target_selectors import WeightsLookup, notes_on_missing_weights, select_targets
-from chaosity.errors import UnservedDesignError, UserError, check_allowed, suggest_allowed
+from chaosity.errors import (
+    BenchmarkCannotServeDesignError,
+    UserError,
+    check_allowed,
+    suggest_allowed,
+)
 from chaosity.yaml_document_types import Config, LoadDesign
 
 PLATFORMS = {"linux": "Linux", "darwin": "macOS"}
@@ -40,7 +45,7 @@ class _Load:
     benchmark: Benchmark
     earlier: EarlierEndpoints
     kernels: Sequence[str | None]
-    levels: FactorLevels
+    levels: LoadFactorLevels
     where: str
     label: str
 
@@ -108,7 +113,7 @@ class LoadCombinations:
             kernels=self.plan_notes.limit_levels(
                 kernels, at_most.get("kernel"), f"{label}: kernels"
             ),
-            levels=FactorLevels(
+            levels=LoadFactorLevels(
                 self.host, benchmark, self.config, at_most, self.plan_notes, where, label
             ),
             where=where,
@@ -138,7 +143,7 @@ class LoadCombinations:
                 f"{load.label}: no concurrent points, since there are fewer than two initiators"
             )
             return []
-        return [(name_of_all_initiators(selectors, self.host), found)]
+        return [(joint_name_of_initiators(selectors, self.host), found)]
 
     def _together(
         self, load: _Load, name: str, initiators: Sequence[Initiator]
@@ -222,7 +227,7 @@ class LoadCombinations:
         place = f"{where}.category"
         unknown = f"no benchmark for the category {category!r} in the config"
         check_allowed(category, self.benchmarks, unknown, place)
-        found, host = self.benchmarks[category], self.host.topology.platform
+        found, host = self.benchmarks[category], self.host.topology.os_family
         if found.operating_system_of_commands != host:
             of_benchmark, of_host = PLATFORMS[found.operating_system_of_commands], PLATFORMS[host]
             file = "workflow/config/darwin.yaml" if host == "darwin" else "the default config"
@@ -248,7 +253,7 @@ class LoadCombinations:
             wrong, place = f"{benchmark.name} has no kernel {listed}", f"{where}.kernel"
             others = (load_benchmark(name) for name in yaml_file_names(BENCHMARKS))
             known = {kernel for other in others for kernel in other.get("kernels", {})}
-            error = UnservedDesignError if known.issuperset(missing) else UserError
+            error = BenchmarkCannotServeDesignError if known.issuperset(missing) else UserError
             raise error(wrong, place, remedy)
         if missing:
             reason = f"since {benchmark.name} does not have them"

@@ -16,7 +16,7 @@ from chaosity.design.initiators_and_targets import Initiator, Target
 from chaosity.design.load_combinations import LoadCombinations
 from chaosity.design.point_loads import ChosenLoad, Combination, LoadGroup, factor_level_of_point
 from chaosity.design.point_names import make_point_name
-from chaosity.errors import UnservedDesignError, UserError
+from chaosity.errors import BenchmarkCannotServeDesignError, UserError
 from chaosity.place_names import node_name, package_name
 from chaosity.records.point_types import (
     ExpandedPoint,
@@ -62,7 +62,7 @@ class PointExpansion(LoadCombinations):
                 for chosen in self.iterate_combinations(name, spec["loads"], where):
                     point = self._point(experiment, design, chosen)
                     found.setdefault(point["point"], point)
-            except UnservedDesignError as error:
+            except BenchmarkCannotServeDesignError as error:
                 self.plan_notes.add_note(f"{name}, {design}: left out, since {error.what}")
         return list(found.values())
 
@@ -88,7 +88,7 @@ class PointExpansion(LoadCombinations):
         body = {
             "experiment": experiment["experiment"],
             "point": make_point_name(
-                [group.make_load_name(self.host) for group in chosen.values()]
+                [group.make_group_name(self.host) for group in chosen.values()]
             ),
             "loads": loads,
             "stopping": stopping,
@@ -160,7 +160,7 @@ class PointExpansion(LoadCombinations):
     def _relation(self, initiator: Initiator, target: Target) -> NodeRelation:
         """Return a target's relation and SLIT distance; drives and devices have no distance."""
         relation = self.host.endpoint_relation(initiator, target)
-        distance = self.host.slit_distance_to_farthest_node(initiator, target)
+        distance = self.host.largest_slit_distance(initiator, target)
         return {"relation": relation, "distance": distance if target.is_memory else None}
 
     def template_variables(
@@ -294,7 +294,7 @@ def _check_common_window(loads: Sequence[Load]) -> None:
         names = " and ".join(sorted(set(silent)))
         wrong = f"loads of {names} report no progress, so they cannot run together"
         remedy = "choose a benchmark with progress for one of the categories"
-        raise UnservedDesignError(wrong, "config, benchmarks", remedy)
+        raise BenchmarkCannotServeDesignError(wrong, "config, benchmarks", remedy)
 
 
 def _check_destructive(benchmark: Benchmark, target: Target) -> None:

@@ -9,7 +9,7 @@ from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import Endpoint, Initiator, Target
 from chaosity.design.point_names import LoadName, format_level
 from chaosity.records.point_types import Level
-from chaosity.yaml_document_types import FactorSpec
+from chaosity.yaml_document_types import FactorLevelRule
 
 # In a reference such as `only.target`: the single load of a point, whatever its role.
 ONLY = "only"
@@ -60,7 +60,7 @@ class LoadGroup:
         together = len(self.members) > 1
         return f"{self.role}-{load.initiator.name}" if together else self.role
 
-    def make_load_name(self, host: HostResources) -> LoadName:
+    def make_group_name(self, host: HostResources) -> LoadName:
         """Return the group's part of the point's name."""
         first = self.members[0]
         target = first.target
@@ -78,7 +78,7 @@ Combination = Mapping[str, LoadGroup]
 
 
 def factor_level_of_point(
-    spec: FactorSpec, design: str, chosen: Combination, host: HostResources
+    spec: FactorLevelRule, design: str, chosen: Combination, host: HostResources
 ) -> Level:
     """Return the level of an experiment's factor at a point, from its design and chosen loads."""
     if "design" in spec:

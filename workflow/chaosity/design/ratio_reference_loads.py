@@ -20,8 +20,8 @@ from chaosity.design.initiator_selectors import as_list
 from chaosity.design.point_loads import ALONE, ONLY
 from chaosity.design.point_names import format_level
 from chaosity.errors import UserError, check_allowed
-from chaosity.records.point_types import DerivedMetric, ExpandedPoint, Level, Load
-from chaosity.yaml_document_types import ExperimentDocument, FactorSpec, RelativeMetric
+from chaosity.records.point_types import ExpandedPoint, Level, Load, MetricRatio
+from chaosity.yaml_document_types import ExperimentDocument, FactorLevelRule, RelativeMetric
 
 # Columns of the tidy table that `to` may name, and the sides of the load that they describe.
 _COLUMN_SIDES = {
@@ -56,7 +56,7 @@ def add_reference_loads(
     """
     if "relative" not in experiment:
         return list(points)
-    found: dict[str, list[DerivedMetric]] = {point["point"]: [] for point in points}
+    found: dict[str, list[MetricRatio]] = {point["point"]: [] for point in points}
     for number, entry in enumerate(experiment["relative"]):
         where = f"workflow/experiments/{experiment['experiment']}.yaml, relative.{number}"
         references = _References(experiment, entry, points, where)
@@ -92,7 +92,7 @@ class _References:
                 remedy = "a ratio needs a metric with a single value"
                 raise UserError(f"{metric} has a value for each node", where, remedy)
 
-    def derived_metrics_with_references(self) -> Iterator[tuple[ExpandedPoint, DerivedMetric]]:
+    def derived_metrics_with_references(self) -> Iterator[tuple[ExpandedPoint, MetricRatio]]:
         """Yield the derived metric of each load, with its reference or why it has no reference."""
         free = self._free_keys() if self.loads else set()
         candidates = [pair for pair in self.loads if self._is_reference(*pair)]
@@ -101,7 +101,7 @@ class _References:
         def fixed_choices(point: ExpandedPoint, load: Load) -> frozenset[tuple[str, str]]:
             """Return the choices in which a load and its reference agree."""
             levels = {f"{_BASELINE}{side}": point["factors"][name] for name, side in baseline}
-            chosen = {**levels, **choices_by_role_and_side(point, load)}
+            chosen = {**levels, **choice_names_by_role_and_side(point, load)}
             return frozenset(
                 (key, str(level))
                 for key, level in chosen.items()
@@ -112,7 +112,7 @@ class _References:
         for pair in candidates:
             references[fixed_choices(*pair)].append(pair)
         for point, load in self.loads:
-            metric: DerivedMetric = {
+            metric: MetricRatio = {
                 "name": self.entry["name"],
                 "load": load["name"],
                 "metric": self.entry["metric"],
@@ -191,7 +191,7 @@ class _References:
         return {f"{self.role}.{name}"}
 
 
-def _described_sides(spec: FactorSpec, level: Level, own: str) -> Iterator[str]:
+def _described_sides(spec: FactorLevelRule, level: Level, own: str) -> Iterator[str]:
     """Yield the sides of loads, or the whole load (ROLE.*), that a factor describes."""
     if "mode" in spec:
         yield f"{spec['mode']}.together" if spec["mode"] == own else f"{spec['mode']}.*"
@@ -246,7 +246,7 @@ def _reference_columns(point: ExpandedPoint, load: Load) -> dict[str, Any]:
     }
 
 
-def choices_by_role_and_side(point: ExpandedPoint, load: Load) -> dict[str, str]:
+def choice_names_by_role_and_side(point: ExpandedPoint, load: Load) -> dict[str, str]:
     """Return ROLE.SIDE -> what was chosen, for a load and for all loads that run with it."""
     role = load["role"]
     found = {f"{role}.{part}": text for part, text in _load_choices(load).items()}

@@ -116,7 +116,9 @@ def read_measured_host(folder: Path) -> MeasuredHost:
     return MeasuredHost(folder, measurements, topology)
 
 
-def select_node_measurements(host: MeasuredHost, metric: str) -> NodeMeasurements | None:
+def select_most_complete_node_measurements(
+    host: MeasuredHost, metric: str
+) -> NodeMeasurements | None:
     """Return the measurements that say most about memory from node to node, or None.
 
     Of several slices, that with the most pairs of nodes is selected; then triad, then the larger
@@ -156,7 +158,7 @@ def select_node_bandwidths(host: MeasuredHost) -> NodeMeasurements:
     Raises:
         UserError: no bandwidth from a node to a node was measured.
     """
-    found = select_node_measurements(host, BANDWIDTH)
+    found = select_most_complete_node_measurements(host, BANDWIDTH)
     if found is None:
         raise UserError(
             "has no bandwidth from a node to a node", str(host.folder), "run `make run`"

@@ -18,10 +18,10 @@ from chaosity.errors import UserError
 from chaosity.export.host_measurements_for_export import (
     MeasuredHost,
     NodeMeasurements,
-    select_node_measurements,
+    select_most_complete_node_measurements,
 )
 from chaosity.store.node_matrix_csv import BANDWIDTH, LATENCY
-from chaosity.topology.run_lstopo import parse_xml_file
+from chaosity.topology.run_lstopo import read_xml_root_element
 from chaosity.units import format_count
 
 _MIB = 2**20
@@ -74,7 +74,7 @@ def export_hwloc_xml(host: MeasuredHost) -> HwlocXmlExport:
         UserError: ``topology.xml`` is not readable, or has no machine; or the host is simulated.
     """
     host.refuse_simulated_values("hwloc")
-    root = parse_xml_file(host.folder / "topology.xml")
+    root = read_xml_root_element(host.folder / "topology.xml")
     machine = root.find("object")
     if machine is None:
         raise UserError("has no object of type Machine", "topology.xml")
@@ -82,7 +82,7 @@ def export_hwloc_xml(host: MeasuredHost) -> HwlocXmlExport:
     written = 0
     for metric, attribute in _ATTRIBUTES.items():
         name = attribute.name
-        found = select_node_measurements(host, metric)
+        found = select_most_complete_node_measurements(host, metric)
         if found is None:
             notes.append(f"{name}: no value written, since no pair of nodes was measured.")
             continue

@@ -11,11 +11,11 @@ import pandas as pd
 from chaosity.cpusets import parse_cpu_list
 from chaosity.export.host_measurements_for_export import (
     MeasuredHost,
-    select_node_measurements,
+    select_most_complete_node_measurements,
     text_or_none,
 )
 from chaosity.statistics.cell_summary import summarise_cells
-from chaosity.statistics.corun_interference import corun_slowdown
+from chaosity.statistics.corun_interference import summarise_corun_to_alone_ratios
 from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.measurements import LOAD, POINT, less_is_better, parse_levels_json
 from chaosity.store.node_matrix_csv import BANDWIDTH, LATENCY
@@ -49,7 +49,10 @@ def _estimate(cell: pd.Series) -> Row:
 
 def _memory(host: MeasuredHost) -> Row:
     """Return each pair of nodes with its measured bandwidth and latency."""
-    found = {metric: select_node_measurements(host, metric) for metric in (BANDWIDTH, LATENCY)}
+    found = {
+        metric: select_most_complete_node_measurements(host, metric)
+        for metric in (BANDWIDTH, LATENCY)
+    }
     pairs: dict[tuple[int, int], dict[str, Row | None]] = {}
     left_out: list[Row] = []
     for metric, cells in found.items():
@@ -123,7 +126,7 @@ def _ranked(cells: pd.DataFrame, blocks: Mapping[tuple[Any, ...], pd.Series]) ->
 def _interference(host: MeasuredHost) -> Iterator[Row]:
     """Yield the slowdown of each load by loads of another role, as a ratio to the load alone."""
     columns = ["load", "kernel", "initiator", "target"]
-    for _, cell in corun_slowdown(host.measurements).iterrows():
+    for _, cell in summarise_corun_to_alone_ratios(host.measurements).iterrows():
         others = host.measurements.other_loads(cell)
         if others.empty or cell["n"] == 0:
             continue

@@ -62,7 +62,12 @@ def draw_bar_chart(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[
     height = top + tall + below
     figure, sheet = style.new_figure_with_header(_WIDTH, height, *texts_above)
     style.draw_legend(
-        sheet, legend, left, header + 0.05, style.BOX_WIDTH, partial(style.draw_legend_box, sheet)
+        sheet,
+        legend,
+        left,
+        header + 0.05,
+        style.BOX_WIDTH,
+        partial(style.draw_rectangle_as_legend_symbol, sheet),
     )
     width = _WIDTH - left - 0.15 - _number_room(bars, limits)
     corner = (left / _WIDTH, below / height)
@@ -82,14 +87,14 @@ def draw_bar_chart(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[
     for number, bar in enumerate(bars):
         _draw_bar(axes, bar, limits, f"mark-{number}")
         texts[f"mark-{number}"] = hover_text(bar.mark, data, limits.scale)
-    style.draw_status_legend(sheet, left, height - 0.13, statuses)
+    style.draw_legend_of_missing_values(sheet, left, height - 0.13, statuses)
     return figure, texts
 
 
 def _arrange_bars(data: FigureData) -> tuple[list[_Bar], list[float], float]:
     """Return the bars, the middle of each group, and the total height, in inches."""
     found = {(mark["x"], mark.get("series")): mark for mark in mark_rows(data.marks)}
-    series = list(enumerate(data.axis_names("series")))
+    series = list(enumerate(data.value_names_on_axis("series")))
     groups = [
         [(number, found[group, name]) for number, name in series if (group, name) in found]
         for group in data.axes["x"].value_names
@@ -111,7 +116,7 @@ def _number_room(bars: list[_Bar], limits: ValueLimits) -> float:
     return max((style.text_width(text, style.SMALL_POINTS) for text in texts), default=0.0) + 0.1
 
 
-def _legend(data: FigureData) -> list[tuple[str, style.BoxStyle]]:
+def _legend(data: FigureData) -> list[tuple[str, style.RectangleStyle]]:
     """Return the text and style of each legend entry; empty for a single series."""
     if "series" not in data.axes or len(data.axes["series"].values) < 2:
         return []
@@ -119,12 +124,12 @@ def _legend(data: FigureData) -> list[tuple[str, style.BoxStyle]]:
     return [(axis.legend_label(value), _series_style(i)) for i, value in enumerate(axis.values)]
 
 
-def _series_style(series: int) -> style.BoxStyle:
+def _series_style(series: int) -> style.RectangleStyle:
     """Return colour and hatch of a series."""
     colours = len(style.COLOURS)
     hatch = style.HATCHES[(series + series // colours) % len(style.HATCHES)]
     colour = style.COLOURS[series % colours]
-    return style.BoxStyle(facecolor=colour, hatch=hatch, edgecolor="white", linewidth=0.5)
+    return style.RectangleStyle(facecolor=colour, hatch=hatch, edgecolor="white", linewidth=0.5)
 
 
 def _draw_bar(axes: Axes, bar: _Bar, limits: ValueLimits, identity: str) -> None:

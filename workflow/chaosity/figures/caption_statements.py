@@ -17,7 +17,7 @@ from chaosity.figures.figure_data_and_value_limits import FigureData, FigureMark
 from chaosity.figures.figure_spec import LevelComparison, Role
 from chaosity.figures.mark_labels_and_hover_texts import panel_title
 from chaosity.figures.value_and_curve_tables import latency_curve_numbers
-from chaosity.statistics.block_ratios import group_ratio_in_replicate_blocks
+from chaosity.statistics.block_ratios import estimate_group_ratio_paired_by_block
 from chaosity.statistics.corun_interference import (
     DIVERGING_RATIO,
     LatencyDivergence,
@@ -122,9 +122,9 @@ def _changes(data: FigureData) -> list[_Change]:
     axis = data.axes["x"]
     numbers = {value.name: value.number for value in axis.values}
     changes = []
-    for panel in data.axis_names("panels"):
+    for panel in data.value_names_on_axis("panels"):
         here = rows if panel is None else rows[rows["panels"] == panel]
-        for series in data.axis_names("series"):
+        for series in data.value_names_on_axis("series"):
             line = here
             if series is not None:  # rows outside all series are the start of each
                 line = here[(here["series"] == series) | here["series"].isna()]
@@ -133,7 +133,7 @@ def _changes(data: FigureData) -> list[_Change]:
             x = line["x"].map(numbers)
             if line.empty or x.min() == x.max():
                 continue
-            ratio = group_ratio_in_replicate_blocks(line[x == x.max()], line[x == x.min()])
+            ratio = estimate_group_ratio_paired_by_block(line[x == x.max()], line[x == x.min()])
             if ratio.n:
                 start, stop = (
                     axis.value_named(str(line["x"].iloc[i])) for i in (x.argmin(), x.argmax())
@@ -228,7 +228,7 @@ def difference_to_base_statement(data: FigureData, base: str) -> str | None:
             other = rows[(rows["x"] == group) & (rows["series"] == name)]
             if name == base or reference.empty or other.empty:
                 continue
-            ratio = group_ratio_in_replicate_blocks(other, reference)
+            ratio = estimate_group_ratio_paired_by_block(other, reference)
             if ratio.n:
                 more = "more" if ratio.median > 1.0 else "less"
                 change = f"{format_percent(abs(ratio.median - 1.0))} {more}"

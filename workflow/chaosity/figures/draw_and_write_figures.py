@@ -21,17 +21,17 @@ from chaosity.figures.figure_captions import figure_caption
 from chaosity.figures.figure_data_and_value_limits import (
     FigureData,
     ValueLimits,
+    find_round_value_limits,
     mark_rows,
-    round_value_limits,
     select_figure_data,
 )
-from chaosity.figures.figure_spec import FigureSpec, Role, read_figure_specs
+from chaosity.figures.figure_spec import FigureSpec, Role, parse_figure_specs
 from chaosity.figures.heatmaps import draw_heatmap
 from chaosity.figures.line_curve_and_scatter_charts import draw_curve_or_scatter, draw_line_chart
 from chaosity.figures.mark_labels_and_hover_texts import (
     failed_mark_lines,
     is_simulated,
-    unmeasured_mark_lines,
+    unmeasured_mark_reason_lines,
 )
 from chaosity.figures.svg_hover_texts import add_hover_texts
 from chaosity.figures.value_and_curve_tables import (
@@ -123,12 +123,12 @@ def draw_figures(
             "figures",
             "draw one host in one configuration at a time",
         )
-    specs = read_figure_specs(experiments)
+    specs = parse_figure_specs(experiments)
     selected = [(spec, _try_select(spec, measurements, topology)) for spec in specs]
     limits = _shared_limits([data for _, data in selected if isinstance(data, FigureData)])
     directory.mkdir(parents=True, exist_ok=True)
     files = []
-    with style.apply_figure_style():
+    with style.figure_style_context():
         for spec, data in selected:
             if not isinstance(data, FigureData):
                 files.append(_not_drawn(spec, data))
@@ -160,7 +160,7 @@ def _shared_limits(figures: Sequence[FigureData]) -> dict[str, ValueLimits]:
     limits: dict[str, ValueLimits] = {}
     for (metric, *_), members in groups.items():
         intervals = any(data.spec.kind != "heatmap" for data in members)
-        shared = round_value_limits(metric, members, with_intervals=intervals)
+        shared = find_round_value_limits(metric, members, with_intervals=intervals)
         limits |= {data.spec.name: shared for data in members}
     return limits
 
@@ -207,9 +207,9 @@ def _write(data: FigureData, limits: ValueLimits, directory: Path, caption: str 
         sentence=caption,
         problem=None,
         source=spec.source,
-        labels=tuple(data.benchmark_labels),
+        labels=tuple(data.labels_required_by_benchmarks),
         failed=tuple(failed_mark_lines(data)),
-        unmeasured=tuple(unmeasured_mark_lines(data)),
+        unmeasured=tuple(unmeasured_mark_reason_lines(data)),
         marks=int((data.marks["status"] == "valid").sum()),
         svg=f"{spec.name}.svg" if drawn else None,
         png=f"{spec.name}.png" if drawn else None,
@@ -270,8 +270,8 @@ def write_bar_chart(
         for role, column in columns.items()
     }
     data = FigureData(spec, axes, marks, measurements)
-    with style.apply_figure_style():
-        limits = round_value_limits(spec.metric, [data], with_intervals=True)
+    with style.figure_style_context():
+        limits = find_round_value_limits(spec.metric, [data], with_intervals=True)
         return _write(data, limits, directory, caption)
 
 

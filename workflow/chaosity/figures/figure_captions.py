@@ -8,14 +8,14 @@ from chaosity.figures import caption_statements
 from chaosity.figures.figure_data_and_value_limits import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_style_header_and_legends import STATUS_TEXTS
 from chaosity.figures.mark_labels_and_hover_texts import (
-    mark_label,
+    mark_location_text,
     mark_value_text,
-    unmeasured_mark_lines,
+    unmeasured_mark_reason_lines,
 )
-from chaosity.statistics.block_ratios import group_ratio_in_replicate_blocks
+from chaosity.statistics.block_ratios import estimate_group_ratio_paired_by_block
 from chaosity.statistics.cell_summary import UNMEASURED
 from chaosity.statistics.estimates_and_ratios import Estimate
-from chaosity.statistics.significance_tests import cells_differ_significantly
+from chaosity.statistics.significance_tests import is_variation_between_cells_significant
 from chaosity.store.measurements import is_performance_metric, less_is_better
 from chaosity.units import (
     UnitScale,
@@ -46,7 +46,7 @@ def figure_caption(data: FigureData, scale: UnitScale) -> str:
     """
     valid = data.marks[data.marks["status"] == "valid"]
     if valid.empty and (data.marks["status"] == UNMEASURED).all():
-        return f"Not measured: {'; '.join(unmeasured_mark_lines(data))}."
+        return f"Not measured: {'; '.join(unmeasured_mark_reason_lines(data))}."
     statements = [*_value_statements(data, valid, scale), _missing_statement(data)]
     return " ".join(f"{text[:1].upper()}{text[1:]}." for text in statements if text)
 
@@ -58,11 +58,11 @@ def _value_statements(data: FigureData, valid: pd.DataFrame, scale: UnitScale) -
     bounds = caption_statements.lowest_bound_statement(data) if data.bounds else None
     if len(valid) == 1:
         [mark] = mark_rows(valid)
-        return [f"{mark_value_text(mark, scale)} ({mark_label(mark, data)})", bounds]
+        return [f"{mark_value_text(mark, scale)} ({mark_location_text(mark, data)})", bounds]
     keys = ["host", "configuration", *data.axes]
     if data.spec.has_measured_x or data.spec.kind == "table":
         keys += ["point", "initiator", "target"]
-    differ = cells_differ_significantly(data.measurements, keys)
+    differ = is_variation_between_cells_significant(data.measurements, keys)
     statements = [bounds, _main_statement(data) or _range_statement(data, valid, differ)]
     if data.spec.cell_note == "distance":
         statements.append(
@@ -127,8 +127,8 @@ def _range_statement(data: FigureData, valid: pd.DataFrame, differ: bool | None)
     change = f"{format_percent(abs(ratio - 1.0))} {'more' if less else 'less'} than the {first}"
     change = f"{ratio:.0f} times the {first}" if ratio >= _MANY_TIMES else change
     return (
-        f"{first}: {_median_text(best, data)} ({mark_label(best, data)}). "
-        f"{last}: {_median_text(worst, data)} ({mark_label(worst, data)}; {change})"
+        f"{first}: {_median_text(best, data)} ({mark_location_text(best, data)}). "
+        f"{last}: {_median_text(worst, data)} ({mark_location_text(worst, data)}; {change})"
     )
 
 
@@ -168,7 +168,7 @@ def _relation_ratios(data: FigureData) -> tuple[str, dict[str, Estimate]]:
         return "", {}
     near = rows[rows["relation"] == found[0]]
     ratios = {
-        name: group_ratio_in_replicate_blocks(rows[rows["relation"] == name], near)
+        name: estimate_group_ratio_paired_by_block(rows[rows["relation"] == name], near)
         for name in found[1:]
     }
     return found[0], {name: ratio for name, ratio in ratios.items() if ratio.n}

@@ -99,7 +99,7 @@ class FigureData:
     bounds: tuple[MeasuredBound, ...] = ()
 
     @property
-    def benchmark_labels(self) -> list[str]:
+    def labels_required_by_benchmarks(self) -> list[str]:
         """Return the labels that benchmarks require next to their values."""
         texts = {label for label in self.marks["label"] if isinstance(label, str)}
         labels = {part for text in texts for part in text.split(", ")}
@@ -125,7 +125,7 @@ class FigureData:
         """Whether a measured x is a metric of another load of the point."""
         return self.x_metric != self.measured_x_column
 
-    def axis_names(self, role: Role) -> list[str] | list[None]:
+    def value_names_on_axis(self, role: Role) -> list[str] | list[None]:
         """Return the names on an axis in order; [None] when the figure does not have the axis."""
         return self.axes[role].value_names if role in self.axes else [None]
 
@@ -331,7 +331,7 @@ class ValueLimits:
     least: float = math.nan
 
 
-def round_value_limits(
+def find_round_value_limits(
     metric: str, figures: Sequence[FigureData], *, with_intervals: bool = False
 ) -> ValueLimits:
     """Return round limits that include every value and bound of figures of one metric.

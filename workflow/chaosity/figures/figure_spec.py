@@ -100,7 +100,7 @@ class FigureSpec:
         return cls(experiment, **{**entry, "load": loads, **tuples})
 
 
-def read_figure_specs(experiments: Iterable[Mapping[str, Any]]) -> list[FigureSpec]:
+def parse_figure_specs(experiments: Iterable[Mapping[str, Any]]) -> list[FigureSpec]:
     """Return all figures of the experiments' YAML documents, in their order.
 
     Raises:

@@ -68,7 +68,7 @@ _SETTINGS: dict[str, object] = {
 
 
 @contextmanager
-def apply_figure_style() -> Iterator[None]:
+def figure_style_context() -> Iterator[None]:
     """Apply the style of all figures; the user's matplotlib settings have no effect inside."""
     with mpl.rc_context():
         mpl.rcdefaults()
@@ -121,7 +121,7 @@ BOX_WIDTH, LINE_WIDTH = 0.26, 0.4  # room of a symbol before its text, inches
 _LEGEND_GAP = 0.22  # inches
 
 
-class BoxStyle(TypedDict, total=False):
+class RectangleStyle(TypedDict, total=False):
     """Fill and edge of a rectangle, as keyword arguments of matplotlib."""
 
     facecolor: str | tuple[float, ...]
@@ -145,11 +145,11 @@ class TextStyle(TypedDict, total=False):
 # Text in the middle of a mark; the mark beneath it receives the pointer.
 CENTRED = TextStyle(ha="center", va="center_baseline", gid=IGNORE)
 # Fill and edge of a mark without a value, by its status.
-MISSING_MARK_STYLES: dict[str, BoxStyle] = {
-    "failed": BoxStyle(facecolor="white", hatch="//////", edgecolor=HATCH, linewidth=0.6),
-    "missing": BoxStyle(facecolor=UNMEASURED, edgecolor="white", linewidth=0.9),
-    "unmeasured": BoxStyle(facecolor="white", hatch="....", edgecolor=HATCH, linewidth=0.6),
-    "absent": BoxStyle(facecolor="white", edgecolor=UNMEASURED, linewidth=0.6),
+MISSING_MARK_STYLES: dict[str, RectangleStyle] = {
+    "failed": RectangleStyle(facecolor="white", hatch="//////", edgecolor=HATCH, linewidth=0.6),
+    "missing": RectangleStyle(facecolor=UNMEASURED, edgecolor="white", linewidth=0.9),
+    "unmeasured": RectangleStyle(facecolor="white", hatch="....", edgecolor=HATCH, linewidth=0.6),
+    "absent": RectangleStyle(facecolor="white", edgecolor=UNMEASURED, linewidth=0.6),
 }
 
 
@@ -196,16 +196,18 @@ draw_intervals = partial(
 )
 
 
-def draw_legend_box(sheet: Axes, x: float, y: float, look: BoxStyle) -> None:
+def draw_rectangle_as_legend_symbol(sheet: Axes, x: float, y: float, look: RectangleStyle) -> None:
     """Draw a rectangle as the symbol of a legend entry; `y` is its middle."""
     sheet.add_patch(Rectangle((x, y - 0.055), 0.2, 0.11, **look))
 
 
-def draw_status_legend(sheet: Axes, x: float, y: float, statuses: Collection[str]) -> None:
+def draw_legend_of_missing_values(
+    sheet: Axes, x: float, y: float, statuses: Collection[str]
+) -> None:
     """Draw the legend of marks without a value in one row; `y` is its middle."""
 
     def draw_symbol(x: float, y: float, status: str) -> None:
-        draw_legend_box(sheet, x, y, MISSING_MARK_STYLES[status])
+        draw_rectangle_as_legend_symbol(sheet, x, y, MISSING_MARK_STYLES[status])
         if status == "failed":
             draw_failed_mark_cross(sheet, x + 0.1, y, 0.13)
 

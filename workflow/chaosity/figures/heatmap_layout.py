@@ -120,7 +120,7 @@ class HeatmapLayout:
         return self.cell_width * len(self.across.values) + gaps
 
     @property
-    def heading_height(self) -> float:
+    def row_group_heading_height(self) -> float:
         """Return the height of a row group's heading."""
         return _HEADING if self.headed else 0.0
 
@@ -148,10 +148,10 @@ class HeatmapLayout:
 
     def block_height(self, block: RowBlock) -> float:
         """Return the height of a block's cells, gaps and headings."""
-        gaps = GAP * (len(block) - 1) + self.heading_height * len(block)
+        gaps = GAP * (len(block) - 1) + self.row_group_heading_height * len(block)
         return row_count_of_block(block) * self.cell_height + gaps
 
-    def column_left(self, position: int) -> float:
+    def column_left_within_block(self, position: int) -> float:
         """Return the distance of a column from its block's left edge."""
         before = sum(group.stop <= position for group in self.across.groups)
         return position * self.cell_width + self.gap * before

@@ -22,9 +22,9 @@ from chaosity.figures.figure_data_and_value_limits import (
 )
 from chaosity.figures.heatmap_layout import GAP, LINE, PAD, HeatmapLayout, RowBlock
 from chaosity.figures.mark_labels_and_hover_texts import (
-    cell_note_text,
+    cell_second_value_text,
     hover_text,
-    mark_label,
+    mark_location_text,
     provenance_text,
     value_axis_title,
 )
@@ -63,7 +63,7 @@ def draw_heatmap(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[st
     x = left + _BAR_WIDTH + 0.35
     if legend := painter.note_legend:
         sheet.text(x, bar_top + 0.07, legend, size=style.SMALL_POINTS, va="center_baseline")
-    style.draw_status_legend(sheet, x, bar_top + 0.26, statuses)
+    style.draw_legend_of_missing_values(sheet, x, bar_top + 0.26, statuses)
     return figure, hover_texts
 
 
@@ -111,7 +111,7 @@ class _HeatmapPainter:
         if column is None:
             return {}, 0.0, ""
         full = {
-            place: cell_note_text(column, cell["note"])
+            place: cell_second_value_text(column, cell["note"])
             for place, cell in self.cells.items()
             if not pd.isna(cell["note"])
         }
@@ -143,7 +143,7 @@ class _HeatmapPainter:
             if layout.headed and group.label:
                 heading = style.TextStyle(size=6.5, color=style.GREY, weight="bold", va="baseline")
                 self.sheet.text(left, top + 0.12, group.label, **heading)
-            top += layout.heading_height
+            top += layout.row_group_heading_height
             for position in range(group.start, group.stop):
                 self._draw_row(left, top + (position - group.start) * layout.cell_height, position)
             height = group.value_count * layout.cell_height
@@ -170,11 +170,13 @@ class _HeatmapPainter:
             row, col = (pair[1], pair[0]) if layout.turned else pair
             cell, note = self.cells.get((row, col)), self.notes.get((row, col), "")
             identity = f"cell-{position}-{column}"
-            self._draw_cell(left + layout.column_left(column), top, cell, identity, note)
+            self._draw_cell(
+                left + layout.column_left_within_block(column), top, cell, identity, note
+            )
             if cell is not None:
                 self.texts[identity] = hover_text(cell, self.data, self.limits.scale)
             else:
-                place = mark_label({"rows": row, "columns": col}, self.data)
+                place = mark_location_text({"rows": row, "columns": col}, self.data)
                 self.texts[identity] = f"{place}: {style.STATUS_TEXTS['absent']}"
 
     def _draw_cell(
@@ -193,7 +195,7 @@ class _HeatmapPainter:
             return
         line = 0.9 if layout.cell_height > 0.15 else 0.35
         colour = self.colours(float(self.norm(cell["median"])))
-        look = style.BoxStyle(facecolor=colour, edgecolor="white", linewidth=line)
+        look = style.RectangleStyle(facecolor=colour, edgecolor="white", linewidth=line)
         self.sheet.add_patch(Rectangle((x, y), *size, gid=identity, **look))
         if not self.points:
             return
@@ -211,7 +213,7 @@ class _HeatmapPainter:
         look = style.TextStyle(size=labels.points, ha="center", va="bottom" if above else "top")
         look["rotation"] = 90 if labels.upright else 0
         for column, text in enumerate(labels.texts):
-            x = left + layout.column_left(column) + layout.cell_width / 2
+            x = left + layout.column_left_within_block(column) + layout.cell_width / 2
             self.sheet.text(x, edge, text, **look)
 
     def _name_column_groups(self, left: float) -> None:
@@ -222,8 +224,8 @@ class _HeatmapPainter:
             size=style.SMALL_POINTS, color=style.GREY, ha="center", va="baseline"
         )
         for group in layout.across.groups:
-            first = left + layout.column_left(group.start)
-            last = left + layout.column_left(group.stop - 1) + layout.cell_width
+            first = left + layout.column_left_within_block(group.start)
+            last = left + layout.column_left_within_block(group.stop - 1) + layout.cell_width
             self.sheet.text((first + last) / 2, edge - 0.08, group.label, **look)
             ends = [first + 0.02, last - 0.02]
             self.sheet.plot(ends, [edge - 0.045] * 2, color=style.RULE, lw=0.8)

@@ -101,7 +101,7 @@ def _bound_style(index: int) -> LineStyle:
 def _draw_bounds(panel: Panel, positions: dict[str, float]) -> None:
     """Draw bounds as dashed lines; a bound that varies along x has its series' colour."""
     data, factor = panel.data, panel.limits.scale.factor
-    names = data.axis_names("series")
+    names = data.value_names_on_axis("series")
     for index, bound in enumerate(data.bounds):
         look: LineStyle = {**_bound_style(index), "lw": 1.1, "zorder": 1}
         if not bound.along_x:
@@ -127,7 +127,7 @@ def _fill_line_panel(panel: Panel, positions: dict[str, float]) -> None:
     low, high = min(positions.values()), max(positions.values())
     spread = high - low or 1.0
     panel.axes.set_xlim(low - 0.06 * spread, high + 0.06 * spread)
-    names = data.axis_names("series")
+    names = data.value_names_on_axis("series")
     alone = marks[marks["series"].isna()] if "series" in data.axes else marks.iloc[:0]
     valid = alone[alone["status"] == "valid"]
     if len(valid) == 1:  # reference of all series
@@ -255,7 +255,7 @@ def _fill_curve_panel(panel: Panel, x_scale: UnitScale) -> None:
     alone = table[table["series"].isna()] if "series" in data.axes else table.iloc[:0]
     without = _valid_points(alone, x_scale)
     describe_position = partial(_position_text, data=data, x_scale=x_scale)
-    for index, name in enumerate(data.axis_names("series")):
+    for index, name in enumerate(data.value_names_on_axis("series")):
         own = _valid_points(table if name is None else table[table["series"] == name], x_scale)
         look = series_style(index) if joined else _point_style(series_style(index))
         if joined and own and not alone.empty:  # the line starts at the mark measured alone

@@ -58,11 +58,11 @@ def provenance_text(data: FigureData) -> str:
         parts.append(f"kernel {kernels[0]}")
     if data.spec.combine:
         parts.append(f"{data.spec.combine} of the points that share a mark")
-    parts += [replicates_text(data), *data.benchmark_labels]
+    parts += [replicates_text(data), *data.labels_required_by_benchmarks]
     return " · ".join(part for part in parts if part)
 
 
-def mark_label(mark: FigureMark, data: FigureData) -> str:
+def mark_location_text(mark: FigureMark, data: FigureData) -> str:
     """Return the place of a mark: "node3 -> node5", or its values on all axes."""
     if path := _path_text(mark, data):
         return path
@@ -129,13 +129,13 @@ def hover_text(mark: FigureMark, data: FigureData, scale: UnitScale, position: s
     if mark["file_backed"] and "file-backed" not in notes:
         notes.append("file-backed")
     if data.spec.cell_note and not pd.isna(mark["note"]):
-        notes.append(cell_note_text(data.spec.cell_note, mark["note"]))
-    place = ", ".join(part for part in (mark_label(mark, data), position) if part)
+        notes.append(cell_second_value_text(data.spec.cell_note, mark["note"]))
+    place = ", ".join(part for part in (mark_location_text(mark, data), position) if part)
     text = f"{place}: {mark_value_text(mark, scale)}"
     return f"{text} ({', '.join(notes)})" if notes else text
 
 
-def cell_note_text(column: str, value: float) -> str:
+def cell_second_value_text(column: str, value: float) -> str:
     """Return the text of a cell's second value: "SLIT 21" for a distance."""
     name = {"distance": "SLIT"}.get(column, column.split(".")[-1].replace("_", " "))
     return f"{name} {make_axis_value(value, column=column).short}"
@@ -153,13 +153,13 @@ def failed_mark_lines(data: FigureData) -> list[str]:
     """Return one line for each failed mark, with its place and the reason."""
     # Without a value there is no position on a measured axis: the point's name says which it is.
     return [
-        f"{mark['point'] if data.spec.has_measured_x else mark_label(mark, data)}: "
+        f"{mark['point'] if data.spec.has_measured_x else mark_location_text(mark, data)}: "
         f"{mark['reason'] or _NO_REASON}"
         for mark in mark_rows(data.marks[data.marks["status"] == "failed"])
     ]
 
 
-def unmeasured_mark_lines(data: FigureData) -> list[str]:
+def unmeasured_mark_reason_lines(data: FigureData) -> list[str]:
     """Return one line for each reason why marks have no value, with the number of marks."""
     unmeasured = data.marks[data.marks["status"] == UNMEASURED]
     return reasons_with_counts(unmeasured["reason"], len(data.marks), data.mark_noun)

@@ -112,7 +112,7 @@ class Panel:
 
 def panel_width(data: FigureData) -> float:
     """Return the width of a panel in inches."""
-    columns = _column_count(len(data.axis_names("panels")))
+    columns = _column_count(len(data.value_names_on_axis("panels")))
     return (_sheet_width(columns) - _LEFT - style.MARGIN - _GAP * (columns - 1)) / columns
 
 
@@ -135,7 +135,7 @@ def draw_panels(
         fill: function that draws the marks of a panel.
         label_height: height of upright labels of the x axis in inches; 0 for level labels.
     """
-    panels = data.axis_names("panels")
+    panels = data.value_names_on_axis("panels")
     columns = _column_count(len(panels))
     rows = math.ceil(len(panels) / columns)
     width, each = _sheet_width(columns), panel_width(data)

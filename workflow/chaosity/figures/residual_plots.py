@@ -39,7 +39,7 @@ def _draw_residuals(analysis: AnovaResult, metric: str, title: str = "") -> Figu
     else:
         small = choose_scale(metric, residuals)
         heights, unit, slope = residuals / small.factor, small.symbol, 1.0 / small.factor
-    with style.apply_figure_style():
+    with style.figure_style_context():
         height = _HEIGHT + (0.2 if title else 0.0)
         figure = Figure(figsize=(_WIDTH, height), facecolor="white")
         bottom, top = 0.46 / height, 1.0 - (0.42 if title else 0.22) / height
@@ -72,7 +72,7 @@ def _plot_marks(axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64], titl
 def residual_plots_svg(analysis: AnovaResult, metric: str, name: str, title: str = "") -> str:
     """Return both plots as SVG; every id starts with `name`, so that a page can hold several."""
     stream = io.BytesIO()
-    with style.apply_figure_style():
+    with style.figure_style_context():
         figure = _draw_residuals(analysis, metric, title)
         figure.savefig(stream, format="svg", metadata={"Date": None})
     words = "Residuals against fitted values and against normal quantiles"
@@ -86,7 +86,7 @@ def write_residual_plots(analysis: AnovaResult, directory: Path, name: str) -> l
     title = f"Residuals of {analysis.response} by {' and '.join(analysis.factors)}"
     vector, picture = directory / f"{name}.svg", directory / f"{name}.png"
     write_atomically(vector, residual_plots_svg(analysis, analysis.response, name, title))
-    with style.apply_figure_style():
+    with style.figure_style_context():
         figure = _draw_residuals(analysis, analysis.response, title)
         figure.savefig(picture, dpi=style.PNG_DOTS_PER_INCH, metadata={"Software": None})
     return [vector, picture]

@@ -91,7 +91,7 @@ def _value_tables(data: FigureData) -> Iterator[TextTable]:
     values = data.marks.loc[data.marks["status"] == "valid", "median"]
     typical = float(np.median(values)) if len(values) else 1.0
     scale = choose_scale(data.spec.metric, [typical])
-    for panel in data.axis_names("panels"):
+    for panel in data.value_names_on_axis("panels"):
         for start in range(0, len(data.axes["columns"].values), MOST_COLUMNS):
             caption = f"{value_axis_title(data, scale)}, {replicates_text(data)}"
             caption += ", continued" if start else ""

@@ -75,7 +75,7 @@ class InventoryHost:
         return "chaosity_simulated" in self.variables
 
     @property
-    def has_configurations(self) -> bool:
+    def can_change_configuration(self) -> bool:
         """Return whether the host can be set to another configuration."""
         return self.topology_source == LIVE or CONFIGURATION in self.topology_source
 

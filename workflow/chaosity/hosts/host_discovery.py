@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict
 
-from chaosity.benchmarks.benchmark_templates import load_benchmarks_by_category
+from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
 from chaosity.checked_yaml_files import path_as_given_or_in_repository
 from chaosity.components.component_files import write_changed_components
 from chaosity.components.make_component_documents import make_component_documents
@@ -95,7 +95,7 @@ def parse_version_number(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in match.group().split(".")) if match else ()
 
 
-def verified_tool_versions(
+def checked_tool_versions_and_hashes(
     needs: Sequence[RequiredProgram], seen: Sequence[ToolOnHost]
 ) -> dict[str, str]:
     """Return tool -> text with the tool's version and hash on a host.
@@ -208,7 +208,8 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
     """
     results = Path(config["results"])
     needs = [
-        benchmark.document["needs"] for benchmark in load_benchmarks_by_category(config).values()
+        benchmark.document["needs"]
+        for benchmark in load_benchmark_of_each_category(config).values()
     ]
     tools: dict[str, str] = {}
     live_facts: dict[str, object] = {}
@@ -227,7 +228,7 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
         source = str(results / host.name / _DESCRIPTION_FILE)
         queue_seconds = 60 * config["slurm"]["wait_minutes"] if transport["kind"] == SLURM else 0
         facts = _request_description(host, transport, needs, Path(source), queue_seconds)
-        tools = verified_tool_versions(needs, facts["tools"])
+        tools = checked_tool_versions_and_hashes(needs, facts["tools"])
         live_facts = {"transport": transport, "boot_id": facts["boot_id"]}
     topology, xml = discover_topology_with_xml(source)
     machine: MachineDescription | None = None

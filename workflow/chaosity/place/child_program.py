@@ -156,7 +156,7 @@ class ChildProgram:
     def _read_input(self, proxy: BarrierProxy) -> None:
         """Read this process's input: a line releases the program, end of input stops it."""
         # Only one signal: a second one may kill a program that is about to end.
-        if proxy.read_input(time.monotonic_ns()) and not self._was_terminated:
+        if proxy.read_input_and_detect_stop(time.monotonic_ns()) and not self._was_terminated:
             self.send_signal(signal.SIGTERM)
         if not proxy.awaits_input:
             self.selector.unregister(STANDARD_INPUT)
@@ -164,7 +164,7 @@ class ChildProgram:
     def pass_on_held_output(self) -> None:
         """Pass the ready line and the held output on."""
         if self.proxy and self.status is None:
-            self._write(self.proxy.release_ready_line(time.monotonic_ns()))
+            self._write(self.proxy.release_ready_and_held_lines(time.monotonic_ns()))
 
     def _collect_status(self) -> None:
         """Collect the exit status; the whole output has been passed on."""
@@ -173,7 +173,7 @@ class ChildProgram:
         if self.output is not None:
             self._pass_line(self._rest)
         if self.proxy:
-            self._write(self.proxy.take_held_lines())
+            self._write(self.proxy.take_held_lines_without_ready_line())
         self._close_output()
         self.selector.close()
 

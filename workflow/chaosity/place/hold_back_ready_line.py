@@ -77,19 +77,19 @@ class BarrierProxy:
         with contextlib.suppress(OSError):  # the program has just ended
             os.write(self._writing, _LINE)
 
-    def release_ready_line(self, now_ns: int) -> bytes:
+    def release_ready_and_held_lines(self, now_ns: int) -> bytes:
         """Return the ready line and the other held lines; the placement has settled at `now_ns`."""
         self.phase = BarrierPhase.SETTLED
         if self._answered:
             self._release(now_ns)
-        return self._ready + self.take_held_lines()
+        return self._ready + self.take_held_lines_without_ready_line()
 
-    def take_held_lines(self) -> bytes:
+    def take_held_lines_without_ready_line(self) -> bytes:
         """Return the held lines without the ready line, and hold them no longer."""
         held, self._held = b"".join(self._held), []
         return held
 
-    def read_input(self, now_ns: int) -> bool:
+    def read_input_and_detect_stop(self, now_ns: int) -> bool:
         """Read this process's input; returns whether its end asks the program to stop."""
         try:
             chunk = os.read(STANDARD_INPUT, _CHUNK)
@@ -103,11 +103,11 @@ class BarrierProxy:
             self._answered = True
             if self.phase is not BarrierPhase.BEFORE:
                 return True
-            self.stop_holding_lines()
+            self.stop_holding_unless_at_barrier()
             os.close(self._writing)  # the program finds the end of input at its barrier
         return False
 
-    def stop_holding_lines(self) -> None:
+    def stop_holding_unless_at_barrier(self) -> None:
         """Stop holding lines back, if the program has not reached a barrier."""
         if self.phase is BarrierPhase.BEFORE:
             self.phase = BarrierPhase.LEFT_ALONE

@@ -69,7 +69,7 @@ class EqualSizedBlocks:
     where: array.array[int]
 
     @property
-    def blocks_on_node(self) -> int:
+    def present_block_count(self) -> int:
         """Return how many of the blocks are on a node."""
         return sum(1 for node in self.where if node >= 0)
 
@@ -170,7 +170,7 @@ def move_pages_to_shares(areas: Sequence[MemoryArea], wanted: Mapping[int, float
     seen = moved = 0
     groups = [group for area in areas for group in find_movable_blocks(area)]
     for group in sorted(groups, key=lambda group: (-group.block_bytes, len(group.where))):
-        present, size = group.blocks_on_node, group.block_bytes
+        present, size = group.present_block_count, group.block_bytes
         seen += present * size
         lacking = {node: (share * seen - placed[node]) / size for node, share in wanted.items()}
         goal = apportion_whole_numbers(present, attainable_amounts(present, lacking))
@@ -197,7 +197,7 @@ def find_movable_blocks(area: MemoryArea) -> list[EqualSizedBlocks]:
         area, page, [*range(area.begin, begin, page), *range(end, area.end, page)]
     )
     whole = range(begin, end, size)
-    if page * single.blocks_on_node == area.single_bytes:
+    if page * single.present_block_count == area.single_bytes:
         return [_locate_blocks(area, size, whole), single]
     return _separate_huge_pages(area, whole, single)
 

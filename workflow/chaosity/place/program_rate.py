@@ -50,7 +50,7 @@ class RateSource:
     def read_line(self, text: str, now: float) -> None:
         """Handle a line of the program's output, received at `now` on the monotonic clock."""
 
-    def read_progress_now(self) -> None:
+    def add_progress_until_now(self) -> None:
         """Add the progress until now; sources that read output lines do nothing here."""
 
     def close_source(self) -> None:
@@ -117,7 +117,7 @@ class InstructionSource(RateSource):
             raise UserError(what, "--rate instructions", remedy) from None
         self.last, self.count = time.monotonic(), 0
 
-    def read_progress_now(self) -> None:
+    def add_progress_until_now(self) -> None:
         """Read the counter."""
         now = time.monotonic()
         count, _, _ = event_counters.read_event_count(self.handle)
@@ -176,11 +176,11 @@ class RateMeter:
         """
         began = time.monotonic()
         self.source.series.clear()
-        self.source.read_progress_now()
+        self.source.add_progress_until_now()
         while True:
             if not self.let_program_run(READ_SECONDS):
                 raise ProgramEndedError
-            self.source.read_progress_now()
+            self.source.add_progress_until_now()
             now = time.monotonic()
             passed = now - began
             inside = [sample for sample in self.source.series if sample[0] >= began]

@@ -134,7 +134,7 @@ class _PlacementSession:
         """Return whether no barrier of the proxy stops the program, so that a search can begin."""
         proxy = self.program.proxy
         if proxy is not None and source.series:
-            proxy.stop_holding_lines()  # it reports samples although its ready line has not come
+            proxy.stop_holding_unless_at_barrier()  # it has samples and no ready line
         return proxy is None or proxy.phase is BarrierPhase.LEFT_ALONE
 
     def _settle(self, source: program_rate.RateSource | None) -> None:

@@ -14,11 +14,11 @@ from chaosity.records.point_types import Point
 from chaosity.records.record_types_and_verdict import VALID, Record
 
 SCHEMA_VERSION = 1
-# Environment variable: when the run began, in the form of `utc_now`; unset outside a run.
+# Environment variable: when the run began, in the form of `utc_now_text`; unset outside a run.
 RUN_BEGAN = "CHAOSITY_RUN_BEGAN"
 
 
-def utc_now() -> str:
+def utc_now_text() -> str:
     """Return the time now, in the form of `format_utc`."""
     return format_utc(datetime.now(UTC))
 
@@ -119,10 +119,10 @@ def load_record(path: Path) -> Record:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} is not a complete record: {error}") from error
-    return check_record_version(document, str(path))
+    return record_from_json_document(document, str(path))
 
 
-def check_record_version(document: Any, source: str) -> Record:
+def record_from_json_document(document: Any, source: str) -> Record:
     """Return a JSON document as a record, after a check; `source` names its file or sender.
 
     Raises:

@@ -39,7 +39,7 @@ class DriveFacts(TypedDict):
     destructive: NotRequired[bool]
 
 
-class OpenclDeviceFacts(TypedDict):
+class ClinfoDeviceFacts(TypedDict):
     """The facts of an OpenCL device in clinfo's output.
 
     `twin` counts the devices with equal names, from 0.
@@ -57,7 +57,7 @@ class OpenclDeviceFacts(TypedDict):
     uuid: str | None
 
 
-class DeviceFacts(OpenclDeviceFacts):
+class OpenclTargetDevice(ClinfoDeviceFacts):
     """An OpenCL device of a target: its name in this project, and its node."""
 
     name: str
@@ -83,13 +83,13 @@ class LoadTarget(NodeRelation):
     kind: str
     nodes: list[int]
     drives: list[DriveFacts]
-    device: NotRequired[DeviceFacts]
+    device: NotRequired[OpenclTargetDevice]
     shares: NotRequired[dict[str, float] | None]
     settles: NotRequired[bool]
     by_node: NotRequired[dict[str, NodeRelation]]
 
 
-class PlacementRule(TypedDict):
+class BenchmarkPlacement(TypedDict):
     """The places of a benchmark's threads and pages.
 
     The pages are on the nodes of `memory`: target or initiator. If `pinned`, each unit has a thread
@@ -101,7 +101,7 @@ class PlacementRule(TypedDict):
     mapping: NotRequired[str]
 
 
-class LoadPlacement(PlacementRule):
+class RequiredPlacement(BenchmarkPlacement):
     """The required places of a load's threads and pages."""
 
     memory_nodes: list[int]
@@ -114,7 +114,7 @@ class LoadPlacement(PlacementRule):
 OutputName = TypedDict("OutputName", {"in": str}, total=False)
 
 
-class OutputSource(OutputName, total=False):
+class OutputValueSource(OutputName, total=False):
     """The place of a value in a tool's output, see `runner.parse_tool_output`."""
 
     json: str
@@ -125,7 +125,7 @@ class OutputSource(OutputName, total=False):
     scale: float
 
 
-class MetricReading(OutputSource, total=False):
+class MetricValueSource(OutputValueSource, total=False):
     """The source of a metric's value, and whether the value may be missing or 0.
 
     The value comes from the samples (`progress`, `quantile`, `by_node`), from a processor's
@@ -141,13 +141,13 @@ class MetricReading(OutputSource, total=False):
     optional: bool
 
 
-class MetricSource(MetricReading, total=False):
+class MetricSourceWithUpperBound(MetricValueSource, total=False):
     """The source of a metric's value, and the upper bound that the hardware sets."""
 
     at_most: float | None
 
 
-class OutputCondition(OutputSource, total=False):
+class OutputCondition(OutputValueSource, total=False):
     """A condition on a tool's output: `equals`, `one_of`, `at_least` or `at_most`.
 
     Without a condition, it is the source of a remark that the tool writes about its run.
@@ -229,7 +229,7 @@ class Load(TypedDict):
     levels: NotRequired[dict[str, Level]]
     initiator: LoadInitiator
     target: LoadTarget
-    placement: LoadPlacement
+    placement: RequiredPlacement
     needs: RequiredProgram
     memory_bytes: int
     writes: bool
@@ -239,7 +239,7 @@ class Load(TypedDict):
     start: str
     stop: LoadEnding
     progress: ProgressSource | None
-    metrics: dict[str, MetricSource]
+    metrics: dict[str, MetricSourceWithUpperBound]
     valid: list[OutputCondition]
     notes: NotRequired[list[OutputCondition]]
     counters: NotRequired[dict[str, CounterRequest]]
@@ -260,7 +260,7 @@ class LoadReference(TypedDict):
     load: str
 
 
-class DerivedMetric(TypedDict):
+class MetricRatio(TypedDict):
     """A ratio of a load's `metric` to that of its reference `to`, or the `reason` why not."""
 
     name: str
@@ -285,7 +285,7 @@ class ExpandedPoint(TypedDict):
     components: list[str]
     definition: str
     estimated_seconds: float
-    relative: NotRequired[list[DerivedMetric]]
+    relative: NotRequired[list[MetricRatio]]
 
 
 class Point(ExpandedPoint):

@@ -36,7 +36,7 @@ from chaosity.report.findings_and_checks import (
     OK,
     ResultCheck,
     ShownFinding,
-    anomaly_search_check,
+    anomaly_search_coverage_check,
     check_results,
     merge_similar_contention,
     shown_findings,
@@ -47,9 +47,9 @@ from chaosity.report.machine_facts import (
     Fact,
     FactGroup,
     NodeRow,
-    host_state_groups,
     machine_facts,
     node_rows,
+    system_component_fact_groups,
 )
 from chaosity.report.measurement_methods import methodology_facts
 from chaosity.report.record_summaries import RecordSummary
@@ -107,7 +107,7 @@ def build_report_data(
         findings: None to analyse the measurements.
         components: documents of the components by name; without them, drives are not compared.
         others: measurements of the host's other configurations, by the paths of their tables.
-        history: values from before and after changes, see `store.build_measurement_history`.
+        history: values from before and after changes, of `split_measurements_at_component_changes`.
         histories: states of the components, see `components.read_component_histories`.
         skipped: when and why the last run skipped the host.
 
@@ -118,7 +118,7 @@ def build_report_data(
     drawn = read_drawn_figures(figures)
     findings = findings or analyse_host(measurements, host_component_facts(topology, components))
     checks = check_results(rows, topology, system, summaries, drawn)
-    checks.append(anomaly_search_check(findings))
+    checks.append(anomaly_search_coverage_check(findings))
     analyses = analysis_sections(measurements)
     failed = _failed_points(rows, summaries, config)
     host, configuration = (
@@ -152,7 +152,7 @@ def build_report_data(
         nodes=tuple(node_rows(topology)),
         failed=tuple(failed[:_MOST_FAILED]),
         failed_omitted=max(0, len(failed) - _MOST_FAILED),
-        host_state=tuple(host_state_groups(system)),
+        host_state=tuple(system_component_fact_groups(system)),
         programs=tuple(_programs(summaries, system)),
         files=tuple(_files(figures, output)),
         skipped=skipped.skip_time_and_reason if skipped else None,

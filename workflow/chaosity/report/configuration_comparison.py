@@ -26,19 +26,19 @@ from chaosity.report.resource_table import (
     OTHER,
     OWN,
     MeasuredPlace,
-    ResourceLevel,
+    ResourceAtMachineLevel,
     cells_best_first,
-    comparable_rows,
     load_description,
     measured_place,
-    resource_levels,
+    resources_at_machine_levels,
+    rows_comparable_to_level,
 )
 from chaosity.store.measurements import Measurements
 from chaosity.units import format_count
 
 _CELL = ("experiment", "point", "load", "initiator", "target", "metric")
 _BEST, _WORST = "best place", "worst place"
-# `comparable_rows` selects equal requests; a responder is a place and belongs to the best place.
+# `rows_comparable_to_level` selects equal requests; a responder belongs to the best place.
 _ALREADY_EQUAL = ("load", "asked", "file_backed")
 
 
@@ -67,7 +67,7 @@ class ConfigurationVerdict:
 
 
 @dataclass(frozen=True)
-class RatioText:
+class RatioWithVerdict:
     """A ratio as text, and the verdict of `compare`: better, worse, or another."""
 
     words: str
@@ -89,8 +89,8 @@ class ConfigurationCell:
     best: MeasuredPlace
     worst: MeasuredPlace | None
     detail: str
-    ratio: RatioText | None
-    worst_ratio: RatioText | None
+    ratio: RatioWithVerdict | None
+    worst_ratio: RatioWithVerdict | None
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class ConfigurationsSection:
 class _ComparedLevel:
     """A level with its rows and its ranked cells in each configuration."""
 
-    level: ResourceLevel
+    level: ResourceAtMachineLevel
     rows: tuple[pd.DataFrame, ...]
     cells: tuple[pd.DataFrame, ...]
 
@@ -168,13 +168,13 @@ def _column(measurements: Measurements, path: Path | None, output: Path) -> Conf
     return ConfigurationColumn(str(first_valid_configuration(measurements)), span, link)
 
 
-def _all_levels(tables: Sequence[Measurements]) -> list[ResourceLevel]:
+def _all_levels(tables: Sequence[Measurements]) -> list[ResourceAtMachineLevel]:
     """Return the levels of all tables, each from the first table that has it, small to large."""
-    found = [level for table in tables for level in resource_levels(table)]
+    found = [level for table in tables for level in resources_at_machine_levels(table)]
     resources = list(dict.fromkeys(level.resource for level in found))
     sizes, parts = [*INITIATORS, *DRIVES], [None, OWN, OTHER]
 
-    def _position_of_level(level: ResourceLevel) -> tuple[int, int, int]:
+    def _position_of_level(level: ResourceAtMachineLevel) -> tuple[int, int, int]:
         return resources.index(level.resource), sizes.index(level.key), parts.index(level.part)
 
     first = {_position_of_level(level): level for level in reversed(found)}
@@ -194,8 +194,10 @@ def _verdict(other: Measurements, own: Measurements, own_name: str) -> Configura
     return ConfigurationVerdict(verdict, tuple(groups), (*notes, *unmatched))
 
 
-def _compared_level(level: ResourceLevel, tables: Sequence[Measurements]) -> _ComparedLevel:
-    matching = [comparable_rows(table, level) for table in tables]
+def _compared_level(
+    level: ResourceAtMachineLevel, tables: Sequence[Measurements]
+) -> _ComparedLevel:
+    matching = [rows_comparable_to_level(table, level) for table in tables]
     return _ComparedLevel(
         level, tuple(each.rows for each in matching), tuple(map(cells_best_first, matching))
     )
@@ -243,7 +245,7 @@ def _cell(name: str, cells: pd.DataFrame, ratios: _Ratios) -> ConfigurationCell 
     if cells.empty:
         return None
     found = {end: ratios.get((name, end)) for end in (_BEST, _WORST)}
-    texts = {end: ratio and compared_ratio_text(ratio) for end, ratio in found.items()}
+    texts = {end: ratio and compared_ratio_with_verdict(ratio) for end, ratio in found.items()}
     return ConfigurationCell(
         best=measured_place(cells.iloc[0]),
         worst=measured_place(cells.iloc[-1]) if len(cells) > 1 else None,
@@ -263,16 +265,16 @@ def _size_text(cells: pd.DataFrame) -> Iterator[str]:
             return
 
 
-def compared_ratio_text(cell: Mapping[Hashable, Any]) -> RatioText:
+def compared_ratio_with_verdict(cell: Mapping[Hashable, Any]) -> RatioWithVerdict:
     """Return the ratio of a compared cell as text, with its verdict."""
     low, high, verdict = cell["low"], cell["high"], str(cell["verdict"])
     if pd.isna(low):
-        return RatioText(f"{cell['ratio']:.2f} times, no interval: n = 1", verdict)
+        return RatioWithVerdict(f"{cell['ratio']:.2f} times, no interval: n = 1", verdict)
     words = ratio_text(cell["ratio"], low, high)
     if low <= 1.0 <= high:
         n = " and ".join(dict.fromkeys(str(int(cell[side])) for side in ("n_left", "n_right")))
-        return RatioText(f"no difference detected at n = {n}: {words}", verdict)
-    return RatioText(f"{words}, {verdict}" if verdict in (BETTER, WORSE) else words, verdict)
+        return RatioWithVerdict(f"no difference detected at n = {n}: {words}", verdict)
+    return RatioWithVerdict(f"{words}, {verdict}" if verdict in (BETTER, WORSE) else words, verdict)
 
 
 def _figures(
@@ -311,7 +313,9 @@ def _figure_sentence(
         clear = [item for item in compared.items() if item[1]["verdict"] != NO_DIFFERENCE]
         clear.sort(key=lambda item: float(item[1]["ratio"]))
         extremes = [*clear[:1], *clear[1:][-1:]]
-        listed = ", and ".join(f"{text} {compared_ratio_text(c).words}" for text, c in extremes)
+        listed = ", and ".join(
+            f"{text} {compared_ratio_with_verdict(c).words}" for text, c in extremes
+        )
         if compared:
             n = next(iter(compared.values()))["n_left"]
             resources = format_count(len(compared), "resource")

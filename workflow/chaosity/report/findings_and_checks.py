@@ -297,7 +297,7 @@ def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly
     return merged
 
 
-def anomaly_search_check(findings: Findings) -> ResultCheck:
+def anomaly_search_coverage_check(findings: Findings) -> ResultCheck:
     """Return what was tested for anomalies, and the smallest loss that would have been found."""
     if not findings.checked:
         return ResultCheck("Anomalies", UNKNOWN, findings.verdict.rstrip("."))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.topology.device_types import Drive, OpenclDevice
+from chaosity.topology.device_types import NvmeDrive, OpenclDevice
 from chaosity.topology.host_fact_types import HostFacts
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_binary_bytes, format_count, format_decimal_bytes, format_quantity
@@ -82,7 +82,7 @@ def _opencl_text(device: OpenclDevice) -> str:
     return f"{device.name}: {device.device} ({device.platform}{processor})"
 
 
-def _drives_text(drives: Sequence[Drive]) -> str:
+def _drives_text(drives: Sequence[NvmeDrive]) -> str:
     """Return number, model and size of the drives: "30 x Corsair MP600 PRO, 2.00 TB"."""
     kinds = Counter(((each.model or "NVMe drive").strip(), each.size_bytes) for each in drives)
     texts = (
@@ -112,7 +112,7 @@ def node_rows(topology: Topology) -> list[NodeRow]:
     return rows
 
 
-def host_state_groups(system: Mapping[str, object]) -> list[FactGroup]:
+def system_component_fact_groups(system: Mapping[str, object]) -> list[FactGroup]:
     """Return all values of the system component, in groups."""
     groups: dict[str, dict[str, object]] = {"general": {}}
     for key, value in system.items():

@@ -9,7 +9,7 @@ import pandas as pd
 
 from chaosity.report.machine_facts import Document, Fact
 from chaosity.report.record_summaries import RecordSummary
-from chaosity.statistics.cell_summary import mark_outliers, summarise_cells
+from chaosity.statistics.cell_summary import compute_outlier_mask, summarise_cells
 from chaosity.units import format_count, format_duration, format_percent, group_thousands
 
 # The precision that this share of the cells reaches says more than the worst cell alone.
@@ -118,7 +118,7 @@ def _outliers_text(rows: pd.DataFrame, cells: pd.DataFrame) -> str:
     tested = cells["outliers"].notna()
     if not tested.any():
         return "not tested: the test needs 5 replicates"
-    outliers = format_count(int(mark_outliers(rows).sum()), "value")
+    outliers = format_count(int(compute_outlier_mask(rows).sum()), "value")
     values = group_thousands(int(cells.loc[tested, "n"].sum()))
     # Of undisturbed normal samples of five, about one value in twelve is outside the fences.
     return (

@@ -21,7 +21,7 @@ from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.report.experiment_section import path_relative_to_report
 from chaosity.report.findings_and_checks import OK, PROBLEM, SEVERITIES
 from chaosity.report.html_pages_and_inline_svg import render_page
-from chaosity.report.report_summary import FINDING, ReportSummary, SummaryLine
+from chaosity.report.report_summary import FINDING, ProblemAndSeverity, ReportSummary
 from chaosity.result_folders import MEASUREMENTS_FILE, skipped_hosts
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_json import read_topology
@@ -161,7 +161,7 @@ class OverviewRow:
     outlier: str | None = None
 
     @property
-    def worst_problem(self) -> SummaryLine:
+    def worst_problem(self) -> ProblemAndSeverity:
         """Return the worst problem in the report."""
         return self.summary.worst[0]
 
@@ -205,7 +205,9 @@ def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
     measured = {summary.host for summary in read.values()}
     rows += [
         OverviewRow(
-            ReportSummary(skipped.host, "", "never measured", (SummaryLine(PROBLEM, ""),), {}, {}),
+            ReportSummary(
+                skipped.host, "", "never measured", (ProblemAndSeverity(PROBLEM, ""),), {}, {}
+            ),
             None,
             _skipped_text(skipped),
         )

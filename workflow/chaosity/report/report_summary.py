@@ -11,7 +11,12 @@ import pandas as pd
 from chaosity.errors import UserError
 from chaosity.report.build_report_data import ReportData
 from chaosity.report.findings_and_checks import OK
-from chaosity.report.resource_table import OTHER, cells_best_first, measured_place, resource_levels
+from chaosity.report.resource_table import (
+    OTHER,
+    cells_best_first,
+    measured_place,
+    resources_at_machine_levels,
+)
 from chaosity.store.measurements import Measurements
 
 FINDING = "finding"
@@ -20,7 +25,7 @@ _MOST_LINES = 3
 
 
 @dataclass(frozen=True)
-class SummaryLine:
+class ProblemAndSeverity:
     """A problem and its severity (finding, problem, warning, note, unknown); ok means none."""
 
     severity: str
@@ -53,7 +58,7 @@ class ReportSummary:
     host: str
     configuration: str
     measured: str
-    worst: tuple[SummaryLine, ...]
+    worst: tuple[ProblemAndSeverity, ...]
     points: dict[str, int]
     resources: dict[str, tuple[BestValue, ...]]
     left_out: str | None = None
@@ -67,7 +72,7 @@ class ReportSummary:
         """
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
-            stored["worst"] = tuple(SummaryLine(**line) for line in stored["worst"])
+            stored["worst"] = tuple(ProblemAndSeverity(**line) for line in stored["worst"])
             for name, values in stored["resources"].items():
                 stored["resources"][name] = tuple(BestValue(**value) for value in values)
             return cls(**stored)
@@ -89,14 +94,16 @@ def summarise_report(report: ReportData, measurements: Measurements) -> ReportSu
     )
 
 
-def _worst_problems(report: ReportData) -> list[SummaryLine]:
+def _worst_problems(report: ReportData) -> list[ProblemAndSeverity]:
     """Return the worst three findings and problems of a report."""
-    lines = [SummaryLine(FINDING, finding.title) for finding in report.findings]
-    lines += [SummaryLine(each.severity, f"{each.name}: {each.text}") for each in report.problems]
-    return lines[:_MOST_LINES] or [SummaryLine(OK, NO_PROBLEMS)]
+    lines = [ProblemAndSeverity(FINDING, finding.title) for finding in report.findings]
+    lines += [
+        ProblemAndSeverity(each.severity, f"{each.name}: {each.text}") for each in report.problems
+    ]
+    return lines[:_MOST_LINES] or [ProblemAndSeverity(OK, NO_PROBLEMS)]
 
 
-def problem_terminal_text(line: SummaryLine) -> str:
+def problem_terminal_text(line: ProblemAndSeverity) -> str:
     """Return a problem as the terminal shows it: with its severity in front."""
     return line.text if line.severity == OK else f"{line.severity}: {line.text}"
 
@@ -115,7 +122,7 @@ def _best_values(measurements: Measurements) -> dict[str, tuple[BestValue, ...]]
     For times, the second is the best place of other nodes' memory, where that was measured.
     """
     by_resource: dict[str, dict[str, BestValue]] = {}
-    for level in resource_levels(measurements):
+    for level in resources_at_machine_levels(measurements):
         cells = cells_best_first(level.measurements)
         if not cells.empty:
             best = measured_place(cells.iloc[0])

@@ -12,9 +12,9 @@ import pandas as pd
 
 from chaosity.figures.axis_order_and_labels import make_axis_value
 from chaosity.statistics.cell_summary import summarise_cells
-from chaosity.statistics.corun_interference import corun_slowdown
+from chaosity.statistics.corun_interference import summarise_corun_to_alone_ratios
 from chaosity.statistics.estimates_and_ratios import Estimate
-from chaosity.statistics.significance_tests import cells_differ_significantly
+from chaosity.statistics.significance_tests import is_variation_between_cells_significant
 from chaosity.store.measurements import (
     LOAD,
     POINT,
@@ -93,7 +93,7 @@ class ResourceRow:
 
 
 @dataclass(frozen=True)
-class ResourceLevel:
+class ResourceAtMachineLevel:
     """Comparable rows of a resource at one level of the machine.
 
     Attributes:
@@ -121,11 +121,11 @@ class ResourceLevel:
 
 def resource_table(measurements: Measurements) -> list[ResourceRow]:
     """Return all rows: loads alone by level, then the slowdowns of co-running loads."""
-    rows = [_resource_row(level) for level in resource_levels(measurements)]
+    rows = [_resource_row(level) for level in resources_at_machine_levels(measurements)]
     return [row for row in rows if row is not None] + _slowdown_rows(measurements)
 
 
-def resource_levels(measurements: Measurements) -> Iterator[ResourceLevel]:
+def resources_at_machine_levels(measurements: Measurements) -> Iterator[ResourceAtMachineLevel]:
     """Yield each resource that was measured alone, at each level, small to large."""
     for (category, metric), part in _alone(measurements).groups_by_columns(["category", "metric"]):
         if _PERCENTILE.search(metric):
@@ -136,7 +136,7 @@ def resource_levels(measurements: Measurements) -> Iterator[ResourceLevel]:
             for own_or_other in _split_by_relation(chosen):
                 wanted = {own_or_other} if own_or_other else {OWN, OTHER}
                 rows = chosen.select(_own_or_other(chosen).isin(wanted))
-                yield ResourceLevel(resource, key, rows, own_or_other)
+                yield ResourceAtMachineLevel(resource, key, rows, own_or_other)
 
 
 def _alone(measurements: Measurements) -> Measurements:
@@ -165,7 +165,9 @@ def _own_or_other(measurements: Measurements) -> pd.Series:
     return measurements.rows["relation"].isin(_OWN_RELATIONS).map({True: OWN, False: OTHER})
 
 
-def comparable_rows(measurements: Measurements, level: ResourceLevel) -> Measurements:
+def rows_comparable_to_level(
+    measurements: Measurements, level: ResourceAtMachineLevel
+) -> Measurements:
     """Return the rows of another configuration that are comparable to a level.
 
     Where the firmware makes a package a single node, the node's name stands for both. So a level
@@ -225,7 +227,7 @@ def _requests(measurements: Measurements) -> pd.Series:
     return measurements.rows["load_parameters"].map(cache(_request_of_row))
 
 
-def _resource_row(level: ResourceLevel) -> ResourceRow | None:
+def _resource_row(level: ResourceAtMachineLevel) -> ResourceRow | None:
     """Return the row of a level; None without a valid cell."""
     cells = cells_best_first(level.measurements)
     if cells.empty:
@@ -239,7 +241,7 @@ def _resource_row(level: ResourceLevel) -> ResourceRow | None:
         best=measured_place(best),
         worst=measured_place(worst) if several else None,
         share=share_text if several else None,
-        differ=cells_differ_significantly(level.measurements.rows) if several else None,
+        differ=is_variation_between_cells_significant(level.measurements.rows) if several else None,
     )
 
 
@@ -281,7 +283,7 @@ def measured_place(cell: pd.Series) -> MeasuredPlace:
 
 def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
     """Return a row for each metric: co-running loads as ratios to the same loads alone."""
-    ratios = corun_slowdown(measurements)
+    ratios = summarise_corun_to_alone_ratios(measurements)
     ratios = ratios[ratios["status"] == "valid"]
     if ratios.empty:
         return []

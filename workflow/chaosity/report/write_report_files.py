@@ -24,7 +24,7 @@ from chaosity.result_folders import other_configuration_tables
 from chaosity.store.measurements import Measurements
 from chaosity.store.measurements_before_component_changes import (
     HISTORY_COLUMNS,
-    build_measurement_history,
+    split_measurements_at_component_changes,
 )
 from chaosity.store.tidy_table_from_records import build_tidy_table
 from chaosity.store.tidy_table_parquet import read_parquet_table
@@ -90,7 +90,9 @@ def write_report(
     earlier = (
         read_parquet_table(former, HISTORY_COLUMNS)
         if former
-        else build_measurement_history(folder / "points", folder, folder / "components")
+        else split_measurements_at_component_changes(
+            folder / "points", folder, folder / "components"
+        )
     )
     of_anomalies = "an output of `chaosity anomalies --json`"
     report = build_report_data(
@@ -131,7 +133,7 @@ def has_outdated_skip_note(folder: Path) -> bool:
     return bool(reported != (skipped.skip_time_and_reason if skipped else None))
 
 
-def rewrite_reports(host: Path, *, stale_only: bool) -> None:
+def rewrite_reports_of_host(host: Path, *, stale_only: bool) -> None:
     """Write the reports of all configurations of a host (``results/<host>``) again."""
     for html in sorted(host.glob("*/report.html")):
         folder = html.parent

@@ -11,7 +11,7 @@ from pathlib import Path
 from chaosity.records.atomic_writes_and_record_files import save_record
 from chaosity.records.point_types import Point
 from chaosity.records.record_types_and_verdict import VALID
-from chaosity.runner.describe_host import DescriptionError, write_host_description
+from chaosity.runner.describe_host import DescriptionError, write_host_description_tarball
 from chaosity.runner.point_measurement import measure_point
 
 
@@ -52,7 +52,7 @@ def _print_description() -> int:
     """Print the tarball that describes this host; returns the exit status."""
     try:
         request = json.loads(sys.stdin.read() or '{"needs": []}')
-        write_host_description(request["needs"], sys.stdout.buffer)
+        write_host_description_tarball(request["needs"], sys.stdout.buffer)
     except DescriptionError as error:
         print(f"chaosity-run: {error}", file=sys.stderr)
         return 1

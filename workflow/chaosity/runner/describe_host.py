@@ -129,7 +129,7 @@ def _read_lstopo_xml() -> bytes:
     return answer.stdout
 
 
-def read_memory_modules() -> str | None:
+def read_dmidecode_output() -> str | None:
     """Return the output of ``dmidecode --type 17``; None without root, dmidecode or SMBIOS."""
     program = shutil.which("dmidecode", path=_search_path())
     if program is None or os.geteuid() != 0:
@@ -137,7 +137,7 @@ def read_memory_modules() -> str | None:
     return _run_and_read([program, "--quiet", "--type", "17"])
 
 
-def read_clinfo() -> str | None:
+def read_clinfo_output() -> str | None:
     """Return the output of ``clinfo --raw``; None without clinfo.
 
     clinfo's JSON is not used: it has duplicate keys up to version 3.0.
@@ -146,7 +146,7 @@ def read_clinfo() -> str | None:
     return None if program is None else _run_and_read([program, "--raw"])
 
 
-def find_tool(need: RequiredProgram) -> _ToolFacts:
+def find_tool_path_version_and_hash(need: RequiredProgram) -> _ToolFacts:
     """Return the path, version and hash of a benchmark's program on this host."""
     name, path = need["program"], shutil.which(need["program"])
     if path is None:
@@ -167,9 +167,9 @@ def _host_facts(needs: Iterable[RequiredProgram]) -> dict[str, object]:
         "hostname": platform.node(),
         "architecture": platform.machine(),
         "boot_id": _read_kernel_file(Path("/proc/sys/kernel/random/boot_id")),
-        "memory_modules": read_memory_modules(),  # output of dmidecode
-        "opencl": read_clinfo(),  # output of clinfo
-        "tools": [find_tool(need) for need in needs],
+        "memory_modules": read_dmidecode_output(),  # output of dmidecode
+        "opencl": read_clinfo_output(),  # output of clinfo
+        "tools": [find_tool_path_version_and_hash(need) for need in needs],
         # None if the runner runs from its sources.
         "runner_sha256": _sha256(zipapp) if zipapp.suffix == ".pyz" else None,
         "user_id": os.geteuid(),
@@ -194,7 +194,7 @@ def _read_kernel_files() -> Iterator[tuple[str, str]]:
                     yield str(path.relative_to("/")), text
 
 
-def write_host_description(needs: Iterable[RequiredProgram], output: BinaryIO) -> None:
+def write_host_description_tarball(needs: Iterable[RequiredProgram], output: BinaryIO) -> None:
     """Write the tarball that describes this host.
 
     Args:

@@ -236,7 +236,7 @@ def counter_value(counted: Mapping[str, CounterResult], name: str) -> float:
     return max(total, 0.0)
 
 
-def counted_time_share(result: CounterResult) -> float | None:
+def smallest_counted_time_share(result: CounterResult) -> float | None:
     """Return the smallest share of the time that an event was counted; None without counts."""
     shares = [
         count["time_running_ns"] / count["time_enabled_ns"]

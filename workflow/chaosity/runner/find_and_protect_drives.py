@@ -107,7 +107,7 @@ def reasons_against_writing(device: Path) -> list[str]:
     return reasons
 
 
-def create_random_file(path: Path, size: int) -> None:
+def create_random_file_as_drive(path: Path, size: int) -> None:
     """Create a file of `size` random bytes that replaces a drive, unless it exists already.
 
     Raises:
@@ -159,7 +159,7 @@ def check_and_link_drives(load: Load, folder: Path) -> list[Check]:
     for drive in load["target"].get("drives", []):
         file = drive.get("file")
         if file:
-            create_random_file(Path(file), drive["size_bytes"])
+            create_random_file_as_drive(Path(file), drive["size_bytes"])
         device = _find_device(drive)
         if load["writes"]:
             reasons = reasons_against_writing(device)

@@ -78,7 +78,7 @@ class LoadProcess:
         return bool(self.samples) or progress is None or "event" not in progress
 
     @property
-    def is_stoppable(self) -> bool:
+    def is_ended_by_runner(self) -> bool:
         """Return whether the runner ends it; other loads end by themselves."""
         return self.spec["stop"]["by"] == "runner"
 
@@ -244,7 +244,7 @@ class LoadProcess:
             self.signalled = self.spec["stop"]["signal"]
             self.send_signal(self.signalled)
 
-    def wait_for_end(self) -> None:
+    def wait_for_end_or_kill(self) -> None:
         """Wait for the end; kill a load that ignores the stop signal."""
         limit = time.monotonic() + GRACE_SECONDS
         while self.is_running():

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from chaosity.records.point_types import MetricSource
+from chaosity.records.point_types import MetricSourceWithUpperBound
 from chaosity.records.record_types_and_verdict import LoadRecord, UnfinishedRecord
 from chaosity.runner import event_counters
 from chaosity.runner.parse_tool_output import ExtractionError, extract_number
 from chaosity.runner.progress_samples_and_rates import (
     Series,
     common_time_span,
-    node_rates,
     progress_series,
     rate_in_window,
+    rates_to_each_node_alone,
     sample_quantile_in_window,
 )
 
@@ -95,7 +95,7 @@ def metric_values_or_reasons(record: UnfinishedRecord) -> dict[str, dict[str, Re
     return readings
 
 
-def is_optional_metric(source: MetricSource) -> bool:
+def is_optional_metric(source: MetricSourceWithUpperBound) -> bool:
     """Return whether a point is valid without this metric: it is optional, or a counter's count."""
     return bool(source.get("optional") or "counter" in source)
 
@@ -115,7 +115,9 @@ def _value(
         if "by_node" in source:
             nodes, threads = load["target"]["nodes"], load["initiator"]["threads"]
             output = load["outputs"]["stdout"]
-            return node_rates(load["progress"], source, output, begin, end, nodes, threads)
+            return rates_to_each_node_alone(
+                load["progress"], source, output, begin, end, nodes, threads
+            )
         if "quantile" in source:
             output = load["outputs"]["stdout"]
             return sample_quantile_in_window(load["progress"], source, output, begin, end)

@@ -11,9 +11,9 @@ import uuid
 from collections.abc import Mapping
 
 from chaosity.errors import MeasurementError
-from chaosity.records.point_types import DeviceFacts, Load, OpenclDeviceFacts
+from chaosity.records.point_types import ClinfoDeviceFacts, Load, OpenclTargetDevice
 from chaosity.records.record_types_and_verdict import Check, make_check
-from chaosity.runner.describe_host import read_clinfo
+from chaosity.runner.describe_host import read_clinfo_output
 
 # `[PREFIX/*]  CL_PLATFORM_NAME  value` and `[PREFIX/0]  CL_DEVICE_NAME  value`. Two platforms may
 # have the same prefix, so a platform begins at its name.
@@ -26,7 +26,7 @@ _PCI = re.compile(r"\b(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\
 PLATFORM_NUMBER, DEVICE_NUMBER = "OPENCL_PLATFORM_NUMBER", "OPENCL_DEVICE_NUMBER"
 
 
-class ClinfoDevice(OpenclDeviceFacts):
+class ClinfoDevice(ClinfoDeviceFacts):
     """An OpenCL device with its present numbers in clinfo's output."""
 
     platform_number: int
@@ -98,7 +98,7 @@ def _format_uuid(text: str) -> str | None:
     return str(uuid.UUID(digits)) if len(digits) == 32 and digits.strip("0") else None
 
 
-def find_opencl_device(wanted: DeviceFacts, output: str | None) -> ClinfoDevice:
+def find_opencl_device(wanted: OpenclTargetDevice, output: str | None) -> ClinfoDevice:
     """Return a load's device with its present numbers in clinfo's output, by slot or by names.
 
     Raises:
@@ -132,7 +132,7 @@ def fill_in_device_numbers(load: Load) -> tuple[Load, list[Check]]:
     wanted = load["target"].get("device")
     if wanted is None:
         return load, []
-    device = find_opencl_device(wanted, read_clinfo())
+    device = find_opencl_device(wanted, read_clinfo_output())
     platform, number = device["platform_number"], device["device_number"]
     numbers = {PLATFORM_NUMBER: str(platform), DEVICE_NUMBER: str(number)}
     detail = (

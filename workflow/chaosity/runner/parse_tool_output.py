@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from chaosity.records.point_types import OutputName, OutputSource
+from chaosity.records.point_types import OutputName, OutputValueSource
 
 
 class ExtractionError(ValueError):
@@ -93,7 +93,7 @@ def parse_json_lines(text: str) -> tuple[dict[str, Any], ...]:
     return tuple(documents)
 
 
-def extract_values(source: OutputSource, outputs: Mapping[str, str]) -> list[Any]:
+def extract_values(source: OutputValueSource, outputs: Mapping[str, str]) -> list[Any]:
     """Return every value at a source, unconverted.
 
     Raises:
@@ -115,7 +115,7 @@ def extract_values(source: OutputSource, outputs: Mapping[str, str]) -> list[Any
     return values
 
 
-def extract_number(source: OutputSource, outputs: Mapping[str, str]) -> float:
+def extract_number(source: OutputValueSource, outputs: Mapping[str, str]) -> float:
     """Return the combined value at a source, in SI units.
 
     Raises:

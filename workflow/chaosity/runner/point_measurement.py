@@ -17,8 +17,8 @@ from pathlib import Path
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import MeasurementError, UserError
-from chaosity.records.atomic_writes_and_record_files import SCHEMA_VERSION, utc_now
-from chaosity.records.point_types import LoadPlacement, Point, PointStoppingRule
+from chaosity.records.atomic_writes_and_record_files import SCHEMA_VERSION, utc_now_text
+from chaosity.records.point_types import Point, PointStoppingRule, RequiredPlacement
 from chaosity.records.record_types_and_verdict import (
     Check,
     Record,
@@ -111,7 +111,7 @@ def check_free_memory(point: Point) -> Check:
     return make_check("free memory", True, detail)
 
 
-def memory_shares_by_node(placement: LoadPlacement) -> dict[int, float]:
+def memory_shares_by_node(placement: RequiredPlacement) -> dict[int, float]:
     """Return the share of a load's memory on each node; equal shares if the load gives none."""
     if shares := placement.get("shares"):
         return {int(node): share for node, share in shares.items()}
@@ -178,7 +178,7 @@ def _start_loads(loads: list[LoadProcess], lock: int) -> float:
     reporting = [load for load in loads if not load.reports_no_progress]
     barriers = [load for load in loads if load.has_barrier]
     settling = [load for load in barriers if load.pages_move_while_running]
-    early = [load for load in reporting if load.is_stoppable and load not in settling]
+    early = [load for load in reporting if load.is_ended_by_runner and load not in settling]
     for load in barriers:
         load.start_process(lock)
     for load in barriers:
@@ -239,7 +239,7 @@ def _wait_for_end(
     its rates are precise enough or its time is up. Each load gets the time to report once, because
     a pass may take longer on a busy host.
     """
-    ends_by_itself = any(not load.is_stoppable for load in loads)
+    ends_by_itself = any(not load.is_ended_by_runner for load in loads)
     shortest, longest = stopping["min_seconds"], stopping["max_seconds"]
     wanted = stopping.get("relative_precision")
     next_look = began + shortest
@@ -275,7 +275,7 @@ def _run_loads(point: Point, folder: Path, record: UnfinishedRecord, lock: int) 
         for load in started:
             load.send_stop_signal()
         for load in started:
-            load.wait_for_end()
+            load.wait_for_end_or_kill()
         record["loads"] = [load.load_record() for load in started]
     usage = resource.getrusage(resource.RUSAGE_SELF)
     record["runner_seconds"] = usage.ru_utime + usage.ru_stime
@@ -296,7 +296,7 @@ def measure_point(point: Point, replicate: int) -> Record:
         "replicate": replicate,
         "order": point["orders"][replicate - 1],
         "stopping": point["stopping"],
-        "began_at": utc_now(),
+        "began_at": utc_now_text(),
         "measured_on": socket.gethostname(),
         "loads": [],
     }
@@ -310,4 +310,4 @@ def measure_point(point: Point, replicate: int) -> Record:
         checks.append(make_check("measured", False, str(error)))
     except Exception as error:  # a fault of this program must not end the whole run
         checks.append(make_check("measured", False, f"{type(error).__name__}: {error}"))
-    return {**measurement, "finished_at": utc_now(), "verdict": make_verdict(checks)}
+    return {**measurement, "finished_at": utc_now_text(), "verdict": make_verdict(checks)}

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from chaosity.records.point_types import MetricSource, ProgressSource
+from chaosity.records.point_types import MetricSourceWithUpperBound, ProgressSource
 from chaosity.runner.parse_tool_output import (
     ExtractionError,
     output_texts_of_source,
@@ -123,7 +123,11 @@ def rate_in_window(series: Sequence[Series], begin: float, end: float) -> float:
 
 
 def sample_quantile_in_window(
-    progress: ProgressSource, metric: MetricSource, text: str, begin: float, end: float
+    progress: ProgressSource,
+    metric: MetricSourceWithUpperBound,
+    text: str,
+    begin: float,
+    end: float,
 ) -> float:
     """Return a quantile of the values that were counted within a window.
 
@@ -156,9 +160,9 @@ def sample_quantile_in_window(
     return values[bisect_left(up_to, rank)]
 
 
-def node_rates(
+def rates_to_each_node_alone(
     progress: ProgressSource,
-    metric: MetricSource,
+    metric: MetricSourceWithUpperBound,
     text: str,
     begin: float,
     end: float,

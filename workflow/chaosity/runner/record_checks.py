@@ -156,7 +156,7 @@ def _check_counter_times(load: LoadRecord) -> list[Check]:
     """Return a note for each counter that counted for a part of the time only."""
     checks = []
     for name, counted in load.get("counted", {}).items():
-        share = event_counters.counted_time_share(counted)
+        share = event_counters.smallest_counted_time_share(counted)
         if share is not None and share < 1.0:
             detail = f"counted for {100 * share:.1f} % of the time, and scaled up"
             label = f"{load['name']}: {name}"

@@ -52,7 +52,7 @@ class Latencies(TypedDict):
     queue: NotRequired[float]
 
 
-class TransferLatencies(TypedDict):
+class CoreToCoreLatencies(TypedDict):
     """Nanoseconds of the transfer of a cache line between two cores."""
 
     same_l3: float
@@ -116,7 +116,7 @@ class MachineDescription(TypedDict):
     based_on: NotRequired[str]
     seed: NotRequired[int]
     links: NotRequired[LinkCapacities]
-    core_to_core_ns: NotRequired[TransferLatencies]
+    core_to_core_ns: NotRequired[CoreToCoreLatencies]
     drives: NotRequired[DriveCapacities]
     devices: NotRequired[DeviceCapacities]
     noise: NotRequired[Noise]

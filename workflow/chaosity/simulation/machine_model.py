@@ -18,12 +18,12 @@ from chaosity.cpusets import parse_cpu_list
 from chaosity.records.point_types import DriveFacts, Load
 from chaosity.runner.point_measurement import memory_shares_by_node
 from chaosity.simulation.machine_description import MachineDescription, current_faults
-from chaosity.simulation.max_min_fair_rates import FairRates, Flow, max_min_fair_rates
+from chaosity.simulation.max_min_fair_rates import Flow, FlowRatesAndUtilisation, max_min_fair_rates
 from chaosity.simulation.resource_capacities import (
     WITHOUT_LIMIT,
-    port_name,
     resource_capacities,
     shared_path_name,
+    slow_port_resource_name,
 )
 from chaosity.topology.topology_model import OTHER_PACKAGE, SAME_NODE, SAME_PACKAGE, Topology
 
@@ -78,7 +78,7 @@ class _Path:
     flow: Flow
 
 
-def traffic_shares(kernel: str | None) -> tuple[float, float, float]:
+def read_written_and_counted_shares(kernel: str | None) -> tuple[float, float, float]:
     """Return the bytes read, written, and counted by a kernel, as shares of the bytes it moves.
 
     Args:
@@ -131,13 +131,17 @@ class MachineModel:
             free = max_min_fair_rates([path.flow for path in paths], self.capacities)
         return {load["name"]: self._truth(load, paths, free) for load in loads}
 
-    def _truth(self, load: Load, paths: list[_Path], fair: FairRates) -> NoiselessLoadResult:
+    def _truth(
+        self, load: Load, paths: list[_Path], fair: FlowRatesAndUtilisation
+    ) -> NoiselessLoadResult:
         """Return what a load reaches at the given rates."""
         rates = [
             rate for path, rate in zip(paths, fair.rates, strict=True) if path.load == load["name"]
         ]
         moved = sum(rates)
-        counted = 1.0 if load["target"]["drives"] else traffic_shares(load["kernel"])[2]
+        counted = (
+            1.0 if load["target"]["drives"] else read_written_and_counted_shares(load["kernel"])[2]
+        )
         truth = NoiselessLoadResult(moved, moved * counted)
         if responders := set(parse_cpu_list(load["placement"]["cpus"])) - _units(load):
             truth.latency_ns = self._transfer_ns(load, min(responders))
@@ -171,7 +175,7 @@ class MachineModel:
 
     def _memory_paths(self, load: Load, shares: Mapping[int, float]) -> Iterator[_Path]:
         """Yield a flow for each thread of a load; its accesses go to the nodes by these shares."""
-        reads, writes, _ = traffic_shares(load["kernel"])
+        reads, writes, _ = read_written_and_counted_shares(load["kernel"])
         hits = self._cache_hits(load)
         for unit in sorted(_units(load)):
             uses: dict[str, float] = {}
@@ -254,7 +258,7 @@ class MachineModel:
                 _add(uses, {f"core{core}": each})
             for fault in self._faults:
                 if fault["fault"] == "slow_port" and drive["component"] in fault["drives"]:
-                    _add(uses, {port_name(fault): 1.0})
+                    _add(uses, {slow_port_resource_name(fault): 1.0})
             for node, share in shares.items():
                 _add(uses, self._drive_uses(drive, node, writes=load["writes"]), share)
                 if "processing_throughput_bytes_per_second" in load["metrics"]:
@@ -336,7 +340,7 @@ class MachineModel:
             memory += (1 - within) * self.machine["latency_ns"].get("base_pages", 0.0)
         return from_caches + missed * memory
 
-    def _access_ns(self, load: Load, fair: FairRates) -> float:
+    def _access_ns(self, load: Load, fair: FlowRatesAndUtilisation) -> float:
         """Return the latency of a chase while other loads use the machine, in ns."""
         queue = self.machine["latency_ns"].get("queue", 0.0)
         missed = 1 - self._cache_hits(load)

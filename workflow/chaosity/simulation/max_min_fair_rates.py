@@ -31,14 +31,16 @@ class Flow:
 
 
 @dataclass
-class FairRates:
+class FlowRatesAndUtilisation:
     """The rates of flows, in their order, and how full each resource is (0 to 1)."""
 
     rates: list[float]
     utilisation: dict[str, float] = field(default_factory=dict)
 
 
-def max_min_fair_rates(flows: Sequence[Flow], capacities: Mapping[str, float]) -> FairRates:
+def max_min_fair_rates(
+    flows: Sequence[Flow], capacities: Mapping[str, float]
+) -> FlowRatesAndUtilisation:
     """Return the max-min fair rates of flows.
 
     Args:
@@ -71,4 +73,4 @@ def max_min_fair_rates(flows: Sequence[Flow], capacities: Mapping[str, float]) -
             and not any(units > 0 and name in full for name, units in flows[number].uses.items())
         }
     used = {name: 1 - left[name] / total for name, total in capacities.items() if total < math.inf}
-    return FairRates(rates, used)
+    return FlowRatesAndUtilisation(rates, used)

@@ -31,7 +31,9 @@ def resource_capacities(
     for fault in faults:
         if fault["fault"] == "slow_port":  # one port, too slow for the drives behind it together
             rate = machine["drives"]["read_bytes_per_second"]
-            capacities[port_name(fault)] = fault["remaining"] * rate * len(fault["drives"])
+            capacities[slow_port_resource_name(fault)] = (
+                fault["remaining"] * rate * len(fault["drives"])
+            )
         if fault["fault"] == "shared_drive_path":
             paths = [f"drives{node}->package{fault['to_package']}" for node in fault["drive_nodes"]]
             healthy = sum(rates[path] for path in paths)
@@ -41,7 +43,7 @@ def resource_capacities(
     return capacities
 
 
-def port_name(fault: Fault) -> str:
+def slow_port_resource_name(fault: Fault) -> str:
     """Return the name of the resource that the drives of a `slow_port` share."""
     return "port_of_" + "+".join(fault["drives"])
 

@@ -26,9 +26,9 @@ from chaosity.records.atomic_writes_and_record_files import (
     record_file,
     replicate_numbers,
     save_record,
-    utc_now,
+    utc_now_text,
 )
-from chaosity.records.point_types import Load, MetricSource, Point
+from chaosity.records.point_types import Load, MetricSourceWithUpperBound, Point
 from chaosity.records.record_types_and_verdict import (
     SIMULATED,
     Check,
@@ -109,7 +109,7 @@ def _simulate_points(folder: Path, points: Sequence[Point]) -> int:
         for replicate in replicate_numbers(point):
             if not is_measured(folder, point, replicate):
                 file = record_file(point["experiment"], point["point"], replicate)
-                save_record(simulate_point(point, replicate, model), folder / file)
+                save_record(simulate_replicate(point, replicate, model), folder / file)
                 written += 1
     return written
 
@@ -130,7 +130,7 @@ def _open_once(folder: Path, host: str) -> MachineModel:
     return open_machine_model(folder, host)
 
 
-def simulate_point(point: Point, replicate: int, model: MachineModel) -> Record:
+def simulate_replicate(point: Point, replicate: int, model: MachineModel) -> Record:
     """Return the record of one replicate of a point; the same arguments give the same values.
 
     Args:
@@ -145,7 +145,7 @@ def simulate_point(point: Point, replicate: int, model: MachineModel) -> Record:
         "replicate": replicate,
         "order": point["orders"][replicate - 1],
         "stopping": point["stopping"],
-        "began_at": utc_now(),
+        "began_at": utc_now_text(),
         "measured_on": f"simulated machine {model.machine['simulated_machine']}",
         "loads": [],
     }
@@ -155,7 +155,7 @@ def simulate_point(point: Point, replicate: int, model: MachineModel) -> Record:
         checks += check_record(record)
     except UnknownMetricError as error:
         checks.append(make_check("measured", False, str(error)))
-    return {**record, "finished_at": utc_now(), "verdict": make_verdict(checks)}
+    return {**record, "finished_at": utc_now_text(), "verdict": make_verdict(checks)}
 
 
 def true_values(point: Point, model: MachineModel) -> dict[str, TrueValues]:
@@ -178,7 +178,11 @@ def true_values(point: Point, model: MachineModel) -> dict[str, TrueValues]:
 
 
 def _true_value(
-    metric: str, source: MetricSource, load: Load, truth: NoiselessLoadResult, model: MachineModel
+    metric: str,
+    source: MetricSourceWithUpperBound,
+    load: Load,
+    truth: NoiselessLoadResult,
+    model: MachineModel,
 ) -> float | dict[str, float] | None:
     """Return the value of a metric without noise; None for a metric that has none here.
 
@@ -361,7 +365,7 @@ def _raw_outputs(
         (begin, begin + step, amount * step * factor)
         for begin, factor in zip(begins, factors, strict=True)
     ]
-    writer.put_progress(
+    writer.put_progress_samples(
         series, _sample_details(load, values, latency, quality, step), _REALTIME_MINUS_MONOTONIC
     )
     return writer.outputs()

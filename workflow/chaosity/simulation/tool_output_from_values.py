@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from re import _constants, _parser  # type: ignore[attr-defined]  # typeshed lacks both
 from typing import Any
 
-from chaosity.records.point_types import Load, OutputSource
+from chaosity.records.point_types import Load, OutputValueSource
 from chaosity.runner.parse_tool_output import json_path_steps
 from chaosity.runner.progress_samples_and_rates import Series
 
@@ -40,7 +40,7 @@ class OutputWriter:
         self._samples: list[dict[str, Any]] = []
         self._items = max(1, len(load["target"]["drives"]))
 
-    def put_value(self, source: OutputSource, value: Any) -> None:
+    def put_value(self, source: OutputValueSource, value: Any) -> None:
         """Write a value where a source will find it.
 
         Args:
@@ -58,7 +58,9 @@ class OutputWriter:
             steps = json_path_steps(source["json"])
             self._documents[name] = self._with_value(self._documents.get(name), steps, value)
         else:
-            self._texts.setdefault(name, []).append(text_that_matches(source["regex"], str(value)))
+            self._texts.setdefault(name, []).append(
+                text_with_value_as_first_group(source["regex"], str(value))
+            )
 
     def _with_value(self, document: Any, steps: Sequence[str], value: Any) -> Any:
         """Return a JSON document with a value at a path; lists get an item for each drive."""
@@ -74,7 +76,7 @@ class OutputWriter:
             return items
         return {**(document or {}), step: self._with_value((document or {}).get(step), rest, value)}
 
-    def put_progress(
+    def put_progress_samples(
         self, samples: Series, details: Mapping[str, Any], realtime_minus_monotonic: float
     ) -> None:
         """Write the progress of the load.
@@ -127,7 +129,7 @@ class OutputWriter:
         return texts
 
 
-def text_that_matches(pattern: str, value: str) -> str:
+def text_with_value_as_first_group(pattern: str, value: str) -> str:
     """Return a text that a pattern finds, with `value` as its first group."""
     return _text_of_tokens(_parser.parse(pattern, re.MULTILINE), value)
 

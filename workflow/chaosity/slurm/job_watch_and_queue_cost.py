@@ -54,7 +54,9 @@ class SlurmJob:
     ended: float | None
 
 
-def parse_slurm_jobs(text: str, prefix: str, folder: str, since: float) -> dict[str, SlurmJob]:
+def parse_slurm_jobs_of_run(
+    text: str, prefix: str, folder: str, since: float
+) -> dict[str, SlurmJob]:
     """Return the jobs of a run by number, from ``squeue --format`` with `SQUEUE_FORMAT`.
 
     Jobs of the run have this prefix of their name and this working directory, and were submitted
@@ -100,7 +102,7 @@ def check_finished_jobs_stay_visible(configuration: str) -> None:
         )
 
 
-def queue_cost_text(
+def describe_queue_and_job_times(
     jobs: Iterable[SlurmJob], measured: Mapping[str, tuple[int, float]]
 ) -> str | None:
     """Return the time that the queue and the jobs took, in one sentence; None if no job has run.
@@ -143,7 +145,7 @@ def _print_message(text: str) -> None:
     print(f"chaosity: {text}", file=sys.stderr, flush=True)
 
 
-class SlurmJobWatch:
+class SlurmJobAndNodeWatch:
     """A thread that looks at a run's jobs and nodes until the run ends.
 
     Args:
@@ -186,7 +188,7 @@ class SlurmJobWatch:
             text = run_slurm_command(
                 "squeue", "--states=all", "--noheader", f"--format={SQUEUE_FORMAT}"
             )
-            self.jobs.update(parse_slurm_jobs(text, self.prefix, self.folder, self.began))
+            self.jobs.update(parse_slurm_jobs_of_run(text, self.prefix, self.folder, self.began))
             trouble = reasons_of_unusable_nodes(list_slurm_nodes().values())
         except UserError:
             return

@@ -146,7 +146,7 @@ def list_slurm_nodes() -> dict[str, SlurmNode]:
     return parse_slurm_nodes(run_slurm_command("scontrol", "show", "node", "--oneliner"))
 
 
-def remove_hint_variables(environment: MutableMapping[str, str]) -> None:
+def remove_hyper_thread_hint_variables(environment: MutableMapping[str, str]) -> None:
     """Remove the variables by which a site takes hyper-threads away from jobs."""
     for name in HINTS:
         environment.pop(name, None)

@@ -18,7 +18,12 @@ import pandas as pd
 
 from chaosity.errors import UserError
 from chaosity.statistics import residual_checks, sums_of_squares
-from chaosity.statistics.anova_design import AnovaDesign, Members, Values, read_anova_design
+from chaosity.statistics.anova_design import (
+    AnovaDesign,
+    Members,
+    Values,
+    read_anova_design_and_values,
+)
 from chaosity.statistics.anova_table import VariationTerm, conclusion_sentence, variation_table
 from chaosity.statistics.effects_and_contrasts import (
     Contrast,
@@ -26,8 +31,8 @@ from chaosity.statistics.effects_and_contrasts import (
     LevelEffect,
     ResidualError,
     compare_groups_of_cells,
-    compare_pairs_of_levels,
-    estimate_level_effects,
+    compare_level_pairs_with_tukey_intervals,
+    estimate_level_effects_and_covariance,
     interaction_effects,
     level_effects,
 )
@@ -138,7 +143,7 @@ def analyse_variance(
         raise UserError(
             f"unknown transform {transform!r}", None, f"allowed: {', '.join(TRANSFORMS)}"
         )
-    design, values = read_anova_design(frame, response, factors, block)
+    design, values = read_anova_design_and_values(frame, response, factors, block)
     positive = bool((values > 0.0).all())
     if transform == "log" and not positive:
         row = frame.index[int(np.argmin(values))]
@@ -169,13 +174,15 @@ def analyse_variance(
     table = variation_table(design, model, place, values, error, float(errors[place]))
     alone = [term for term in model.terms if len(term) == 1]
     estimates = {
-        factor: estimate_level_effects(design, values, factor, alone)
+        factor: estimate_level_effects_and_covariance(design, values, factor, alone)
         for (factor,) in alone
         if factor < design.factor_count
     }
     known = {factor: found for factor, found in estimates.items() if found is not None}
     effects = [level_effects(design, values, *found, error) for found in known.items()]
-    contrasts = [compare_pairs_of_levels(design, *found, error) for found in known.items()]
+    contrasts = [
+        compare_level_pairs_with_tukey_intervals(design, *found, error) for found in known.items()
+    ]
     interactions = [
         interaction_effects(design, values, (term[0], term[1]), error)
         for term in model.terms

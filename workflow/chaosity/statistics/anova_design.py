@@ -1,6 +1,6 @@
 """The design of an analysis of variance: a response, crossed factors, and possibly blocks.
 
-`read_anova_design` checks the table and names row and column of every error.
+`read_anova_design_and_values` checks the table and names row and column of every error.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class AnovaDesign:
         return bool(counts.min() == counts.max())
 
 
-def read_anova_design(
+def read_anova_design_and_values(
     frame: pd.DataFrame, response: str, factors: Sequence[str], block: str | None = None
 ) -> tuple[AnovaDesign, Values]:
     """Check a table and return its design and its values; arguments as `anova.analyse_variance`.

@@ -19,7 +19,7 @@ from chaosity.store.measurements import CELL, Measurements, Table, as_measuremen
 BLOCK = ("host", "configuration", "replicate")
 
 
-def cell_ratios_in_replicate_blocks(
+def summarise_cell_ratios_paired_by_block(
     numerator: Table, denominator: Table, on: Sequence[str]
 ) -> pd.DataFrame:
     """Divide each cell of one selection by its partner in another, paired by replicate block.
@@ -44,7 +44,7 @@ def cell_ratios_in_replicate_blocks(
     return summarise_cells(Measurements(pairs))
 
 
-def group_ratio_in_replicate_blocks(numerator: Table, denominator: Table) -> Estimate:
+def estimate_group_ratio_paired_by_block(numerator: Table, denominator: Table) -> Estimate:
     """Return the ratio of the typical value of one group of cells to that of another.
 
     For example, all cells of another package are compared with all cells of the same node.

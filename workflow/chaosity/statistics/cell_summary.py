@@ -66,7 +66,7 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
         cells["file_backed"] = tidy["file_backed"].groupby(codes).any().to_numpy(dtype=bool)
 
     status = tidy["status"].to_numpy(dtype=object)
-    low, high = sample.interval()
+    low, high = sample.interval_of_each_group()
     cells["n"] = sample.n
     cells["n_failed"] = np.bincount(codes[status == FAILED], minlength=number)
     cells["n_missing"] = np.bincount(codes[status == MISSING], minlength=number)
@@ -98,7 +98,7 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
     return cells
 
 
-def mark_outliers(measurements: Table, by: Sequence[str] = CELL) -> pd.Series:
+def compute_outlier_mask(measurements: Table, by: Sequence[str] = CELL) -> pd.Series:
     """Return whether each row lies outside Tukey's fences of its cell; False below n = 5."""
     tidy = as_measurements(measurements).rows
     return pd.Series(_outside_fences(tidy, *_values_by_cell(tidy, by)), tidy.index, name="outlier")

@@ -1,8 +1,8 @@
 """What loads take from each other when they run at the same time.
 
-`corun_slowdown` compares each load of a point with several loads with the same load alone. It
-works on any experiment. `compare_latency_together_and_alone` compares two levels of an experiment
-over a size: each core alone (serial), and all cores together (concurrent).
+`summarise_corun_to_alone_ratios` compares each load of a point with several loads with the same
+load alone. It works on any experiment. `compare_latency_together_and_alone` compares two levels of
+an experiment over a size: each core alone (serial), and all cores together (concurrent).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from chaosity.statistics.block_ratios import cell_ratios_in_replicate_blocks
+from chaosity.statistics.block_ratios import summarise_cell_ratios_paired_by_block
 from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.measurements import CELL, Measurements, Table, as_measurements
 
@@ -31,7 +31,7 @@ SLOW_INITIATOR_RATIO = 1.1
 _PAIR = ["host", "configuration", "initiator", "target", "x", "replicate"]
 
 
-def corun_slowdown(measurements: Measurements) -> pd.DataFrame:
+def summarise_corun_to_alone_ratios(measurements: Measurements) -> pd.DataFrame:
     """Compare each load of each point with several loads with the same load alone.
 
     The partner is measured in the same replicate block. A partner in the same experiment is
@@ -43,16 +43,16 @@ def corun_slowdown(measurements: Measurements) -> pd.DataFrame:
     """
     same_levels = measurements.with_columns(levels=measurements.rows["load_parameters"])
     alone, corunning = same_levels.single_load_rows(), same_levels.corunning_rows()
-    near = cell_ratios_in_replicate_blocks(corunning, alone, ["experiment", *_SAME_LOAD])
+    near = summarise_cell_ratios_paired_by_block(corunning, alone, ["experiment", *_SAME_LOAD])
     found = pd.MultiIndex.from_frame(near[[*CELL]])
     missing = ~pd.MultiIndex.from_frame(corunning.rows[[*CELL]]).isin(found)
-    far = cell_ratios_in_replicate_blocks(corunning.select(missing), alone, _SAME_LOAD)
+    far = summarise_cell_ratios_paired_by_block(corunning.select(missing), alone, _SAME_LOAD)
     parts = [part for part in (near, far) if not part.empty]
     return pd.concat(parts, ignore_index=True) if parts else near
 
 
 @dataclass(frozen=True)
-class InitiatorSlowerThanPeers:
+class InitiatorSlowerThanOthersOfNode:
     """An initiator that is slower than others of its node.
 
     Attributes:
@@ -83,7 +83,7 @@ class LatencyDivergence:
 
     ratios: dict[float, Estimate]
     start: float | None
-    slow: tuple[InitiatorSlowerThanPeers, ...]
+    slow: tuple[InitiatorSlowerThanOthersOfNode, ...]
     compared: int
 
 
@@ -123,7 +123,7 @@ def compare_latency_together_and_alone(
         if estimate.median > SLOW_INITIATOR_RATIO and (estimate.low is None or estimate.low > 1.0):
             own = ratios_alone.get(initiator, np.array([np.nan]))
             slow.append(
-                InitiatorSlowerThanPeers(*initiator, estimate, float(np.exp(np.median(own))))
+                InitiatorSlowerThanOthersOfNode(*initiator, estimate, float(np.exp(np.median(own))))
             )
     slow.sort(key=lambda initiator: initiator.together.median, reverse=True)
     return LatencyDivergence(ratios, start, tuple(slow), len(ratios_together))

@@ -29,7 +29,7 @@ _MOST_COLUMNS = 1000
 
 
 @lru_cache(maxsize=256)
-def interval_half_width(freedom: float) -> float:
+def interval_half_width_in_standard_errors(freedom: float) -> float:
     """Return half the width of a 95 % interval of one estimate, in standard errors."""
     return float(stats.t.ppf(0.5 + CONFIDENCE / 2.0, freedom))
 
@@ -78,7 +78,7 @@ class ResidualError:
         ends: list[float | None] = [None, None]
         if self.variance is not None:
             if multiple is None:
-                multiple = interval_half_width(self.freedom)
+                multiple = interval_half_width_in_standard_errors(self.freedom)
             half = multiple * math.sqrt(self.variance * max(0.0, weight))
             ends = [value - half, value + half]
         if not self.logs:
@@ -143,7 +143,7 @@ class Contrast:
 Estimates = tuple[Values, Values]
 
 
-def estimate_level_effects(
+def estimate_level_effects_and_covariance(
     design: AnovaDesign, values: Values, factor: int, terms: Sequence[Members]
 ) -> Estimates | None:
     """Estimate the effects of a factor's levels in the model without interactions.
@@ -194,7 +194,7 @@ def level_effects(
     ]
 
 
-def compare_pairs_of_levels(
+def compare_level_pairs_with_tukey_intervals(
     design: AnovaDesign, factor: int, found: Estimates, error: ResidualError
 ) -> list[Contrast]:
     """Compare all pairs of a factor's levels; of many levels only the largest with the smallest.
@@ -310,7 +310,10 @@ def compare_groups_of_cells(
     freedom = sum(squares) ** 2 / sum(
         square**2 / df for square, (_, _, df) in zip(squares, parts, strict=True)
     )
-    weight, multiple = sum(squares) / error.variance, interval_half_width(freedom)
+    weight, multiple = (
+        sum(squares) / error.variance,
+        interval_half_width_in_standard_errors(freedom),
+    )
     return Contrast(name, *chosen, error.interval_of_estimate(value, weight, multiple), None)
 
 

@@ -98,7 +98,9 @@ class Estimate(_HasInterval):
         array = np.asarray(values, dtype=float).ravel()
         array = array[~np.isnan(array)]
         sample = GroupedSample.of_values(array, np.zeros(len(array), dtype=np.intp), 1)
-        ends = [float(end[0]) if len(array) > 1 else None for end in sample.interval()]
+        ends = [
+            float(end[0]) if len(array) > 1 else None for end in sample.interval_of_each_group()
+        ]
         return cls(float(sample.quantile_of_each_group(0.5)[0]), ends[0], ends[1], len(array))
 
     @classmethod
@@ -242,7 +244,7 @@ class GroupedSample:
             deviation = np.sqrt(squares / (self.n - 1.0))
         return mean, np.where(self.n > 1, deviation, np.nan)
 
-    def interval(self) -> tuple[Values, Values]:
+    def interval_of_each_group(self) -> tuple[Values, Values]:
         """Return the ends of each group's 95 % t interval, on logs if all values are positive."""
         positive = self.quantile_of_each_group(0.0) > 0.0
         logs = positive[self.groups]

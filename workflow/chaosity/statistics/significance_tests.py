@@ -55,7 +55,9 @@ def adjust_false_discovery_rate(p_values: Sequence[float | None]) -> list[float 
     return [None if p is None else float(next(adjusted)) for p in p_values]
 
 
-def cells_differ_significantly(measurements: Table, by: Sequence[str] = CELL) -> bool | None:
+def is_variation_between_cells_significant(
+    measurements: Table, by: Sequence[str] = CELL
+) -> bool | None:
     """Return whether cells differ by more than the noise of their replicates.
 
     One-way analysis of variance of the logarithms of valid values over cells, which the columns

@@ -29,7 +29,7 @@ from chaosity.topology.topology_json import topology_from_json
 from chaosity.topology.topology_model import Topology
 
 
-def add_profiles_to_database(results: Iterable[Path], database: Path) -> dict[str, list[str]]:
+def update_profiles_from_results(results: Iterable[Path], database: Path) -> dict[str, list[str]]:
     """Put every host and configuration in some folders into the database.
 
     A newer run replaces the profile of its host and configuration; an older run changes nothing.

@@ -48,7 +48,9 @@ class _Attempt:
     states: Mapping[str, ComponentState]
 
 
-def build_measurement_history(points: Path, results: Path, components: Path) -> pd.DataFrame:
+def split_measurements_at_component_changes(
+    points: Path, results: Path, components: Path
+) -> pd.DataFrame:
     """Return the measurements of points whose components changed, with a period for each state.
 
     In each period, the last valid attempt of each replicate counts.

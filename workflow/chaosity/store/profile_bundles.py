@@ -25,7 +25,7 @@ import pandas as pd
 
 from chaosity import __version__
 from chaosity.errors import UserError
-from chaosity.records.atomic_writes_and_record_files import utc_now, write_atomically
+from chaosity.records.atomic_writes_and_record_files import utc_now_text, write_atomically
 from chaosity.records.record_types_and_verdict import VALID
 from chaosity.store.measurements import LOAD, POINT
 from chaosity.store.profile_anonymisation import anonymise_profiles
@@ -39,7 +39,7 @@ from chaosity.store.profile_database import (
     insert_profiles,
     newer_schema_error,
     open_database,
-    read_profiles,
+    read_profile_tables,
 )
 from chaosity.store.tidy_table_parquet import duckdb_column_types, write_parquet_table
 
@@ -87,7 +87,7 @@ def publish_bundle(
     found = find_profiles(database, **{**query, "origin": LOCAL})
     if not found:
         raise UserError("has no local profile that matches", str(database))
-    chosen = read_profiles(database, [profile["id"] for profile in found])
+    chosen = read_profile_tables(database, [profile["id"] for profile in found])
     tables = anonymise_profiles(chosen, secrets.token_bytes(32), with_names=with_names)
     files = {f"{name}.parquet": _parquet_content(table, name) for name, table in tables.items()}
     manifest = {
@@ -95,7 +95,7 @@ def publish_bundle(
         "schema_version": SCHEMA_VERSION,
         "provenance": {
             "chaosity_version": __version__,
-            "published_on": utc_now()[:10],  # the time of day is private
+            "published_on": utc_now_text()[:10],  # the time of day is private
             "with_names": with_names,
             "contact": contact,
             "licence": licence,

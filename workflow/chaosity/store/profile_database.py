@@ -18,7 +18,7 @@ from chaosity.errors import UserError
 from chaosity.store.tidy_table_parquet import (
     COLUMNS,
     Row,
-    column_types,
+    column_types_from_groups,
     duckdb_column_types,
     none_for_missing_values,
     typed_columns_sql,
@@ -26,13 +26,13 @@ from chaosity.store.tidy_table_parquet import (
 
 SCHEMA_VERSION = 1
 LOCAL, IMPORTED = "local", "imported"
-PROFILE_COLUMNS = column_types(
+PROFILE_COLUMNS = column_types_from_groups(
     ("string", "id origin host configuration cpu_model"),
     ("Int64", "packages cores pus nodes memory_bytes"),
     ("string", "memory kernel firmware measured_from measured_to"),
     ("string", "chaosity_version topology provenance fingerprint"),
 )
-COMPONENT_COLUMNS = column_types(
+COMPONENT_COLUMNS = column_types_from_groups(
     ("string", "profile component kind model firmware"),
     ("Int64", "node size_bytes"),
     ("Float64", "link_bytes_per_second"),
@@ -195,7 +195,7 @@ def read_profile_measurements(database: Path, profile: str) -> pd.DataFrame:
     return rows.reindex(columns=list(COLUMNS)).astype(COLUMNS)
 
 
-def read_profiles(database: Path, profiles: Iterable[str]) -> ProfileTables:
+def read_profile_tables(database: Path, profiles: Iterable[str]) -> ProfileTables:
     """Return all rows of some profiles, with every column."""
     wanted = list(profiles)
     found = {}

@@ -18,7 +18,7 @@ import pandas as pd
 from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.sandbox import SandboxedEnvironment
 
-from chaosity.checked_yaml_files import PUBLISHED, load_named_yaml
+from chaosity.checked_yaml_files import PUBLISHED, load_validated_document
 from chaosity.errors import UserError
 from chaosity.records.record_types_and_verdict import VALID
 from chaosity.store.node_matrix_csv import read_matrix_csv
@@ -28,7 +28,7 @@ _PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _PREFIXED = re.compile(r"([0-9.]+)\s*([kKMGT]?)")
 
 
-def parse_decimal_prefix(text: object) -> float | str:
+def parse_number_with_si_prefix(text: object) -> float | str:
     """Return the number in a text with a decimal prefix, such as 189M; else the text itself."""
     with contextlib.suppress(ValueError):
         if match := _PREFIXED.fullmatch(str(text).strip()):
@@ -37,7 +37,7 @@ def parse_decimal_prefix(text: object) -> float | str:
 
 
 ENVIRONMENT = SandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
-ENVIRONMENT.filters["prefixed"] = parse_decimal_prefix
+ENVIRONMENT.filters["prefixed"] = parse_number_with_si_prefix
 
 
 def read_published_csv(path: Path, form: str, host: str, unit: str | None = None) -> pd.DataFrame:
@@ -53,7 +53,7 @@ def read_published_csv(path: Path, form: str, host: str, unit: str | None = None
         UserError: the file cannot be read, lacks a column, or has a value that is not a number;
             the sentence names row and column.
     """
-    document = load_named_yaml(PUBLISHED, form, "the form", "published")
+    document = load_validated_document(PUBLISHED, form, "the form", "published")
     if unit and "matrix" not in document:
         raise UserError(f"the form {form} has a unit of its own", "--unit", "omit the option")
     common = {"host": host, "configuration": "published", "replicate": 1, "status": VALID}

@@ -19,13 +19,13 @@ Row = dict[str, Any]
 _DUCKDB_TYPES = {"string": "VARCHAR", "Int64": "BIGINT", "boolean": "BOOLEAN", "Float64": "DOUBLE"}
 
 
-def column_types(*groups: tuple[str, str]) -> dict[str, str]:
+def column_types_from_groups(*groups: tuple[str, str]) -> dict[str, str]:
     """Return the type of each column; a group is a type and the names of its next columns."""
     return {name: kind for kind, names in groups for name in names.split()}
 
 
 # Columns and their types; docs/design.md, section 6, explains them.
-COLUMNS = column_types(
+COLUMNS = column_types_from_groups(
     ("string", "host configuration experiment point"),
     ("Int64", "replicate order"),
     ("string", "measured_at status reason load benchmark category kernel"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Drive:
+class NvmeDrive:
     """An NVMe namespace, or (`name` None) an NVMe function without a block device on this host.
 
     `name` may change from boot to boot; `pci` identifies the slot and `serial` the drive.

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from chaosity.place_names import PlaceName
 from chaosity.runner.opencl_device_lookup import parse_clinfo, parse_whole_number
-from chaosity.topology.device_types import Accelerator, Drive, Gpu, OpenclDevice
+from chaosity.topology.device_types import Accelerator, Gpu, NvmeDrive, OpenclDevice
 from chaosity.topology.hwloc_xml import IO_TYPES, HwlocObject, HwlocTree
 from chaosity.topology.sysfs_reader import SysfsReader
 from chaosity.topology.topology_json import part_from_json
@@ -66,12 +66,12 @@ class DeviceMaker:
         stated = self._sysfs.pci_function_node(pci) if pci else None
         return stated if stated in self._known else None
 
-    def make_drives(self) -> tuple[Drive, ...]:
+    def make_drives(self) -> tuple[NvmeDrive, ...]:
         """Return NVMe namespaces by PCI address, and NVMe functions without a block device.
 
         Two paths to the same multipath disk count as a single drive.
         """
-        drives: dict[str, Drive] = {}
+        drives: dict[str, NvmeDrive] = {}
         served: set[str | None] = set()
         for device in self._os_devices:
             if match := _NVME_NAME.fullmatch(device.name or ""):
@@ -86,7 +86,7 @@ class DeviceMaker:
         order = sorted([*drives.values(), *bare], key=lambda d: (d.pci or "~", d.name or ""))
         return tuple(order)
 
-    def _drive(self, device: HwlocObject, name: str | None = None) -> Drive:
+    def _drive(self, device: HwlocObject, name: str | None = None) -> NvmeDrive:
         """Return the drive of a block device, or of a PCI function without one (no `name`)."""
         infos, pci, sysfs = device.infos, _pci_address(device), self._sysfs
 
@@ -96,8 +96,8 @@ class DeviceMaker:
 
         function = _pci_function(device)
         gigabytes = float(function.attributes.get("pci_link_speed", 0)) if function else 0.0
-        negotiated = sysfs.pci_link_speed(pci, "current") if pci else None
-        return Drive(
+        negotiated = sysfs.pci_link_bytes_per_second(pci, "current") if pci else None
+        return NvmeDrive(
             name=name,
             pci=pci,
             serial=_attribute_text("serial", "SerialNumber"),
@@ -106,7 +106,7 @@ class DeviceMaker:
             node=self._node(device),
             size_bytes=(name and sysfs.block_device_bytes(name)) or _kib_in_bytes(infos, "Size"),
             link_bytes_per_second=negotiated or round(gigabytes * 1e9) or None,
-            link_max_bytes_per_second=sysfs.pci_link_speed(pci, "max") if pci else None,
+            link_max_bytes_per_second=sysfs.pci_link_bytes_per_second(pci, "max") if pci else None,
         )
 
     def make_gpus(self) -> tuple[Gpu, ...]:

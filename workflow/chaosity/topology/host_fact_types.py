@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 
-class MemoryModule(TypedDict, total=False):
+class MemoryModuleSlot(TypedDict, total=False):
     """A slot for a memory module, in the words of SMBIOS; an empty slot has no `size`."""
 
     slot: str | None
@@ -58,7 +58,7 @@ class HostFacts(TypedDict, total=False):
     cpu_flags: list[str]
     kernel_release: str | None
     kernel_version: str | None
-    memory_modules: list[MemoryModule] | None
+    memory_modules: list[MemoryModuleSlot] | None
     microcode: str | None
     hypervisor: bool
     kernel_parameters: list[str]

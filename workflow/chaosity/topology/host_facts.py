@@ -13,7 +13,7 @@ from chaosity.topology.host_fact_types import (
     FrequencySettings,
     HostFacts,
     IdleSettings,
-    MemoryModule,
+    MemoryModuleSlot,
 )
 from chaosity.topology.hwloc_xml import HwlocObject, HwlocTree
 from chaosity.topology.sysfs_reader import SysfsReader
@@ -78,14 +78,14 @@ def read_host_facts(tree: HwlocTree, source: TopologySource) -> HostFacts:
     return facts if source.kind == "xml" else {**facts, **_kernel_facts(sysfs, cpuinfo)}
 
 
-def _memory_modules(tree: HwlocTree, source: TopologySource) -> list[MemoryModule] | None:
+def _memory_modules(tree: HwlocTree, source: TopologySource) -> list[MemoryModuleSlot] | None:
     """Return the slots for memory modules; None where the source does not show them.
 
     Only root can read them from SMBIOS: through dmidecode on a live machine, else as hwloc wrote
     them into the XML. Empty slots are listed too, because an empty channel costs bandwidth.
     """
     if source.kind == LIVE:
-        return parse_dmidecode(source.memory_modules or "") or None
+        return parse_dmidecode_memory_modules(source.memory_modules or "") or None
     items = [
         item for item in tree.machine.objects_of_type("Misc") if item.finer_type == "MemoryModule"
     ]
@@ -105,9 +105,9 @@ def _info(item: HwlocObject, name: str) -> str | None:
     return item.infos.get(name, "").strip() or None
 
 
-def parse_dmidecode(text: str) -> list[MemoryModule]:
+def parse_dmidecode_memory_modules(text: str) -> list[MemoryModuleSlot]:
     """Return the memory modules in the output of `dmidecode --type 17`, in its order."""
-    modules: list[MemoryModule] = []
+    modules: list[MemoryModuleSlot] = []
     for line in text.splitlines():
         if line.strip() == "Memory Device":
             modules.append({})

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from chaosity.cpusets import CpuSet, cpu_set
+from chaosity.cpusets import CpuSet, make_cpu_set
 from chaosity.topology.hwloc_xml import HwlocObject, HwlocTree
 from chaosity.topology.sysfs_reader import SysfsNode, SysfsReader
 from chaosity.topology.topology_model import Node, Restrictions
@@ -73,7 +73,7 @@ def discover_nodes(tree: HwlocTree, sysfs: SysfsReader) -> tuple[Node, ...]:
     return tuple(
         Node(
             os_index=node.os_index,
-            cpus=cpu_set(usable & set(node.own_cpus)),
+            cpus=make_cpu_set(usable & set(node.own_cpus)),
             memory_bytes=node.memory_bytes,
             present_bytes=present.get(node.os_index),
             initiator=bool(usable & set(node.own_cpus)),
@@ -91,7 +91,7 @@ def discover_nodes(tree: HwlocTree, sysfs: SysfsReader) -> tuple[Node, ...]:
 
 def usable_cpus(tree: HwlocTree) -> CpuSet:
     """Return the processing units that are online and allowed."""
-    return cpu_set(set(tree.machine.cpus) & set(tree.allowed_cpus))
+    return make_cpu_set(set(tree.machine.cpus) & set(tree.allowed_cpus))
 
 
 def find_restrictions(
@@ -111,9 +111,9 @@ def find_restrictions(
     elif disallowed:  # exported with --disallowed: the XML shows all but offline processing units
         offline = missing - disallowed
     return Restrictions(
-        missing_cpus=cpu_set(missing),
-        offline_cpus=cpu_set(offline),
-        disallowed_cpus=cpu_set(disallowed),
+        missing_cpus=make_cpu_set(missing),
+        offline_cpus=make_cpu_set(offline),
+        disallowed_cpus=make_cpu_set(disallowed),
         disallowed_nodes=tuple(
             node.os_index for node in nodes if not node.target and node.memory_bytes != 0
         ),
@@ -142,7 +142,7 @@ def _collect_evidence(tree: HwlocTree, sysfs: SysfsReader) -> list[_NodeEvidence
         near = (
             item.cpus
             if item
-            else cpu_set(p.required_os_index for p in pus if index in p.complete_nodes)
+            else make_cpu_set(p.required_os_index for p in pus if index in p.complete_nodes)
         )
         nodes.append(_NodeEvidence(index, item, near, index in tree.allowed_nodes))
     _assign_owners(nodes, kernel, tree.machine.cpus)
@@ -158,7 +158,7 @@ def _collect_evidence(tree: HwlocTree, sysfs: SysfsReader) -> list[_NodeEvidence
         holders = [p for p in packages if node.os_index in {*p.nodes, *p.complete_nodes}]
         node.package = holders[0].os_index if len(holders) == 1 else None
         if node.package is None:  # hwloc hides a package that is wholly forbidden
-            node.package = sysfs.package_of_pus(listed)
+            node.package = sysfs.common_package_of_pus(listed)
     return nodes
 
 
@@ -176,7 +176,7 @@ def _assign_owners(
         for node in nodes:
             listed = kernel[node.os_index].cpus if node.os_index in kernel else ()
             # /sys also lists offline processing units, hwloc does not.
-            node.own_cpus = cpu_set(set(listed or ()) & set(shown))
+            node.own_cpus = make_cpu_set(set(listed or ()) & set(shown))
         return
     owned: dict[int, list[int]] = {}
     for cpu in shown:
@@ -185,7 +185,7 @@ def _assign_owners(
             owner = min(claimants, key=lambda n: (len(n.near_cpus), n.is_special, n.os_index))
             owned.setdefault(owner.os_index, []).append(cpu)
     for node in nodes:
-        node.own_cpus = cpu_set(owned.get(node.os_index, ()))
+        node.own_cpus = make_cpu_set(owned.get(node.os_index, ()))
 
 
 def _memory_bytes(node: _NodeEvidence, kernel: SysfsNode | None, tree: HwlocTree) -> int | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from chaosity.cpusets import CpuSet, cpu_set
+from chaosity.cpusets import CpuSet, make_cpu_set
 from chaosity.topology.hwloc_xml import HwlocObject, HwlocTree
 from chaosity.topology.topology_model import (
-    Cache,
+    CacheGroup,
     Core,
     CoreKind,
     Die,
@@ -39,7 +39,7 @@ class CoreAndCacheMaker:
         return [(index, *pair) for index, pair in enumerate(pair for pair in pairs if pair[1])]
 
     def _cpus(self, item: HwlocObject | CoreKind) -> CpuSet:
-        return cpu_set(self._usable & set(item.cpus))
+        return make_cpu_set(self._usable & set(item.cpus))
 
     def make_packages(self, package_of_node: Mapping[int, int | None]) -> tuple[Package, ...]:
         """Return the packages with at least one usable processing unit."""
@@ -70,7 +70,7 @@ class CoreAndCacheMaker:
         every = (replace(kind, cpus=self._cpus(kind)) for kind in self._kinds)
         usable = enumerate(kind for kind in every if kind.cpus)
         core_kinds = tuple(replace(kind, index=index) for index, kind in usable)
-        return core_kinds or (CoreKind(0, cpu_set(self._usable)),)
+        return core_kinds or (CoreKind(0, make_cpu_set(self._usable)),)
 
     def make_cores(
         self, kinds: tuple[CoreKind, ...], l3_domains: tuple[L3Domain, ...]
@@ -92,7 +92,7 @@ class CoreAndCacheMaker:
             for index, item, cpus in objects
         )
 
-    def make_caches(self) -> tuple[Cache, ...]:
+    def make_caches(self) -> tuple[CacheGroup, ...]:
         """Return the caches of cores, equal caches in one entry, from the inside out.
 
         Memory-side caches are left out, because they belong to nodes.
@@ -110,7 +110,7 @@ class CoreAndCacheMaker:
                 )
                 equal.setdefault(key, []).append(cpus)
         caches = [
-            Cache(level, kind, size, line, pus, len(sets), cpu_set(sum(sets, ())))
+            CacheGroup(level, kind, size, line, pus, len(sets), make_cpu_set(sum(sets, ())))
             for (level, kind, size, line, pus), sets in equal.items()
         ]
         return tuple(sorted(caches, key=lambda cache: (cache.level, cache.kind, cache.cpus)))

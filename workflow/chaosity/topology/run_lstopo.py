@@ -32,13 +32,13 @@ _PARSER = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=Fals
 _SHOWN_CHARACTERS = 80  # of unexpected output, in an error
 
 
-def read_hwloc_xml(path: Path) -> etree._Element:
+def read_hwloc_xml_as_format_2(path: Path) -> etree._Element:
     """Return an hwloc XML file, of any version that the installed hwloc reads, as format 2.
 
     Raises:
         UserError: the file is missing, is not complete hwloc XML, or is too new.
     """
-    root = parse_xml_file(path)
+    root = read_xml_root_element(path)
     if root.tag != "topology":
         wrong = f"is XML, but not hwloc's: its root element is <{root.tag}>, not <topology>"
         raise UserError(wrong, str(path), "write it with `lstopo --of xml FILE`")
@@ -133,7 +133,7 @@ def _failure(stderr: str, where: str) -> UserError:
     )
 
 
-def parse_xml_file(path: Path) -> etree._Element:
+def read_xml_root_element(path: Path) -> etree._Element:
     """Return the root element of an XML file.
 
     Raises:

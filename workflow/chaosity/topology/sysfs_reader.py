@@ -121,7 +121,7 @@ class SysfsReader:
                 present[node] = present.get(node, 0) + int(words[1]) * page_bytes
         return present
 
-    def package_of_pus(self, cpus: CpuSet) -> int | None:
+    def common_package_of_pus(self, cpus: CpuSet) -> int | None:
         """Return the package of these processing units; None for several packages or unknown."""
         folders = (f"sys/devices/system/cpu/cpu{cpu}/topology" for cpu in cpus)
         ids = {self.read_number(f"{folder}/physical_package_id") for folder in folders}
@@ -154,7 +154,7 @@ class SysfsReader:
         node = self.read_number(f"sys/bus/pci/devices/{pci}/numa_node")
         return None if node is None or node < 0 else node
 
-    def pci_link_speed(self, pci: str, which: str) -> int | None:
+    def pci_link_bytes_per_second(self, pci: str, which: str) -> int | None:
         """Return the bytes per second of a function's `current` or `max` link after encoding."""
         base = f"sys/bus/pci/devices/{pci}/{which}_link"
         speed, width = self.read_text(f"{base}_speed"), self.read_number(f"{base}_width")

@@ -12,7 +12,7 @@ from chaosity.cpusets import format_cpu_list, parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.topology import topology_model as model
 from chaosity.topology.configuration_names import configuration_name
-from chaosity.topology.device_types import Accelerator, Drive, Gpu, OpenclDevice
+from chaosity.topology.device_types import Accelerator, Gpu, NvmeDrive, OpenclDevice
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -21,7 +21,7 @@ Part = TypeVar("Part", bound="DataclassInstance")
 Json = Mapping[str, Any]
 # Parts that have the same name in the JSON and in the model; all but `distances` are lists.
 _PARTS = {
-    "drives": Drive,
+    "drives": NvmeDrive,
     "gpus": Gpu,
     "opencl_devices": OpenclDevice,
     "accelerators": Accelerator,
@@ -29,7 +29,7 @@ _PARTS = {
     "distances": model.SlitDistances,
     "l3_domains": model.L3Domain,
     "dies": model.Die,
-    "caches": model.Cache,
+    "caches": model.CacheGroup,
     "memory_attributes": model.MemoryAttribute,
     "huge_page_pools": model.HugePagePool,
 }

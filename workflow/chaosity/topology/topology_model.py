@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from chaosity.cpusets import CpuSet
-from chaosity.topology.device_types import Accelerator, Drive, Gpu, OpenclDevice
+from chaosity.topology.device_types import Accelerator, Gpu, NvmeDrive, OpenclDevice
 from chaosity.topology.host_fact_types import HostFacts
 
 SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE = "same_node", "same_package", "other_package"
@@ -142,7 +142,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Cache:
+class CacheGroup:
     """A group of `count` equal caches, each shared by `pus` of the processing units `cpus`.
 
     `kind` is unified, data or instruction; `size_bytes` is the size of a single cache.
@@ -234,13 +234,13 @@ class Topology:
     cores: tuple[Core, ...] = ()
     pus: CpuSet = ()
     nodes: tuple[Node, ...] = ()
-    drives: tuple[Drive, ...] = ()
+    drives: tuple[NvmeDrive, ...] = ()
     gpus: tuple[Gpu, ...] = ()
     opencl_devices: tuple[OpenclDevice, ...] = ()
     accelerators: tuple[Accelerator, ...] = ()
     core_kinds: tuple[CoreKind, ...] = ()
     distances: SlitDistances | None = None
-    caches: tuple[Cache, ...] = ()
+    caches: tuple[CacheGroup, ...] = ()
     memory_attributes: tuple[MemoryAttribute, ...] = ()
     cache_line_bytes: int | None = None
     dies: tuple[Die, ...] = ()
@@ -250,7 +250,7 @@ class Topology:
     host: HostFacts = field(default_factory=HostFacts)
 
     @property
-    def platform(self) -> str:
+    def os_family(self) -> str:
         """Return the operating system: `darwin` (macOS), else `linux`, also when unknown."""
         return "darwin" if self.host.get("operating_system") == "Darwin" else "linux"
 
@@ -310,7 +310,7 @@ class Topology:
         return {pu: kind.index for kind in self.core_kinds if several for pu in kind.cpus}
 
     @cached_property
-    def equal_packages(self) -> tuple[tuple[int, ...], ...] | None:
+    def nodes_of_comparable_packages(self) -> tuple[tuple[int, ...], ...] | None:
         """Return the nodes of each package, to compare packages that should be equal.
 
         Only nodes with both processing units and memory count. None where a node spans packages,

@@ -71,7 +71,7 @@ def open_topology_source(name: str) -> Iterator[TopologySource]:
     path = Path(name)
     if name == LIVE:
         xml, machine = run_lstopo.run_lstopo("this machine"), platform.machine()
-        printed = describe_host.read_memory_modules(), describe_host.read_clinfo()
+        printed = describe_host.read_dmidecode_output(), describe_host.read_clinfo_output()
         yield TopologySource(name, LIVE, xml, SysfsReader(Path("/")), machine, *printed)
     elif path.is_dir():
         yield _open_capture(name, _find_capture_root(path.resolve(), path))
@@ -80,7 +80,7 @@ def open_topology_source(name: str) -> Iterator[TopologySource]:
             facts = top / describe_host.FACTS_MEMBER
             yield _open_description(name, top) if facts.exists() else _open_capture(name, top)
     else:
-        yield TopologySource(name, "xml", run_lstopo.read_hwloc_xml(path))
+        yield TopologySource(name, "xml", run_lstopo.read_hwloc_xml_as_format_2(path))
 
 
 def _open_capture(name: str, root: Path) -> TopologySource:
@@ -92,7 +92,7 @@ def _open_capture(name: str, root: Path) -> TopologySource:
 
 def _open_description(name: str, root: Path) -> TopologySource:
     facts = json.loads((root / describe_host.FACTS_MEMBER).read_text(encoding="utf-8"))
-    xml = run_lstopo.parse_xml_file(root / describe_host.TOPOLOGY_MEMBER)
+    xml = run_lstopo.read_xml_root_element(root / describe_host.TOPOLOGY_MEMBER)
     printed = facts["memory_modules"], facts.get("opencl")
     return TopologySource(name, LIVE, xml, SysfsReader(root), facts["architecture"], *printed)
 

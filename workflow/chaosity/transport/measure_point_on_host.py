@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import NotRequired, TypedDict
 
 from chaosity.records.atomic_writes_and_record_files import (
-    check_record_version,
     link_current_record,
     newest_attempt_file_of_run,
+    record_from_json_document,
     save_record,
 )
 from chaosity.records.point_types import Point
@@ -41,7 +41,7 @@ EXTRA_SECONDS = LOCK_SECONDS + READY_SECONDS + 60
 NO_RECORD, HOST_LOST = 1, 3
 
 
-class HostLostError(Exception):
+class HostLostOrChangedError(Exception):
     """The host cannot be reached or has changed; the text gives the reason."""
 
 
@@ -84,7 +84,7 @@ def _measure_over_ssh(transport: Transport, path: Path, point: Point, replicate:
     """Measure the point in a JSON file on its host and return the record.
 
     Raises:
-        HostLostError: the connection broke and the host does not answer any more.
+        HostLostOrChangedError: the connection broke and the host does not answer any more.
         ValueError: the answer is not a complete record.
     """
     limit = point["timeout_seconds"] + EXTRA_SECONDS
@@ -95,7 +95,7 @@ def _measure_over_ssh(transport: Transport, path: Path, point: Point, replicate:
                 command, stdin=stream, capture_output=True, timeout=limit, check=False
             )
     except subprocess.TimeoutExpired:
-        raise HostLostError(f"it sent no record within {limit:g} s") from None
+        raise HostLostOrChangedError(f"it sent no record within {limit:g} s") from None
     errors = answer.stderr.decode(errors="replace")
     sys.stderr.write(errors)
     try:
@@ -103,19 +103,19 @@ def _measure_over_ssh(transport: Transport, path: Path, point: Point, replicate:
     except ValueError:
         status = answer.returncode
         if status == CONNECTION_FAILED and (reason := _connection_failure(transport)):
-            raise HostLostError(reason) from None
+            raise HostLostOrChangedError(reason) from None
         last = (errors.strip().splitlines() or ["no message"])[-1]
         raise ValueError(f"the record is incomplete (status {status}): {last}") from None
-    return check_record_version(document, "the answer")
+    return record_from_json_document(document, "the answer")
 
 
 def _simulate(point: Point, replicate: int, folder: Path) -> Record:
     """Return the record of a point on a simulated host, whose results are in a folder."""
     # Imported here, so that a measurement of a real host does not wait for it.
-    from chaosity.simulation.simulated_records import open_machine_model, simulate_point
+    from chaosity.simulation.simulated_records import open_machine_model, simulate_replicate
 
     model = open_machine_model(folder / point["configuration"], point["host"])
-    return simulate_point(point, replicate, model)
+    return simulate_replicate(point, replicate, model)
 
 
 def _check_same_boot(record: Record, host: DiscoveredHostDocument) -> None:
@@ -123,7 +123,7 @@ def _check_same_boot(record: Record, host: DiscoveredHostDocument) -> None:
     state = record.get("environment_before")
     booted, discovered = state["facts"].get("boot_id") if state else None, host.get("boot_id")
     if booted and discovered and booted.strip() != discovered.strip():
-        raise HostLostError("it has booted again since it was discovered")
+        raise HostLostOrChangedError("it has booted again since it was discovered")
 
 
 def _measure_and_save() -> int:
@@ -151,7 +151,7 @@ def _measure_and_save() -> int:
                 print(f"chaosity: {name} failed: {record['verdict']['reason']}", file=sys.stderr)
         _check_same_boot(record, host)
         save_record(record, arguments.record)
-    except HostLostError as error:
+    except HostLostOrChangedError as error:
         reason = f"lost during a measurement: {error}"
         note_skipped_host(folder, host["host"], reason)
         print(f"chaosity: host {host['host']} is skipped: {reason}", file=sys.stderr)

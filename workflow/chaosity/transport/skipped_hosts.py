@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaosity.records.atomic_writes_and_record_files import utc_now, write_atomically
+from chaosity.records.atomic_writes_and_record_files import utc_now_text, write_atomically
 
 SKIPPED_HOST_FILE = "left_out.json"
 
@@ -32,7 +32,7 @@ class SkippedHost:
 
 def note_skipped_host(folder: Path, host: str, reason: str) -> None:
     """Note in ``results/<host>`` that a host is skipped; the reason is a clause."""
-    note = {"host": host, "at": utc_now(), "reason": reason}
+    note = {"host": host, "at": utc_now_text(), "reason": reason}
     write_atomically(folder / SKIPPED_HOST_FILE, json.dumps(note, indent=1) + "\n")
 
 

@@ -25,7 +25,10 @@ from chaosity.place.placement_policies import CANONICAL, CONTENDED
 from chaosity.runner.observed_placement import page_share_deviations
 from chaosity.store.measurements import Measurements
 from chaosity.store.node_matrix_csv import BANDWIDTH, NodeMatrix
-from chaosity.weights.placement_bandwidth_model import expected_bandwidth, path_bandwidths
+from chaosity.weights.placement_bandwidth_model import (
+    bandwidths_from_workers_to_target,
+    expected_bandwidth,
+)
 
 T = TypeVar("T")
 # Metric: the bandwidth of each worker from each node while all workers read from all nodes.
@@ -39,14 +42,17 @@ def canonical_weights(matrix: NodeMatrix, workers: Sequence[int]) -> dict[int, f
     of a symmetric machine.
 
     Raises:
-        UserError: as `path_bandwidths`.
+        UserError: as `bandwidths_from_workers_to_target`.
     """
-    least = {node: min(path_bandwidths(matrix, workers, node)) for node in matrix.targets}
+    least = {
+        node: min(bandwidths_from_workers_to_target(matrix, workers, node))
+        for node in matrix.targets
+    }
     total = sum(least.values())
     return {node: value / total for node, value in sorted(least.items())}
 
 
-def bandwidth_under_contention(
+def find_contended_bandwidth_matrix(
     measurements: Measurements, workers: Sequence[int]
 ) -> NodeMatrix | None:
     """Return what each worker got from each node while exactly these workers ran together.
@@ -81,7 +87,7 @@ class WeightsComparison:
     sources: Mapping[str, str]
 
     @property
-    def largest_difference(self) -> tuple[int, float]:
+    def node_with_largest_share_difference(self) -> tuple[int, float]:
         """Return the node with the largest difference of its shares, and this difference."""
         differences = page_share_deviations(self.weights[CANONICAL], self.weights[CONTENDED])
         node = max(differences, key=differences.__getitem__)
@@ -89,7 +95,7 @@ class WeightsComparison:
 
     def to_json(self) -> dict[str, object]:
         """Return the comparison as `chaosity weights --json` prints it, with nodes as texts."""
-        node, difference = self.largest_difference
+        node, difference = self.node_with_largest_share_difference
         return {
             "weights": {name: nodes_as_texts(shares) for name, shares in self.weights.items()},
             "largest_difference": {"node": node, "share": difference},
@@ -112,7 +118,7 @@ def compare_alone_and_contended_weights(
     once. The expected bandwidths are by `contended`, since this is how the weights are used.
 
     Raises:
-        UserError: as `path_bandwidths`.
+        UserError: as `bandwidths_from_workers_to_target`.
     """
     matrices = {CANONICAL: alone, CONTENDED: contended}
     weights = {name: canonical_weights(matrix, workers) for name, matrix in matrices.items()}

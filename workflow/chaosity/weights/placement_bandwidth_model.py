@@ -62,7 +62,9 @@ def _check_workers(matrix: NodeMatrix, workers: Sequence[int]) -> None:
             raise UserError(f"worker {worker} is named twice", remedy="name each worker once")
 
 
-def path_bandwidths(matrix: NodeMatrix, workers: Sequence[int], target: int) -> list[float]:
+def bandwidths_from_workers_to_target(
+    matrix: NodeMatrix, workers: Sequence[int], target: int
+) -> list[float]:
     """Return the bandwidth from each worker to a node, in bytes per second.
 
     Raises:
@@ -91,7 +93,7 @@ def expected_bandwidth(
             omitted.
 
     Raises:
-        UserError: as `path_bandwidths`; a share is below 0, or all are 0.
+        UserError: as `bandwidths_from_workers_to_target`; a share is below 0, or all are 0.
     """
     _check_workers(matrix, workers)
     used = {node: share for node, share in shares.items() if share != 0.0}
@@ -101,7 +103,7 @@ def expected_bandwidth(
     total = sum(used.values())
 
     def _bandwidth_limit(node: int) -> float:
-        paths = len(workers) * min(path_bandwidths(matrix, workers, node))
+        paths = len(workers) * min(bandwidths_from_workers_to_target(matrix, workers, node))
         known = (matrix.median_of_cell(initiator, node) for initiator in matrix.initiators)
         return min(paths, max(value for value in known if value is not None))
 
@@ -179,7 +181,7 @@ def expected_and_measured_bandwidths(
     return found
 
 
-def rank_correlations_of_placements(
+def rank_correlations_of_all_and_interleaved(
     matrix: NodeMatrix, placements: pd.DataFrame
 ) -> dict[str, RankCorrelation]:
     """Return the rank correlation of `all` placements, and of the `interleaved` placements alone.
