@@ -46,7 +46,7 @@ PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
 }
 # Parts that run only if they are named, since they take an hour each.
 NAMED: dict[str, Callable[[int], Iterable[Figure | str]]] = {
-    "scale_100000": scale.compare_large,
+    "scale_large": scale.compare_large,
 }
 
 

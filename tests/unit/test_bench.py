@@ -40,7 +40,7 @@ run.main()
             ],
         ),
         (["faults", "kernels", "--pairs=3"], ["faults 3", "kernels 3"]),
-        (["scale_100000"], ["scale_100000 9"]),
+        (["scale_large"], ["scale_large 9"]),
     ],
 )
 def test_all_parts_run_unless_some_are_named(given, expected):

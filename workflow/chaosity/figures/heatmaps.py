@@ -188,15 +188,16 @@ class _HeatmapPainter:
         middle = (x + layout.cell_width / 2, y + layout.cell_height / 2)
         if cell is None or cell["status"] != "valid":
             status = cell["status"] if cell is not None else "absent"
+            # Unlike add_patch, this computes no limits of the data, which the sheet does not use.
             box = Rectangle((x, y), *size, gid=identity, **style.MISSING_MARK_STYLES[status])
-            self.sheet.add_patch(box)
+            self.sheet.add_artist(box)
             if status == "failed":
                 style.draw_failed_mark_cross(self.sheet, *middle, min(size))
             return
         line = 0.9 if layout.cell_height > 0.15 else 0.35
         colour = self.colours(float(self.norm(cell["median"])))
         look = style.RectangleStyle(facecolor=colour, edgecolor="white", linewidth=line)
-        self.sheet.add_patch(Rectangle((x, y), *size, gid=identity, **look))
+        self.sheet.add_artist(Rectangle((x, y), *size, gid=identity, **look))
         if not self.points:
             return
         ink = "black" if _luminance(colour) > _EVEN_LUMINANCE else "white"
