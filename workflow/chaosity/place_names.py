@@ -1,4 +1,4 @@
-"""Names of places in a machine: makes and parses the names of initiators, targets and drive sets.
+"""Make and parse the names of places in a machine: initiators, targets and drive sets.
 
 | kind | names | place |
 |---|---|---|
@@ -89,14 +89,14 @@ class PlaceName:
     """The parts of a place's name; `str()` gives the name.
 
     Attributes:
-        kind: which form the name has, see the table at the top of this module.
-        indices: the index of the place; the nodes of a set of nodes.
+        kind: form of the name, see the table at the top of this module.
+        indices: index of the place, or the numbers of all nodes of a set.
         count: number of threads (`threads`, `packed`, `spread`) or of drives; None for all drives.
-        word: `efficiency` or `performance`, of a core kind.
-        address: slot, serial number or path of a device, as in `drive-0000-41-00-0`. A device of
-            anonymous data has an index instead: `drive1`.
-        groups: the groups that `threads`, `packed`, `spread` and `others` are a part of.
-        without: the initiator whose cores are missing from `others`.
+        word: `efficiency` or `performance`, for a core kind.
+        address: slot, serial number or path of a device, as in `drive-0000-41-00-0`. In anonymous
+            data a device has an index instead: `drive1`.
+        groups: groups of which the place is a part (`threads`, `packed`, `spread`, `others`).
+        without: initiator whose cores are left out (`others`).
     """
 
     kind: PlaceKind
@@ -131,9 +131,9 @@ class PlaceName:
 
     @property
     def may_reveal_host(self) -> bool:
-        """Return whether the name may hold a slot, serial number or path and so identify the host.
+        """Return whether the name may have a slot, serial number or path and so identify the host.
 
-        Such a name never leaves the site in anonymous data.
+        Anonymous data never contain such a name.
         """
         return self.kind in ("drive", "disk", "gpu")
 

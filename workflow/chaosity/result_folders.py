@@ -1,4 +1,4 @@
-"""Finds files in the results of other configurations and hosts, and the skipped hosts."""
+"""Find files in the results of other configurations and hosts, and the skipped hosts."""
 
 from __future__ import annotations
 

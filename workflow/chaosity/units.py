@@ -1,4 +1,4 @@
-"""Formats quantities: the metric's name gives the unit, and a figure has one scale.
+"""Format quantities: the metric's name gives the unit, and a figure has one scale.
 
 Values are in SI base units (bytes per second, seconds, ...), and the unit is part of the name
 (`bandwidth_bytes_per_second`, `latency_ns`). This module turns such values into text and chooses
@@ -37,9 +37,9 @@ class UnitScale:
     """A unit for showing values: shown value = value / factor.
 
     Attributes:
-        factor: one shown unit, in the metric's own unit.
+        factor: size of one shown unit, in the metric's own unit.
         symbol: text after the number, such as "GB/s"; empty without a unit.
-        decimals: decimals that give the largest value three significant digits.
+        decimals: number of decimals that gives the largest value three significant digits.
     """
 
     factor: float
@@ -67,14 +67,14 @@ def metric_has_unit(metric: str) -> bool:
 
 
 def choose_scale(metric: str, values: Iterable[float]) -> UnitScale:
-    """Return the scale for showing all these values of a metric.
+    """Return the scale in which all these values of a metric can be shown.
 
     The largest value decides: it has one to three digits before the point. Smaller values may then
     be below 1, so that a figure has a single unit.
 
     Args:
-        metric: name with the unit as suffix, such as `bandwidth_bytes_per_second`.
-        values: in the metric's own unit; NaN is ignored.
+        metric: name that ends with the unit, such as `bandwidth_bytes_per_second`.
+        values: values in the metric's own unit; NaN is ignored.
     """
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     steps = _SCALES.get(_suffix(metric) or "", _NO_UNIT)
@@ -86,7 +86,7 @@ def choose_scale(metric: str, values: Iterable[float]) -> UnitScale:
 
 
 def _decimals(largest: float) -> int:
-    """Return the decimals that give the largest shown value three significant digits."""
+    """Return the number of decimals that gives the largest shown value three significant digits."""
     if largest <= 0.0 or largest >= 99.95:
         return 0
     return 1 if largest >= 9.995 else 2 if largest >= 0.9995 else 3

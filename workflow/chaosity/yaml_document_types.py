@@ -23,7 +23,7 @@ from chaosity.records.point_types import (
 
 
 class SlurmConfig(TypedDict):
-    """How measurements are split into Slurm jobs, and how long these may take and wait."""
+    """How measurements are divided into Slurm jobs, and how long these jobs may run and wait."""
 
     minutes_per_job: float
     time_factor: float
@@ -34,7 +34,7 @@ class SlurmConfig(TypedDict):
 
 
 class WorkingSetConfig(TypedDict):
-    """Sizes of arrays, in relation to caches and to the memory of a node."""
+    """Sizes of arrays, relative to caches and to the memory of a node."""
 
     times_last_level_cache: float
     at_least_bytes: int
@@ -46,9 +46,9 @@ class Config(TypedDict):
     """The checked config.
 
     Attributes:
-        sample: experiment -> how many of its points are measured.
-        levels: experiment -> factor -> how many of its levels are measured.
-        benchmarks: category -> the benchmark that serves it.
+        sample: experiment -> maximum number of its points that are measured.
+        levels: experiment -> factor -> maximum number of its levels that are measured.
+        benchmarks: category -> the benchmark that is used for it.
         parameters: benchmark -> parameters that replace those of its file.
         stopping: category -> stopping rule.
     """
@@ -88,7 +88,7 @@ class MetricTemplate(MetricValueSource, total=False):
 
 
 class BenchmarkDocument(TypedDict):
-    """A benchmark file; texts are templates that a load fills in."""
+    """A benchmark file; its texts are templates, which are filled in for each load."""
 
     benchmark: str
     category: str
@@ -119,7 +119,7 @@ class BenchmarkDocument(TypedDict):
 
 
 class InitiatorSelector(TypedDict, total=False):
-    """Selects initiators; references such as `same_as` name a side: ``load.initiator``."""
+    """Selects initiators; references such as `same_as` name an endpoint: ``load.initiator``."""
 
     each: str
     each_set_of: str
@@ -200,13 +200,13 @@ class LoadDesign(TypedDict):
 
 
 class LoadDesignsByRole(TypedDict):
-    """Loads that run at the same time, by their role."""
+    """Role -> load, for loads that run at the same time."""
 
     loads: dict[str, LoadDesign]
 
 
 class FactorLevelRule(TypedDict, total=False):
-    """The rule for a factor's level in a point: exactly one of these, and `by` for a relation."""
+    """The rule for a factor's level in a point: exactly one key, and `by` for a relation."""
 
     design: bool
     relation: list[str]
@@ -243,7 +243,7 @@ class ExperimentDocument(TypedDict):
 
 
 class EventCode(TypedDict):
-    """An event of a processor: its code and unit mask; `sign` -1 subtracts it."""
+    """An event of a processor: its code and unit mask; with `sign` -1 it is subtracted."""
 
     event: str
     code: int
@@ -260,7 +260,7 @@ class ProcessorModels(TypedDict):
 
 
 class CounterEventsDocument(TypedDict):
-    """A counters file: which events of a processor family each counter sums."""
+    """A counters file; it says which events of a processor family each counter adds up."""
 
     counters: str
     summary: str
@@ -274,7 +274,7 @@ class CounterEventsDocument(TypedDict):
 
 
 class StorageFilesReplacingDrives(TypedDict):
-    """Files that replace drives on a host without drives for measurements."""
+    """Files that replace drives on a host that has no drives to measure."""
 
     directory: str
     bytes: int

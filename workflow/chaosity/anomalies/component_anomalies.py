@@ -286,7 +286,7 @@ class _DriveSet:
         return cls(nodes, int(row["drives"]), str(row["target_kind"]))
 
     def is_subset_of(self, whole: _DriveSet) -> bool:
-        """Return whether it has the first drives of the same node, or the drives of fewer nodes."""
+        """Return whether it has the first drives of `whole`'s node or the drives of fewer nodes."""
         if self.drives >= whole.drives:
             return False
         if self.nodes == whole.nodes:

@@ -204,7 +204,7 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
     """Discover a host and write its topology, its components and ``host.json``.
 
     Raises:
-        UserError: it cannot be discovered.
+        UserError: the host cannot be discovered.
     """
     results = Path(config["results"])
     needs = [
@@ -273,7 +273,8 @@ def _is_this_machine(host: InventoryHost, config: Config) -> bool:
 def discover_hosts(config: Config) -> tuple[list[PlannedHost], list[UserError]]:
     """Return the discovered hosts of the config, and an error for each skipped host.
 
-    Several hosts are discovered at a time. ``left_out.json`` has the reason of a skipped host too.
+    Several hosts are discovered at the same time. The reason of a skipped host is also written to
+    its ``left_out.json``.
 
     Raises:
         UserError: the inventory is wrong, or no host could be discovered.
@@ -319,10 +320,10 @@ def read_discovered_hosts(config: Config) -> list[PlannedHost]:
 
 
 def read_discovered_host(host: InventoryHost, configuration: str, config: Config) -> PlannedHost:
-    """Return a host as it was discovered when it was last in a configuration.
+    """Return a host as its last discovery in this configuration found it.
 
     Raises:
-        UserError: it has never been discovered in that configuration.
+        UserError: the host was never discovered in this configuration.
     """
     path = Path(config["results"]) / host.name / configuration / "topology.json"
     topology = read_topology(path)

@@ -1,4 +1,4 @@
-"""Places the pages of any running program, checks the placement, and searches for the best one.
+"""Place the pages of any running program, check the placement, and search for the best one.
 
-It is copied to hosts together with the runner and uses the standard library alone.
+This room is copied to hosts together with the runner and uses the standard library alone.
 """

@@ -28,7 +28,7 @@ RATE_HELP = "the rate for --search: samples[=KEY] (JSON lines), lines=REGEX or i
 
 
 def argument_parser(name: str = "chaosity-place") -> argparse.ArgumentParser:
-    """Return the parser of the command line (argparse: hosts have the standard library alone)."""
+    """Return the parser of the command line; hosts have argparse, but not Click."""
     parser = argparse.ArgumentParser(
         prog=name,
         usage="%(prog)s --policy POLICY --workers NODES [OPTION ...] -- PROGRAM [ARGUMENT ...]",
@@ -53,7 +53,7 @@ def argument_parser(name: str = "chaosity-place") -> argparse.ArgumentParser:
 
 
 def _parse_node_list(text: str, where: str) -> tuple[int, ...]:
-    """Return the numbers of a list such as ``0,2-3``, which must not be empty."""
+    """Return the nodes in a list such as ``0,2-3``; an empty list is an error."""
     with contextlib.suppress(ValueError):
         if numbers := parse_cpu_list(text):
             return numbers
@@ -78,7 +78,7 @@ def request_from_arguments(arguments: argparse.Namespace) -> PlacementRequest:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line, and exit with its status; an error is a sentence on standard error."""
+    """Run the command line and exit with its status; print an error as one sentence to stderr."""
     try:
         sys.exit(
             run_program_with_placed_pages(

@@ -1,4 +1,4 @@
-"""Runs a program as a child with a memory policy, and passes its output and signals on."""
+"""Run a program as a child process with a memory policy, and pass on its output and signals."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ class ChildProgram:
     Args:
         command: the program and its arguments.
         plan: the plan of its placement, with the memory policy.
-        by_line: whether the program gets a terminal: C programs write each line at once only there.
+        by_line: whether the output of the program is a terminal, since C programs write each line
+            at once only to a terminal.
 
     Attributes:
         proxy: the barrier proxy of a program whose placement must settle; else None.
-        at_ready: function that is called with the `mapping` of the ready line.
+        at_ready: function that is called with the `mapping` in the ready line.
         listeners: functions that are called with each line and its time on the monotonic clock.
         status: exit status; None while the program runs.
     """
@@ -99,7 +100,7 @@ class ChildProgram:
             signal.signal(signal.Signals[name], handler)
 
     def _output(self) -> tuple[int, int]:
-        """Return both ends of a terminal for output by line, else of a pipe."""
+        """Return both ends of a terminal if output is wanted line by line, else of a pipe."""
         if not self.by_line:
             return os.pipe()
         reading, writing = pty.openpty()
@@ -109,7 +110,7 @@ class ChildProgram:
         return reading, writing
 
     def _prepare(self) -> None:
-        """Run in the child before the program; its threads and processes inherit the settings."""
+        """Set up the child before the program starts; everything that it starts inherits this."""
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
         numa_system_calls.die_with_parent()
         numa_system_calls.set_mempolicy(self.plan.mode, self.plan.nodes)
@@ -125,16 +126,16 @@ class ChildProgram:
 
     @property
     def process_group(self) -> int | None:
-        """Return its process group; None when it shares this process's group."""
+        """Return the program's process group; None when it is in this process's group."""
         return self.process.pid if self.own_group else None
 
     @property
     def waits_at_barrier(self) -> bool:
-        """Return whether it waits at a barrier that the proxy has to open."""
+        """Return whether the program waits at a barrier that the proxy has to open."""
         return self.proxy is not None and self.proxy.phase is BarrierPhase.REACHED
 
     def let_program_run(self, seconds: float) -> bool:
-        """Pass output on for so many seconds; returns whether the program still runs.
+        """Pass output on for `seconds`; return whether the program still runs.
 
         Returns early when the program reaches a barrier that the proxy has to open.
         """
@@ -167,7 +168,7 @@ class ChildProgram:
             self._write(self.proxy.release_ready_and_held_lines(time.monotonic_ns()))
 
     def _collect_status(self) -> None:
-        """Collect the exit status; the whole output has been passed on."""
+        """Collect the exit status after the whole output has been passed on."""
         code = self.process.wait()
         self.status = 128 - code if code < 0 else code  # the same number as in a shell
         if self.output is not None:
@@ -184,7 +185,7 @@ class ChildProgram:
             self.output = None
 
     def _relay_output(self) -> None:
-        """Pass its output on: whole lines, and parts of lines that cannot be events."""
+        """Pass on the program's output: whole lines, and parts of lines that cannot be events."""
         assert self.output is not None
         try:
             chunk = os.read(self.output, _CHUNK)
@@ -215,7 +216,7 @@ class ChildProgram:
         self._write(self.proxy.filter_line(line) if self.proxy and line else line)
 
     def _write(self, data: bytes) -> None:
-        """Write to standard output; when its reader has gone, stop reading the program's output."""
+        """Write to standard output; if nobody reads it, stop reading the program's output."""
         try:
             while data:
                 data = data[os.write(1, data) :]

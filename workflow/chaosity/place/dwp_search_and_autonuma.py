@@ -1,4 +1,4 @@
-"""Settles a placement while the program runs: by a search, or by waiting for AutoNUMA's moves.
+"""Settle a placement while the program runs: by a search, or by waiting until AutoNUMA is done.
 
 The search follows BWAP's tuner (Gureya et al., IPDPS 2020). It begins with the given shares and
 moves pages towards the workers step by step, as long as the program gets faster. Rates scatter, so
@@ -38,7 +38,7 @@ LONGEST_SECONDS = 20.0
 
 
 class TimeUpError(Exception):
-    """The time for measurements of the rate is over."""
+    """No time is left to measure the program's rate."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class MeasuredRate:
 
     Attributes:
         value: amount per second.
-        relative_half_width: half of the 95 % interval, relative to the value.
+        relative_half_width: half the width of the 95 % interval, as a share of `value`.
     """
 
     value: float
@@ -57,7 +57,7 @@ class MeasuredRate:
 
 @dataclass
 class _DwpStep:
-    """A tried data-to-worker proximity, and the rates measured there."""
+    """A data-to-worker proximity that the search has tried, and the rates measured with it."""
 
     dwp: float
     rates: list[MeasuredRate] = field(default_factory=list)
@@ -69,35 +69,36 @@ class _DwpStep:
 
     @property
     def rate_half_width(self) -> float:
-        """Return half of the 95 % interval of the mean; the measurements are independent."""
+        """Return half the width of the 95 % interval of the mean, from independent measurements."""
         squares = sum((rate.value * rate.relative_half_width) ** 2 for rate in self.rates)
         return math.sqrt(squares) / len(self.rates)
 
     @property
     def with_latest_rate_only(self) -> _DwpStep:
-        """Return the same step with its latest measurement alone."""
+        """Return the same step with only its latest measurement."""
         return _DwpStep(self.dwp, self.rates[-1:])
 
 
 def _compare_steps(step: _DwpStep, other: _DwpStep, intervals: float = 1.0) -> int:
-    """Return 1 if a step is faster than the other by so many intervals, -1 if slower, else 0."""
+    """Return 1 if `step` is faster than `other` by `intervals` half widths, -1 if slower, or 0."""
     difference = step.median_rate - other.median_rate
     clear = intervals * math.hypot(step.rate_half_width, other.rate_half_width)
     return (difference > clear) - (difference < -clear)
 
 
 class DwpSearch:
-    """Searches the data-to-worker proximity (DWP) with the highest rate.
+    """Search for the data-to-worker proximity (DWP) with the highest rate.
 
     Args:
-        rate: measures the program in its present placement; `TimeUpError` ends the search.
-        move_to: moves the program's pages to a DWP.
+        rate: function that measures the rate in the present placement; `TimeUpError` ends the
+            search.
+        move_to: function that moves the program's pages to a DWP.
 
     Attributes:
         now: the present DWP.
         best: the best step so far; also valid after the search was interrupted.
         measured: all measurements: DWP and rate.
-        settled: whether the search came to its end.
+        settled: whether the search was completed.
     """
 
     def __init__(self, rate: Callable[[], MeasuredRate], move_to: Callable[[float], None]) -> None:
@@ -128,7 +129,7 @@ class DwpSearch:
                 break
 
     def _compare(self, tried: _DwpStep, best: _DwpStep) -> int:
-        """Compare a step with the best step; in doubt both are measured again.
+        """Compare a step with the best step; measure both again if the difference is not clear.
 
         A step that looks worse is measured again too: if the search stopped because of a short
         disturbance, the program would stay slow for the rest of its run.
@@ -158,11 +159,11 @@ class DwpSearch:
 
 @dataclass
 class AutonumaSettling:
-    """Waits until the kernel (AutoNUMA) moves no more pages of the program.
+    """Wait until the kernel (AutoNUMA) moves no more pages of the program.
 
     Attributes:
-        seconds: how long it waited.
-        settled: whether the pages came to rest in that time.
+        seconds: time waited in seconds.
+        settled: whether the kernel stopped moving pages in that time.
     """
 
     seconds: float = 0.0
@@ -171,10 +172,10 @@ class AutonumaSettling:
     def wait_until_pages_rest(
         self, let_program_run: Callable[[float], bool], look: Callable[[], Mapping[int, float]]
     ) -> None:
-        """Look at the pages of a running program until they are at rest.
+        """Look at the pages of a running program until they no longer move.
 
-        `let_program_run` lets it run for some seconds, and returns False when it has ended. `look`
-        returns the present share of each node.
+        `let_program_run` lets the program run for some seconds, and returns False when it has
+        ended. `look` returns the present share of each node.
         """
         began = time.monotonic()
         seen = [look()]

@@ -1,9 +1,9 @@
-"""Holds back the ready line and output of a program until its pages are placed.
+"""Hold back the ready line and output of a program until its pages are placed.
 
 A search needs a running program, but the measurement must begin after the search. So the program's
-barrier is opened early and its output is held back. From outside, the program only seems slow to
-get ready: its ready line appears when the placement has settled, and samples that began before the
-answer to the ready line never appear.
+barrier is opened early and its output is held back. To the measuring process, the program only
+seems slow to get ready: its ready line arrives when the placement has settled, and samples that
+began before the answer to the ready line never arrive.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class BarrierPhase(enum.Enum):
 
 
 class BarrierProxy:
-    """Passes lines between a program and the process that measures it (CLOCK_MONOTONIC).
+    """Pass lines between a program and the process that measures it; times are CLOCK_MONOTONIC.
 
     Attributes:
         phase: the program's phase.
@@ -72,25 +72,25 @@ class BarrierProxy:
         return line
 
     def open_barrier(self) -> None:
-        """Open the program's barrier; the placement settles while the program runs."""
+        """Open the program's barrier, so that the placement can settle while the program runs."""
         self.phase = BarrierPhase.SETTLING
         with contextlib.suppress(OSError):  # the program has just ended
             os.write(self._writing, _LINE)
 
     def release_ready_and_held_lines(self, now_ns: int) -> bytes:
-        """Return the ready line and the other held lines; the placement has settled at `now_ns`."""
+        """Return the ready line and the other held lines after the placement settled (`now_ns`)."""
         self.phase = BarrierPhase.SETTLED
         if self._answered:
             self._release(now_ns)
         return self._ready + self.take_held_lines_without_ready_line()
 
     def take_held_lines_without_ready_line(self) -> bytes:
-        """Return the held lines without the ready line, and hold them no longer."""
+        """Return the held lines without the ready line, and forget them."""
         held, self._held = b"".join(self._held), []
         return held
 
     def read_input_and_detect_stop(self, now_ns: int) -> bool:
-        """Read this process's input; returns whether its end asks the program to stop."""
+        """Read this process's input; return whether it has ended, so that the program must stop."""
         try:
             chunk = os.read(STANDARD_INPUT, _CHUNK)
         except OSError:

@@ -1,7 +1,7 @@
-"""System calls for memory policies, by ctypes; the standard library has no functions for them.
+"""Make system calls for memory policies by ctypes, since the standard library has none of them.
 
-Numbers: ``unistd_64.h`` of x86-64, and ``asm-generic/unistd.h``, which later architectures share.
-Meanings: set_mempolicy(2), move_pages(2), prctl(2).
+The numbers are from ``unistd_64.h`` (x86-64) and ``asm-generic/unistd.h``, which later
+architectures share. The calls are explained in set_mempolicy(2), move_pages(2), prctl(2).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WORD_BITS = 8 * ctypes.sizeof(ctypes.c_ulong)
 
 
 def _call(name: str, *arguments: object) -> None:
-    """Make a system call; an `OSError` gives the kernel's reason for a refusal."""
+    """Make a system call; if the kernel refuses, raise an `OSError` with its reason."""
     numbers = _NUMBERS.get(platform.machine())
     if numbers is None:
         raise UserError(f"the system call number of {name} on {platform.machine()} is unknown")
@@ -41,10 +41,10 @@ def _call(name: str, *arguments: object) -> None:
 
 
 def set_mempolicy(mode: int, nodes: Collection[int] = ()) -> None:
-    """Set this thread's memory policy; threads and programs that it starts inherit it.
+    """Set this thread's memory policy, which threads and programs that it starts inherit.
 
     Raises:
-        OSError: the kernel lacks the mode, or may not use a node.
+        OSError: the kernel does not have the mode, or must not use a node.
     """
     if not nodes:
         _call("set_mempolicy", ctypes.c_long(mode), None, ctypes.c_ulong(0))
@@ -58,7 +58,7 @@ def set_mempolicy(mode: int, nodes: Collection[int] = ()) -> None:
 
 
 def supports_policy(mode: int, nodes: Collection[int]) -> bool:
-    """Return whether the kernel accepts a policy for these nodes; the thread's policy is reset."""
+    """Return whether the kernel accepts a policy for these nodes; reset the policy afterwards."""
     try:
         set_mempolicy(mode, nodes)
     except OSError as error:
@@ -74,8 +74,8 @@ def move_pages(
 ) -> array.array[int]:
     """Move each page of a process to its node, and return the node of each page.
 
-    A number below 0 is an error, such as -ENOENT for an absent page. Without nodes, no page moves.
-    The addresses have the type "Q".
+    A returned number below 0 is an error, such as -ENOENT for an absent page. Without `nodes`, no
+    page moves. The array `addresses` has the type code "Q".
 
     Raises:
         OSError: the process has ended or belongs to another user.

@@ -1,7 +1,7 @@
-"""Finds where a running program's pages are, and moves them until each node has its share.
+"""Find where a running program's pages are, and move them until each node has its share.
 
-Only the program's own memory counts and moves: anonymous mappings and huge pages. Memory that a
-file backs, such as libraries, stays where it is. So do mappings below `SMALLEST_BYTES`.
+Only the program's own memory is counted and moved: anonymous mappings and huge pages. Memory that a
+file backs, such as libraries, and mappings below `SMALLEST_BYTES` stay where they are.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _HUGE_PAGE_SIZE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 
 @dataclass(frozen=True)
 class MemoryArea:
-    """A mapping of the process `pid` whose pages are placed: address `begin` to before `end`.
+    """A mapping of the process `pid` whose pages are placed: addresses from `begin` to below `end`.
 
     Attributes:
-        block_bytes: bytes that move together: a page of any size.
-        page_bytes: bytes per address in a call: a huge page has one address, a transparent huge
-            page has many.
+        block_bytes: size of the page, of any kind, that moves as a whole.
+        page_bytes: bytes per address in a system call: a huge page has one address, a transparent
+            huge page has many.
         bytes_by_node: bytes on each node.
-        single_bytes: bytes that are in single pages instead of such blocks.
+        single_bytes: bytes that are in base pages instead of blocks of `block_bytes`.
     """
 
     pid: int
@@ -60,7 +60,7 @@ class MemoryArea:
 class EqualSizedBlocks:
     """Blocks of an area that have the same size, with the address of each.
 
-    `where` has the node of each block; below 0 if it is on no node.
+    `where` has the node of each block; a number below 0 means that it is on no node.
     """
 
     area: MemoryArea
@@ -70,14 +70,14 @@ class EqualSizedBlocks:
 
     @property
     def present_block_count(self) -> int:
-        """Return how many of the blocks are on a node."""
+        """Return the number of blocks that are on any node."""
         return sum(1 for node in self.where if node >= 0)
 
 
 def find_memory_areas(pid: int, mapping: str | None = None) -> list[MemoryArea]:
     """Return the areas of a process and all its descendants whose pages are placed.
 
-    `mapping` is the address of the only mapping that counts; None: all that are large enough.
+    `mapping` is the address of the only mapping that counts; None selects all large mappings.
     """
     return [
         area
@@ -112,14 +112,14 @@ def _counts(found: MemoryMapping, mapping: str | None) -> bool:
 
 
 def _mapping_ends(pid: int) -> dict[int, int]:
-    """Return the end of each mapping of a process, by its begin."""
+    """Return first address -> end address of each mapping of a process."""
     lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
     ranges = (line.split(" ", 1)[0].split("-") for line in lines)
     return {int(begin, 16): int(end, 16) for begin, end in ranges}
 
 
 def _transparent_huge_bytes(pid: int) -> dict[int, int]:
-    """Return the bytes in transparent huge pages of each mapping that has some, by its begin."""
+    """Return first address -> bytes in transparent huge pages, for each mapping that has some."""
     huge_bytes, begin = {}, 0
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
         first, _, rest = line.partition(" ")
@@ -140,7 +140,7 @@ def _transparent_huge_page_bytes() -> int:
 def resident_bytes(pid: int) -> int:
     """Return all resident memory of a process and its descendants in bytes; see proc_pid_status(5).
 
-    Much cheaper than `find_memory_areas`: the kernel maintains these counts.
+    This is much cheaper than `find_memory_areas`, since the kernel maintains these counts.
     """
     kib = 0
     for process in process_and_descendants(pid):
@@ -161,7 +161,7 @@ def page_shares_by_node(by_node: Mapping[int, int]) -> dict[int, float]:
 
 
 def move_pages_to_shares(areas: Sequence[MemoryArea], wanted: Mapping[int, float]) -> int:
-    """Move as few blocks as possible until each node has its share; returns how many moved.
+    """Move as few blocks as possible until each node has its share; return how many were moved.
 
     Large blocks move first; smaller blocks then correct deviations below the size of large blocks.
     Among groups of the same block size, the group with the fewest blocks moves first.
@@ -183,7 +183,7 @@ def move_pages_to_shares(areas: Sequence[MemoryArea], wanted: Mapping[int, float
 
 
 def find_movable_blocks(area: MemoryArea) -> list[EqualSizedBlocks]:
-    """Return the blocks of an area in groups: huge pages, and single pages where there are any.
+    """Return the blocks of an area in groups: huge pages, and single pages if there are any.
 
     Single pages are usually only at both ends of an area, where a huge page does not fit. If there
     are more, the kernel is asked about every page, which takes seconds for each 10 GiB.
@@ -207,7 +207,7 @@ def _separate_huge_pages(
 ) -> list[EqualSizedBlocks]:
     """Return the huge pages and the single pages of an area, by looking at every page.
 
-    If the pages of a block are absent or on several nodes, they are single pages.
+    If pages of a block are absent or on several nodes, all its pages count as single pages.
     """
     each = area.block_bytes // area.page_bytes
     pages = range(whole.start, whole.stop, area.page_bytes)
@@ -255,8 +255,9 @@ def _relocate(group: EqualSizedBlocks, plan: Sequence[tuple[int, int]]) -> None:
 def plan_block_moves(where: Sequence[int], goal: Mapping[int, int]) -> list[tuple[int, int]]:
     """Return the index and new node of each block that must move, in the order of the blocks.
 
-    As few blocks as possible move, spread evenly over the area. `where` is the present node of
-    each block, below 0 if it is absent; `goal` is the wanted number of blocks on each node.
+    As few blocks as possible move, spread evenly over the area. `where` has the present node of
+    each block, or a number below 0 if it is absent. `goal` has the wanted number of blocks on each
+    node.
     """
     now = Counter(node for node in where if node >= 0)
     surplus = {node: n - goal.get(node, 0) for node, n in now.items() if n > goal.get(node, 0)}

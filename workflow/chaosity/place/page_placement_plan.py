@@ -1,7 +1,7 @@
-"""Plans a placement of pages: the share of each node, and the kernel's means that enforce it.
+"""Plan a placement of pages: the share of each node, and the kernel's method to enforce it.
 
-A memory policy (`set_mempolicy(2)`) says where newly touched pages go. Where it cannot express the
-shares, pages are moved after they were touched (`move_pages(2)`).
+A memory policy (`set_mempolicy(2)`) says on which nodes newly touched pages are placed. If it
+cannot express the shares, pages are moved after they were touched (`move_pages(2)`).
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class PlacementRequest:
         policy: one of `POLICIES`.
         workers: nodes whose cores run the program.
         command: the program and its arguments.
-        shares: share of the pages by node; None if they follow from the policy.
+        shares: node -> share of the pages; None if the shares follow from the policy.
         cpus: processing units; None for all units of the workers.
         method: one of `METHODS`.
         search: whether to search for the best data-to-worker proximity while the program runs.
         settle: whether the search, or the kernel's moves, must end before the program's ready line
             is passed on; the program then waits at a barrier.
-        rate: source of the program's rate, see `program_rate.open_rate_source`.
-        report: file for the result.
+        rate: how the program's rate is read, see `program_rate.open_rate_source`.
+        report: path of the file for the result.
         root: folder that holds `proc` and `sys`.
     """
 
@@ -69,12 +69,12 @@ class PlacementPlan:
     """The shares, memory policy and settings with which this host meets a request.
 
     Attributes:
-        wanted: share of the pages by node; None if the kernel decides.
+        wanted: node -> share of the pages; None if the kernel decides.
         method: `KERNEL_DECIDES`, `INTERLEAVE`, `WEIGHTED_INTERLEAVE` or `MOVE_PAGES`.
         mode: the kernel's memory policy for the program.
         nodes: the nodes of that policy.
-        settings: the kernel's settings, see `runner.temporary_kernel_settings`.
-        moves: whether misplaced pages are moved.
+        settings: kernel settings to change, see `runner.temporary_kernel_settings`.
+        moves: whether pages on a wrong node are moved.
     """
 
     wanted: dict[int, float] | None
@@ -89,7 +89,7 @@ class PlacementPlan:
 
 
 def plan_placement(request: PlacementRequest) -> PlacementPlan:
-    """Plan a request; everything that can be refused is refused here, before anything runs.
+    """Return the plan for a request; every reason to refuse it is found here, before anything runs.
 
     Raises:
         UserError: this host cannot meet the request.
@@ -127,7 +127,7 @@ def plan_placement(request: PlacementRequest) -> PlacementPlan:
 
 
 def _find_worker_cpus(request: PlacementRequest) -> frozenset[int]:
-    """Return the processing units on which the program runs, if this process may use them."""
+    """Return the units on which the program runs; raise an error if this process may not."""
     allowed = os.sched_getaffinity(0)
     by_node = read_cpus_by_node(request.root / "sys/devices/system/node") or {0: allowed}
     for worker in request.workers:
@@ -148,7 +148,7 @@ def _find_worker_cpus(request: PlacementRequest) -> frozenset[int]:
 
 
 def _find_wanted_shares(request: PlacementRequest, memory: set[int]) -> dict[int, float] | None:
-    """Return the share of the pages by node; None if the policy leaves pages to the kernel."""
+    """Return node -> share of the pages; None if the policy lets the kernel decide."""
     name, policy, where = request.policy, POLICIES[request.policy], "--shares"
     if policy.shares is None:
         if request.shares is not None:
@@ -176,7 +176,7 @@ def _find_wanted_shares(request: PlacementRequest, memory: set[int]) -> dict[int
 def _choose_method(
     request: PlacementRequest, wanted: Mapping[int, float], nodes: tuple[int, ...]
 ) -> str:
-    """Return the method that enforces the shares: the kernel's own method if it is possible."""
+    """Return the method that enforces the shares: a method of the kernel, if possible."""
     if not numa_system_calls.supports_policy(numa_system_calls.INTERLEAVE, nodes):
         what = "this kernel has no memory policies (CONFIG_NUMA)"
         raise UserError(what, f"policy {request.policy}")
@@ -208,7 +208,7 @@ def _weighted_interleave_obstacle(root: Path, nodes: tuple[int, ...]) -> str | N
 
 
 def kernel_weight_settings(wanted: Mapping[int, float]) -> dict[str, str]:
-    """Return the kernel's weights for shares, as settings."""
+    """Return the kernel settings (path -> text) of the weights for these shares."""
     numbers, _ = integer_weights(wanted)
     return {f"{WEIGHTS}/node{node}": str(number) for node, number in numbers.items()}
 
@@ -216,7 +216,7 @@ def kernel_weight_settings(wanted: Mapping[int, float]) -> dict[str, str]:
 def _needed_settings(
     request: PlacementRequest, wanted: Mapping[int, float] | None, method: str
 ) -> dict[str, str]:
-    """Return the kernel settings that a plan needs, if this kernel has them."""
+    """Return the settings that a plan needs, as far as this kernel has them."""
     settings = kernel_weight_settings(wanted) if wanted and method == WEIGHTED_INTERLEAVE else {}
     has_autonuma = read_setting(request.root, NUMA_BALANCING) is not None
     if request.policy == AUTONUMA and not has_autonuma:

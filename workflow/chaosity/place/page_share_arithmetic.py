@@ -1,4 +1,4 @@
-"""Parses, compares and shifts shares of pages by node, and converts them into weights.
+"""Parse, compare and shift shares of pages by node, and convert them into weights.
 
 This arithmetic is not in the room `weights`, because hosts need it too.
 """
@@ -23,7 +23,7 @@ SUM_TOLERANCE = 0.01 + 1e-9
 
 
 def uniform_shares(nodes: Iterable[int]) -> dict[int, float]:
-    """Return the same share for each node, like plain interleaving."""
+    """Return the same share for each node, as interleaving without weights does."""
     listed = sorted(set(nodes))
     return dict.fromkeys(listed, 1.0 / len(listed))
 
@@ -32,7 +32,7 @@ def parse_shares(text: str) -> dict[int, float]:
     """Return shares such as ``0:0.25,1:0.75``, scaled so that they add up to 1 exactly.
 
     Raises:
-        UserError: the text has another form, names a node twice, or the shares do not add up to 1.
+        UserError: the form is wrong, a node occurs twice, or the shares do not add up to 1.
     """
     where = "--shares"
     shares: dict[int, float] = {}
@@ -59,7 +59,7 @@ def format_shares(shares: Mapping[int, float]) -> str:
 def apportion_whole_numbers(count: int, amounts: Mapping[int, float]) -> dict[int, int]:
     """Return whole numbers that add up to `count`, close to the proportions of the amounts.
 
-    Uses the method of largest remainders. No amount is below 0 (see `attainable_amounts`).
+    It uses the method of largest remainders. No amount may be below 0 (see `attainable_amounts`).
     """
     total = sum(amounts.values()) or 1.0
     exact = {node: count * value / total for node, value in amounts.items()}
@@ -73,12 +73,12 @@ def apportion_whole_numbers(count: int, amounts: Mapping[int, float]) -> dict[in
 def attainable_amounts(count: int, wanted: Mapping[int, float]) -> dict[int, float]:
     """Return the attainable amounts when some nodes already have more than they should.
 
-    Each node gets its wanted amount less the same number, but not less than 0. So the largest
-    shortfall of a node is as small as possible (projection onto a simplex; Duchi et al. 2008).
+    The same number is subtracted from each node's wanted amount, but no result is below 0. So the
+    largest missing amount is as small as possible (projection onto a simplex; Duchi et al. 2008).
 
     Args:
         count: the available amount; the wanted amounts, negative ones included, add up to it.
-        wanted: by node; below 0 where there is too much already.
+        wanted: node -> wanted amount; below 0 if the node already has too much.
     """
     total = reduction = 0.0
     for number, value in enumerate(sorted(wanted.values(), reverse=True), 1):
@@ -95,14 +95,15 @@ def shift_shares_to_workers(
     """Shift shares from the other nodes to the workers, for programs that depend on latency.
 
     Data-to-worker proximity (DWP) is BWAP's only parameter. Its tuner goes in steps from the
-    canonical weights to all pages on the workers. At each step the shares within the workers keep
-    their ratios, and so do those within the others (github.com/gureya/bwap,
-    `place_pages_weighted_s`). Here `dwp` is the shifted part of the others' pages.
+    canonical weights to all pages on the workers. At each step the ratios between the workers'
+    shares stay the same, and so do those between the other nodes' shares (github.com/gureya/bwap,
+    `place_pages_weighted_s`). Here `dwp` is the part of the other nodes' pages that is shifted to
+    the workers.
 
     Args:
-        weights: share by node; they add up to 1.
+        weights: node -> share; the shares add up to 1.
         workers: nodes whose cores run the program.
-        dwp: 0 keeps the weights, 1 leaves nothing on the other nodes.
+        dwp: 0 keeps the weights; 1 leaves no pages on the other nodes.
 
     Raises:
         UserError: `dwp` is outside 0 to 1, or no worker has memory and `dwp` is above 0.
@@ -127,7 +128,7 @@ def integer_weights(shares: Mapping[int, float]) -> tuple[dict[int, int], float]
     """Return the smallest weights from 1 to 255 whose shares are within 2 % of the best possible.
 
     Args:
-        shares: by node; only their ratios count; a node with a share of 0 gets no weight.
+        shares: node -> share; only ratios count; a node with a share of 0 gets no weight.
 
     Returns:
         The weights, and the largest error of a node's share, relative to that share.

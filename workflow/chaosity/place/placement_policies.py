@@ -10,10 +10,10 @@ class PlacementPolicy:
     """A way of placing pages.
 
     Attributes:
-        over_all: whether pages may lie on every memory node, or on the workers' nodes alone.
+        over_all: whether pages may lie on every memory node, not only on the workers' nodes.
         shares: "uniform", the name of measured weights, or None if the kernel decides.
-        settles: whether pages move while the program runs, so their nodes are unknown before.
-        searched: whether a search moves them.
+        settles: whether pages move while the program runs, so that their nodes are unknown before.
+        searched: whether a search moves the pages.
     """
 
     over_all: bool

@@ -1,4 +1,4 @@
-"""Measures a program's rate while it runs: from its output, or from the processor's counter."""
+"""Measure a program's rate while it runs, from its output or from a processor counter."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ class RateSource:
         """Handle a line of the program's output, received at `now` on the monotonic clock."""
 
     def add_progress_until_now(self) -> None:
-        """Add the progress until now; sources that read output lines do nothing here."""
+        """Add the progress since the last call; sources that read output lines do nothing here."""
 
     def close_source(self) -> None:
         """Close the source."""
 
 
 class SampleSource(RateSource):
-    """JSON lines such as ``{"event":"sample","begin_ns":1,"end_ns":2,"bytes":3}``.
+    """Progress from JSON lines such as ``{"event":"sample","begin_ns":1,"end_ns":2,"bytes":3}``.
 
-    `key` is the key of the amount; None: the first number that is not a time.
+    `key` is the key of the amount; None selects the first number that is not a time.
     """
 
     def __init__(self, key: str | None = None) -> None:
@@ -68,7 +68,7 @@ class SampleSource(RateSource):
         self.key = key
 
     def read_line(self, text: str, now: float) -> None:
-        """Add a line that is a sample; samples have their own times."""
+        """Add the sample in a line, if it has one; begin and end of a sample are in the line."""
         sample = parse_event_line(text, "sample") or {}
         amounts = (
             name
@@ -83,7 +83,7 @@ class SampleSource(RateSource):
 
 
 class LineSource(RateSource):
-    """Lines that match a regular expression, such as a program's iterations; each counts as 1."""
+    """Progress from lines that match a regular expression; each line counts as 1 (iteration)."""
 
     def __init__(self, pattern: str) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class LineSource(RateSource):
         self.last: float | None = None
 
     def read_line(self, text: str, now: float) -> None:
-        """Count a matching line, from the matching line before it."""
+        """Count a matching line as progress since the previous matching line."""
         if self.pattern.search(text):
             if self.last is not None:
                 self.series.append((self.last, now, 1.0))
@@ -102,9 +102,9 @@ class LineSource(RateSource):
 
 
 class InstructionSource(RateSource):
-    """The processor's count of the program's instructions; spinning threads count too.
+    """Progress from the processor's count of instructions; those of waiting loops count too.
 
-    Processes that the program has started before do not count.
+    Processes that the program started before this source was opened do not count.
     """
 
     def __init__(self, pid: int) -> None:
@@ -130,12 +130,12 @@ class InstructionSource(RateSource):
 
 
 def check_rate_source(text: str) -> None:
-    """Check that `open_rate_source` can open a source, before the program runs."""
+    """Check, before the program runs, that `open_rate_source` will be able to open a source."""
     open_rate_source(text, os.getpid()).close_source()
 
 
 def open_rate_source(text: str, pid: int) -> RateSource:
-    """Return a source of a program's rate: samples[=KEY], lines=REGEX or instructions.
+    """Return the source that a text names: samples[=KEY], lines=REGEX or instructions.
 
     Raises:
         UserError: the source is unknown, or this machine cannot count instructions.
@@ -153,11 +153,11 @@ def open_rate_source(text: str, pid: int) -> RateSource:
 
 @dataclass
 class RateMeter:
-    """Measures a program's rate from the time of a call on.
+    """Measure a program's rate, beginning at the time of the call.
 
     Attributes:
         source: source of the program's progress.
-        let_program_run: lets the program run for some seconds; False if it has ended.
+        let_program_run: function that lets the program run for some seconds; False if it has ended.
         until: end of the available time, by CLOCK_MONOTONIC in seconds.
     """
 
@@ -167,12 +167,12 @@ class RateMeter:
     has_measured: bool = False
 
     def __call__(self) -> MeasuredRate:
-        """Measure the rate from now on until it is precise enough, and return it.
+        """Measure the rate from now on until it is precise enough, and return the rate.
 
         Raises:
-            ProgramEndedError: the program ended first.
+            ProgramEndedError: the program ended before the rate was precise enough.
             TimeUpError: there is no more time.
-            UserError: the program reports nothing, or too seldom.
+            UserError: the program reports no progress, or too rarely.
         """
         began = time.monotonic()
         self.source.series.clear()

@@ -1,4 +1,4 @@
-"""Runs a program with its pages placed: starts it, moves and observes pages, searches, reports."""
+"""Run a program with placed pages: start it, move and observe pages, search, report."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ NOT_PLACED = 3
 
 
 class _PlacementSession:
-    """Runs a program and keeps its pages on the wanted nodes."""
+    """Run a program and keep its pages on the wanted nodes."""
 
     def __init__(
         self, request: PlacementRequest, plan: PlacementPlan, held: HeldKernelSettings
@@ -71,7 +71,7 @@ class _PlacementSession:
         self.searchable = True
 
     def run_program_to_end(self) -> int:
-        """Run the program to its end; returns the exit status."""
+        """Run the program to its end; return the exit status."""
         self.program.at_ready = self._place_at_ready
         self.program.start_program()
         if self.program.process_group is not None:
@@ -117,7 +117,7 @@ class _PlacementSession:
             delay = max(self.cost / LOOKING_SHARE, min(2 * delay, LONGEST_LOOK_SECONDS))
 
     def _wait_for_look(self, seconds: float) -> bool:
-        """Wait until time is over, memory grows or a barrier is reached; False if it ended."""
+        """Wait for the time, more memory or a barrier; return False if the program ended."""
         now = time.monotonic()
         soonest, until = now + self.cost / GROWING_SHARE, now + seconds
         while self.program.let_program_run(min(until - now, LONGEST_LOOK_SECONDS)):
@@ -131,7 +131,7 @@ class _PlacementSession:
         return False
 
     def _runs_without_barrier(self, source: program_rate.RateSource) -> bool:
-        """Return whether no barrier of the proxy stops the program, so that a search can begin."""
+        """Return whether the program runs and waits at no barrier, so that a search can begin."""
         proxy = self.program.proxy
         if proxy is not None and source.series:
             proxy.stop_holding_unless_at_barrier()  # it has samples and no ready line
@@ -140,7 +140,7 @@ class _PlacementSession:
     def _settle(self, source: program_rate.RateSource | None) -> None:
         """Let the program run until its placement has settled; then pass its ready line on.
 
-        With a source of its rate, a search moves the pages; else the kernel does.
+        With a `source` of its rate, a search moves the pages; without it, the kernel does.
         """
         assert self.program.proxy is not None
         self.program.proxy.open_barrier()
@@ -179,7 +179,7 @@ class _PlacementSession:
             self.bytes_by_node = page_migration.page_bytes_by_node(areas) or seen
 
     def _search_dwp(self, source: program_rate.RateSource, until: float = math.inf) -> None:
-        """Search the best data-to-worker proximity, at most `until` a time in seconds."""
+        """Search for the best data-to-worker proximity, until the time `until` at the latest."""
         began = time.monotonic()
         meter = program_rate.RateMeter(source, self.program.let_program_run, until)
         self.search = DwpSearch(meter, self._move_to_dwp)
@@ -219,7 +219,7 @@ class _PlacementSession:
 
     @property
     def _reason(self) -> str | None:
-        """Return why the pages may be misplaced; None if they are placed as wanted."""
+        """Return why pages may be on wrong nodes; None if they are placed as wanted."""
         if not self.bytes_by_node:
             status = self.program.status
             end = f" before it ended with status {status}" if status is not None else ""
@@ -296,7 +296,7 @@ class _PlacementSession:
 
 
 def run_program_with_placed_pages(request: PlacementRequest) -> int:
-    """Run a program with its pages placed; returns the exit status.
+    """Run a program with its pages placed; return the exit status.
 
     Raises:
         UserError: the request cannot be met; the program has not run.

@@ -2,8 +2,8 @@
 
 A point is planned on the controller and measured on a host. Its record holds the point, the exact
 command lines, the tools' raw output, versions, the placement that the kernel reported, the host's
-state before and after, time stamps, and a verdict with every check. A record holds no derived
-number: values are computed from it each time, so a better computation needs no new measurement.
+state before and after, time stamps, and a verdict with every check. A record has no derived number:
+values are computed from the record each time, so a better computation needs no new measurement.
 
 This room and the runner use the standard library alone, because both are copied to hosts.
 """

@@ -1,4 +1,4 @@
-"""Reads and writes records, writes any file whole or not at all, and formats times."""
+"""Read and write records, write any file whole or not at all, and format times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUN_BEGAN = "CHAOSITY_RUN_BEGAN"
 
 
 def utc_now_text() -> str:
-    """Return the time now, in the form of `format_utc`."""
+    """Return the present time, in the form of `format_utc`."""
     return format_utc(datetime.now(UTC))
 
 
@@ -29,7 +29,7 @@ def format_utc(moment: datetime) -> str:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all: to a temporary name, flushed to the disk, then renamed.
+    """Write a file whole or not at all: write a temporary file, flush it to the disk, rename it.
 
     Raises:
         OSError: the disk is full or the folder is not writable; the old file is untouched.
@@ -50,7 +50,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def write_if_changed(path: Path, text: str) -> None:
-    """Write a file only when its content changes, so that its time stamp is meaningful."""
+    """Write a file only when its content changes, so that its time stamp shows the last change."""
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         write_atomically(path, text)
 
@@ -61,7 +61,7 @@ def replicate_numbers(point: Point) -> range:
 
 
 def record_file(experiment: str, point: str, replicate: int) -> str:
-    """Return the file of a replicate's current record, below ``results/<host>/<configuration>``."""
+    """Return the path of a replicate's current record below ``results/<host>/<configuration>``."""
     return f"{experiment}/{point}/rep{replicate}.json"
 
 
@@ -91,8 +91,8 @@ def save_record(record: Record, path: Path) -> None:
     """Save a record as an attempt and make it the current record.
 
     The attempt is written below ``attempts/`` next to `path` and never changed again. `path`
-    (``rep<N>.json``) becomes a hard link to it. So a retry, or a rerun after a repair, deletes
-    no earlier attempt.
+    (``rep<N>.json``) becomes a hard link to the attempt. So a retry, or a rerun after a repair,
+    deletes no earlier attempt.
     """
     status = record["verdict"]["status"]
     name = attempt_file_name(record["replicate"], record["finished_at"], status)
@@ -123,7 +123,7 @@ def load_record(path: Path) -> Record:
 
 
 def record_from_json_document(document: Any, source: str) -> Record:
-    """Return a JSON document as a record, after a check; `source` names its file or sender.
+    """Check a JSON document and return it as a record; `source` names its file or sender.
 
     Raises:
         ValueError: the document is not a record, or is a record of another version.
@@ -138,8 +138,8 @@ def record_from_json_document(document: Any, source: str) -> Record:
 def newest_attempt_file_of_run(point: Point, replicate: int, path: Path) -> Path | None:
     """Return the newest attempt of a replicate since the run began; None if there is none.
 
-    Several measurements share a Slurm job. If the job is cancelled, runs out of time or loses its
-    node, Snakemake repeats all of them, but finished measurements need no repetition.
+    Several measurements share a Slurm job. If the job is cancelled, exceeds its time or loses its
+    node, Snakemake repeats all of them, but finished measurements need not be repeated.
 
     Args:
         point: the point; a record of another definition does not count.

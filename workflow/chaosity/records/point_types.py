@@ -1,4 +1,4 @@
-"""Types of a planned point and its loads, exactly as their JSON is."""
+"""Types of a planned point and its loads; the keys are those of the JSON."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class LoadInitiator(TypedDict):
 class DriveFacts(TypedDict):
     """A drive of a target: an NVMe drive (`pci`, `serial`), a device (`path`) or a `file`.
 
-    `component` is its name, made from the slot. `destructive` is true where the inventory allows
-    writing to it.
+    `component` is its name, made from the slot. `destructive` is true if the inventory allows
+    writing to the drive.
     """
 
     component: str
@@ -42,7 +42,7 @@ class DriveFacts(TypedDict):
 class ClinfoDeviceFacts(TypedDict):
     """The facts of an OpenCL device in clinfo's output.
 
-    `twin` counts the devices with equal names, from 0.
+    `twin` numbers the devices with equal names, from 0.
     """
 
     platform: str
@@ -65,7 +65,7 @@ class OpenclTargetDevice(ClinfoDeviceFacts):
 
 
 class NodeRelation(TypedDict):
-    """The relation of the initiator to a node or target; `distance` is the SLIT entry."""
+    """The relation of the initiator to a node or target; `distance` is the entry of the SLIT."""
 
     relation: str
     distance: float | None
@@ -92,8 +92,8 @@ class LoadTarget(NodeRelation):
 class BenchmarkPlacement(TypedDict):
     """The places of a benchmark's threads and pages.
 
-    The pages are on the nodes of `memory`: target or initiator. If `pinned`, each unit has a thread
-    of its own. `mapping` is the key of the ready line that holds the address of the memory.
+    `memory` says whose nodes have the pages: target or initiator. If `pinned`, each unit has its
+    own thread. `mapping` is the key in the ready line with the address of the memory.
     """
 
     memory: str
@@ -129,8 +129,8 @@ class MetricValueSource(OutputValueSource, total=False):
     """The source of a metric's value, and whether the value may be missing or 0.
 
     The value comes from the samples (`progress`, `quantile`, `by_node`), from a processor's
-    `counter`, or from the output. `by_node` has the keys `amount` and `time`: names of the keys of
-    a sample that hold each node's amount and time.
+    `counter`, or from the output. `by_node` has the keys `amount` and `time`, which name the keys
+    of a sample with each node's amount and time.
     """
 
     progress: bool
@@ -150,7 +150,7 @@ class MetricSourceWithUpperBound(MetricValueSource, total=False):
 class OutputCondition(OutputValueSource, total=False):
     """A condition on a tool's output: `equals`, `one_of`, `at_least` or `at_most`.
 
-    Without a condition, it is the source of a remark that the tool writes about its run.
+    Without these keys, it is the source of a remark that the tool writes about its run.
     """
 
     name: Required[str]
@@ -189,7 +189,7 @@ class RequiredProgram(TypedDict):
 
 
 class LoadEnding(TypedDict):
-    """How a load ends: by the runner or by itself, by which signal, with which exit statuses."""
+    """How a load ends: by itself or by a signal of the runner, and its allowed exit statuses."""
 
     by: str
     signal: str
@@ -246,7 +246,7 @@ class Load(TypedDict):
 
 
 class PointStoppingRule(TypedDict):
-    """When a point ends: at this precision of its rates, between these times."""
+    """When a point ends: when its rates have this precision, between these two times."""
 
     relative_precision: float | None
     min_seconds: float
@@ -261,7 +261,7 @@ class LoadReference(TypedDict):
 
 
 class MetricRatio(TypedDict):
-    """A ratio of a load's `metric` to that of its reference `to`, or the `reason` why not."""
+    """A ratio of a load's `metric` to that of its reference `to`, or the `reason` for no ratio."""
 
     name: str
     load: str
@@ -271,7 +271,7 @@ class MetricRatio(TypedDict):
 
 
 class ExpandedPoint(TypedDict):
-    """A point as an experiment and a host define it, without its position in the plan.
+    """A point as defined by experiment and host, without its position in the plan.
 
     `definition` is the fingerprint of everything that defines the measurement.
     """
@@ -289,7 +289,7 @@ class ExpandedPoint(TypedDict):
 
 
 class Point(ExpandedPoint):
-    """A planned point; `orders` has its position in the random order for each replicate."""
+    """A planned point; `orders` has, for each replicate, its position in the random order."""
 
     host: str
     configuration: str

@@ -1,4 +1,4 @@
-"""Types of a record, exactly as its JSON is, and functions that make its verdict from checks."""
+"""Types of a record, with the keys of its JSON, and functions that make a verdict from checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIMULATED = "simulated"
 
 
 class ThreadPlacement(TypedDict):
-    """The units that a thread may use (a Linux list) and the unit it last ran on."""
+    """The units that a thread may use (a Linux list), and the unit on which it last ran."""
 
     tid: int
     cpus_allowed: str | None
@@ -23,7 +23,8 @@ class ThreadPlacement(TypedDict):
 class ObservedPlacement(TypedDict):
     """The places of a load's threads and pages, as the kernel reported them.
 
-    `memory_bytes_by_node_at_first` is the first look at pages that move while the load runs.
+    If pages move while the load runs, `memory_bytes_by_node_at_first` is their first observed
+    place.
     """
 
     threads: list[ThreadPlacement]
@@ -40,7 +41,7 @@ class ProgramFacts(TypedDict):
 
 
 class EventCount(CounterEvent):
-    """The count of an event on a processing unit, and how long the kernel counted."""
+    """The count of an event on a processing unit, and the time for which the kernel counted."""
 
     cpu: int
     count: NotRequired[int]
@@ -100,7 +101,7 @@ class Verdict(TypedDict):
 
 
 class UnfinishedRecord(TypedDict):
-    """A record while the point is being measured; a failure may leave parts of it out."""
+    """A record while the point is measured; after a failure, parts of it can be missing."""
 
     schema_version: int
     origin: NotRequired[str]
@@ -117,7 +118,7 @@ class UnfinishedRecord(TypedDict):
 
 
 class Record(UnfinishedRecord):
-    """The record of a measurement of a point; each point and replicate has a file."""
+    """The record of one measurement of a point; each replicate of each point has a file."""
 
     finished_at: str
     verdict: Verdict
@@ -127,10 +128,10 @@ def make_check(name: str, passed: bool | None, detail: str, *, decisive: bool = 
     """Return a line of a verdict.
 
     Args:
-        name: subject of the check, e.g. ``placement: memory``.
+        name: what is checked, e.g. ``placement: memory``.
         passed: None if the check was impossible; the detail gives the reason.
         detail: the observation, with numbers.
-        decisive: False for a note that cannot make the record invalid.
+        decisive: False if the check is only a note, which cannot make the record invalid.
     """
     return {"name": name, "passed": passed, "detail": detail, "decisive": decisive}
 

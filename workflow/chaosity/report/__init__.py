@@ -1,1 +1,1 @@
-"""The report of a host as one self-contained HTML file, and the overview of all hosts."""
+"""Write the report of a host as a single HTML file, and the overview of all hosts."""

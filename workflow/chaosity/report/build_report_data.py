@@ -1,7 +1,7 @@
-"""Everything that the report's template shows, and how it is built from table, records, figures.
+"""Build everything that the report's template shows, from the tidy table, records and figures.
 
-The dataclasses hold text and numbers only, so `dataclasses.asdict` of a report is JSON. Tests read
-the content without HTML, and the template decides on appearance alone.
+The dataclasses hold text and numbers only, so `dataclasses.asdict` of a report is JSON. So tests
+read the content without HTML, and the template only decides on the appearance.
 """
 
 from __future__ import annotations
@@ -95,18 +95,18 @@ def build_report_data(
     """Return the data of the report of one host in one configuration.
 
     Args:
-        measurements: of the host in this configuration.
+        measurements: tidy table of the host in this configuration.
         experiments: YAML documents of the experiments.
         figures: folder that `figures.draw_figures` filled.
-        topology: of the host.
+        topology: topology of the host.
         system: document of the system component.
-        summaries: of the records, see `read_record_summaries`.
-        config: of the workflow: `seed`, `stopping` and `results`.
+        summaries: summaries of the records, see `read_record_summaries`.
+        config: config of the workflow, with `seed`, `stopping` and `results`.
         output: the file of the report; links are relative to its folder.
         drawing: the topology as SVG file, drawn by lstopo.
-        findings: None to analyse the measurements.
-        components: documents of the components by name; without them, drives are not compared.
-        others: measurements of the host's other configurations, by the paths of their tables.
+        findings: findings of the host; None to analyse the measurements.
+        components: name -> document of a component; without them, drives are not compared.
+        others: path of the table -> measurements, of the host's other configurations.
         history: values from before and after changes, of `split_measurements_at_component_changes`.
         histories: states of the components, see `components.read_component_histories`.
         skipped: when and why the last run skipped the host.
@@ -164,7 +164,7 @@ def build_report_data(
 
 
 def _measured_text(measurements: Measurements) -> str:
-    """Return first and last time of the values: "measured 2026-11-21 09:15 to 10:02 UTC"."""
+    """Return a text with first and last time: "measured 2026-11-21 09:15 to 10:02 UTC"."""
     if measurements.is_simulated:
         return "SIMULATED: this machine does not exist, and nothing was measured"
     stamps = measurements.rows["measured_at"]
@@ -207,7 +207,7 @@ def _failed_points(
 
 
 def _programs(summaries: Sequence[RecordSummary], system: Mapping[str, object]) -> list[Fact]:
-    """Return the versions of all programs; several if they changed between records."""
+    """Return the version of each program, or several versions if records differ."""
     versions: dict[str, dict[str, None]] = defaultdict(dict)
     tools = system.get("tools")
     for programs in (tools, *(each.programs for each in summaries)):

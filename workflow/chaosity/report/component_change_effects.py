@@ -1,4 +1,4 @@
-"""Describes the changes of a host's components, and the values before and after each change."""
+"""Describe the changes of a host's components, and the values before and after each change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Histories = Mapping[str, Sequence[ComponentState]]
 
 @dataclass(frozen=True)
 class ChangedComponent:
-    """A component, and its values that changed, as "before -> after"."""
+    """A changed component, and its changed values as "before -> after"."""
 
     name: str
     verb: str
@@ -88,7 +88,7 @@ def component_changes(
 
 
 def _with_load_counts(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return cells with the numbers of their point's loads: all, and those of the same name."""
+    """Return cells with how many loads their point has: all loads, and those of the same name."""
     loads = cells[[*POINT, *LOAD]].drop_duplicates()
     counts = {}
     for column, keys in (("loads", [*POINT]), ("same_name_loads", [*POINT, "load"])):
@@ -160,7 +160,7 @@ def _minute(moment: str | None) -> str:
 
 
 def _effect_sentence(rows: pd.DataFrame) -> str:
-    """Return how many values increased, decreased or did neither, and the largest changes."""
+    """Return how many values increased, decreased or stayed the same, and the largest changes."""
     if rows.empty:
         return "No point of the changed component has valid values before and after the change."
     low, high = rows["ratio_low"], rows["ratio_high"]

@@ -1,8 +1,8 @@
-"""Compares all measured configurations of a host: verdicts, then a row for each resource.
+"""Compare all measured configurations of a host: verdicts, then a row for each resource.
 
-`compare` does all arithmetic. Its verdicts combine the places of a group, since in another
-configuration the same name stands for another place. The rows show the best and the worst place of
-each resource; their ratios are computed as cells of their own.
+`compare` does all arithmetic. Its verdicts combine the places of a class, since in another
+configuration the same name means another place. The rows show the best and the worst place of each
+resource; the ratios of these places are computed separately.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ALREADY_EQUAL = ("load", "asked", "file_backed")
 
 @dataclass(frozen=True)
 class ConfigurationColumn:
-    """A configuration: name, days of measurement, and link to its report or None."""
+    """A configuration: its name, days of measurement, and link to its report (or None)."""
 
     name: str
     measured: str
@@ -56,7 +56,7 @@ class ConfigurationVerdict:
     """Another configuration compared with the configuration of this report.
 
     Attributes:
-        verdict: how many cells differ, and where they differ most.
+        verdict: number of cells that differ, and the cells that differ most.
         groups: a sentence for each metric of each category.
         notes: sentences on differences of the measurements, and on cells without a partner.
     """
@@ -68,7 +68,7 @@ class ConfigurationVerdict:
 
 @dataclass(frozen=True)
 class RatioWithVerdict:
-    """A ratio as text, and the verdict of `compare`: better, worse, or another."""
+    """A ratio as text, and the verdict of `compare`, such as better or worse."""
 
     words: str
     verdict: str
@@ -79,11 +79,11 @@ class ConfigurationCell:
     """A resource in one configuration.
 
     Attributes:
-        best, worst: as in the table of resources; worst is None with a single place.
+        best, worst: places as in the table of resources; worst is None with a single place.
         detail: size and number of places, such as "24 threads, 8 places".
-        ratio: of the best place to the best place in this report's configuration; None in this
-            configuration itself, and without a value there.
-        worst_ratio: the same of the worst places.
+        ratio: ratio of the best place to the best place in this report's configuration; None for
+            this configuration itself, or if it has no value.
+        worst_ratio: the same ratio for the worst places.
     """
 
     best: MeasuredPlace
@@ -95,7 +95,7 @@ class ConfigurationCell:
 
 @dataclass(frozen=True)
 class ConfigurationRow:
-    """A resource in all configurations; None where it was not measured."""
+    """A resource in all configurations; None for a configuration without a measurement."""
 
     name: str
     detail: str
@@ -104,7 +104,7 @@ class ConfigurationRow:
 
 @dataclass(frozen=True)
 class ConfigurationsSection:
-    """The section; this report's configuration is the first column and has no verdict."""
+    """The section of the report; its own configuration is the first column and has no verdict."""
 
     verdicts: tuple[ConfigurationVerdict, ...]
     columns: tuple[ConfigurationColumn, ...]
@@ -114,7 +114,7 @@ class ConfigurationsSection:
 
 @dataclass(frozen=True)
 class _ComparedLevel:
-    """A level with its rows and its ranked cells in each configuration."""
+    """A level of a resource, with its rows and its cells, best first, in each configuration."""
 
     level: ResourceAtMachineLevel
     rows: tuple[pd.DataFrame, ...]
@@ -130,8 +130,8 @@ def compare_configurations(
 ) -> ConfigurationsSection | None:
     """Compare a host's configurations, and draw the comparison into the folder `figures`.
 
-    `others` are by the paths of their tables; `output` is the file of the report. None is returned
-    if this configuration or all others have no value.
+    `others` maps the path of each table to its measurements; `output` is the file of the report.
+    The result is None if this configuration or all others have no value.
     """
     own = first_valid_configuration(measurements)
     with_values = {path: each for path, each in others.items() if first_valid_configuration(each)}
@@ -169,7 +169,7 @@ def _column(measurements: Measurements, path: Path | None, output: Path) -> Conf
 
 
 def _all_levels(tables: Sequence[Measurements]) -> list[ResourceAtMachineLevel]:
-    """Return the levels of all tables, each from the first table that has it, small to large."""
+    """Return the levels of all tables from small to large, each from the first table with it."""
     found = [level for table in tables for level in resources_at_machine_levels(table)]
     resources = list(dict.fromkeys(level.resource for level in found))
     sizes, parts = [*INITIATORS, *DRIVES], [None, OWN, OTHER]
@@ -182,7 +182,7 @@ def _all_levels(tables: Sequence[Measurements]) -> list[ResourceAtMachineLevel]:
 
 
 def _verdict(other: Measurements, own: Measurements, own_name: str) -> ConfigurationVerdict:
-    """Return another configuration compared with this one, in the sentences of `compare`."""
+    """Return the verdict on another configuration compared with this one, from `compare`."""
     name = str(first_valid_configuration(other))
     try:
         found = compare_selections(other, own, names=(name, own_name))
@@ -204,9 +204,9 @@ def _compared_level(
 
 
 def _ratios(levels: Sequence[_ComparedLevel], number: int) -> _Ratios:
-    """Return the ratios of best and worst places of a configuration to those of the first.
+    """Return the ratios of a configuration's best and worst places to those of the first one.
 
-    All are compared at once, since among many ratios some are large by chance.
+    All are tested together, since among many ratios some are large by chance.
     """
     sides: tuple[list[pd.DataFrame], list[pd.DataFrame]] = ([], [])
     for compared in levels:

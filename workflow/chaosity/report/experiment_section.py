@@ -1,4 +1,4 @@
-"""Prepares an experiment for the report: its figures with files and values, and its analysis."""
+"""Prepare an experiment for the report: its figures with files and values, and its analysis."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STATISTICS = ("median_", "interval_low_", "interval_high_")
 
 @dataclass(frozen=True)
 class ValueTable:
-    """The values of a figure; `omitted` is their number if they are too many for the page."""
+    """The values of a figure; if they are too many for the page, `omitted` is their number."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -42,12 +42,12 @@ class FigureSection:
     """A figure with its files and values.
 
     Attributes:
-        file: the figure on disk, with title and caption.
-        notes: source, labels of the values, and a stand-in for drives.
-        svg: None for a figure that consists of tables alone.
+        file: the figure's files, title and caption.
+        notes: source, labels of the values, and whether a file replaced the drives.
+        svg: the drawing; None for a figure that consists of tables alone.
         width_pixels: width of the drawing on a screen.
         links: kind of each file, and its path relative to the report.
-        table: the values, None without a drawing.
+        table: table of the values; None without a drawing.
     """
 
     file: FigureFile
@@ -63,12 +63,12 @@ class ExperimentSection:
     """An experiment in the report.
 
     Attributes:
-        name, question: of the experiment.
+        name, question: name and question of the experiment.
         source: the published figure or table that it repeats, or None.
-        figures: its figures.
+        figures: figures of the experiment.
         without_points: titles of figures for which this machine has no points.
-        broken: titles of figures that could not be drawn, with the error.
-        analysis: what explains the differences between its values.
+        broken: titles of figures that could not be drawn, with their errors.
+        analysis: analyses of what explains the differences between values.
         unmeasured: metrics without a value, with the reason.
         tool_notes: messages of tools in valid runs.
     """
@@ -95,8 +95,8 @@ def experiment_section(
 ) -> ExperimentSection:
     """Return the section of one experiment from its YAML document and its analysis.
 
-    The figures, the rows of the tidy table and the summaries of the records are of all experiments.
-    `folder` has the files of the figures; `output` is the file of the report.
+    `figures`, `rows` (of the tidy table) and `summaries` (of the records) are those of all
+    experiments. `folder` has the files of the figures; `output` is the file of the report.
     """
     name = document["experiment"]
     own = [figure for figure in figures if figure.experiment == name]
@@ -182,7 +182,7 @@ def _value_table(path: Path) -> ValueTable:
 
 
 def _level_text(column: str, text: str) -> str:
-    """Return a level of a factor, or a measured position, with its unit."""
+    """Return the text of a factor's level, or of a measured position, with its unit."""
     if not text.replace(".", "", 1).isdigit():
         return text
     if is_byte_column(column):

@@ -1,4 +1,4 @@
-"""The top of the report: findings with their figures, and checks of the results with advice."""
+"""Make the top of the report: findings with their figures, and checks of results with advice."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class ResultCheck:
     """The result of one check.
 
     Attributes:
-        name: of the check, in two or three words.
+        name: name of the check, in two or three words.
         severity: problem (a result is missing or wrong), warning (results are valid, but with a
-            limit), note, unknown (this machine does not show it), ok.
+            limit), note, unknown (this machine does not report it), ok.
         text: the result, as a clause without a full stop.
         advice: what to do, or None.
         link: id of the report's section with details, or None.
@@ -197,7 +197,7 @@ def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultChe
 def _setting_check(
     name: str, value: object, good: bool, good_text: str, warning: str, advice: str
 ) -> ResultCheck:
-    """Return the check of a setting; its value is None if the host does not show it."""
+    """Return the check of a setting; `value` is None if the host does not report the setting."""
     if value is None:
         return ResultCheck(name, UNKNOWN, "this machine does not report it")
     return ResultCheck(name, OK, good_text) if good else ResultCheck(name, WARNING, warning, advice)
@@ -218,7 +218,7 @@ def _replicates(rows: pd.DataFrame) -> ResultCheck | None:
 
 
 def _record_checks(summaries: Sequence[RecordSummary]) -> list[ResultCheck]:
-    """Return how many records did not pass the checks that do not decide on validity."""
+    """Return the number of records that failed a check which does not decide on validity."""
     details: dict[str, dict[bool | None, list[str]]] = {}
     for summary in summaries:
         for check in summary.checks:
@@ -256,7 +256,7 @@ class ShownFinding:
 
     Attributes:
         title: the finding in one sentence.
-        text: evidence: how large, how certain, compared with what.
+        text: evidence: size of the loss, confidence, comparable cells.
         advice: what to look at, or None.
         figure: name of the figure that shows it, or None.
     """
@@ -281,7 +281,7 @@ def shown_findings(
 
 
 def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Anomaly]]]:
-    """Return each anomaly with the contention of its experiment in other nodes, the worst first.
+    """Return each anomaly with its experiment's contention in other nodes, the worst first.
 
     Contention in several nodes has one cause, the design of the processor, so it is one finding.
     """
@@ -311,7 +311,7 @@ def anomaly_search_coverage_check(findings: Findings) -> ResultCheck:
 
 
 def _figure_of(anomaly: Anomaly, figures: Sequence[FigureFile], folder: Path) -> str | None:
-    """Return the figure of the experiment whose CSV has the anomaly's places, else its first."""
+    """Return the experiment's figure whose CSV has the anomaly's places, else its first figure."""
     experiment = anomaly.where.get("experiment")
     candidates = [each for each in figures if each.experiment == experiment and each.csv]
     places = [part for part in (anomaly.target, anomaly.initiator) if part is not None]

@@ -1,4 +1,4 @@
-"""Renders pages that need no network, and makes SVG files safe for insertion into a page."""
+"""Render pages that need no network, and make SVG files safe for insertion into a page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def inline_svg(text: str | bytes, scope: str, where: str = "drawing") -> str:
 
     Args:
         text: the whole document.
-        scope: prefix of all ids, so that drawings do not share ids.
+        scope: prefix of all ids, so that two drawings on a page have no id in common.
         where: name of the document in errors.
 
     Raises:
@@ -60,7 +60,7 @@ def _remove_unsafe_attributes(element: etree._Element) -> None:
 
 
 def _set_view_box(root: etree._Element) -> None:
-    """Give a drawing of fixed size a view box, so that it shrinks to the width of the page.
+    """Give a drawing of fixed size a view box, so that browsers scale it to the width of the page.
 
     lstopo writes the view box with units. Browsers ignore such a view box and crop the drawing.
     """
@@ -82,7 +82,7 @@ TEMPLATES = ROOT / "templates" / "report"
 
 
 def render_page(template: str, **values: object) -> str:
-    """Return a template as HTML; texts are escaped, drawings are inserted as they are."""
+    """Return a template as HTML; texts are escaped, drawings are inserted unchanged."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,

@@ -1,4 +1,4 @@
-"""Describes the machine in words, from its topology and its system component."""
+"""Describe the machine in words, from its topology and its system component."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class NodeRow:
 
 
 def machine_facts(topology: Topology, system: HostFacts) -> list[Fact]:
-    """Return processor, structure, memory, drives and kernel of the machine, a line each."""
+    """Return a line each for processor, structure, memory, drives and kernel of the machine."""
     counts, memory = topology.counts, topology.total_memory_bytes
     structure = [
         format_count(counts.packages, "package"),
@@ -77,13 +77,13 @@ def machine_facts(topology: Topology, system: HostFacts) -> list[Fact]:
 
 
 def _opencl_text(device: OpenclDevice) -> str:
-    """Return the name of a device in points, its model and its platform."""
+    """Return a text with a device's name in points, its model and its platform."""
     processor = ", runs on the processor" if device.is_processor else ""
     return f"{device.name}: {device.device} ({device.platform}{processor})"
 
 
 def _drives_text(drives: Sequence[NvmeDrive]) -> str:
-    """Return number, model and size of the drives: "30 x Corsair MP600 PRO, 2.00 TB"."""
+    """Return a text with number, model and size: "30 x Corsair MP600 PRO, 2.00 TB"."""
     kinds = Counter(((each.model or "NVMe drive").strip(), each.size_bytes) for each in drives)
     texts = (
         f"{number} x {model}" + (f", {format_decimal_bytes(size)}" if size else "")

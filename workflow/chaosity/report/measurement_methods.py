@@ -1,4 +1,4 @@
-"""Describes how the values were measured: points, order, stopping rules, precision, checks."""
+"""Describe how the values were measured: points, order, stopping rules, precision, checks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FINDINGS = (
 def methodology_facts(
     rows: pd.DataFrame, summaries: Sequence[RecordSummary], config: Document
 ) -> list[Fact]:
-    """Return how the values of a tidy table were measured and computed, a fact each.
+    """Return facts about how the values of a tidy table were measured and computed.
 
     `config` has the workflow's `seed` and `stopping`, and the `notes` of the plan.
     """

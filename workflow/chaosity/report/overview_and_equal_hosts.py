@@ -1,7 +1,7 @@
-"""The overview: all hosts and configurations on one page, and a comparison of equal hosts.
+"""Write the overview: all hosts and configurations on one page, and a comparison of equal hosts.
 
 Equal hosts have one processor model and are in one configuration. From three hosts on, outlier
-hosts are named. Two hosts are compared, but it stays open which of them has a fault.
+hosts are named. Two hosts are compared, but the comparison cannot show which of them has a fault.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class EqualHostGroup:
     """Hosts that should be equal.
 
     Attributes:
-        configuration, processor: of all these hosts; processor is None if unknown.
-        hosts: their number, including hosts that could not be compared.
-        statements: sentences, those on outlier hosts first.
+        configuration, processor: the same for all these hosts; processor is None if unknown.
+        hosts: number of hosts, including hosts that could not be compared.
+        statements: statements on the hosts; those on outlier hosts come first.
     """
 
     configuration: str
@@ -64,8 +64,8 @@ class EqualHostGroup:
 def compare_equal_hosts(summaries: Mapping[Path, ReportSummary]) -> list[EqualHostGroup]:
     """Return the comparison of the hosts of each configuration and processor model.
 
-    `summaries` are by the paths of their files. A host without a readable table beside its summary
-    is named and not compared.
+    `summaries` maps the path of each file to its summary. A host without a readable table beside
+    its summary is named and not compared.
     """
     groups: dict[tuple[str, str], dict[str, Path]] = defaultdict(dict)
     for path, summary in summaries.items():
@@ -79,7 +79,7 @@ def compare_equal_hosts(summaries: Mapping[Path, ReportSummary]) -> list[EqualHo
 
 
 def processor_model(folder: Path) -> str | None:
-    """Return the processor model of the system component, else of the topology."""
+    """Return the processor model in the system component, or else in the topology."""
     model = facts_of_system_component(read_component_documents(folder / "components")).get(
         "cpu_model"
     )
@@ -149,10 +149,10 @@ class OverviewRow:
     """A host in one configuration.
 
     Attributes:
-        summary: of its report; without values for a host that was never measured.
-        link: to the report, or None without a report.
+        summary: summary of its report; it has no values if the host was never measured.
+        link: link to the report; None without a report.
         skipped: when and why the last run skipped the host, or None.
-        outlier: that the host differs from equal hosts, or None.
+        outlier: sentence on how the host differs from equal hosts, or None.
     """
 
     summary: ReportSummary
@@ -172,7 +172,7 @@ class Overview:
 
     Attributes:
         columns: names of the resources.
-        rows: by host and configuration.
+        rows: rows, sorted by host and configuration.
         groups: hosts that should be equal.
         hosts: number of hosts.
         sentence: the worst problem of all hosts.
@@ -194,7 +194,7 @@ class Overview:
 def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
     """Write the overview into an HTML file in the folder of all hosts.
 
-    `summaries` has the `summary.json` of each report; skipped hosts are listed without it too.
+    `summaries` has the `summary.json` of each report; a skipped host is listed even without one.
 
     Raises:
         UserError: a file is not a summary.
@@ -257,6 +257,6 @@ def _worst_sentence(rows: Iterable[OverviewRow]) -> str:
 
 
 def _rank(row: OverviewRow) -> tuple[bool, int]:
-    """Return the position among hosts with problems: skipped hosts first, then by severity."""
+    """Return the sort key of a host with problems: skipped hosts first, then by severity."""
     own = _SEVERITIES.index(row.worst_problem.severity)
     return row.skipped is None, min(own, _SEVERITIES.index(PROBLEM)) if row.outlier else own

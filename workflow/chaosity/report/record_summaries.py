@@ -1,4 +1,4 @@
-"""Reads the facts that the report needs from records: times, command lines, checks, versions."""
+"""Read the facts that the report needs from records: times, command lines, checks, versions."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ class RecordSummary:
     """One measurement of one replicate of a point.
 
     Attributes:
-        experiment, point: as in the tidy table.
+        experiment, point: names as in the tidy table.
         replicate, order: number of the replicate, and its position in the random order.
         status: valid or failed.
-        reason: why it failed, else None.
-        began_at, finished_at: UTC, ISO 8601.
-        commands: command line of each load, by the load's name.
+        reason: why the measurement failed, else None.
+        began_at, finished_at: times in UTC, ISO 8601.
+        commands: name of each load -> its command line.
         checks: the checks of the verdict.
-        programs: version of each program, by its name.
-        tool_notes: (note, target) -> the message of the tool, or None where the note's check
-            passed.
+        programs: name of each program -> its version.
+        tool_notes: (note, target) -> message of the tool, or None if the note's check passed.
     """
 
     experiment: str
@@ -54,7 +53,7 @@ class RecordSummary:
 
 
 def read_record_summaries(paths: Iterable[Path]) -> list[RecordSummary]:
-    """Return the summaries of records; the tidy table reports incomplete files, skipped here."""
+    """Return the summaries of records, without incomplete files, which the tidy table reports."""
     summaries = []
     for path in sorted(paths):
         with suppress(ValueError, KeyError):
@@ -89,7 +88,7 @@ def _summarise_record(record: Record) -> RecordSummary:
 def _tool_notes(
     loads: Iterable[Load], checks: Iterable[Check]
 ) -> Iterator[tuple[tuple[str, str], str | None]]:
-    """Yield name and target of each note of each load, and the message or None."""
+    """Yield ((note, target), message) for each note of each load; the message can be None."""
     by_name = {check["name"]: check for check in checks}
     for load in loads:
         for note in load.get("notes", ()):
@@ -99,7 +98,7 @@ def _tool_notes(
 
 
 def tool_note_sentences(summaries: Sequence[RecordSummary]) -> Iterator[str]:
-    """Yield a sentence for each message of a tool in valid records: note, target, how often."""
+    """Yield a sentence for each tool message in valid records: note, target and how many times."""
     messages = Counter(
         item
         for summary in summaries

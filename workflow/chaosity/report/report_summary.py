@@ -1,4 +1,4 @@
-"""Summarises a report for the terminal and for the overview of all hosts (``summary.json``)."""
+"""Summarise a report for the terminal and for the overview of all hosts (``summary.json``)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_LINES = 3
 
 @dataclass(frozen=True)
 class ProblemAndSeverity:
-    """A problem and its severity (finding, problem, warning, note, unknown); ok means none."""
+    """A problem and its severity: finding, problem, warning, note, unknown; ok if there is none."""
 
     severity: str
     text: str
@@ -43,15 +43,14 @@ class BestValue:
 
 @dataclass(frozen=True)
 class ReportSummary:
-    """A host in one configuration; as JSON the content of ``summary.json``.
+    """The summary of a host in one configuration; its JSON is the content of ``summary.json``.
 
     Attributes:
-        host, configuration: as in the tidy table.
+        host, configuration: names as in the tidy table.
         measured: time of the measurement, as text.
         worst: the worst problems, the worst first.
         points: number of points by status: valid, failed, missing.
-        resources: the best places of each resource: of one node or drive, and of the largest
-            level.
+        resources: resource -> its best places: of one node or drive, and of the largest level.
         left_out: when and why the last run skipped the host, or None.
     """
 
@@ -82,7 +81,7 @@ class ReportSummary:
 
 
 def summarise_report(report: ReportData, measurements: Measurements) -> ReportSummary:
-    """Return the summary of a report and of the measurements that it was made from."""
+    """Return the summary of a report; `measurements` are those from which the report was made."""
     return ReportSummary(
         host=report.host,
         configuration=report.configuration,
@@ -104,12 +103,12 @@ def _worst_problems(report: ReportData) -> list[ProblemAndSeverity]:
 
 
 def problem_terminal_text(line: ProblemAndSeverity) -> str:
-    """Return a problem as the terminal shows it: with its severity in front."""
+    """Return the text of a problem for the terminal; it begins with the severity."""
     return line.text if line.severity == OK else f"{line.severity}: {line.text}"
 
 
 def _points_by_status(rows: pd.DataFrame) -> dict[str, int]:
-    """Return the number of points by status; one failed replicate makes a point failed."""
+    """Return status -> number of points; a point with one failed replicate counts as failed."""
     counts = {"valid": 0, "failed": 0, "missing": 0}
     for statuses in rows.groupby(["experiment", "point"])["status"].agg(set):
         counts[next(each for each in ("failed", "missing", "valid") if each in statuses)] += 1
@@ -119,7 +118,7 @@ def _points_by_status(rows: pd.DataFrame) -> dict[str, int]:
 def _best_values(measurements: Measurements) -> dict[str, tuple[BestValue, ...]]:
     """Return the best places of each resource at one node or drive, and at the largest level.
 
-    For times, the second is the best place of other nodes' memory, where that was measured.
+    For times, the second place is the best one to another node's memory, if that was measured.
     """
     by_resource: dict[str, dict[str, BestValue]] = {}
     for level in resources_at_machine_levels(measurements):

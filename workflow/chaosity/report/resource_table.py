@@ -1,4 +1,4 @@
-"""Makes the table of resources: a row for each resource with its best and its worst place."""
+"""Make the table of resources: a row for each resource with its best and its worst place."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _PERCENTILE = re.compile(r"_p\d+_")
 
 @dataclass(frozen=True)
 class MeasuredPlace:
-    """A value and its place.
+    """A measured value and its place, as text.
 
     Attributes:
         value: median with unit.
@@ -77,11 +77,11 @@ class ResourceRow:
     """A row of the table.
 
     Attributes:
-        name: of the resource and the level.
+        name: name of the resource and the level.
         detail: benchmark, kernel, label, number of places.
-        best, worst: extremes; worst is None with a single place.
-        share: worst / best as text; None with a single place.
-        differ: False if the places do not differ by more than noise, None if unknown.
+        best, worst: the best and the worst place; worst is None with a single place.
+        share: worst value divided by best value, as text; None with a single place.
+        differ: whether the places differ by more than noise; None if unknown.
     """
 
     name: str
@@ -98,9 +98,9 @@ class ResourceAtMachineLevel:
 
     Attributes:
         resource: for example "Memory bandwidth".
-        key: of INITIATORS or DRIVES.
-        measurements: of one experiment, benchmark, kernel and request.
-        part: OWN or OTHER where the rows are split by them, else None.
+        key: key of the level in INITIATORS or DRIVES.
+        measurements: rows of one experiment, benchmark, kernel and levels.
+        part: OWN or OTHER (node) if rows are split by relation, else None.
     """
 
     resource: str
@@ -126,7 +126,7 @@ def resource_table(measurements: Measurements) -> list[ResourceRow]:
 
 
 def resources_at_machine_levels(measurements: Measurements) -> Iterator[ResourceAtMachineLevel]:
-    """Yield each resource that was measured alone, at each level, small to large."""
+    """Yield each resource that was measured alone, at each level from small to large."""
     for (category, metric), part in _alone(measurements).groups_by_columns(["category", "metric"]):
         if _PERCENTILE.search(metric):
             continue
@@ -145,7 +145,7 @@ def _alone(measurements: Measurements) -> Measurements:
 
 
 def _level_of(measurements: Measurements) -> pd.Series:
-    """Return the level of each row: kind of its drive set if it has one, else of its initiator."""
+    """Return, for each row, its level: the kind of its drive set, or else of its initiator."""
     rows = measurements.rows
     return rows["target_kind"].where(rows["target_kind"].isin(DRIVES), rows["initiator_kind"])
 
@@ -170,8 +170,8 @@ def rows_comparable_to_level(
 ) -> Measurements:
     """Return the rows of another configuration that are comparable to a level.
 
-    Where the firmware makes a package a single node, the node's name stands for both. So a level
-    without rows of its name is searched by its number of threads.
+    If firmware makes a package a single node, the node's name means both. So if a level has no rows
+    with its name, rows with its number of threads are searched.
     """
     reference = level.measurements
     first = reference.rows.iloc[0]
@@ -187,18 +187,18 @@ def rows_comparable_to_level(
 
 
 def resource_title(category: str, metric: str) -> str:
-    """Return "Memory bandwidth", where category and metric may both say "bandwidth"."""
+    """Return a title such as "Memory bandwidth"; words in both category and metric occur once."""
     words, metric_name = category.replace("_", " "), metric_words(metric)
     words = words if words.endswith(metric_name) else f"{words} {metric_name}"
     return words[:1].upper() + words[1:]
 
 
 def _most_comparable(level: Measurements, category: Measurements) -> Measurements:
-    """Return the largest group of rows of one experiment, benchmark, kernel and request.
+    """Return the largest group of rows of one experiment, benchmark, kernel and levels.
 
-    The group with most places here wins. Among several: the largest working set (smaller sets fit
-    into caches), then the experiment with most points and its kernel with most rows, then the
-    better values (larger pages show the memory, smaller pages the TLB).
+    The group with the most places at this level is selected. If several have as many, these decide:
+    the largest working set (smaller sets fit into caches), the experiment with most points and its
+    kernel with most rows, the better values (larger pages show the memory, smaller pages the TLB).
     """
     if not len(level):
         return level
@@ -219,7 +219,7 @@ def _most_comparable(level: Measurements, category: Measurements) -> Measurement
 
 
 def _requests(measurements: Measurements) -> pd.Series:
-    """Return the levels of each row's load as JSON, without the responder, which is a place."""
+    """Return, for each row, its load's levels as JSON, without the responder, which is a place."""
 
     def _request_of_row(text: str) -> str:
         return json.dumps({k: v for k, v in parse_levels_json(text).items() if k != "responder"})
@@ -262,7 +262,7 @@ def load_description(measurements: Measurements) -> str:
 
 
 def cells_best_first(measurements: Measurements) -> pd.DataFrame:
-    """Return the valid cells, as `summarise_cells` makes them, the best first."""
+    """Return the valid cells of `summarise_cells`, the best first."""
     cells = summarise_cells(measurements.rows)
     cells = cells[cells["status"] == "valid"]
     if cells.empty:
@@ -282,7 +282,7 @@ def measured_place(cell: pd.Series) -> MeasuredPlace:
 
 
 def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
-    """Return a row for each metric: co-running loads as ratios to the same loads alone."""
+    """Return a row for each metric with the ratios of co-running loads to the same loads alone."""
     ratios = summarise_corun_to_alone_ratios(measurements)
     ratios = ratios[ratios["status"] == "valid"]
     if ratios.empty:
@@ -312,7 +312,7 @@ def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
 
 
 def _slowdown_place(cell: pd.Series, times: bool) -> MeasuredPlace:
-    """Return ratio, interval and point of a co-running load; rates are shares."""
+    """Return ratio, interval and point of a co-running load; ratios of rates are in per cent."""
 
     def _endpoint_text(ratio: float) -> str:
         return f"{ratio:.2f} times" if times else format_percent(ratio)

@@ -1,7 +1,7 @@
-"""Explains the differences between an experiment's values: factors, levels and residuals.
+"""Explain the differences between an experiment's values: factors, levels and residuals.
 
-Each analysis begins with a sentence for readers who do not know F tests. Behind it are the table of
-variation, the levels and the residuals.
+Each analysis begins with a sentence for readers who do not know F tests. The table of variation,
+the levels and the residuals follow.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LevelRow:
 
 @dataclass(frozen=True)
 class FactorLevels:
-    """A factor's levels; of many levels only their number and the two that differ most."""
+    """The levels of a factor; if there are many, their number and the two that differ most."""
 
     factor: str
     rows: tuple[LevelRow, ...]
@@ -76,11 +76,11 @@ class AnalysisSection:
     Attributes:
         title: metric, load and factors.
         sentence: the conclusion.
-        remote: remote compared with local, or None.
+        remote: text on remote compared with local, or None.
         terms: the table of variation.
         sentences: the conclusion for each term.
-        levels: of each factor.
-        remarks: number of values, scale, gaps, omitted columns.
+        levels: levels of each factor.
+        remarks: remarks on number of values, scale, missing values and omitted columns.
         svg: drawing of the residuals; None without residuals.
     """
 
@@ -95,7 +95,7 @@ class AnalysisSection:
 
 
 def analysis_sections(measurements: Measurements) -> defaultdict[str, tuple[AnalysisSection, ...]]:
-    """Return the analyses of one host in one configuration, by the name of the experiment."""
+    """Return experiment -> analyses, of one host in one configuration."""
     sections: defaultdict[str, tuple[AnalysisSection, ...]] = defaultdict(tuple)
     for number, (study, analysis) in enumerate(analyse_all_studies(measurements), start=1):
         sections[study.experiment] += (_section(study, analysis, f"residuals-{number}"),)
@@ -139,12 +139,12 @@ def _words(name: str) -> str:
 
 
 def _readable(sentence: str) -> str:
-    """Return the sentence with a multiplication sign for " x ", and spaces for underscores."""
+    """Return the sentence with multiplication signs instead of " x " and spaces for underscores."""
     return sentence.replace(" x ", " \N{MULTIPLICATION SIGN} ").replace("_", " ")
 
 
 def _remote(study: AnovaStudy, analysis: AnovaResult) -> str | None:
-    """Return the share of variation that the relation explains, and remote against local."""
+    """Return a text with the variation that the relation explains, and remote against local."""
     contrast, share = study.local_against_remote(analysis), study.percent_of_relation(analysis)
     if contrast is None:
         return None
@@ -221,7 +221,7 @@ def _term(term: VariationTerm) -> TermRow:
 
 
 def _levels(study: AnovaStudy, analysis: AnovaResult, factor: str) -> FactorLevels:
-    """Return the levels if they fit on the page, and the two levels that differ most."""
+    """Return a factor's levels if they fit on the page, and the two levels that differ most."""
     metric, own = study.metric, [each for each in analysis.effects if each.factor == factor]
     few = len(own) <= MOST_LEVELS_IN_PAIRS
     rows = (
@@ -247,7 +247,7 @@ def _levels(study: AnovaStudy, analysis: AnovaResult, factor: str) -> FactorLeve
 
 
 def _extremes_text(widest: Contrast, metric: str) -> str:
-    """Return the difference of the two levels that differ most."""
+    """Return a text with the difference of the two levels that differ most."""
     factor, difference = _words(widest.factor), widest.difference
     level, other = f"{factor} {widest.level}", f"{factor} {widest.against}"
     if difference.excludes_zero is False:
@@ -263,7 +263,7 @@ def _extremes_text(widest: Contrast, metric: str) -> str:
 
 
 def _remarks(study: AnovaStudy, analysis: AnovaResult, has_residuals: bool) -> list[str]:
-    """Return number of values, scale, omitted columns, and what significant, important mean."""
+    """Return remarks: number of values, scale, omitted columns, meaning of the words used."""
     remarks = [f"{analysis.n} values.", analysis.transform_reason, *analysis.notes]
     if study.left_out:
         names = ", ".join(map(_words, study.left_out))

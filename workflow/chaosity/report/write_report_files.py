@@ -1,4 +1,4 @@
-"""Writes the files of a report: figures, ``report.html``, ``summary.json``, ``summary.txt``."""
+"""Write the files of a report: figures, ``report.html``, ``summary.json``, ``summary.txt``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Parsed = TypeVar("Parsed")
 
 
 def _read_json(path: Path, parse: Callable[[Any], Parsed], what: str) -> Parsed:
-    """Return the parsed content of a JSON file; an error says that it is not `what`."""
+    """Return the parsed content of a JSON file; an error says that the file is not `what`."""
     try:
         return parse(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError) as error:
@@ -44,7 +44,7 @@ def _read_json(path: Path, parse: Callable[[Any], Parsed], what: str) -> Parsed:
 
 
 def _planned_records(folder: Path) -> list[Path]:
-    """Return the records of the plan's points; the folder can hold records of earlier plans."""
+    """Return the records of the plan's points; the folder can have records of earlier plans too."""
     points = (path.relative_to(folder / "points") for path in folder.glob("points/*/*.json"))
     return [path for point in points for path in folder.glob(f"{point.with_suffix('')}/rep*.json")]
 
@@ -64,16 +64,16 @@ def write_report(
 
     Args:
         plan: ``plan.json`` in the folder of a host and configuration.
-        output: the HTML file.
+        output: path of the HTML file.
         table: the tidy table; None to make it from the records.
         former: the table of earlier values; None to make it from the records.
         findings: the findings file; None to analyse the table.
-        drawing: the topology as SVG, drawn by lstopo.
+        drawing: the topology as SVG, which lstopo drew.
         config_file: the workflow's config.
         others: tidy tables of the host's other configurations.
 
     Returns:
-        The worst problems, a line each.
+        A line for each of the worst problems.
     """
     folder = plan.parent
     planned, names = _read_json(
@@ -125,7 +125,7 @@ def write_report(
 
 
 def has_outdated_skip_note(folder: Path) -> bool:
-    """Whether a report disagrees with its host's ``left_out.json`` on the host being skipped."""
+    """Return whether a report and its host's ``left_out.json`` differ on whether it was skipped."""
     reported = None
     with suppress(UserError):
         reported = ReportSummary.from_file(folder / "summary.json").left_out

@@ -16,7 +16,7 @@ from chaosity.runner.point_measurement import measure_point
 
 
 def _parse_arguments() -> argparse.Namespace:
-    """Parse the command line (with argparse: the runner uses the standard library alone)."""
+    """Parse the command line (by argparse, since the runner uses the standard library alone)."""
     parser = argparse.ArgumentParser(
         prog="chaosity-run",
         description="Measure one point on this host and write its record.",
@@ -37,9 +37,9 @@ def _parse_arguments() -> argparse.Namespace:
 
 
 def search_tools_folder_first(folder: Path | None) -> None:
-    """Make a folder the first that is searched for programs; default: the zipapp's ``kernels``.
+    """Search for programs first in a folder; default: the zipapp's ``kernels``.
 
-    The folder of the zipapp follows, since it has chaosity-place, which loads may start.
+    The zipapp's own folder is searched next, since loads may start chaosity-place in it.
     """
     own = Path(sys.argv[0]).resolve()
     folders = [folder] if folder else []
@@ -49,7 +49,7 @@ def search_tools_folder_first(folder: Path | None) -> None:
 
 
 def _print_description() -> int:
-    """Print the tarball that describes this host; returns the exit status."""
+    """Write the tarball that describes this host to standard output; return the exit status."""
     try:
         request = json.loads(sys.stdin.read() or '{"needs": []}')
         write_host_description_tarball(request["needs"], sys.stdout.buffer)
@@ -60,7 +60,7 @@ def _print_description() -> int:
 
 
 def _run_command() -> int:
-    """Measure a point and save or print its record; returns the exit status."""
+    """Measure a point and save or print its record; return the exit status."""
     arguments = _parse_arguments()
     search_tools_folder_first(arguments.tools)
     if arguments.describe:

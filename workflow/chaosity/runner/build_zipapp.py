@@ -1,6 +1,6 @@
-"""Packs the runner and `place` into one zipapp: ``python -m chaosity.runner.build_zipapp FILE``.
+"""Pack the runner and `place` into one zipapp: ``python -m chaosity.runner.build_zipapp FILE``.
 
-Any Python 3.11 runs it.
+Any Python 3.11 can run the zipapp.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ main()
 def zipapp_bytes() -> bytes:
     """Return the content of the zipapp; the same sources give the same bytes.
 
-    The standard ``zipapp`` module would add present time stamps.
+    The standard ``zipapp`` module is not used, since it would add present time stamps.
     """
     package = Path(__file__).resolve().parent.parent
     rooms = (path for room in ROOMS for path in (package / room).rglob("*.py"))
@@ -48,7 +48,7 @@ def zipapp_bytes() -> bytes:
 
 @cache
 def zipapp_digest() -> str:
-    """Return the SHA-256 of the zipapp that these sources give."""
+    """Return the SHA-256 of the zipapp made from these sources."""
     return hashlib.sha256(zipapp_bytes()).hexdigest()
 
 

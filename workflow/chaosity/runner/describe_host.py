@@ -1,4 +1,4 @@
-"""Describes this host for discovery: hwloc's topology, kernel files and tools, as one tarball.
+"""Describe this host for discovery: hwloc's topology, kernel files and tools, as one tarball.
 
 The tarball holds ``topology.xml`` (hwloc), the files of /sys and /proc that discovery reads, under
 their own paths, and ``host.json`` with facts that only a process on the host can find. Discovery
@@ -74,7 +74,7 @@ class _ToolFacts(TypedDict):
 
 
 def _search_path() -> str:
-    """Return the search path for programs, with the folders that are meant for root."""
+    """Return the search path for programs, including the folders for root such as /sbin."""
     return f"{os.environ.get('PATH', os.defpath)}:{SYSTEM_PATH}"
 
 
@@ -108,7 +108,7 @@ def _run_and_read(command: Sequence[str]) -> str | None:
 
 
 def _read_lstopo_xml() -> bytes:
-    """Return this machine as hwloc's XML, or raise a `DescriptionError`."""
+    """Return hwloc's XML of this machine, or raise a `DescriptionError`."""
     program = next(filter(None, (shutil.which(name) for name in LSTOPO_PROGRAMS)), None)
     if program is None:
         raise DescriptionError("lstopo is not installed; run ansible-playbook provision.yml")
@@ -199,7 +199,7 @@ def write_host_description_tarball(needs: Iterable[RequiredProgram], output: Bin
 
     Args:
         needs: the tools to look for, as benchmark files name them.
-        output: file that gets the tarball from begin to end, so it may be a pipe.
+        output: file for the tarball; it can be a pipe, since it is written from begin to end.
 
     Raises:
         DescriptionError: hwloc is missing or fails; nothing was written.

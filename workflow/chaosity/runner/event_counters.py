@@ -1,9 +1,9 @@
-"""Counts the processor's events while a load runs, by perf_event_open(2).
+"""Count the processor's events while a load runs, by perf_event_open(2).
 
-Events are counted on the load's processing units, not for its processes: its threads are pinned
-there, nothing else is measured meanwhile, and programs that the tool starts later count as well.
-This needs root, CAP_PERFMON or `kernel.perf_event_paranoid` below 1. The room `place` counts for a
-process.
+Events are counted on the load's processing units, not for its processes: its threads are pinned to
+these units, nothing else is measured meanwhile, and programs that the tool starts later count as
+well. This needs root, CAP_PERFMON or `kernel.perf_event_paranoid` below 1. In contrast, the room
+`place` counts the events of a process.
 
 A counter is a list of events with signs: some processors count accesses to remote caches only as a
 difference. When an event cannot be counted, the record keeps the kernel's reason, and the point
@@ -70,7 +70,7 @@ class CounterError(Exception):
 
 
 class _EventAttributes(ctypes.Structure):
-    """struct perf_event_attr in its first published size, which every kernel accepts."""
+    """The C struct perf_event_attr in its first published size, which every kernel accepts."""
 
     _fields_ = (
         ("type", ctypes.c_uint32),
@@ -87,14 +87,14 @@ class _EventAttributes(ctypes.Structure):
 
 
 class LoadCounters:
-    """The counters of one load, from its start signal to its stop.
+    """The counters of one load, which count from its release to its stop.
 
     Args:
-        wanted: the load's counters by name: `events` or the `reason` for none.
+        wanted: name of each counter -> its `events`, or the `reason` why it has none.
         cpus: processing units to count on.
 
     Attributes:
-        counted: the results by name of the counter, complete after `stop`.
+        counted: name of each counter -> its result, complete after `stop_counting`.
     """
 
     def __init__(self, wanted: Mapping[str, CounterRequest], cpus: Iterable[int]) -> None:
@@ -106,7 +106,7 @@ class LoadCounters:
         self.counted = {name: self._open_counter(wanted[name], cpus) for name in wanted}
 
     def _open_counter(self, request: CounterRequest, cpus: Collection[int]) -> CounterResult:
-        """Open all events of a counter on all units, or none of them."""
+        """Open all events of a counter on all units; if one cannot be opened, open none."""
         if "reason" in request:
             return {"reason": request["reason"]}
         opened: list[tuple[EventCount, int]] = []
@@ -155,7 +155,7 @@ def _raise_file_limit(number: int) -> None:
 
 
 def _open_event_on_cpu(event: CounterEvent, cpu: int) -> int:
-    """Return a file descriptor that will count an event on a unit, for all programs."""
+    """Return a file descriptor that counts an event on a unit, for all programs."""
     # Events of the processor are counted for the load's own accesses. Events of the kernel, such as
     # task switches, happen in the kernel.
     only_load = ONLY_USER if event.get("type", RAW) == RAW else 0
@@ -203,7 +203,7 @@ def _open_event(event: CounterEvent, flags: int, pid: int = ANY, cpu: int = ANY)
 
 
 def read_event_count(handle: int) -> tuple[int, int, int]:
-    """Return the count of an open event, its enabled time and its running time, in nanoseconds."""
+    """Return an open event's count, and its enabled and running time in nanoseconds."""
     count, enabled_ns, running_ns = READ_FORMAT.unpack(os.read(handle, READ_FORMAT.size))
     return count, enabled_ns, running_ns
 
@@ -211,8 +211,8 @@ def read_event_count(handle: int) -> tuple[int, int, int]:
 def counter_value(counted: Mapping[str, CounterResult], name: str) -> float:
     """Return the count of a counter, summed over units and events.
 
-    Each count is scaled to the longest enabled time: events may take turns, and a busy host may
-    delay this process between the start of two events.
+    Each count is scaled to the longest enabled time, since events may share a hardware counter in
+    turns, and a busy host may delay this process between the start of two events.
 
     Raises:
         ExtractionError: the counter did not count; the text gives the reason.
@@ -237,7 +237,7 @@ def counter_value(counted: Mapping[str, CounterResult], name: str) -> float:
 
 
 def smallest_counted_time_share(result: CounterResult) -> float | None:
-    """Return the smallest share of the time that an event was counted; None without counts."""
+    """Return the smallest share of time (0 to 1) for which an event was counted, or None."""
     shares = [
         count["time_running_ns"] / count["time_enabled_ns"]
         for count in result.get("counts", ())

@@ -1,4 +1,4 @@
-"""Finds the drives of a point by slot and serial number, and refuses writes that would harm.
+"""Find the drives of a point by slot and serial number, and refuse writes that destroy data.
 
 Kernel names such as ``nvme3n1`` change from boot to boot. So a point names the PCI address and the
 serial number, and the device is looked up just before the measurement. Loads use a symbolic link
@@ -29,7 +29,7 @@ def find_nvme_by_slot(pci: str, serial: str | None) -> Path:
     """Return the device file of the NVMe namespace at a PCI address.
 
     Raises:
-        MeasurementError: there is no drive, or one with another serial number.
+        MeasurementError: the slot has no drive, or a drive with another serial number.
     """
     for block in sorted(SYS_BLOCK.glob("nvme*n*")):
         device = block / "device"
@@ -78,7 +78,7 @@ def _list_mounts(device: Path) -> list[str]:
 def reasons_against_writing(device: Path) -> list[str]:
     """Return all reasons why a block device must not be written to; empty if there is none.
 
-    Reasons are a mount, a holder (RAID, LVM, device mapper), a partition table, or a file system
+    Reasons are a mount, a use by RAID, LVM or device mapper, a partition table, or a file system
     signature on the device itself (blkid(8)).
     """
     if not stat.S_ISBLK(device.stat().st_mode):
@@ -108,7 +108,7 @@ def reasons_against_writing(device: Path) -> list[str]:
 
 
 def create_random_file_as_drive(path: Path, size: int) -> None:
-    """Create a file of `size` random bytes that replaces a drive, unless it exists already.
+    """Create a file of `size` random bytes that replaces a drive, unless the file exists.
 
     Raises:
         MeasurementError: the disk is too small or the folder is not writable.
@@ -149,7 +149,7 @@ def _check_readable(device: Path) -> None:
 
 
 def check_and_link_drives(load: Load, folder: Path) -> list[Check]:
-    """Link a load's drives into its working folder, and return a check of each for the record.
+    """Link a load's drives into its working folder, and return a check of each drive.
 
     Raises:
         MeasurementError: a drive is missing, unreadable, or must not be written to.

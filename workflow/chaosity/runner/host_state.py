@@ -1,4 +1,4 @@
-"""The state of the host before and after a measurement."""
+"""Read the state of the host before and after a measurement."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read_file_if_present(path: str | Path) -> str | None:
 
 
 def _read_processor_seconds() -> dict[str, float]:
-    """Return the processor time of the whole host since boot in seconds, by kind."""
+    """Return kind -> processor time of the whole host since boot, in seconds."""
     line = (read_file_if_present("/proc/stat") or "cpu").splitlines()[0].split()[1:]
     seconds = (int(word) / TICKS_PER_SECOND for word in line)
     return dict(zip(STAT_COLUMNS, seconds, strict=False))
@@ -53,11 +53,11 @@ def read_host_state() -> HostState:
 
 
 def free_memory_bytes() -> dict[int, int]:
-    """Return the memory in bytes that a load can get on each node without swapping.
+    """Return node -> bytes of memory that a load can get without swapping.
 
-    It consists of free pages and clean page cache. On a host with one memory node, the kernel's own
-    estimate ``MemAvailable`` counts if it is larger: the node of a guest with a memory balloon
-    shows only the memory that it has at this time.
+    These are free pages and clean page cache. On a host with one memory node, the kernel's own
+    estimate ``MemAvailable`` is used if it is larger, since the node of a guest with a memory
+    balloon shows only the memory that it has at this time.
     """
     free = {}
     for folder in Path("/sys/devices/system/node").glob("node[0-9]*"):
@@ -73,7 +73,7 @@ def free_memory_bytes() -> dict[int, int]:
 
 
 def _parse_meminfo(text: str) -> dict[str, int]:
-    """Return the fields of ``/proc/meminfo`` or of a node's ``meminfo``, in bytes."""
+    """Return field -> bytes, from the text of ``/proc/meminfo`` or of a node's ``meminfo``."""
     fields = {}
     for line in text.splitlines():
         name, _, rest = line.partition(":")

@@ -1,4 +1,4 @@
-"""Runs a load as a process: starts it without a shell, reads its output, stops it by a signal."""
+"""Run a load as a process: start it without a shell, read its output, stop it by a signal."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LoadProcess:
 
     Args:
         spec: the load, as the point describes it.
-        folder: working folder of this load; it exists.
+        folder: working folder of this load, which must exist.
     """
 
     def __init__(self, spec: Load, folder: Path) -> None:
@@ -68,27 +68,27 @@ class LoadProcess:
 
     @property
     def reports_no_progress(self) -> bool:
-        """Return whether it reports no progress; its value then refers to its whole run."""
+        """Return whether the load reports no progress; then its value refers to its whole run."""
         return not self.spec["progress"]
 
     @property
     def has_reported_progress(self) -> bool:
-        """Return whether it has reported a sample, or prints none while it runs."""
+        """Return whether the load has reported a sample, or never prints samples while it runs."""
         progress = self.spec["progress"]
         return bool(self.samples) or progress is None or "event" not in progress
 
     @property
     def is_ended_by_runner(self) -> bool:
-        """Return whether the runner ends it; other loads end by themselves."""
+        """Return whether the runner stops the load; other loads end by themselves."""
         return self.spec["stop"]["by"] == "runner"
 
     @property
     def pages_move_while_running(self) -> bool:
-        """Return whether its pages move while it runs; then the runner looks at the end too."""
+        """Return whether pages move while the load runs; then the runner looks again at its end."""
         return bool(self.spec["placement"].get("settles"))
 
     def start_process(self, lock: int) -> None:
-        """Write its files and start its process, which inherits the host's lock.
+        """Write the load's files and start its process, which inherits the host's lock.
 
         Raises:
             MeasurementError: the program is not installed or cannot be run.
@@ -148,7 +148,7 @@ class LoadProcess:
         """Wait for the ready line, after which the load waits at its barrier.
 
         Raises:
-            MeasurementError: the load ended or took too long; the text holds its last message.
+            MeasurementError: the load ended or took too long; the text has its last message.
         """
         limit = time.monotonic() + seconds
         while not self.ready.wait(0.002):
@@ -179,7 +179,7 @@ class LoadProcess:
         self.memory_at_first = self.memory_at_first or self.memory_by_node
 
     def _memory_addresses(self) -> observed_placement.MappingAddresses:
-        """Return addresses of the measured memory, from the ready line; None if it has none."""
+        """Return the addresses of the measured memory in the ready line; None if it has none."""
         key = self.spec["placement"].get("mapping")
         if key is None:
             return None
@@ -191,13 +191,13 @@ class LoadProcess:
         return found[0] if found else None
 
     def _observe_threads(self) -> None:
-        """Read the threads; the look with the most stays, since a tool may end with one thread."""
+        """Read the threads; keep the observation with the most, since a tool may end with one."""
         seen = observed_placement.read_process_threads(self.process.pid)
         if len(seen) >= len(self.threads):
             self.threads = seen
 
     def observe_placement_when_due(self) -> None:
-        """Look at the placement of a load without a barrier, at growing intervals."""
+        """Observe the placement of a load without a barrier, at growing intervals."""
         if self.has_barrier:
             return
         running = time.monotonic() - self.began
@@ -218,7 +218,7 @@ class LoadProcess:
         return seen if self.threads else None
 
     def is_running(self) -> bool:
-        """Return whether the process still runs; notes the time of its end."""
+        """Return whether the process still runs; if not, keep the time of its end."""
         if self.returncode is not None:
             return False
         pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
@@ -236,7 +236,7 @@ class LoadProcess:
             os.killpg(self.process.pid, signal.Signals[f"SIG{name}"])
 
     def send_stop_signal(self) -> None:
-        """Send the stop signal; before it, look at pages that move once more."""
+        """Send the stop signal; before it, observe once more the pages that move."""
         if self.is_running() and self.signalled is None:
             self.counters.stop_counting()
             if self.pages_move_while_running:
@@ -245,7 +245,7 @@ class LoadProcess:
             self.send_signal(self.signalled)
 
     def wait_for_end_or_kill(self) -> None:
-        """Wait for the end; kill a load that ignores the stop signal."""
+        """Wait for the end of the load; kill a load that ignores the stop signal."""
         limit = time.monotonic() + GRACE_SECONDS
         while self.is_running():
             if time.monotonic() > limit:
@@ -259,14 +259,14 @@ class LoadProcess:
         self.stderr.close()
 
     def _last_message(self) -> str:
-        """Return the tool's last line of output, for a reason in one line."""
+        """Return the tool's last line of output, for the reason of a failure."""
         self.stderr.flush()
         text = (self.folder / ".stderr").read_text(errors="replace").strip()
         text = text or "".join(self.lines).strip()
         return text.splitlines()[-1][:300] if text else "it printed nothing"
 
     def _outputs(self) -> dict[str, str]:
-        """Return the output by name: ``stdout``, ``stderr`` and the files that it wrote."""
+        """Return name -> output: ``stdout``, ``stderr`` and the files that the load wrote."""
         files = (
             path
             for path in sorted(self.folder.iterdir())
@@ -298,7 +298,7 @@ class LoadProcess:
 
 
 def _start_version_query(need: RequiredProgram) -> subprocess.Popen[str] | None:
-    """Start and return a process that prints the tool's version; None without a version command."""
+    """Start a process that prints the tool's version; return None without a version command."""
     if "version" not in need:
         return None
     return subprocess.Popen(

@@ -1,11 +1,11 @@
-"""Computes the values of a record's metrics from the raw output.
+"""Compute the values of a record's metrics from the raw output.
 
-With one load, the value is the tool's figure for its whole run, where the benchmark file names such
-a figure. With several loads, the value is the rate over the window in which **all** loads ran
+With one load, the value is the tool's own number for its whole run, if the benchmark file names
+such a number. With several loads, the value is the rate over the window in which **all** loads ran
 (docs/design.md, section 5). A load without progress must have run completely within the progress of
-all others; then its figure counts.
+all others; then its own number is the value.
 
-An optional metric may have no value; then it has a reason instead.
+An optional metric may have a reason instead of a value.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Reading = tuple[Value | None, str | None]
 def progress_by_load(
     record: UnfinishedRecord,
 ) -> dict[str, list[Series]]:
-    """Return the progress of each load that reports it, by the load's name."""
+    """Return name -> progress of each load that reports progress."""
     return {
         load["name"]: progress_series(
             load["progress"],
@@ -49,7 +49,7 @@ def progress_by_load(
 def window_of_all_loads(
     record: UnfinishedRecord, series: Mapping[str, list[Series]]
 ) -> tuple[float, float] | None:
-    """Return begin and end of the time in which all loads ran; None if no load reports progress.
+    """Return begin and end of the common window; None if no load reports progress.
 
     Raises:
         ExtractionError: a load without progress ran outside the progress of another load.
@@ -69,7 +69,7 @@ def window_of_all_loads(
 
 
 def values_by_node(value: Value) -> dict[str | None, float]:
-    """Return the numbers of a value by node; a value for the whole load has the key None."""
+    """Return node -> number; a value for the whole load has the key None."""
     return dict[str | None, float](value.items()) if isinstance(value, dict) else {None: value}
 
 
@@ -96,7 +96,7 @@ def metric_values_or_reasons(record: UnfinishedRecord) -> dict[str, dict[str, Re
 
 
 def is_optional_metric(source: MetricSourceWithUpperBound) -> bool:
-    """Return whether a point is valid without this metric: it is optional, or a counter's count."""
+    """Return whether a point is valid without this metric, which is optional or from a counter."""
     return bool(source.get("optional") or "counter" in source)
 
 
@@ -106,7 +106,7 @@ def _value(
     series: list[Series] | None,
     window: tuple[float, float] | None,
 ) -> Value:
-    """Return the value of a metric; `series` is the load's progress, `window` that of all loads."""
+    """Return a metric's value; `series` is the load's progress, `window` the common window."""
     source = load["metrics"][metric]
     if "counter" in source:
         return event_counters.counter_value(load.get("counted", {}), source["counter"])
@@ -129,7 +129,7 @@ def _value(
 def _is_progress_rate(load: LoadRecord, metric: str) -> bool:
     """Return whether the tool's progress shows this metric over a part of the run.
 
-    It does if the metric is a rate and no metric is read from the progress itself. Shares and
+    It does if the metric is a rate and no metric is read from the progress samples. Shares and
     counts always refer to the whole run.
     """
     from_progress = any(source.get("progress") for source in load["metrics"].values())

@@ -1,4 +1,4 @@
-"""Reads from the kernel on which units a load's threads are, and on which nodes its pages.
+"""Read from the kernel on which units a load's threads are, and on which nodes its pages are.
 
 Sources: proc(5) for ``/proc/PID/task/TID/status`` and ``stat``, numa(7) for ``numa_maps``.
 """
@@ -33,11 +33,11 @@ class MemoryMapping:
     """A mapping with pages: a line of ``numa_maps``.
 
     Attributes:
-        address: first address, as the file has it.
+        address: first address, as text in the form of the file.
         of_file: whether a file backs the mapping.
-        private: whether it holds data of the process alone (``anon``) or huge pages.
+        private: whether the mapping has private data of the process (``anon``) or huge pages.
         page_bytes: size of the pages that the kernel counts here.
-        bytes_by_node: its bytes on each node.
+        bytes_by_node: node -> bytes of the mapping.
     """
 
     address: str
@@ -48,7 +48,7 @@ class MemoryMapping:
 
 
 def read_cpus_by_node(nodes: Path = NODES) -> dict[int, set[int]]:
-    """Return the processing units of every node at this time; empty if the kernel has no NUMA."""
+    """Return node -> its processing units at this time; empty if the kernel has no NUMA."""
     return {
         int(folder.name.removeprefix("node")): set(parse_cpu_list((folder / "cpulist").read_text()))
         for folder in nodes.glob("node[0-9]*")
@@ -87,10 +87,10 @@ def parse_numa_maps(numa_maps: str) -> Iterator[MemoryMapping]:
 
 
 def private_bytes_by_node(numa_maps: str, addresses: MappingAddresses = None) -> dict[int, int]:
-    """Return the bytes of private data on each node: mappings with ``anon`` or huge pages.
+    """Return node -> bytes of private data: mappings with ``anon`` or huge pages.
 
-    Text of shared libraries and page cache do not count: other programs placed them. If addresses
-    are given, only mappings with these addresses count.
+    Code of shared libraries and page cache do not count, since other programs placed them. If
+    addresses are given, only mappings with these addresses count.
     """
     counted = [addresses] if isinstance(addresses, str) else addresses
     nodes: Counter[int] = Counter()
@@ -101,7 +101,7 @@ def private_bytes_by_node(numa_maps: str, addresses: MappingAddresses = None) ->
 
 
 def _read_threads(pid: int) -> list[ThreadPlacement]:
-    """Return the allowed processing units of each thread, and the unit that it last ran on."""
+    """Return each thread's allowed processing units, and the unit on which it last ran."""
     seen: list[ThreadPlacement] = []
     for task in sorted(Path(f"/proc/{pid}/task").glob("*"), key=lambda p: int(p.name)):
         try:
@@ -121,7 +121,7 @@ def read_process_threads(pid: int) -> list[ThreadPlacement]:
 
 
 def read_process_memory(pid: int, addresses: MappingAddresses = None) -> dict[str, int] | None:
-    """Return the private bytes of a process tree on each node; None without ``numa_maps``.
+    """Return node -> private bytes of a process tree; None if the kernel has no ``numa_maps``.
 
     If addresses are given, only mappings with these addresses count.
     """
@@ -140,9 +140,9 @@ def read_process_memory(pid: int, addresses: MappingAddresses = None) -> dict[st
 def page_share_deviations(
     wanted: Mapping[Node, float], seen: Mapping[Node, float]
 ) -> dict[Node, float]:
-    """Return the absolute deviation of each node's share of all pages from the wanted share.
+    """Return node -> absolute deviation of its share of all pages from the wanted share.
 
-    A missing node has the share 0. The result has the order of the nodes' numbers.
+    A missing node has the share 0. The result is sorted by node number.
     """
     nodes: set[Node] = set(wanted) | set(seen)
     return {n: abs(seen.get(n, 0.0) - wanted.get(n, 0.0)) for n in sorted(nodes, key=int)}

@@ -1,4 +1,4 @@
-"""The OpenCL devices of this host in clinfo's output, and the device of a load.
+"""Find the OpenCL devices of this host in clinfo's output, and the device of a load.
 
 Platforms and devices get new numbers when a driver is added or removed. So a point has the names
 and the slot of its device, and the numbers are looked up just before the measurement.
@@ -76,7 +76,7 @@ def parse_clinfo(output: str | None) -> list[ClinfoDevice]:
 
 
 def _device_type(text: str) -> str:
-    """Return the type in a text: `CL_DEVICE_TYPE_DEFAULT | CL_DEVICE_TYPE_GPU` is a GPU."""
+    """Return the device type in a text: `CL_DEVICE_TYPE_DEFAULT | CL_DEVICE_TYPE_GPU` is a GPU."""
     words = re.findall(r"CL_DEVICE_TYPE_(\w+)", text)
     return next((_TYPES[word] for word in words if word in _TYPES), "other")
 
@@ -87,7 +87,7 @@ def parse_whole_number(text: str | None) -> int | None:
 
 
 def _pci_address(fields: Mapping[str, str]) -> str | None:
-    """Return the PCI address in the kernel's form, with the domain."""
+    """Return a device's PCI address in the kernel's form, which includes the domain."""
     match = _PCI.search(" ".join(fields.get(key, "") for key in _PCI_KEYS))
     return match and f"{int(match[1] or '0', 16):04x}:{match[2]}:{match[3]}.{match[4]}".lower()
 
@@ -99,7 +99,7 @@ def _format_uuid(text: str) -> str | None:
 
 
 def find_opencl_device(wanted: OpenclTargetDevice, output: str | None) -> ClinfoDevice:
-    """Return a load's device with its present numbers in clinfo's output, by slot or by names.
+    """Return the device in clinfo's output with the wanted slot or, without slot, wanted names.
 
     Raises:
         MeasurementError: the device is missing, or another device is in its slot.

@@ -1,4 +1,4 @@
-r"""Reads values from a tool's output, as its benchmark file describes.
+r"""Read values from a tool's output, as its benchmark file describes.
 
 A *source* says where the text is (``in``: ``stdout`` or a file's name; files may be a pattern such
 as ``rate_bw.*.log``) and how to read it:
@@ -10,8 +10,8 @@ as ``rate_bw.*.log``) and how to read it:
 ``{regex: "Triad:\s+([0-9.]+)"}``
     The first group of every match.
 
-Several values are combined by ``combine``: sum, mean, minimum, maximum or single (the default:
-there must be exactly one value). ``scale`` turns the tool's unit into SI.
+``combine`` says how several values become one: sum, mean, minimum, maximum or single (the default,
+which allows only one value). ``scale`` turns the tool's unit into SI.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from chaosity.records.point_types import OutputName, OutputValueSource
 
 
 class ExtractionError(ValueError):
-    """The tool's output does not hold what its benchmark file promises."""
+    """The tool's output does not have what its benchmark file describes."""
 
 
 def output_texts_of_source(source: OutputName, outputs: Mapping[str, str]) -> list[str]:
@@ -78,7 +78,7 @@ def _parse_json_document(text: str) -> Any:
 # Each check and each metric of a load parses the load's output again; loads follow one another.
 @lru_cache(maxsize=4)
 def parse_json_lines(text: str) -> tuple[dict[str, Any], ...]:
-    """Return the JSON objects among the lines of a text (do not change them).
+    """Return the JSON objects among the lines of a text; callers must not change the objects.
 
     Raises:
         ExtractionError: a line is incomplete JSON.
@@ -94,7 +94,7 @@ def parse_json_lines(text: str) -> tuple[dict[str, Any], ...]:
 
 
 def extract_values(source: OutputValueSource, outputs: Mapping[str, str]) -> list[Any]:
-    """Return every value at a source, unconverted.
+    """Return every value at a source without conversion.
 
     Raises:
         ExtractionError: the output has no such value.
@@ -119,7 +119,7 @@ def extract_number(source: OutputValueSource, outputs: Mapping[str, str]) -> flo
     """Return the combined value at a source, in SI units.
 
     Raises:
-        ExtractionError: there is no value, it is not a number, or there is more than one.
+        ExtractionError: there is no value, a value is not a number, or several are not combined.
     """
     values = extract_values(source, outputs)
     if any(value is None for value in values):

@@ -1,4 +1,4 @@
-"""Measures a point: checks it, runs its loads at the same time, and makes its record."""
+"""Measure a point: check it, run its loads at the same time, and make its record."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ TAIL_SECONDS = 0.3
 
 @contextlib.contextmanager
 def hold_host_lock() -> Iterator[int]:
-    """Hold the host's lock, so that one measurement runs at a time, and yield its descriptor.
+    """Hold the host's lock, so that only one measurement runs; yield the lock's file descriptor.
 
-    Loads inherit it: a load that outlives a killed runner still keeps other measurements away.
+    Loads inherit the lock: a load that still runs after a killed runner blocks measurements.
 
     Raises:
         MeasurementError: another measurement did not end in time.
@@ -79,8 +79,8 @@ def hold_host_lock() -> Iterator[int]:
 def _working_folder() -> Iterator[Path]:
     """Make a working folder, and remove the folders that killed runners of this user left behind.
 
-    Expects that this process holds the lock of this host, so that no other folder of the host is in
-    use. The name of the host is part of the prefix, because hosts may share their temporary folder.
+    This process must hold the lock of this host, so that no other folder of the host is in use. The
+    host's name is part of the prefix, because hosts may share their temporary folder.
     """
     prefix = f"chaosity-point-{socket.gethostname()}-"
     for leftover in Path(tempfile.gettempdir()).glob(f"{glob.escape(prefix)}*"):
@@ -112,7 +112,7 @@ def check_free_memory(point: Point) -> Check:
 
 
 def memory_shares_by_node(placement: RequiredPlacement) -> dict[int, float]:
-    """Return the share of a load's memory on each node; equal shares if the load gives none."""
+    """Return node -> share of a load's memory; equal shares if the load has no shares."""
     if shares := placement.get("shares"):
         return {int(node): share for node, share in shares.items()}
     nodes = placement["memory_nodes"]
@@ -132,8 +132,8 @@ def _check_processing_units(point: Point) -> Check:
 def _check_initiator_nodes_unchanged(point: Point) -> Check:
     """Check that the units of every initiator are on the nodes that the plan names.
 
-    They are on others if the host was booted into another mode since its discovery, or if another
-    host answers.
+    They are on other nodes if the host was booted into another mode after its discovery, or if
+    another host answers.
     """
     cpus_by_node = observed_placement.read_cpus_by_node()
     node_of = {cpu: node for node, cpus in cpus_by_node.items() for cpu in cpus}
@@ -170,9 +170,9 @@ def _prepare_loads(point: Point, folder: Path) -> tuple[list[LoadProcess], list[
 def _start_loads(loads: list[LoadProcess], lock: int) -> float:
     """Start all loads at the same time: loads with a barrier get ready first, then all begin.
 
-    A load whose pages move settles before it is ready. Stoppable loads run meanwhile, because the
-    best placement depends on the co-running loads. A load without progress begins last, once the
-    others run. The result is the time of the start on the monotonic clock, in seconds.
+    If a load's pages move, they settle before the load is ready. Stoppable loads run meanwhile,
+    because the best placement depends on them. A load without progress begins last, when the others
+    run. The result is the start time on the monotonic clock, in seconds.
     """
     silent = [load for load in loads if load.reports_no_progress]
     reporting = [load for load in loads if not load.reports_no_progress]
@@ -198,7 +198,7 @@ def _start_loads(loads: list[LoadProcess], lock: int) -> float:
 
 
 def _release_loads(loads: list[LoadProcess], lock: int) -> None:
-    """Let loads run; those at a barrier come last, because they need one line only."""
+    """Let loads run; loads at a barrier come last, because one line releases them."""
     for load in loads:
         if not load.has_barrier:
             load.start_process(lock)
@@ -210,7 +210,7 @@ def _release_loads(loads: list[LoadProcess], lock: int) -> None:
 def _wait_for_samples(loads: list[LoadProcess]) -> None:
     """Wait until each load has reported a first sample; this takes longer on a busy host.
 
-    The check of the output finds a load that never reports one.
+    A load that never reports a sample is found later, by the check of the output.
     """
     limit = time.monotonic() + READY_SECONDS
     for load in loads:
@@ -235,9 +235,9 @@ def _wait_for_end(
 ) -> None:
     """Wait until the point is measured, by the stopping rule.
 
-    If loads end by themselves, the first to end closes the window. Otherwise the point ends when
-    its rates are precise enough or its time is up. Each load gets the time to report once, because
-    a pass may take longer on a busy host.
+    If loads end by themselves, the window closes when the first load ends. Otherwise the point ends
+    when its rates are precise enough or its time is over. Each load gets the time to report once,
+    because one pass may take longer on a busy host.
     """
     ends_by_itself = any(not load.is_ended_by_runner for load in loads)
     shortest, longest = stopping["min_seconds"], stopping["max_seconds"]

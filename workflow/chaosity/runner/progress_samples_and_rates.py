@@ -1,8 +1,8 @@
-"""Parses a load's progress samples, and computes rates and quantiles over a window of time.
+"""Parse a load's progress samples, and compute rates and quantiles over a window of time.
 
 A load's progress is a list of series (one per log file, or a single one). A series is a list of
-samples ``(begin, end, amount)``: seconds on the host's monotonic clock, and the amount that was
-moved between them, mostly bytes.
+samples ``(begin, end, amount)``: two times in seconds on the host's monotonic clock, and the amount
+that was moved between them, usually in bytes.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def progress_series(
     """Return the series of a finished load.
 
     Args:
-        source: the ``progress`` of its benchmark file.
-        outputs: its raw output, by name.
+        source: the entry ``progress`` of the load's benchmark file.
+        outputs: name -> raw output of the load.
         realtime_minus_monotonic: offset of the two clocks in seconds.
 
     Raises:
-        ExtractionError: the output has no progress in the form that the benchmark promises.
+        ExtractionError: the output has no progress in the form that the benchmark file describes.
     """
     parse = _samples_from_rows if "csv" in source else samples_from_events
     texts = output_texts_of_source(source, outputs) if "csv" in source or "event" in source else []
@@ -101,12 +101,12 @@ def _samples_from_rows(source: ProgressSource, text: str) -> Series:
 
 
 def common_time_span(series: Sequence[Series]) -> tuple[float, float]:
-    """Return the time in which all series run: latest begin and earliest end, in seconds."""
+    """Return the time in which all series run, in seconds: the latest begin, the earliest end."""
     return max(samples[0][0] for samples in series), min(samples[-1][1] for samples in series)
 
 
 def rate_in_window(series: Sequence[Series], begin: float, end: float) -> float:
-    """Return the amount per second between two times; samples across an edge count in part.
+    """Return the amount per second between two times; samples partly inside count in part.
 
     Raises:
         ExtractionError: the window is empty.
@@ -139,7 +139,7 @@ def sample_quantile_in_window(
         metric: source of the metric: ``key`` names the counts, ``quantile`` is from 0 to 1.
         text: the output with the samples.
         begin: begin of the window, in seconds on the monotonic clock.
-        end: end of the window, likewise.
+        end: end of the window, on the same clock.
 
     Raises:
         ExtractionError: no sample with counts lies within the window.
@@ -181,7 +181,7 @@ def rates_to_each_node_alone(
         metric: source of the metric: ``by_node`` names amount and time.
         text: the output with the samples.
         begin: begin of the window, in seconds on the monotonic clock.
-        end: end of the window, likewise.
+        end: end of the window, on the same clock.
         nodes: nodes of the target; each must have been accessed.
         threads: number of threads of the load.
 

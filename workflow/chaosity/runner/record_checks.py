@@ -1,4 +1,4 @@
-"""Checks a finished measurement; each check gives a line of the verdict."""
+"""Check a finished measurement; each check gives a line of the verdict."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def check_output_rules(load: LoadRecord) -> list[Check]:
 
 
 def _check_threads(load: LoadRecord) -> Check:
-    """Check that all threads run on the initiator's units; pinned tools have one on each unit."""
+    """Check that threads run on the initiator's units only; a pinned tool has one on each unit."""
     name, placement = f"{load['name']}: threads", load["placement"]
     seen = load["placement_seen"]
     if not seen:
@@ -88,7 +88,7 @@ def _check_threads(load: LoadRecord) -> Check:
 def check_pages(load: LoadRecord) -> Check:
     """Check that the pages are on the requested nodes, in the requested shares.
 
-    If pages move while the load runs, the last observation counts and no shares are required.
+    If pages move while the load runs, the last observation counts and shares are not checked.
     """
     name, placement = f"{load['name']}: pages", load["placement"]
     seen = load["placement_seen"]
@@ -113,7 +113,7 @@ def check_pages(load: LoadRecord) -> Check:
 
 
 def check_page_shares(name: str, wanted: Mapping[str, float], by_node: Mapping[str, int]) -> Check:
-    """Check that every node has its share of the pages, also the nodes with a share of 0."""
+    """Check that every node has its share of the pages, including nodes with a share of 0."""
     total = sum(by_node.values())
     seen = {node: size / total for node, size in by_node.items()}
     deviations = page_share_deviations(wanted, seen)
@@ -130,7 +130,7 @@ def check_metric_bounds(
 ) -> list[Check]:
     """Check that every value is positive, finite and not above the hardware's bound.
 
-    Zero is allowed where the benchmark file says so, and for counters.
+    Zero is allowed for counters, and if the benchmark file allows it.
     """
     checks = []
     for metric, (reading, _) in readings.items():
@@ -153,7 +153,7 @@ def check_metric_bounds(
 
 
 def _check_counter_times(load: LoadRecord) -> list[Check]:
-    """Return a note for each counter that counted for a part of the time only."""
+    """Return a note for each counter that counted only part of the time."""
     checks = []
     for name, counted in load.get("counted", {}).items():
         share = event_counters.smallest_counted_time_share(counted)
@@ -165,7 +165,7 @@ def _check_counter_times(load: LoadRecord) -> list[Check]:
 
 
 def checks_of_tool_remarks(load: LoadRecord) -> list[Check]:
-    """Return a note for each remark that the tool writes about its run; null means no remark."""
+    """Return a note for each remark that the tool writes about its run; null is no remark."""
     checks = []
     for source in load.get("notes", []):
         try:
@@ -196,7 +196,7 @@ def _check_precision(record: UnfinishedRecord) -> list[Check]:
 
 
 def _check_foreign_processor_time(record: UnfinishedRecord) -> Check:
-    """Return a note: how much processor time other programs and the hypervisor took meanwhile."""
+    """Return a note on the processor time that other programs and the hypervisor took."""
     before, after = record["environment_before"], record["environment_after"]
     spent = {
         kind: after["processor_seconds"].get(kind, 0) - seconds
@@ -214,7 +214,7 @@ def _check_foreign_processor_time(record: UnfinishedRecord) -> Check:
 
 
 def _check_clock(record: UnfinishedRecord) -> Check:
-    """Check that the wall clock was not stepped; decisive where time stamps depend on it."""
+    """Check that nobody set the wall clock; decisive only if time stamps depend on it."""
     step = abs(
         record["environment_after"]["realtime_minus_monotonic_seconds"]
         - record["environment_before"]["realtime_minus_monotonic_seconds"]

@@ -1,12 +1,12 @@
-"""Changes kernel settings for one run and restores them after it, whatever happens.
+"""Change kernel settings for one run and restore them after it, whatever happens.
 
-Three mechanisms restore them: the run itself; a *guardian*, which is a process in its own session
-that waits for the end of the run's process and so also notices that it was killed; and a file with
-the former values, in case both are killed. The next run that takes the lock restores them first,
-unless the host has booted since.
+Three mechanisms restore the settings: the run itself; a *guardian*, which is a process in its own
+session that waits for the end of the run's process, so it notices a kill too; and a file with the
+former values, in case both are killed. From this file the next run that takes the lock restores the
+settings first, unless the host has booted since.
 
-Settings are files below a root folder, such as ``proc/sys/kernel/numa_balancing``, so that tests
-can have their own.
+Settings are files below a root folder, such as ``proc/sys/kernel/numa_balancing``; tests use
+another root folder.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SettingValues = dict[str, str]
 
 
 def open_lock_file(path: Path) -> int:
-    """Return a file descriptor of a lock file, which is created if it is missing."""
+    """Return a file descriptor of a lock file; create the file if it is missing."""
     try:  # without O_CREAT first: the kernel forbids it on another user's file in /tmp
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -46,7 +46,7 @@ def open_lock_file(path: Path) -> int:
 
 
 def try_to_lock(handle: int, mode: int = fcntl.LOCK_EX) -> bool:
-    """Lock an open file without waiting; returns whether it is locked now."""
+    """Lock an open file without waiting; return whether the lock was obtained."""
     try:
         fcntl.flock(handle, mode | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -72,9 +72,9 @@ def _write_setting(root: Path, name: str, value: str) -> None:
 
 
 def _restore_settings(root: Path) -> None:
-    """Restore the former values that a run left behind, unless the host has booted since.
+    """Restore the former values in the file that a run left, unless the host has booted since.
 
-    The caller holds the lock exclusively. If a value cannot be written, the file of values stays.
+    The caller holds the exclusive lock. If a value cannot be written, the file is not deleted.
     """
     try:
         left = json.loads((root / FORMER_VALUES).read_text())
@@ -93,7 +93,7 @@ def restore_leftover_kernel_settings(root: Path = ROOT) -> None:
     """Restore the settings of a run that was killed together with its guardian.
 
     Raises:
-        UserError: this user may not write them.
+        UserError: this user may not write the settings.
     """
     if not (root / FORMER_VALUES).exists():
         return
@@ -121,7 +121,7 @@ class HeldKernelSettings:
 
     Args:
         root: the folder that holds `proc`, `sys`, `run` and `tmp`.
-        former: the former values of the settings that the run changes, by name.
+        former: name -> former value of each setting that the run changes.
         pipe: file descriptor on which the guardian listens; None without a guardian.
     """
 
@@ -149,7 +149,7 @@ class HeldKernelSettings:
                 raise UserError(f"is {now} after {value} was written", str(self.root / name))
 
     def former_and_present_values(self) -> dict[str, dict[str, str | None]]:
-        """Return the former and the present value of each changed setting, by name."""
+        """Return name -> former and present value of each changed setting."""
         return {
             name: {"was": value, "is": read_setting(self.root, name)}
             for name, value in self.former.items()
@@ -165,12 +165,12 @@ def hold_kernel_settings(
     Runs that change no setting may run at the same time; a run that changes a setting runs alone.
 
     Args:
-        wanted: value by name below `root`.
+        wanted: name below `root` -> value.
         root: see `HeldKernelSettings`.
-        varied: names among them that get other values while the block runs.
+        varied: names of settings whose values change again while the block runs.
 
     Raises:
-        UserError: this kernel lacks a setting, only root may write it, or another run holds it.
+        UserError: this kernel lacks a setting, only root may write it, or another run uses it.
     """
     lock = open_lock_file(root / SETTINGS_LOCK)
     try:

@@ -1,1 +1,1 @@
-"""Answers a point with the record of a machine that is described in YAML and does not exist."""
+"""Make records of points on a machine that does not exist but is described in YAML."""

@@ -1,4 +1,4 @@
-"""Reads the description of a simulated machine and checks that it fits a topology."""
+"""Read the description of a simulated machine and check that it fits a topology."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MACHINE_FILE = "machine.json"
 
 
 class MemoryCapacities(TypedDict):
-    """Bytes per second of the parts that memory accesses pass, see the schema."""
+    """Capacities in bytes per second of the parts that memory accesses use, see the schema."""
 
     core_bytes_per_second: float
     package_bytes_per_second: float
@@ -31,7 +31,7 @@ class MemoryCapacities(TypedDict):
 
 
 class LinkCapacities(TypedDict, total=False):
-    """Bytes per second of a link in each direction; a missing link has no limit."""
+    """Capacity in bytes per second of a link in each direction; a missing link has no limit."""
 
     node_to_node_bytes_per_second: float
     node_to_package_bytes_per_second: float
@@ -39,7 +39,7 @@ class LinkCapacities(TypedDict, total=False):
 
 
 class Latencies(TypedDict):
-    """Nanoseconds of an access in an idle machine, and what pages and queues add."""
+    """Latency of an access in an idle machine, and what pages and queues add, in nanoseconds."""
 
     l1: float
     l2: float
@@ -53,7 +53,7 @@ class Latencies(TypedDict):
 
 
 class CoreToCoreLatencies(TypedDict):
-    """Nanoseconds of the transfer of a cache line between two cores."""
+    """Time of the transfer of a cache line between two cores, in nanoseconds."""
 
     same_l3: float
     same_package: NotRequired[float]
@@ -61,7 +61,7 @@ class CoreToCoreLatencies(TypedDict):
 
 
 class DriveCapacities(TypedDict):
-    """Bytes per second of drives and of their way into memory."""
+    """Capacities in bytes per second of drives and of their paths to memory."""
 
     read_bytes_per_second: float
     write_bytes_per_second: NotRequired[float]
@@ -71,7 +71,7 @@ class DriveCapacities(TypedDict):
 
 
 class DeviceCapacities(TypedDict):
-    """Bytes per second of a GPU's memory and of its link in each direction."""
+    """Capacities in bytes per second of a GPU's memory and of its link in each direction."""
 
     memory_bytes_per_second: float
     link_bytes_per_second: float
@@ -106,7 +106,7 @@ class Fault(TypedDict):
 
 
 class MachineDescription(TypedDict):
-    """The description of a machine, exactly as its YAML is."""
+    """The description of a machine; the keys are those of the YAML file."""
 
     simulated_machine: str
     description: str

@@ -1,10 +1,10 @@
-"""The model of a simulated machine: what each load of a point would reach without noise.
+"""Model of a simulated machine: the rates and latencies of a point's loads without noise.
 
-Every part on the way of an access is a resource with a capacity: a core, an L3 domain, the link
+Every part on the path of an access is a resource with a capacity: a core, an L3 domain, the link
 between two nodes or packages, the memory controllers of a node, a drive, its PCI link. The loads of
 a point are flows over these resources, and their rates are max-min fair, so interference follows
-from the paths. Latency is that of the idle machine plus the time in the queues of busy resources.
-docs/simulation.md explains the model and has its sources.
+from the paths. Latency is the latency of the idle machine plus the time in the queues of busy
+resources. docs/simulation.md explains the model and has its sources.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ _DRIVE_PACE = 4.0
 
 @dataclass
 class NoiselessLoadResult:
-    """What a load reaches without noise.
+    """The rates and latency of a load without noise.
 
     Attributes:
         moved_bytes_per_second: bytes that memory or drives move for the load.
         counted_bytes_per_second: bytes that the program counts; STREAM does not count fetches.
         latency_ns: time of one dependent access or transfer; None for other loads.
-        bytes_per_second_by_node: rate with each node of the target while all nodes are accessed.
+        bytes_per_second_by_node: rate to each node of the target while all nodes are accessed.
     """
 
     moved_bytes_per_second: float = 0.0
@@ -72,14 +72,14 @@ class NoiselessLoadResult:
 
 @dataclass(frozen=True)
 class _Path:
-    """One flow of a load."""
+    """One flow of a load through the machine."""
 
     load: str
     flow: Flow
 
 
 def read_written_and_counted_shares(kernel: str | None) -> tuple[float, float, float]:
-    """Return the bytes read, written, and counted by a kernel, as shares of the bytes it moves.
+    """Return the bytes that a kernel reads, writes and counts, as shares of the bytes it moves.
 
     Args:
         kernel: name of a kernel such as ``triad_nt``, or of a share of reads such as ``read67``.
@@ -99,10 +99,10 @@ class MachineModel:
     """Rates and latencies of loads on a simulated machine.
 
     Args:
-        machine: its description.
-        topology: its topology.
-        host: name of the host; a fault may affect one host of several.
-        today: a fault may begin on a date.
+        machine: description of the machine.
+        topology: topology of the machine.
+        host: name of the host; a fault can affect only one of several hosts.
+        today: present date; a fault can begin on a date.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class MachineModel:
         self.slowdown = 1 / math.prod(whole)
 
     def noiseless_results(self, loads: list[Load]) -> dict[str, NoiselessLoadResult]:
-        """Return what each load reaches while all of them run, by the load's name."""
+        """Return name of each load -> what it reaches while all loads run."""
         paths = [path for load in loads for path in self._paths(load)]
         free = max_min_fair_rates([path.flow for path in paths], self.capacities)
         shares = {load["name"]: _rate_share(load) for load in loads}
@@ -174,7 +174,7 @@ class MachineModel:
             yield from self._memory_paths(load, memory_shares_by_node(load["placement"]))
 
     def _memory_paths(self, load: Load, shares: Mapping[int, float]) -> Iterator[_Path]:
-        """Yield a flow for each thread of a load; its accesses go to the nodes by these shares."""
+        """Yield a flow for each thread of a load; `shares` are the shares of accesses by node."""
         reads, writes, _ = read_written_and_counted_shares(load["kernel"])
         hits = self._cache_hits(load)
         for unit in sorted(_units(load)):
@@ -188,10 +188,10 @@ class MachineModel:
             yield _Path(load["name"], Flow(uses))
 
     def _core_uses(self, unit: int, node: int) -> dict[str, float]:
-        """Return the time of a core for a byte of a node, in seconds.
+        """Return the time in seconds that a core needs for a byte of a node's memory.
 
-        A core has a limited number of lines on the way, so a longer latency slows it down (Little's
-        law).
+        A core waits for a limited number of cache lines at a time, so a longer latency makes it
+        slower (Little's law).
         """
         memory = self.machine["memory"]
         seconds = 1 / memory["core_bytes_per_second"]
@@ -219,9 +219,9 @@ class MachineModel:
         Args:
             package: where the access begins.
             begin: its node.
-            node: the node of the memory. If it spans packages, its lines are in all of them.
-            reads: part of the byte that is read from memory.
-            writes: part of the byte that is written.
+            node: the node of the memory. If it spans packages, its cache lines are in all of them.
+            reads: share of the byte that is read from memory.
+            writes: share of the byte that is written.
         """
         uses = {f"node{node}": reads + self.machine["memory"].get("write_cost", 1.0) * writes}
         own = self.topology.package_of_node.get(node)
@@ -303,7 +303,7 @@ class MachineModel:
         return (named if pair is None else pair) * self.slowdown
 
     def _hit_shares(self, load: Load) -> list[tuple[float, float]]:
-        """Return, for each cache level, the share of accesses that find their line, and its ns."""
+        """Return, for each cache level, the share of accesses that hit and their latency in ns."""
         unit, size = min(_units(load)), load["memory_bytes"]
         latencies = self.machine["latency_ns"]
         found = 0.0
@@ -328,7 +328,7 @@ class MachineModel:
         return sum(share for share, _ in self._hit_shares(load))
 
     def _idle_access_ns(self, load: Load) -> float:
-        """Return the latency of a chase in the idle machine, in ns."""
+        """Return the latency of dependent accesses in the idle machine, in ns."""
         hit_shares = self._hit_shares(load)
         from_caches = sum(share * nanoseconds for share, nanoseconds in hit_shares)
         missed = 1 - sum(share for share, _ in hit_shares)
@@ -341,7 +341,7 @@ class MachineModel:
         return from_caches + missed * memory
 
     def _access_ns(self, load: Load, fair: FlowRatesAndUtilisation) -> float:
-        """Return the latency of a chase while other loads use the machine, in ns."""
+        """Return the latency of dependent accesses while other loads use the machine, in ns."""
         queue = self.machine["latency_ns"].get("queue", 0.0)
         missed = 1 - self._cache_hits(load)
         unit = min(_units(load))
@@ -368,12 +368,12 @@ class MachineModel:
         return self._core_of_pu[unit].package
 
     def _node_of(self, unit: int) -> int:
-        """Return the node of a processing unit; a unit without one counts as the first node's."""
+        """Return the node of a processing unit, or the first node if it has none."""
         return self.topology.node_of_pu.get(unit, self.topology.nodes[0].os_index)
 
 
 def _units_of_slower_cores(topology: Topology) -> set[int]:
-    """Return the processing units of all core kinds but the fastest."""
+    """Return the processing units of all core kinds except the fastest."""
     kinds = [kind for kind in topology.core_kinds if kind.speed_rank is not None]
     fastest = max((kind.speed_rank for kind in kinds if kind.speed_rank), default=None)
     return {unit for kind in kinds if kind.speed_rank != fastest for unit in kind.cpus}
@@ -390,11 +390,11 @@ def _units(load: Load) -> set[int]:
 
 
 def _rate_share(load: Load) -> float:
-    """Return the share of its own peak to which a load keeps (1 without a limit)."""
+    """Return the share of its own peak to which a load limits its rate (1 without a limit)."""
     return float(load.get("levels", {}).get("share", 100)) / 100
 
 
 def _add(uses: dict[str, float], more: Mapping[str, float], factor: float = 1.0) -> None:
-    """Add uses of resources, multiplied by a factor."""
+    """Add the uses `more` of resources, multiplied by a factor, to `uses`."""
     for name, units in more.items():
         uses[name] = uses.get(name, 0.0) + units * factor

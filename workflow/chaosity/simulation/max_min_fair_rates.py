@@ -1,8 +1,9 @@
-"""Max-min fair rates of flows that share resources (progressive filling).
+"""Compute max-min fair rates of flows that share resources (progressive filling).
 
-All flows grow at the same pace until a resource is full or a flow reaches its limit. The flows of
-that resource stay at their rate, the others grow on (Bertsekas and Gallager, Data Networks,
-section 6.5.2). A flow may use more than one unit of a resource for one unit of its rate.
+The rates of all flows grow at the same pace until a resource is full or a flow reaches its limit.
+The flows of that resource keep their rate, the others continue to grow (Bertsekas and Gallager,
+Data Networks, section 6.5.2). A flow may use more than one unit of a resource for one unit of its
+rate.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ class Flow:
     """Accesses that take one path.
 
     Attributes:
-        uses: units of each resource for one unit of the flow's rate, by the resource's name.
+        uses: name of each resource -> units of it for one unit of the flow's rate.
         limit: highest rate that the flow requests; infinite by default.
-        pace: how fast it grows in comparison with other flows, such as the number of its threads.
+        pace: how fast its rate grows compared with other flows, such as its number of threads.
     """
 
     uses: Mapping[str, float]
@@ -45,7 +46,7 @@ def max_min_fair_rates(
 
     Args:
         flows: the flows; each uses at least one resource of `capacities` or has a limit.
-        capacities: units per second of each resource, by its name; it may be infinite.
+        capacities: name of each resource -> units per second, which can be infinite.
 
     Raises:
         KeyError: a flow uses a resource without a capacity.

@@ -1,8 +1,8 @@
-"""Capacities of the parts of a simulated machine, and what its faults leave of them.
+"""Compute the capacities of the parts of a simulated machine, reduced by its faults.
 
-A resource is a part that accesses pass: ``core3``, ``l3_1``, ``node2`` (memory controllers),
+A resource is a part that accesses use: ``core3``, ``l3_1``, ``node2`` (memory controllers),
 ``node0->package1`` and ``package0->package1`` (links), a drive such as ``drive-0000-41-00-0``, its
-link, and ``drives2`` (the root ports of a node). docs/simulation.md explains them.
+link, and ``drives2`` (the root ports of node 2). docs/simulation.md explains them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ WITHOUT_LIMIT = float("inf")
 def resource_capacities(
     machine: MachineDescription, topology: Topology, faults: Sequence[Fault]
 ) -> dict[str, float]:
-    """Return the capacity of each resource in bytes per second; of cores and drives it is 1.
+    """Return resource -> capacity in bytes per second; cores and drives have the capacity 1.
 
     Args:
-        machine: the description.
-        topology: its topology.
+        machine: description of the machine.
+        topology: topology of the machine.
         faults: the faults that the machine has now.
     """
     rates = dict(_healthy_capacities(machine, topology))
@@ -75,7 +75,7 @@ def _affected_resources(
 
 
 def _drive_paths(fault: Fault, topology: Topology) -> list[str]:
-    """Return the resources from the drives of a node to other packages, or to a given one."""
+    """Return the resources from a node's drives to other packages, or to one given package."""
     node = fault["drive_node"]
     own = topology.package_of_node.get(node)
     others = {package.os_index for package in topology.packages} - {own}

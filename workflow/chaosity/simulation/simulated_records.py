@@ -1,7 +1,7 @@
-"""Makes the record of a point on a simulated machine, in the format of measured records.
+"""Make the record of a point on a simulated machine, in the format of measured records.
 
 The raw output is what the benchmark's tool would print. The same code as for measured records
-computes values and checks from it. Time is virtual: the load's time stamps say how long the
+computes values and checks from the output. Time is virtual: the time stamps say how long the
 measurement would have taken.
 """
 
@@ -69,7 +69,7 @@ class UnknownMetricError(Exception):
 
 
 def open_machine_model(folder: Path, host: str) -> MachineModel:
-    """Return the model of a simulated host as it is today.
+    """Return the model of a simulated host with its present faults.
 
     Args:
         folder: ``results/<host>/<configuration>``, with the files that discovery wrote.
@@ -89,7 +89,7 @@ def simulate_host(folder: Path, points: Sequence[Point]) -> int:
 
     Args:
         folder: ``results/<host>/<configuration>``.
-        points: of the host's plan.
+        points: points of the host's plan.
 
     Raises:
         UserError: the host has not been discovered.
@@ -126,7 +126,7 @@ def true_value_rows(folder: Path, points: Sequence[Point]) -> Iterator[tuple[obj
 
 @cache
 def _open_once(folder: Path, host: str) -> MachineModel:
-    """Return the model of a simulated host; opening it again takes longer than a record."""
+    """Return the model of a simulated host; cached, since opening takes longer than a record."""
     return open_machine_model(folder, host)
 
 
@@ -184,7 +184,7 @@ def _true_value(
     truth: NoiselessLoadResult,
     model: MachineModel,
 ) -> float | dict[str, float] | None:
-    """Return the value of a metric without noise; None for a metric that has none here.
+    """Return the value of a metric without noise; None if the load has no such value.
 
     Raises:
         UnknownMetricError: the simulation has no value for it.
@@ -221,9 +221,9 @@ class RunNoise:
     """The noise of one replicate of a point.
 
     Attributes:
-        disturbed: whether other programs disturb it.
-        qualities: factor of the rates of each load; times are divided by it.
-        samples: further factors of each load, one for the rate of each of its samples.
+        disturbed: whether other programs disturb the replicate.
+        qualities: factor of each load's rates; times are divided by it.
+        samples: further factors of each load, one for the rate in each sample.
     """
 
     disturbed: bool
@@ -284,11 +284,11 @@ def _host_state(monotonic: float) -> HostState:
 
 
 def _load_record(load: Load, outputs: dict[str, str], seconds: float) -> LoadRecord:
-    """Return what a load would have left behind.
+    """Return the part of the record that a real load would have given.
 
     Args:
         load: the load as planned.
-        outputs: its raw output by name.
+        outputs: name -> raw output of the load.
         seconds: duration of the run.
     """
     placement = load["placement"]
@@ -326,11 +326,11 @@ def _raw_outputs(
     factors: Sequence[float],
     seconds: float,
 ) -> dict[str, str]:
-    """Return a load's raw output by name.
+    """Return name -> raw output of a load.
 
     Args:
         load: the load as planned.
-        values: its metrics without noise.
+        values: metric -> value without noise.
         quality: factor of rates in this run; times are divided by it.
         factors: a further factor of the rate for each sample.
         seconds: duration of the run.
@@ -378,7 +378,7 @@ def _sample_details(
     quality: float,
     seconds: float,
 ) -> dict[str, Any]:
-    """Return what a sample has besides its times: block times, or amount and time by node."""
+    """Return the keys of a sample besides its times: block times, or amount and time by node."""
     details: dict[str, Any] = {}
     for metric, value in values.items():
         source = load["metrics"][metric]

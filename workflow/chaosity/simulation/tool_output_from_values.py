@@ -1,8 +1,8 @@
-"""Writes the output that a tool would have printed for given values.
+"""Write the output that a tool would have printed for given values.
 
-It is the inverse of `runner.parse_tool_output` and `runner.progress_samples_and_rates`. The
+This is the inverse of `runner.parse_tool_output` and `runner.progress_samples_and_rates`. The
 benchmark file says where each value is in the tool's output, so the same file says where to write
-it. No code here knows a tool.
+the value. No code here is for one tool.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _CLASS_TEXTS = {
 
 
 class OutputWriter:
-    """Collects the values of a load's output and writes it.
+    """Collect the values of a load's output and write the output.
 
     Args:
-        load: the load, whose sources name the places of its values.
+        load: the load; its sources say where each value is in the output.
     """
 
     def __init__(self, load: Load) -> None:
@@ -63,7 +63,7 @@ class OutputWriter:
             )
 
     def _with_value(self, document: Any, steps: Sequence[str], value: Any) -> Any:
-        """Return a JSON document with a value at a path; lists get an item for each drive."""
+        """Return a JSON document with a value at a path; a list gets an item for each drive."""
         if not steps:
             return value
         step, rest = steps[0], steps[1:]
@@ -82,7 +82,7 @@ class OutputWriter:
         """Write the progress of the load.
 
         Args:
-            samples: begin and end in seconds on the monotonic clock, and the amount.
+            samples: begin, end (seconds on the monotonic clock) and amount of each sample.
             details: further keys of each sample.
             realtime_minus_monotonic: offset of the two clocks in seconds.
         """
@@ -114,7 +114,7 @@ class OutputWriter:
         ]
 
     def outputs(self) -> dict[str, str]:
-        """Return the load's raw output by name."""
+        """Return name -> raw output of the load."""
         progress = self.load["progress"] or {}
         texts = {"stdout": "", "stderr": ""}
         for name in {*self._events, *([progress.get("in", "stdout")] if self._samples else [])}:
@@ -130,12 +130,12 @@ class OutputWriter:
 
 
 def text_with_value_as_first_group(pattern: str, value: str) -> str:
-    """Return a text that a pattern finds, with `value` as its first group."""
+    """Return a text that matches a pattern, with `value` as the first group."""
     return _text_of_tokens(_parser.parse(pattern, re.MULTILINE), value)
 
 
 def _text_of_tokens(tokens: Any, value: str) -> str:
-    """Return the shortest text for the tokens of a parsed pattern; the group becomes `value`."""
+    """Return the shortest text that matches a parsed pattern; its group becomes `value`."""
     text = ""
     for kind, argument in tokens:
         if kind is _constants.LITERAL:

@@ -1,4 +1,4 @@
-"""Slurm: its nodes, its queue, and measurements as jobs.
+"""Use Slurm: read its nodes and its queue, and run measurements as its jobs.
 
-This room calls Slurm's programs and parses their output. It knows nothing of plans or records.
+This room calls Slurm's programs and parses their output. It does not use plans or records.
 """

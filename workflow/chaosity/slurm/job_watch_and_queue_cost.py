@@ -1,12 +1,12 @@
-"""Watches a run's jobs and nodes in Slurm's queue, and reports how much time the queue took.
+"""Watch a run's jobs and nodes in Slurm's queue, and report how much time the queue took.
 
 If a node is drained after the run began, a job for it waits until the node is resumed, perhaps for
 ever. Such jobs are cancelled by number. Snakemake retries them as often as the profile allows, and
-then leaves their points to a later run. Every other early end of a job is reported in one line with
-its number and host.
+then leaves their points to a later run. If a job ends early for another reason, one line with its
+number and host reports it.
 
 Only ``squeue`` is used, so that it works with and without accounting. It lists finished jobs for
-``MinJobAge`` seconds, and `check_finished_jobs_stay_visible` makes sure that this is long enough.
+``MinJobAge`` seconds, and `check_finished_jobs_stay_visible` checks that this is long enough.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LOOKS_IN_TROUBLE = 2
 
 @dataclass(frozen=True)
 class SlurmJob:
-    """A job in Slurm's queue. Times are seconds since 1970, None if they are in the future."""
+    """A job in Slurm's queue. Times are seconds since 1970; a time in the future is None."""
 
     number: str
     state: str
@@ -57,10 +57,10 @@ class SlurmJob:
 def parse_slurm_jobs_of_run(
     text: str, prefix: str, folder: str, since: float
 ) -> dict[str, SlurmJob]:
-    """Return the jobs of a run by number, from ``squeue --format`` with `SQUEUE_FORMAT`.
+    """Return number -> job of a run, from ``squeue --format`` with `SQUEUE_FORMAT`.
 
-    Jobs of the run have this prefix of their name and this working directory, and were submitted
-    since the run began.
+    Jobs of the run have names with this prefix and this working directory, and were submitted after
+    the run began.
     """
     found = {}
     for line in text.splitlines():
@@ -87,7 +87,7 @@ def check_finished_jobs_stay_visible(configuration: str) -> None:
     """Check in Slurm's configuration that the executor plugin sees the end of every job.
 
     Raises:
-        UserError: a job may vanish before, and there is no accounting to query instead.
+        UserError: a job may leave the list too early, and there is no accounting to query instead.
     """
     age = re.search(r"^MinJobAge\s*=\s*(\d+)", configuration, re.MULTILINE)
     storage = re.search(r"^AccountingStorageType\s*=\s*(\S+)", configuration, re.MULTILINE)
@@ -108,12 +108,12 @@ def describe_queue_and_job_times(
     """Return the time that the queue and the jobs took, in one sentence; None if no job has run.
 
     For each node, the time from the first submission to the last end has two parts: the run times
-    of its jobs, and waiting. The run times consist of measuring and overhead (Snakemake in the job,
-    the step, reading the last discovery).
+    of its jobs, and waiting. The run times consist of measuring and of overhead: the start of
+    Snakemake in the job, the start of the step, reading the last discovery.
 
     Args:
         jobs: the run's jobs, in any order.
-        measured: number of measurements and their seconds by their records, by node.
+        measured: node -> number of measurements, and the seconds that their records say.
     """
     times = [
         (job.node, job.submitted, job.started, job.ended)
@@ -141,19 +141,19 @@ def describe_queue_and_job_times(
 
 
 def _print_message(text: str) -> None:
-    """Print one line for the user, among Snakemake's lines."""
+    """Print one line for the user, between the lines that Snakemake prints."""
     print(f"chaosity: {text}", file=sys.stderr, flush=True)
 
 
 class SlurmJobAndNodeWatch:
-    """A thread that looks at a run's jobs and nodes until the run ends.
+    """A thread that watches a run's jobs and nodes until the run ends.
 
     Args:
-        hosts: host by the name of its node.
+        hosts: name of the node -> its host.
         prefix: prefix of the names of the run's jobs.
 
     Attributes:
-        jobs: the run's jobs by number.
+        jobs: number -> job of the run.
         given_up: hosts whose jobs were cancelled, with the reason.
     """
 
@@ -173,7 +173,7 @@ class SlurmJobAndNodeWatch:
         self._thread.start()
 
     def stop_watching(self) -> None:
-        """Stop after a last look."""
+        """Look once more at jobs and nodes, then stop."""
         self._ended.set()
         self._thread.join()
         self._look()
@@ -201,7 +201,7 @@ class SlurmJobAndNodeWatch:
                 self._give_up(node, trouble[node])
 
     def _report_cut_short(self, job: SlurmJob) -> None:
-        """Report once that a job was cut short; this is not a failure of its points."""
+        """Report once that a job ended too early; its points do not count as failed."""
         if job.state not in CUT_SHORT or job.number in self._reported:
             return
         self._reported.add(job.number)

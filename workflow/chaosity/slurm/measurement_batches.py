@@ -1,4 +1,4 @@
-"""Groups the measurements of a host into jobs that are long compared with their queue time."""
+"""Group the measurements of a host into jobs that are long compared with their queue time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class ReplicateToMeasure:
     Args:
         key: identifies the measurement.
         host: the host that is measured.
-        order: position in the host's random order.
-        seconds: planned duration.
+        order: position of the replicate in the host's random order.
+        seconds: planned duration in seconds.
     """
 
     key: Key
@@ -38,22 +38,23 @@ class MeasurementBatch:
 
     @property
     def name(self) -> str:
-        """Return the host and a number; also the name of the log folder."""
+        """Return the name, a host and a number, which is also the name of the log folder."""
         return f"{self.host}.{self.number}"
 
     @property
     def planned_seconds(self) -> float:
-        """Return the planned duration of all its measurements."""
+        """Return the planned duration of all measurements in seconds."""
         return sum(measurement.seconds for measurement in self.measurements)
 
     def time_limit_minutes(self, factor: float, slack: float, attempt: int = 1) -> int:
         """Return the time limit of the job in minutes.
 
         Args:
-            factor: multiplies the planned time.
-            slack: minutes in addition, for the start of the job, and for a point that waits for
+            factor: factor by which the planned time is multiplied.
+            slack: minutes that are added for the start of the job, and for a point that waits for
                 its memory or for another measurement on the host.
-            attempt: 1, 2, ...: every retry gets the whole time once more, whatever ended the job.
+            attempt: 1, 2, ...; each retry gets the whole time once more, for whatever reason the
+                job ended.
         """
         return math.ceil(attempt * (self.planned_seconds * factor / 60.0 + slack))
 
@@ -61,10 +62,10 @@ class MeasurementBatch:
 def cut_measurements_into_batches(
     measurements: Iterable[ReplicateToMeasure], minutes: float
 ) -> list[MeasurementBatch]:
-    """Return each host's measurements, in their random order, cut into jobs of about this length.
+    """Return each host's measurements, in random order, divided into jobs of about `minutes`.
 
-    A job ends with the measurement that reaches the length. The last job of a host may be shorter.
-    If it is shorter than a tenth of the length, its measurements join the job before.
+    A job ends with the measurement that reaches this length. The last job of a host can be shorter.
+    If it is shorter than a tenth of the length, its measurements are added to the previous job.
     """
     batches = []
     ordered = sorted(measurements, key=lambda measurement: (measurement.host, measurement.order))

@@ -1,8 +1,8 @@
-"""Calls Slurm's programs: lists its nodes, and makes the requests of jobs.
+"""Call Slurm's programs: list its nodes, and make the requests of jobs.
 
 A measurement needs a whole node: all processors that Slurm manages there, all memory, and no other
-job. The requests are plain numbers of the node. ``--hint`` or ``--threads-per-core`` would take
-half of the processing units away.
+job. So a job requests the node's own numbers. With ``--hint`` or ``--threads-per-core`` it would
+lose half of the processing units.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ class SlurmNode:
     """A node in Slurm.
 
     Args:
-        name: its name in Slurm.
-        states: its state and flags, such as ``("IDLE", "DRAIN")``.
-        reason: why it is drained or down, as an administrator or Slurm wrote it; may be empty.
-        processors: number that Slurm manages, without those reserved for the system.
+        name: name of the node in Slurm.
+        states: state and flags of the node, such as ``("IDLE", "DRAIN")``.
+        reason: why the node is drained or down, as an administrator or Slurm wrote it; may be
+            empty.
+        processors: number of processors that Slurm manages, without those reserved for the system.
         memory_mib: memory in MiB that Slurm manages; 0 if the site does not manage memory.
     """
 
@@ -63,17 +64,17 @@ class SlurmNode:
 
     @property
     def unusable_reason(self) -> str | None:
-        """Return why no job can start there, as a clause; None if a job can start."""
+        """Return why no job can start on the node, as a clause; None if a job can start."""
         words = dict.fromkeys(UNUSABLE[state] for state in self.states if state in UNUSABLE)
         text = f"node {self.name} is {' and '.join(words)}: reason {self.reason or 'not given'}"
         return text if words else None
 
 
 def parse_slurm_nodes(text: str) -> dict[str, SlurmNode]:
-    """Return the nodes by name, from ``scontrol show node --oneliner``.
+    """Return name -> node, from the output of ``scontrol show node --oneliner``.
 
-    A ``*`` after the state means that the node does not respond. Other signs mean that it is
-    asleep, waking or under maintenance; newer releases have flags for most of them.
+    A ``*`` after the state means that the node does not respond. Other signs mean that the node
+    sleeps, wakes up or is under maintenance; newer releases have flags for most of these states.
     """
     found = {}
     for line in text.splitlines():
@@ -105,12 +106,12 @@ def _whole_number(text: str, name: str) -> int:
 
 
 def reasons_of_unusable_nodes(nodes: Iterable[SlurmNode]) -> dict[str, str]:
-    """Return the nodes on which no job can start, with the reason."""
+    """Return node -> reason, for the nodes on which no job can start."""
     return {node.name: node.unusable_reason for node in nodes if node.unusable_reason}
 
 
 def slurm_node_name(host: str, variables: Mapping[str, Any]) -> str:
-    """Return a host's name in Slurm: ``chaosity_slurm_node`` of its variables, else its own."""
+    """Return a host's name in Slurm: its variable ``chaosity_slurm_node``, else its own name."""
     return str(variables.get("chaosity_slurm_node", host))
 
 
@@ -147,21 +148,21 @@ def list_slurm_nodes() -> dict[str, SlurmNode]:
 
 
 def remove_hyper_thread_hint_variables(environment: MutableMapping[str, str]) -> None:
-    """Remove the variables by which a site takes hyper-threads away from jobs."""
+    """Remove the environment variables by which a site excludes hyper-threads from jobs."""
     for name in HINTS:
         environment.pop(name, None)
 
 
 def _whole_node_options(node: SlurmNode) -> list[str]:
-    """Return the options for a whole node, without its processors and memory."""
+    """Return the options for a whole node, except those for processors and memory."""
     return [f"--nodelist={node.name}", "--exclusive"]
 
 
 def srun_command_for_description(node: SlurmNode, slurm: SlurmConfig) -> list[str]:
-    """Return the command that runs the host's description on a node, as a job of its own.
+    """Return the command that makes the host's description on a node, as a separate job.
 
-    Standard input and output are the program's. If the node is busy, ``srun`` waits as long as the
-    config allows, then fails with a message.
+    Standard input and output are those of the program. If the node is busy, ``srun`` waits as long
+    as the config allows, then fails with a message.
     """
     queue = {"partition": slurm["partition"], "account": slurm["account"]}
     return [
@@ -185,7 +186,7 @@ def srun_command_for_description(node: SlurmNode, slurm: SlurmConfig) -> list[st
 def whole_node_job_resources(node: SlurmNode, slurm: SlurmConfig) -> dict[str, str | int]:
     """Return the resources of a measurement's job, which must get the whole node.
 
-    The executor plugin turns them into options of ``sbatch``, and of ``srun`` inside the job.
+    The executor plugin converts these into options of ``sbatch``, and of ``srun`` inside the job.
     Source: snakemake_executor_plugin_slurm/submit_string.py (2.8).
     """
     found: dict[str, str | int | None] = {

@@ -1,1 +1,1 @@
-"""Estimates with intervals, ratios of cells, and the analysis of what explains differences."""
+"""Compute estimates with intervals, ratios of cells, and what explains differences."""

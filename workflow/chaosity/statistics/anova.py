@@ -1,9 +1,9 @@
-"""Analysis of variance: which factors explain the differences in a table, and how much of them.
+"""Analyse variance: which factors explain the differences in a table, and to which share.
 
-The order is that of document 004 and of Jain, "The Art of Computer Systems Performance Analysis"
+The steps are those of document 004 and of Jain, "The Art of Computer Systems Performance Analysis"
 (1991): effects, allocation of variation, F tests, contrasts, visual tests of the residuals, and a
-log transform where these need it. A factor is *significant* when its F test finds more than noise,
-and *important* when it explains much of the variation.
+log transform if the residuals need it. A factor is *significant* when its F test finds more than
+noise, and *important* when it explains much of the variation.
 """
 
 from __future__ import annotations
@@ -49,24 +49,24 @@ class AnovaResult:
     """The result of an analysis of variance; the keys of its JSON are the names of the attributes.
 
     Attributes:
-        response: column that was analysed.
+        response: column of the values.
         factors: columns that were varied.
         block: column of the blocks, or None.
         n: number of values.
-        levels: of each factor and the block.
+        levels: levels of each factor and of the block.
         balanced: whether every combination was measured equally often.
         sums_of_squares: "orthogonal" or "type II".
         transform: "none" or "log".
-        transform_reason: why, one sentence.
-        terms: factors, interactions, block, error, total.
-        effects: of each level of each factor.
-        interactions: of each pair of levels, for each interaction of two factors.
-        contrasts: pairs of levels.
-        fitted, residuals: of each value, on the scale that is analysed.
-        normal_quantiles: of the residuals, in standard deviations.
+        transform_reason: why this scale was chosen, in one sentence.
+        terms: lines of the table: factors, interactions, block, error, total.
+        effects: effect of each level of each factor.
+        interactions: effect of each pair of levels, for each interaction of two factors.
+        contrasts: differences of pairs of levels.
+        fitted, residuals: fitted value and residual of each value, on the analysed scale.
+        normal_quantiles: normal quantiles of the residuals, in standard deviations.
         notes: what a reader must know about the data, as sentences.
-        conclusion: one sentence.
-        design, values, error: for further contrasts; not in the JSON.
+        conclusion: which terms explain the differences, in one sentence.
+        design, values, error: data for further contrasts; not in the JSON.
     """
 
     response: str
@@ -100,7 +100,7 @@ class AnovaResult:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything but `design`, `values` and `error`, in plain types."""
+        """Return everything except `design`, `values` and `error`, in JSON's types."""
         hidden = ("design", "values", "error")
         plain = {name: value for name, value in vars(self).items() if name not in hidden}
         for name in ("fitted", "residuals", "normal_quantiles"):
@@ -111,7 +111,7 @@ class AnovaResult:
 
 
 def _flat(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part of an analysis with the columns of its interval at the same level."""
+    """Return a part of an analysis as a dict, with the keys of its interval at the top level."""
     for name in {"difference", "effect"} & part.keys():
         interval = part.pop(name)
         part = {**part, name: interval.pop("value"), **interval}
@@ -128,16 +128,17 @@ def analyse_variance(
     """Analyse which factors explain the differences in a table.
 
     Args:
-        frame: one row for each value; errors name rows by its index.
+        frame: table with one row for each value; error messages name rows by their index.
         response: column of the values.
-        factors: columns of the factors, which are all taken as categories.
-        block: blocking column (for example replicate), removed from the error; None for none.
-        transform: "log" analyses logarithms, "none" the values. "better" takes the scale with the
-            larger likelihood of the residuals; "auto" takes logarithms only when they are clearly
+        factors: columns of the factors; their levels are treated as categories.
+        block: blocking column (for example replicate), whose effect is removed from the error; or
+            None.
+        transform: "log" analyses logarithms, "none" the values. "better" selects the scale with the
+            larger likelihood of the residuals; "auto" selects logarithms only if they are clearly
             better.
 
     Raises:
-        UserError: the table cannot be analysed; the sentence names row and column.
+        UserError: the table cannot be analysed; the error names row and column.
     """
     if transform not in TRANSFORMS:
         raise UserError(
@@ -243,9 +244,9 @@ def _choose_terms(design: AnovaDesign) -> tuple[list[Members], list[str]]:
 def _fit_separable(
     design: AnovaDesign, terms: Sequence[Members], responses: Values
 ) -> tuple[sums_of_squares.FittedModel, list[Members]]:
-    """Return the model of the terms that the data can separate, and the terms that are lost.
+    """Return the model of the terms that the data can separate, and the other terms.
 
-    Of two terms that cannot be separated the last is lost, and interactions before factors.
+    Of two terms that cannot be separated, the last is left out, and interactions before factors.
     """
     lost: list[Members] = []
     while True:
@@ -263,9 +264,9 @@ def _choose_transform(
 ) -> tuple[str, str]:
     """Return the scale to analyse, and the reason in a sentence.
 
-    A foreign table is analysed as it is, unless logarithms are clearly better. Disturbances of
-    measured rates and times are known to multiply: many small tables never show clearly that
-    logarithms are better, and on the scale of the values their noise would be unequal and their
+    A user's own table is analysed without logarithms unless these are clearly better. For measured
+    rates and times it is known that disturbances multiply values. Many small tables cannot show
+    clearly that logarithms are better, but without them the noise would be unequal and the
     intervals wrong.
     """
     if transform in ("log", "none"):

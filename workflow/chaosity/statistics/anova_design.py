@@ -1,4 +1,4 @@
-"""The design of an analysis of variance: a response, crossed factors, and possibly blocks.
+"""Read the design of an analysis of variance: a response, crossed factors, and maybe blocks.
 
 `read_anova_design_and_values` checks the table and names row and column of every error.
 """
@@ -26,10 +26,10 @@ class AnovaDesign:
     """The levels of the factors in each row.
 
     Attributes:
-        names: of the factors, then of the block where there is one.
-        levels: of each name, in natural order (node9 before node10).
-        codes: number of the level, rows x names.
-        factor_count: number of names that are factors; a further name is the block.
+        names: names of the factors, then of the block if there is one.
+        levels: levels of each name, in natural order (node9 before node10).
+        codes: number of the level, shape (rows, names).
+        factor_count: number of names that are factors; one more name is the block.
     """
 
     names: tuple[str, ...]
@@ -49,7 +49,7 @@ class AnovaDesign:
 
     @property
     def block_term(self) -> Members:
-        """The block as a term; () without one."""
+        """The block as a term; () without a block."""
         return tuple(range(self.factor_count, len(self.names)))
 
     @property
@@ -69,7 +69,7 @@ class AnovaDesign:
         return " x ".join(self.names[member] for member in members)
 
     def combination_of_each_row(self, members: Members) -> tuple[NDArray[np.intp], int]:
-        """Return the number of each row's combination of levels, and the number of combinations."""
+        """Return, for each row, the number of its combination of levels; and how many there are."""
         shape = [self.level_counts[member] for member in members]
         if not shape:
             return np.zeros(self.value_count, dtype=np.intp), 1
@@ -92,7 +92,7 @@ class AnovaDesign:
 def read_anova_design_and_values(
     frame: pd.DataFrame, response: str, factors: Sequence[str], block: str | None = None
 ) -> tuple[AnovaDesign, Values]:
-    """Check a table and return its design and its values; arguments as `anova.analyse_variance`.
+    """Check a table and return its design and values; for arguments see `anova.analyse_variance`.
 
     Raises:
         UserError: a column is missing or named twice, a cell is empty or not a number, a factor
@@ -152,7 +152,7 @@ def _numbers(column: pd.Series, name: str) -> Values:
 
 
 def _levels(column: pd.Series, name: str) -> tuple[tuple[str, ...], NDArray[np.intp]]:
-    """Return the levels as text in natural order, and the number of each row's level."""
+    """Return the levels as text in natural order, and for each row the number of its level."""
     for row, given in column.items():
         if _is_empty(given):
             raise UserError("is empty", f"row {row}, column {name}", "every row needs a level")
@@ -163,7 +163,7 @@ def _levels(column: pd.Series, name: str) -> tuple[tuple[str, ...], NDArray[np.i
 
 
 def _level_order(level: str) -> tuple[int, float, list[tuple[int, int, str]]]:
-    """Return a sort key: numbers first in numeric order, and node10 after node9."""
+    """Return a sort key: numbers first, by value; then texts, with node10 after node9."""
     try:
         number = float(level)
     except ValueError:

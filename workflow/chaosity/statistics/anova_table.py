@@ -1,4 +1,4 @@
-"""Allocation of variation: the lines of the table, and their meaning in sentences.
+"""Allocate variation to terms: the lines of the table, and their meaning in sentences.
 
 A term is *significant* when its F test finds more than noise, and *important* when it explains much
 of the variation. Both matter: with enough values everything is significant.
@@ -28,13 +28,13 @@ class VariationTerm:
     Attributes:
         name: names of the factors, "error" or "total".
         kind: factor, interaction, block, error or total.
-        degrees_of_freedom: of its sum of squares.
-        sum_of_squares: in the square of the unit that is analysed.
-        mean_square: None for the total, or without degrees of freedom.
-        f: mean square over the mean square of the error; None without an error.
-        p_value: chance of such an F where there is no effect.
+        degrees_of_freedom: degrees of freedom of its sum of squares.
+        sum_of_squares: sum of squares, in the square of the analysed unit.
+        mean_square: sum of squares per degree of freedom; None for the total, or without any.
+        f: mean square divided by the mean square of the error; None without an error.
+        p_value: probability of such an F if there is no effect.
         variation_percent: share of the total sum of squares.
-        significant: None without a test.
+        significant: whether the F test finds more than noise; None without a test.
         important: whether the share reaches `IMPORTANT_FROM_PERCENT`.
         sentence: the conclusion, for factors, interactions and blocks.
     """
@@ -99,7 +99,7 @@ def variation_table(
 
 
 def _sentence(name: str, share: float, p: float | None, n: int) -> str:
-    """Return the conclusion by rule: significant or not, important or not."""
+    """Return the conclusion on a term: significant or not, important or not."""
     part = f"{variation_percent_text(share)} of the variation"
     important = share >= IMPORTANT_FROM_PERCENT
     if p is None:

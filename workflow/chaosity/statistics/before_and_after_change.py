@@ -1,4 +1,4 @@
-"""Values before and after a change of a component, such as a repair."""
+"""Compare values before and after a change of a component, such as a repair."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ESTIMATE = ("median", "low", "high", "n")
 
 
 def compare_neighbouring_periods(history: Measurements) -> pd.DataFrame:
-    """Compare each cell of each point in neighbouring periods, see `store.measurement_history`.
+    """Compare each cell of each point in successive periods, see `store.measurement_history`.
 
     Returns:
         One row for each cell and change of its components, the newest change last: the cell's
@@ -39,7 +39,7 @@ def compare_neighbouring_periods(history: Measurements) -> pd.DataFrame:
 
 
 def _change(before: pd.DataFrame, after: pd.DataFrame) -> Iterator[object]:
-    """Yield the columns of a change, from `changed` on, for two neighbouring periods of a cell."""
+    """Yield the columns of a change, from `changed` on, for two successive periods of a cell."""
     old, new = (json.loads(period["components"].iloc[-1]) for period in (before, after))
     changed = {name: [old.get(name), new[name]] for name in new if old.get(name) != new[name]}
     yield json.dumps(changed, sort_keys=True)

@@ -1,8 +1,8 @@
-"""Ratios of cells within replicate blocks.
+"""Compute ratios of cells within replicate blocks.
 
-Replicate k of everything is measured before replicate k + 1 of anything, so two measurements of
-one block saw the machine in the same hours. Their ratio cancels what drifts between blocks; the
-scatter of the ratios over the blocks gives the interval.
+Replicate k of every point is measured before replicate k + 1 of any point, so two measurements of
+one block were made in the same hours. Drift between blocks cancels out in their ratio. The scatter
+of the ratios over the blocks gives the interval.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def summarise_cell_ratios_paired_by_block(
     """Divide each cell of one selection by its partner in another, paired by replicate block.
 
     Args:
-        numerator: its columns describe the result.
-        denominator: the geometric mean is used where a cell has several partners.
-        on: columns that make two cells partners; `replicate` is added.
+        numerator: divided selection, whose columns describe the result.
+        denominator: reference; if a cell has several partners, their geometric mean is used.
+        on: columns with equal values in partners; `replicate` is added.
 
     Returns:
-        As `summarise_cells`, of the ratios (no unit). Cells without any complete pair are left out.
+        The table of `summarise_cells` for the ratios (no unit), without cells that have no pair.
     """
     keys = [*on, "replicate"]
     partners = as_measurements(denominator).valid_rows().rows[[*keys, "value"]]
@@ -47,10 +47,10 @@ def summarise_cell_ratios_paired_by_block(
 def estimate_group_ratio_paired_by_block(numerator: Table, denominator: Table) -> Estimate:
     """Return the ratio of the typical value of one group of cells to that of another.
 
-    For example, all cells of another package are compared with all cells of the same node.
-    The typical value of a block is the geometric mean over the group's cells. A cell that is
-    missing in some block would shift that block's mean, so only complete cells count, unless no
-    cell is complete. The ratio's n is the number of blocks that both groups share.
+    For example, all cells of another package are compared with all cells of the same node. The
+    typical value of a block is the geometric mean over the group's cells. A cell without a value in
+    a block would shift that block's mean, so only complete cells count, unless no cell is complete.
+    n is the number of blocks that both groups have.
     """
     above, below = _block_logs(numerator), _block_logs(denominator)
     shared = above.index.intersection(below.index)
@@ -58,7 +58,7 @@ def estimate_group_ratio_paired_by_block(numerator: Table, denominator: Table) -
 
 
 def _block_logs(group: Table) -> pd.Series:
-    """Return the mean logarithm per block over the cells that every block has."""
+    """Return block -> mean logarithm over the cells that have a value in every block."""
     rows = as_measurements(group).valid_rows().rows
     if rows.empty:
         return pd.Series(dtype=float, index=pd.MultiIndex.from_arrays([[]] * len(BLOCK)))

@@ -1,8 +1,8 @@
-"""Summary of the tidy table: the median, 95 % interval and n of each cell, and its outliers.
+"""Summarise the tidy table: the median, 95 % interval and n of each cell, and its outliers.
 
 A cell is one metric of one load of one point of one experiment on one host in one configuration;
-its replicates are the sample. Several loads of one point may have one name in the experiment (a
-chase on each of eight cores); initiator and target tell them apart.
+its replicates are the sample. Several loads of one point can have the same name in the experiment
+(a latency load on each of eight cores); initiator and target distinguish them.
 
 Outliers are marked but not removed: what disturbs a machine is a property of the machine.
 """
@@ -37,11 +37,11 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
 
     Args:
         measurements: all rows of the cells.
-        by: columns that make a cell; None in them is a value like any other.
+        by: columns that identify a cell; None is a value like any other.
 
     Returns:
         One row for each cell: the columns that describe it (from its first row; `label` is the
-        first that is not null, `file_backed` is true when any row is), and:
+            first that is not null, `file_backed` is true if it is in any row), and:
 
         - `n`, `n_failed`, `n_missing`: number of replicates by status;
         - `median` with 95 % interval `low`, `high`; `minimum`, `maximum`: in the metric's unit;
@@ -99,7 +99,7 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
 
 
 def compute_outlier_mask(measurements: Table, by: Sequence[str] = CELL) -> pd.Series:
-    """Return whether each row lies outside Tukey's fences of its cell; False below n = 5."""
+    """Return, for each row, whether it is outside Tukey's fences of its cell; False below n = 5."""
     tidy = as_measurements(measurements).rows
     return pd.Series(_outside_fences(tidy, *_values_by_cell(tidy, by)), tidy.index, name="outlier")
 
@@ -107,7 +107,7 @@ def compute_outlier_mask(measurements: Table, by: Sequence[str] = CELL) -> pd.Se
 def _outside_fences(
     tidy: pd.DataFrame, codes: NDArray[np.intp], sample: GroupedSample, valid: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Return whether each row is valid and outside the fences of a cell with enough replicates."""
+    """Return, for each row, whether it is valid and outside the fences of a large enough cell."""
     lower, upper = sample.quantile_of_each_group(0.25), sample.quantile_of_each_group(0.75)
     reach = FENCE * (upper - lower)
     values = tidy["value"].to_numpy(dtype=float)
@@ -119,7 +119,7 @@ def _outside_fences(
 def _values_by_cell(
     tidy: pd.DataFrame, by: Sequence[str]
 ) -> tuple[NDArray[np.intp], GroupedSample, NDArray[np.bool_]]:
-    """Return the number of each row's cell by first appearance, the valid values and their mask."""
+    """Return each row's cell number (by first appearance), the valid values and their mask."""
     groups = tidy.groupby(list(by), sort=False, dropna=False, observed=True)
     # pandas may number groups with nulls last; appearance order keeps tables readable.
     codes = pd.factorize(groups.ngroup().to_numpy())[0].astype(np.intp)

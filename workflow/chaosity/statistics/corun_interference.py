@@ -1,8 +1,8 @@
-"""What loads take from each other when they run at the same time.
+"""Compute what loads take from each other when they run at the same time.
 
 `summarise_corun_to_alone_ratios` compares each load of a point with several loads with the same
 load alone. It works on any experiment. `compare_latency_together_and_alone` compares two levels of
-an experiment over a size: each core alone (serial), and all cores together (concurrent).
+an experiment at each size: each core alone (serial), and all cores together (concurrent).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _PAIR = ["host", "configuration", "initiator", "target", "x", "replicate"]
 
 
 def summarise_corun_to_alone_ratios(measurements: Measurements) -> pd.DataFrame:
-    """Compare each load of each point with several loads with the same load alone.
+    """Compare each load of points that have several loads with the same load alone.
 
-    The partner is measured in the same replicate block. A partner in the same experiment is
-    preferred: other experiments may have other durations.
+    The load alone is from the same replicate block and, if possible, from the same experiment:
+    other experiments may have other durations.
 
     Returns:
-        As `summarise_cells`, of the ratios: 1 is no loss, 0.6 means 40 % lost. Empty when no load
-        was measured both ways.
+        The table of `summarise_cells` for the ratios: 1 is no loss, 0.6 means 40 % lost. It is
+            empty when no load was measured both ways.
     """
     same_levels = measurements.with_columns(levels=measurements.rows["load_parameters"])
     alone, corunning = same_levels.single_load_rows(), same_levels.corunning_rows()
@@ -56,11 +56,11 @@ class InitiatorSlowerThanOthersOfNode:
     """An initiator that is slower than others of its node.
 
     Attributes:
-        initiator: its name.
-        nodes: its node, as a Linux list.
-        together: its latency over the geometric mean of the others' at the same sizes, all
-            measured together, from the diverging size on.
-        alone: the same ratio, each measured alone; NaN where that is missing.
+        initiator: name of the initiator.
+        nodes: node of the initiator, as a Linux list.
+        together: its latency divided by the geometric mean of the others, all running at the same
+            time, over the sizes from `LatencyDivergence.start` on.
+        alone: the same ratio with each initiator measured alone; NaN if that was not measured.
     """
 
     initiator: str
@@ -74,10 +74,10 @@ class LatencyDivergence:
     """How the latency of loads that run together differs from that of each load alone.
 
     Attributes:
-        ratios: size -> latency together over latency alone, by ascending size.
+        ratios: size -> latency together divided by latency alone, by ascending size.
         start: the smallest size from which on every ratio is above DIVERGING_RATIO, or None.
-        slow: initiators that are slower than others of their node, the slowest first; empty
-            without a start.
+        slow: initiators that are slower than others of their node, the slowest first; empty if
+            `start` is None.
         compared: number of initiators that share their node with another initiator.
     """
 
@@ -90,15 +90,14 @@ class LatencyDivergence:
 def compare_latency_together_and_alone(
     measurements: Table, together: str, alone: str
 ) -> LatencyDivergence:
-    """Compare the latencies of two levels over a size.
+    """Compare the latencies of two levels at each size.
 
-    Each load is paired with itself: the same initiator, target, size and replicate block. The
-    typical ratio of a size is the geometric mean over the pairs; the blocks' means give the
-    interval.
+    A pair has the same initiator, target, size and replicate block. The typical ratio of a size is
+    the geometric mean over the pairs; the means of the blocks give the interval.
 
     Args:
-        measurements: of a metric that is better when it is less, with the further columns `x` (the
-            size) and `level`.
+        measurements: values of a metric of which less is better, with the additional columns `x`
+            (the size) and `level`.
         together: the level of loads that were measured at the same time.
         alone: the level of loads that were measured one after the other.
     """
@@ -130,7 +129,7 @@ def compare_latency_together_and_alone(
 
 
 def _ratios(together: pd.DataFrame, alone: pd.DataFrame) -> dict[float, Estimate]:
-    """Return geometric mean over the pairs of each size, by ascending size."""
+    """Return size -> geometric mean of the ratios of its pairs, by ascending size."""
     above, below = (side.groupby(_PAIR)["log"].mean() for side in (together, alone))
     pairs = (above - below).dropna()
     blocks = pairs.groupby(["x", "host", "configuration", "replicate"]).mean().reset_index()
@@ -141,9 +140,9 @@ def _ratios(together: pd.DataFrame, alone: pd.DataFrame) -> dict[float, Estimate
 
 
 def _to_others(rows: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]:
-    """Return the log ratios of each (initiator, nodes) to the others of its node, one per block.
+    """Return (initiator, nodes) -> log ratios to the others of its node, one per block.
 
-    Targets and sizes for which some initiator of the node has no value do not count.
+    Targets and sizes do not count if any initiator of the node has no value there.
     """
     place = ["host", "configuration", "initiator_nodes", "target", "x", "replicate"]
     logs = rows.groupby([*place, "initiator"])["log"].mean().reset_index()

@@ -1,7 +1,7 @@
-"""Effects of levels, differences between levels, and between groups of cells, with intervals.
+"""Estimate effects of levels, and differences of levels or of groups of cells, with intervals.
 
-All are on the scale that is analysed. On logarithms a difference is the logarithm of a ratio, and
-the ratio is given too.
+All are on the analysed scale. If logarithms are analysed, a difference is the logarithm of a ratio,
+and the ratio is given too.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def interval_half_width_in_standard_errors(freedom: float) -> float:
 
 @dataclass(frozen=True)
 class DifferenceWithInterval:
-    """A difference on the scale that is analysed, with its 95 % interval; None where unknown.
+    """A difference on the analysed scale, with its 95 % interval; None if unknown.
 
-    The same as a ratio follows; None where values are analysed, not logarithms.
+    The ratio and its interval follow; they are None unless logarithms are analysed.
     """
 
     value: float
@@ -60,7 +60,7 @@ class ResidualError:
 
     Attributes:
         variance: mean square of the error; None when there is none.
-        freedom: its degrees of freedom.
+        freedom: degrees of freedom of the error.
         logs: whether logarithms are analysed.
     """
 
@@ -71,9 +71,9 @@ class ResidualError:
     def interval_of_estimate(
         self, value: float, weight: float, multiple: float | None = None
     ) -> DifferenceWithInterval:
-        """Return the interval of an estimate whose variance is `weight` times that of the error.
+        """Return an estimate with its interval; its variance is `weight` times that of the error.
 
-        `multiple` is half the width in standard errors. Default: that of Student's t.
+        `multiple` is half the width in standard errors. Default: the value of Student's t.
         """
         ends: list[float | None] = [None, None]
         if self.variance is not None:
@@ -92,10 +92,11 @@ class LevelEffect:
     """The departure of a level from the grand mean.
 
     Attributes:
-        factor, level: their names.
+        factor, level: names of the factor and of the level.
         n: number of values at this level.
-        mean: of these values, in the response's unit; the geometric mean of analysed logarithms.
-        effect: departure from the grand mean, other factors held equal.
+        mean: mean of these values in the response's unit; a geometric mean if logarithms are
+            analysed.
+        effect: departure from the grand mean, with all other factors equal.
     """
 
     factor: str
@@ -111,9 +112,9 @@ class InteractionEffect:
 
     Attributes:
         term: name of the interaction.
-        levels: one of each of its two factors.
+        levels: one level of each of the two factors.
         n: number of values with both levels.
-        effect: without an interval in unbalanced data.
+        effect: the effect; without an interval in unbalanced data.
     """
 
     term: str
@@ -127,9 +128,9 @@ class Contrast:
     """The difference of two levels or of two groups of cells.
 
     Attributes:
-        factor: the levels' factor, or the column that makes the groups.
-        level, against: the difference is that of the first less the second.
-        difference: with its interval.
+        factor: factor of the levels, or column by which cells are grouped.
+        level, against: names of both sides; the difference is `level` minus `against`.
+        difference: the difference with its interval.
         adjusted: "Tukey" for an interval that holds for all pairs, None for a single comparison.
     """
 
@@ -148,8 +149,8 @@ def estimate_level_effects_and_covariance(
 ) -> Estimates | None:
     """Estimate the effects of a factor's levels in the model without interactions.
 
-    The factor's sum of squares tests these effects, in balanced data and by type II in unbalanced
-    data. In balanced data they are the departures of the means.
+    The factor's sum of squares (of type II in unbalanced data) tests these effects. In balanced
+    data they are the departures of the means.
 
     Returns:
         The effects, which sum to zero, and their covariance as a multiple of the error's variance;
@@ -197,9 +198,9 @@ def level_effects(
 def compare_level_pairs_with_tukey_intervals(
     design: AnovaDesign, factor: int, found: Estimates, error: ResidualError
 ) -> list[Contrast]:
-    """Compare all pairs of a factor's levels; of many levels only the largest with the smallest.
+    """Compare all pairs of a factor's levels, or the largest with the smallest of many levels.
 
-    The intervals hold together for all pairs (Tukey; Kramer's form where counts differ).
+    The intervals are valid for all pairs at once (Tukey; Kramer's form if counts differ).
     """
     effects, covariance = found
     levels, size = design.levels[factor], design.level_counts[factor]
@@ -267,18 +268,19 @@ def compare_groups_of_cells(
     error: ResidualError,
     name: str,
 ) -> Contrast | None:
-    """Compare the mean over the cells of one group with the mean over the cells of another.
+    """Compare the means over the cells of two groups.
 
     Cells have equal weights, whatever their number of replicates; differences between blocks are
-    removed. Each group has the noise of its own cells, as in Welch's test: remote memory may be far
-    steadier than local memory, and then the noise of all cells together is wrong for both. With
-    pooled noise an interval of 95 % held in 82 to 99 % of simulations, see tests/bench/coverage.py.
+    removed. Each group has the noise of its own cells, as in Welch's test: remote memory can
+    scatter far less than local memory, and then the noise of all cells together is wrong for both.
+    With pooled noise a 95 % interval was right in 82 to 99 % of simulations, see
+    tests/bench/coverage.py.
 
-    `groups` is the group of each row's cell, `chosen` has the names of both groups, and `name` is
-    the name of the contrast. Its interval is that of a single planned comparison.
+    `groups` has the group of each row's cell, `chosen` has the names of both groups, and `name` is
+    the name of the contrast. The interval is that of a single planned comparison.
 
     Returns:
-        None when one of the groups has no cell.
+        The contrast; None when one of the groups has no cell.
     """
     codes, number = design.combination_of_each_row(design.all_factors_term)
     counts = np.bincount(codes, minlength=number).astype(float)
@@ -322,9 +324,9 @@ def _own_noise(
 ) -> tuple[float, float]:
     """Return the noise variance of some rows and its share of the error's degrees of freedom.
 
-    A cell with a single replicate contributes no noise. Without any replicates the residuals are
-    those of an interaction, and all count alike. Rows with too few degrees of freedom get the noise
-    of all.
+    A cell with a single replicate contributes no noise. If no cell has more, the residuals are
+    those of an interaction, and all count equally. Rows with too few degrees of freedom get the
+    noise of all rows.
     """
     tells = 1.0 - 1.0 / counts
     if not tells.any():

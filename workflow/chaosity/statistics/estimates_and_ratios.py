@@ -1,13 +1,12 @@
-"""The median of a sample with its interval, and the ratio of two samples.
+"""Estimate the median of a sample with its interval, and the ratio of two samples.
 
-Why Student's t and not order statistics, which fit the median better: the widest interval that
-order statistics can give for the median runs from the smallest to the largest replicate and
-covers it with probability 1 - 2^(1 - n), that is 75 % at n = 3 and 93.8 % at n = 5. Below n = 6
-there is no 95 % interval of this kind, and a machine is rarely measured more often. Positive
-quantities are treated on a logarithmic scale: disturbances multiply (a share of the bandwidth is
-lost, not a fixed number of bytes), intervals become intervals of ratios, and no bound is negative.
-There the median and the geometric mean estimate the same centre when the noise is symmetric. The
-median is reported because one disturbed replicate moves it little.
+Intervals use Student's t. Order statistics fit the median better, but their widest interval goes
+from the smallest to the largest replicate and includes the median with probability 1 - 2^(1 - n),
+which is 75 % at n = 3 and 93.8 % at n = 5. So below n = 6 they have no 95 % interval, and a machine
+is rarely measured more often. Positive quantities are analysed as logarithms: disturbances multiply
+(a share of the bandwidth is lost, not a fixed number of bytes), intervals become intervals of
+ratios, and no end is negative. For logarithms with symmetric noise, median and geometric mean
+estimate the same centre. The median is reported because one disturbed replicate changes it little.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def change_text(ratio: float) -> str:
 
 
 class _HasInterval:
-    """The texts of a number with a 95 % interval and n."""
+    """Text methods of a number with a 95 % interval and n."""
 
     low: float | None
     high: float | None
@@ -58,7 +57,7 @@ class _HasInterval:
         return f"n = {self.n}"
 
     def is_outside_interval(self, value: float) -> bool:
-        """Return whether a value lies outside of the interval; False without an interval."""
+        """Return whether a value is outside the interval; False without an interval."""
         return (
             self.low_and_high is not None
             and not self.low_and_high[0] <= value <= self.low_and_high[1]
@@ -82,7 +81,7 @@ class Estimate(_HasInterval):
     """The median of a sample with its 95 % interval.
 
     Attributes:
-        median: NaN for an empty sample.
+        median: median of the sample; NaN if it is empty.
         low, high: ends of the interval; None for fewer than two values.
         n: number of values.
     """
@@ -116,14 +115,14 @@ class Estimate(_HasInterval):
 
 @dataclass(frozen=True)
 class Ratio(_HasInterval):
-    """The value of one sample over the value of another sample, the reference.
+    """The value of one sample divided by the value of another sample, the reference.
 
     Attributes:
-        ratio: NaN when a sample is empty.
+        ratio: the ratio; NaN when a sample is empty.
         low, high: ends of the 95 % interval; None when a sample is too small.
         n: size of the sample, or number of pairs.
-        n_reference: size of the other sample, or again the number of pairs.
-        p: chance to see such a difference where there is none; None without a test.
+        n_reference: size of the reference, or again the number of pairs.
+        p: probability of such a difference if there is none; None without a test.
     """
 
     ratio: float
@@ -135,11 +134,11 @@ class Ratio(_HasInterval):
 
     @classmethod
     def of_runs(cls, values: ArrayLike, reference: ArrayLike) -> Ratio:
-        """Return the ratio of the medians of two samples of different runs, of positive values.
+        """Return the ratio of the medians of two samples of positive values from different runs.
 
-        Such values are not pairs: hours or days, and often a reboot, lie between them. So interval
-        and p are Welch's for two samples, on logarithms. The interval holds the scatter within the
-        runs, and cannot hold the difference between one run and the next.
+        Such values are not pairs: hours or days, and often a reboot, are between them. So interval
+        and p are from Welch's test for two samples of logarithms. The interval includes the scatter
+        within the runs, but not the differences between one run and the next.
         """
         above, below = _logs(values), _logs(reference)
         n, m = len(above), len(below)
@@ -169,7 +168,8 @@ class Ratio(_HasInterval):
     def of_many_cells(cls, ratios: ArrayLike) -> Ratio:
         """Return the median of the ratios of many cells, with an interval from three cells on.
 
-        On logarithms, so that the typical ratio of all reciprocals is the reciprocal.
+        It is computed from logarithms, so that the typical ratio of all reciprocals is the
+        reciprocal.
         """
         return cls._of_logs(np.log(np.asarray(ratios, dtype=float)), fewest=FEWEST_RATIOS)
 
@@ -196,9 +196,9 @@ def _logs(values: ArrayLike) -> Values:
 
 
 def _ends(low: float, high: float, ratio: float) -> tuple[float, float]:
-    """Return the interval of a ratio from that of its logarithm, widened to hold the ratio.
+    """Return the interval of a ratio from that of its logarithm, widened to include the ratio.
 
-    The interval is one of the mean logarithm; a lopsided sample has its median outside.
+    The interval is one of the mean logarithm; the median of an asymmetric sample can be outside.
     """
     return min(float(np.exp(low)), ratio), max(float(np.exp(high)), ratio)
 
@@ -208,7 +208,7 @@ class GroupedSample:
     """Values of several groups, for statistics of all groups at once.
 
     Attributes:
-        values: sorted within groups.
+        values: the values, sorted within groups.
         groups: the group of each value, 0 to the number of groups - 1.
         n: number of values of each group.
         start: index of the first value of each group.
@@ -237,7 +237,7 @@ class GroupedSample:
         return result
 
     def mean_and_deviation(self, values: Values) -> tuple[Values, Values]:
-        """Return mean and sample standard deviation of each group; the latter NaN below n = 2."""
+        """Return each group's mean, and its sample standard deviation, which is NaN below n = 2."""
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = np.bincount(self.groups, values, len(self.n)) / self.n
             squares = np.bincount(self.groups, (values - mean[self.groups]) ** 2, len(self.n))
@@ -245,7 +245,7 @@ class GroupedSample:
         return mean, np.where(self.n > 1, deviation, np.nan)
 
     def interval_of_each_group(self) -> tuple[Values, Values]:
-        """Return the ends of each group's 95 % t interval, on logs if all values are positive."""
+        """Return the ends of each group's 95 % t interval, of logarithms if all values are > 0."""
         positive = self.quantile_of_each_group(0.0) > 0.0
         logs = positive[self.groups]
         scaled = np.where(logs, np.log(np.where(logs, self.values, 1.0)), self.values)

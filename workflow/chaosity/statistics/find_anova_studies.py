@@ -1,14 +1,14 @@
-"""Tables for the analysis of variance, found in the tidy table by the factors that were varied.
+"""Find tables for the analysis of variance in the tidy table, by the factors that were varied.
 
 No experiment is named here. The candidates for factors are the design's own factors and a load's
 levels, then initiator, target, kernel and benchmark. A candidate that never varies is not a factor.
-Neither is a candidate that follows from the others: a target that is always the initiator's own
-node adds nothing to the initiator, and a relation follows from initiator and target.
+A candidate that follows from others is no factor either: a target that is always the initiator's
+own node adds nothing to the initiator, and a relation follows from initiator and target.
 
-An experiment often holds several designs, such as a matrix of nodes by one kernel, and all kernels
-on local memory. Crossed in one table, most of its combinations would be empty. So where the
-candidates do not fill their table, the rows are cut by the column and level that leave the fullest
-crossing, until the rest is covered too.
+An experiment often has several designs, such as a matrix of nodes with one kernel, and all kernels
+on local memory. In one table with all factors crossed, most combinations would be empty. So if the
+candidates do not fill their table, rows with one level of one column are separated, such that the
+fullest table remains; this is repeated until all rows are covered.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class AnovaStudy:
     """A part of one experiment's results that is ready for an analysis of variance.
 
     Attributes:
-        experiment, load, metric: of the values.
+        experiment, load, metric: origin of the values.
         where: columns that vary in the experiment and are constant here, with their levels.
         factors: columns of the frame that vary.
         frame: columns of the factors, `value`, `replicate`, and `relation`.
@@ -67,7 +67,7 @@ class AnovaStudy:
         """Return the analysis of variance.
 
         Raises:
-            UserError: it is impossible, for example because all values are equal.
+            UserError: no analysis is possible, for example because all values are equal.
         """
         return analyse_variance(self.frame, RESPONSE, self.factors, self.block, transform)
 
@@ -79,10 +79,10 @@ class AnovaStudy:
         return analysis.contrast_two_groups(list(groups), (REMOTE, LOCAL), "relation")
 
     def percent_of_relation(self, analysis: AnovaResult) -> float | None:
-        """Return the per cent of the variation that the relation explains alone.
+        """Return the share of the variation that the relation alone explains, in per cent.
 
-        It is a part of the share of initiator, target and their interaction, since it follows from
-        them. None where fewer than two relations are known.
+        It is a part of the share of initiator, target and their interaction, since the relation
+        follows from them. The result is None if fewer than two relations are known.
         """
         relation = self.frame["relation"]
         codes, names = pd.factorize(relation)
@@ -125,11 +125,11 @@ _Part = tuple[dict[str, str], pd.DataFrame, list[str]]
 
 
 def _comparable_parts(own: pd.DataFrame, everyone: pd.DataFrame) -> Iterator[_Part]:
-    """Yield constant columns, rows and candidates for factors, by kinds of initiator and target.
+    """Yield parts by kinds of initiator and target: constant columns, rows, candidates for factors.
 
-    In each part a replicate has each combination of levels once. Points that differ only in the
-    other loads need the columns of the other loads too, which are found in the rows of everyone.
-    Points without other loads lack these columns, so they are analysed apart.
+    In each part a replicate has each combination of levels once. If points differ only in their
+    other loads, the columns of these loads are needed too; they are taken from `everyone`. Points
+    without other loads lack these columns, so they are analysed separately.
     """
     kinds = [kind for kind in _KINDS if own[kind].nunique(dropna=False) > 1]
     groups = own.groupby(kinds, sort=False, dropna=False) if kinds else [((), own)]
@@ -151,7 +151,7 @@ def _comparable_parts(own: pd.DataFrame, everyone: pd.DataFrame) -> Iterator[_Pa
 
 
 def _expanded(texts: pd.Series, prefix: str) -> dict[str, pd.Series]:
-    """Return a column for each key of JSON texts; a key that a row lacks has the level "none"."""
+    """Return a column for each key in JSON texts; rows without the key get the level "none"."""
     levels = texts.map(parse_levels_json)
     keys = dict.fromkeys(chain.from_iterable(levels))
     return {
@@ -160,7 +160,7 @@ def _expanded(texts: pd.Series, prefix: str) -> dict[str, pd.Series]:
 
 
 def _level(value: object) -> str:
-    """Return a level as text; numbers without a needless fraction."""
+    """Return a level as text; whole numbers have no decimals."""
     if value is None or value != value:
         return "none"
     if isinstance(value, float) and value.is_integer():
@@ -169,7 +169,7 @@ def _level(value: object) -> str:
 
 
 def _other_loads(rows: pd.DataFrame, everyone: pd.DataFrame) -> dict[str, pd.Series]:
-    """Return kernel, target and levels of the other loads of each row's point, `role.kernel`..."""
+    """Return columns such as `role.kernel`: kernel, target, levels of a row's other loads."""
     columns: dict[str, pd.Series] = {}
     points = pd.MultiIndex.from_frame(rows[list(POINT)])
     others = everyone[everyone["load"] != rows["load"].iloc[0]]
@@ -186,7 +186,7 @@ def _other_loads(rows: pd.DataFrame, everyone: pd.DataFrame) -> dict[str, pd.Ser
 
 @dataclass(frozen=True)
 class _Cut:
-    """A well filled crossing of factors: the rows in which a column has one level."""
+    """A table of crossed factors with few empty combinations, and the rows in it."""
 
     where: dict[str, str]  # the constant column and its level; empty for all rows
     rows: pd.DataFrame
@@ -196,7 +196,7 @@ class _Cut:
 
 
 def _designs(rows: pd.DataFrame, candidates: Sequence[str]) -> Iterator[_Cut]:
-    """Yield well filled crossings that together cover the rows, the largest first."""
+    """Yield tables with few empty combinations that together cover the rows, the largest first."""
     whole = list(_well_filled({}, rows, candidates))
     if whole:
         yield from whole
@@ -226,7 +226,7 @@ def _designs(rows: pd.DataFrame, candidates: Sequence[str]) -> Iterator[_Cut]:
 def _well_filled(
     where: dict[str, str], rows: pd.DataFrame, candidates: Sequence[str]
 ) -> Iterator[_Cut]:
-    """Yield the crossing of the candidates' factors if most combinations of levels have a value."""
+    """Yield the table of the candidates' factors if most combinations of levels have a value."""
     factors, left_out = _independent(rows, candidates)
     if factors:
         combinations = float(np.prod([rows[name].nunique(dropna=False) for name in factors]))
@@ -240,7 +240,7 @@ def _independent(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the candidates that are factors, and the candidates that follow from the factors.
 
-    When two candidates follow from each other the first is kept.
+    If two candidates follow from each other, the first is a factor.
     """
     codes = {name: pd.factorize(rows[name], use_na_sentinel=False)[0] for name in candidates}
     kept = [name for name in candidates if codes[name].max(initial=0) > 0]

@@ -1,22 +1,21 @@
-"""A curve of latency over bandwidth in six numbers.
+"""Describe a curve of latency over bandwidth by six numbers.
 
-Of each curve and replicate block: the unloaded latency, the peak of the bandwidth, the bandwidth
-at the knee, and the latency at 50, 75 and 90 % of the peak. The six numbers of the blocks are the
-sample for median and interval: points of different blocks are never joined to one curve.
+They are, for each curve and replicate block: the unloaded latency, the peak of the bandwidth, the
+bandwidth at the knee, and the latency at 50, 75 and 90 % of the peak. Median and interval of each
+number are over the blocks: points of different blocks are never joined to one curve.
 
 **The curve** is the frontier of the points: a point is left out when another point has more
-bandwidth at less latency. Behind saturation bandwidth falls while latency goes on to rise
-(Esmaili-Dokht et al., "A Mess of Memory System Benchmarking, Simulation and Application
-Profiling", MICRO 2024, show it on most servers), so there a bandwidth has two latencies; the
-lower one can be reached. Between neighbouring points the curve is a straight line.
+bandwidth at less latency. After saturation, bandwidth falls while latency continues to rise
+(Esmaili-Dokht et al., "A Mess of Memory System Benchmarking, Simulation and Application Profiling",
+MICRO 2024, show it on most servers). Then a bandwidth has two latencies; the lower one can be
+reached. Between neighbouring points the curve is a straight line.
 
-**The knee** is the bandwidth at which latency has doubled. A curve that bends slowly has no corner:
-tangents and largest curvature depend on the scales of the axes and on the noise of two or three
-points. The bandwidth at twice the unloaded latency exists on any machine and depends on two
-neighbouring points only. Where latency does not double before the peak, the peak is given, with a
-note.
+**The knee** is the bandwidth at which latency has doubled. Other definitions fail on a curve that
+bends slowly: tangents and largest curvature depend on the scales of the axes and on the noise of
+two or three points. The bandwidth at twice the unloaded latency depends only on two neighbouring
+points. If latency does not double before the peak, the peak is given, with a note.
 
-The peak is the largest of several noisy values, and so a little too high on average.
+The peak is the largest of several noisy values, so on average it is slightly too high.
 """
 
 from __future__ import annotations
@@ -50,16 +49,16 @@ def latency_curve_quantities(measurements: Table, by: Sequence[str]) -> pd.DataF
     """Compute the six numbers of each curve.
 
     Args:
-        measurements: `value` is the latency; the further column `x` is the bandwidth of the other
-            loads, 0 where nothing else ran.
-        by: columns that make a curve, with host and configuration.
+        measurements: `value` is the latency; the additional column `x` is the bandwidth of the
+            other loads, 0 if nothing else ran.
+        by: columns that, with host and configuration, identify a curve.
 
     Returns:
         One row for each curve and quantity, in the order of QUANTITIES: `host`, `configuration`,
         the columns of `by`, `quantity`, `median`, `low`, `high`, `n`, `reason` (why there is no
         median, else None) and `note` (a remark on the number, else None). Bandwidths are in the
-        unit of `x`, latencies in that of `value`. A block does not count when it lacks a point that
-        another block has.
+            unit of `x`, latencies in the unit of `value`. A block does not count if it lacks a
+            point that another block has.
     """
     keys = ["host", "configuration", *by]
     found = []
@@ -71,10 +70,10 @@ def latency_curve_quantities(measurements: Table, by: Sequence[str]) -> pd.DataF
 
 
 def repeat_unloaded_points_on_each_line(rows: pd.DataFrame, line: str) -> pd.DataFrame:
-    """Return the rows of all lines, plus the points without other loads, once for every line.
+    """Return the rows of all lines; points without other loads are repeated for every line.
 
-    Expects the rows of one group, such as a panel, as `latency_curve_quantities` takes them. The
-    column `line` names the line; it is null where nothing else ran.
+    `rows` are those of one group, such as a panel, in the form for `latency_curve_quantities`. The
+    column `line` has the name of the line; it is null if nothing else ran.
     """
     lone = rows[rows[line].isna()]
     lines = rows[line].dropna().unique()
@@ -111,7 +110,7 @@ def _numbers(points: Measurements) -> Iterator[dict[str, object]]:
 
 
 def _complete_blocks(points: Measurements) -> list[pd.DataFrame]:
-    """Return the blocks that have every point that any block has, valid."""
+    """Return the blocks in which every point that any block has is valid."""
     measured = points.rows_with_value().rows
     valid = measured[measured["x"].notna()]
     marks = [column for column in _MARK if column in valid.columns]
@@ -142,7 +141,7 @@ def _quantity(quantity: str, x: Values, y: Values) -> tuple[float, str | None]:
 
 
 def _unloaded(x: Values, y: Values) -> float:
-    """Return latency without other loads, or with so little that it makes no difference."""
+    """Return the latency without other loads, or with so small ones that they do not matter."""
     if (x == 0.0).any():
         return float(np.median(y[x == 0.0]))
     least = int(np.argmin(x))
@@ -152,7 +151,7 @@ def _unloaded(x: Values, y: Values) -> float:
 
 
 def _frontier(x: Values, y: Values) -> tuple[Values, Values]:
-    """Return the points that no other point beats in both coordinates; both coordinates rise."""
+    """Return the points to which no other is better in both coordinates; both are ascending."""
     order = np.lexsort((-y, x))[::-1]
     lowest = np.minimum.accumulate(y[order])
     kept = order[np.diff(lowest, prepend=np.inf) < 0.0][::-1]
@@ -160,9 +159,9 @@ def _frontier(x: Values, y: Values) -> tuple[Values, Values]:
 
 
 def _crossing(along: Values, across: Values, wanted: float, xs: Values, peak: float) -> float:
-    """Interpolate the other coordinate where the rising `along` reaches a value.
+    """Return the interpolated `across` at which the ascending `along` reaches `wanted`.
 
-    The bandwidths of the points and their peak tell how far apart the points on both sides are.
+    `xs` and `peak`, the bandwidths and their peak, show whether the neighbouring points are near.
     """
     above = int(np.searchsorted(along, wanted))
     if above == 0:

@@ -1,4 +1,4 @@
-"""Checks of residuals: whether logarithms are the better scale, and normal quantiles."""
+"""Check residuals: whether logarithms are the better scale, and normal quantiles."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def log_likelihood_gain_of_logarithms(
 
     Box and Cox compare the residual sums of squares of y and of G ln y, where G is the geometric
     mean, so both have the same unit. The likelihood uses the degrees of freedom of the error, since
-    a model with a mean for each cell leaves far fewer of them than there are rows. `error` and
-    `error_of_logs` are the residual sums of squares of the same model of both.
+    a model with a mean for each cell has far fewer of them than rows. `error` and `error_of_logs`
+    are the residual sums of squares of the same model, for values and logarithms.
 
     Returns:
-        Above zero: logarithms fit better. Above `CLEAR_LIKELIHOOD_GAIN`: clearly better. None
-        without a residual.
+        A number; above 0, logarithms fit better; above `CLEAR_LIKELIHOOD_GAIN`, clearly better.
+            None without a residual.
     """
     if freedom < 1 or error <= 0.0 or error_of_logs <= 0.0:
         return None
@@ -52,7 +52,7 @@ def normal_quantiles(residuals: Values) -> Values:
 def correlate_spread_with_fit(fitted: Values, residuals: Values) -> tuple[float, float] | None:
     """Return the rank correlation of fitted values and absolute residuals, and its p-value.
 
-    None for fewer than three values, or where either side is constant.
+    The result is None for fewer than three values, or if either side is constant.
     """
     if len(fitted) < 3 or np.ptp(fitted) == 0.0 or np.ptp(np.abs(residuals)) == 0.0:
         return None

@@ -1,4 +1,4 @@
-"""Tests whether cells differ, and p-values adjusted for many tests."""
+"""Test whether cells differ, and adjust p-values for many tests."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def silence_warnings_on_equal_values() -> Iterator[None]:
 
 
 def p_value_or_exact_comparison(p: float, ratio: float) -> float:
-    """Return a p-value; where samples have no scatter it is 1 for an exact ratio of 1, else 0."""
+    """Return `p`; if the samples have no scatter, return 1 for a ratio of exactly 1, else 0."""
     return float(p) if np.isfinite(p) else float(ratio == 1.0)
 
 
 def adjust_family_wise_error(p_values: ArrayLike) -> NDArray[np.float64]:
     """Return p-values adjusted so that the chance of any false positive is at most the level.
 
-    The step-down method of Holm (1979): the smallest of m p-values is multiplied by m, the next by
-    m - 1, and so on; none is below the one before it or above 1.
+    This is the step-down method of Holm (1979): the smallest of m p-values is multiplied by m, the
+    next by m - 1, and so on; no result is below the previous one or above 1.
     """
     p = np.asarray(p_values, dtype=float)
     order = np.argsort(p, kind="stable")
@@ -44,11 +44,11 @@ def adjust_family_wise_error(p_values: ArrayLike) -> NDArray[np.float64]:
 
 
 def adjust_false_discovery_rate(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return p-values adjusted so that few reported cells are false (Benjamini and Hochberg).
+    """Return p-values adjusted for a low false discovery rate (Benjamini and Hochberg).
 
-    Holm's method, which allows no false one, finds nothing with three replicates and hundreds of
-    cells. This method also holds for cells of one run, whose errors are positively dependent
-    (Benjamini and Yekutieli, 2001). None, where there is no test, stays None and does not count.
+    Holm's method, which allows no false discovery, finds nothing with three replicates and hundreds
+    of cells. This method is also valid for cells of one run, whose errors are positively dependent
+    (Benjamini and Yekutieli, 2001). None means no test; it remains None and does not count.
     """
     known = [p for p in p_values if p is not None]
     adjusted = iter(stats.false_discovery_control(known) if known else ())
@@ -60,13 +60,13 @@ def is_variation_between_cells_significant(
 ) -> bool | None:
     """Return whether cells differ by more than the noise of their replicates.
 
-    One-way analysis of variance of the logarithms of valid values over cells, which the columns
-    `by` make. The best and the worst of many cells are far apart even when all cells are equal, so
-    their intervals do not answer this question; the variance between cells against the variance
-    within cells does.
+    The test is a one-way analysis of variance of the logarithms of valid values; the columns `by`
+    identify the cells. The best and the worst of many cells are far apart even when all cells are
+    equal. So their intervals do not answer this question, but the variance between cells compared
+    with the variance within cells does.
 
     Returns:
-        None when this is unknown: a single cell, or no cell with two replicates.
+        The answer; None for a single cell, or if no cell has two replicates.
     """
     valid = as_measurements(measurements).valid_rows()
     cells = [

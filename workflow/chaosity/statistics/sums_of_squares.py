@@ -1,13 +1,13 @@
-"""Sums of squares and fitted values of a linear model with factors, interactions and blocks.
+"""Fit a linear model with factors, interactions and blocks; compute its sums of squares.
 
-Balanced data need means only: their terms are orthogonal, and each sum of squares is that of the
-term's effects (Jain, "The Art of Computer Systems Performance Analysis", 1991, chapters 20 to
-23). Means are also fast enough for an interaction with thousands of effects.
+Balanced data need only means: their terms are orthogonal, and each sum of squares is that of the
+term's effects (Jain, "The Art of Computer Systems Performance Analysis", 1991, chapters 20 to 23).
+Means are also fast enough for an interaction with thousands of effects.
 
-Otherwise a term's sum of squares is the growth of the residual when the term is removed from the
-model with all terms that do not contain it: type II. Of the usual types only this one is
-independent of the coding of levels, defined with empty cells, and the most powerful where there is
-no interaction (Langsrud, "ANOVA for unbalanced data: Use Type II instead of Type III sums of
+In unbalanced data, a term's sum of squares is of type II: the increase of the residual sum when the
+term is removed from the model of all terms that do not contain it. Of the usual types only this one
+is independent of the coding of levels, defined with empty cells, and the most powerful where there
+is no interaction (Langsrud, "ANOVA for unbalanced data: Use Type II instead of Type III sums of
 squares", Statistics and Computing 13, 2003).
 """
 
@@ -41,9 +41,9 @@ class FittedModel:
         terms: all terms of the model, without the grand mean.
         squares: sum of squares of each term, for each response.
         freedom: degrees of freedom of each term.
-        fitted: rows x responses.
+        fitted: fitted values, shape (rows, responses).
         error: residual sum of squares of each response.
-        error_degrees_of_freedom: its degrees of freedom.
+        error_degrees_of_freedom: degrees of freedom of the residuals.
     """
 
     terms: tuple[Members, ...]
@@ -55,9 +55,9 @@ class FittedModel:
 
 
 def fit_model(design: AnovaDesign, terms: Sequence[Members], responses: Values) -> FittedModel:
-    """Fit a model with some terms to each column of the responses (rows x responses).
+    """Fit a model with these terms to each column of `responses`, of shape (rows, responses).
 
-    With every term the model has the terms that it contains. The block is a term too.
+    The terms that are contained in a term are in the model too. The block is a term.
     """
     means = responses.mean(axis=0)
     centred = responses - means  # a large common part would cost digits
@@ -81,7 +81,7 @@ def error_degrees_of_freedom(design: AnovaDesign, terms: Sequence[Members]) -> i
 
 
 def _freedom(design: AnovaDesign, term: Members) -> int:
-    """Return degrees of freedom of a term with a value for each combination of levels."""
+    """Return the degrees of freedom of a term that has an effect for each combination of levels."""
     return math.prod(design.level_counts[member] - 1 for member in term)
 
 
@@ -98,7 +98,7 @@ def _fit_by_means(design: AnovaDesign, terms: Sequence[Members], centred: Values
 
 
 def _means(design: AnovaDesign, members: Members, responses: Values) -> Values:
-    """Return mean over all rows with the same levels, for each row and response."""
+    """Return, for each row and response, the mean over all rows with the same levels."""
     codes, number = design.combination_of_each_row(members)
     counts = np.bincount(codes, minlength=number)
     sums = [np.bincount(codes, column, number) for column in responses.T]
@@ -133,10 +133,10 @@ def _fit_by_least_squares(design: AnovaDesign, terms: Sequence[Members], centred
 def _predict(
     design: AnovaDesign, terms: Sequence[Members], responses: Values
 ) -> tuple[Values, int]:
-    """Return fitted values of a model with a grand mean, and its number of independent columns.
+    """Return the fitted values of a model with a grand mean, and its number of independent columns.
 
-    A model with the term of all factors has a mean for each cell. Then only the block remains to be
-    solved, within cells (the theorem of Frisch, Waugh and Lovell).
+    A model with the term of all factors has a mean for each cell. Then only the block has to be
+    fitted, within cells (the theorem of Frisch, Waugh and Lovell).
     """
     if design.all_factors_term not in terms:
         columns = indicator_columns(design, terms)
@@ -171,7 +171,7 @@ def count_model_columns(design: AnovaDesign, terms: Sequence[Members]) -> int:
 def indicator_columns(design: AnovaDesign, terms: Sequence[Members]) -> Values:
     """Return a column of ones and the indicator columns of the terms, without each first level.
 
-    The shape is rows x columns; in the columns of a term the last factor varies fastest.
+    The shape is (rows, columns); in the columns of a term the last factor varies fastest.
     """
     blocks = [np.ones((design.value_count, 1))]
     for term in terms:

@@ -1,4 +1,4 @@
-"""Fills the profile database from results: a profile of each host in each configuration."""
+"""Fill the profile database from results, with a profile of each host in each configuration."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from chaosity.topology.topology_model import Topology
 
 
 def update_profiles_from_results(results: Iterable[Path], database: Path) -> dict[str, list[str]]:
-    """Put every host and configuration in some folders into the database.
+    """Put the results of every host and configuration in `results` into the database.
 
     A newer run replaces the profile of its host and configuration; an older run changes nothing.
 
     Args:
-        results: folders of results, of a host, or of a configuration.
-        database: the file, which is created if it is missing.
+        results: folders of all hosts, of one host, or of one configuration.
+        database: path of the file, which is created if it is missing.
 
     Returns:
-        Hosts with their configurations, by what happened: `added`, `replaced`, `unchanged`, or
-        `older` than the run in the database.
+        What happened (`added`, `replaced`, `unchanged`, or `older` than the run in the database) ->
+            hosts with their configurations.
 
     Raises:
         UserError: a folder has no measurements table, or a file is not such a table.
@@ -68,7 +68,7 @@ def update_profiles_from_results(results: Iterable[Path], database: Path) -> dic
 
 
 def _measurement_files(folder: Path) -> list[Path]:
-    """The measurements tables of a folder: its own, or those of hosts or configurations in it."""
+    """Return the tidy tables in a folder, or else in its folders of hosts or configurations."""
     for pattern in (MEASUREMENTS_FILE, f"*/{MEASUREMENTS_FILE}", f"*/*/{MEASUREMENTS_FILE}"):
         if found := sorted(folder.glob(pattern)):
             return found
@@ -77,7 +77,7 @@ def _measurement_files(folder: Path) -> list[Path]:
 
 
 def _build_profile(path: Path) -> ProfileTables | None:
-    """The profile in the folder of a measurements table, or None when nothing was measured."""
+    """Return the profile in the folder of a tidy table, or None when nothing was measured."""
     table = read_parquet_table(path)
     # A profile holds measured values: no derived metric, and no optional metric without a value.
     unmeasured = (table["status"] == VALID) & table["value"].isna()
@@ -127,7 +127,7 @@ def _build_profile(path: Path) -> ProfileTables | None:
 
 
 def _host_columns(document: Mapping[str, Any], system: Mapping[str, Any]) -> Row:
-    """The columns that describe a host, from its topology as JSON and its system component."""
+    """Return the columns that describe a host, from its topology (JSON) and system component."""
     try:
         topology = topology_from_json(document)
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -152,7 +152,7 @@ def _host_columns(document: Mapping[str, Any], system: Mapping[str, Any]) -> Row
 
 
 def _memory_text(modules: Iterable[Mapping[str, Any]]) -> str | None:
-    """Memory modules by kind: "16 x 32 GB DDR4 3200 MT/s"; None when they are unknown."""
+    """Return the memory modules by kind, "16 x 32 GB DDR4 3200 MT/s"; None if unknown."""
     facts = ("size", "type", "configured_speed")
     kinds = Counter(
         " ".join(str(module[key]) for key in facts if module.get(key)) for module in modules
@@ -161,7 +161,7 @@ def _memory_text(modules: Iterable[Mapping[str, Any]]) -> str | None:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    """A JSON document; empty when the file is missing or broken."""
+    """Return the JSON document in a file; empty if the file is missing or broken."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):

@@ -44,27 +44,27 @@ SliceKey = dict[str, str | None]
 
 
 def less_is_better(metric: str) -> bool:
-    """Return whether a smaller value of a metric is better, which is so for times alone."""
+    """Return whether a smaller value of a metric is better, which is true only for times."""
     return metric.endswith(("_ns", "_seconds"))
 
 
 def is_performance_metric(metric: str) -> bool:
     """Return whether a metric measures the performance of hardware: a rate or a time.
 
-    Counts and shares are neither good nor bad by themselves. A ratio to another row of the table
-    repeats the information of the two rows.
+    A larger count or share is neither better nor worse. A ratio to another row of the table repeats
+    the information of the two rows.
     """
     return less_is_better(metric) or metric.endswith("_per_second")
 
 
 @lru_cache(maxsize=1 << 16)
 def parse_levels_json(text: object) -> Mapping[str, Any]:
-    """Return the mapping in a text of the columns `factors` or `levels`; empty without a text."""
+    """Return the mapping in a text of the column `factors` or `levels`; empty without a text."""
     return dict(json.loads(text)) if isinstance(text, str) and text else {}
 
 
 def equals_or_in_list(values: pd.Series, wanted: object) -> pd.Series:
-    """Return the mask of values that equal the wanted level or are in a list; None means null."""
+    """Return the mask of values that equal `wanted` or are in it if it is a list; None is null."""
     options = list(wanted) if isinstance(wanted, list | tuple) else [wanted]
     found = values.isin([option for option in options if option is not None])
     return found | values.isna() if None in options else found
@@ -85,9 +85,9 @@ class Measurements:
 
     @classmethod
     def from_table(cls, table: Measurements | pd.DataFrame) -> Measurements:
-        """Return a tidy table, prepared for analysis; measurements are returned as they are.
+        """Return a tidy table, prepared for analysis; return a `Measurements` unchanged.
 
-        The table must be whole, since the loads of each point are counted.
+        The table must be complete, since the loads of each point are counted.
         """
         if isinstance(table, Measurements):
             return table
@@ -119,7 +119,7 @@ class Measurements:
 
     @property
     def is_simulated(self) -> bool:
-        """Return whether a value is of a simulated host, so none may pass for a measured one."""
+        """Return whether any value is of a simulated host and so must not count as measured."""
         return "origin" in self.rows and bool((self.rows["origin"] == SIMULATED).any())
 
     def __len__(self) -> int:
@@ -141,7 +141,7 @@ class Measurements:
         return Measurements(self.rows.assign(**columns))  # type: ignore[arg-type] # stub is narrow
 
     def valid_rows(self) -> Measurements:
-        """Return the rows of valid measurements with a positive value, for ratios and logs."""
+        """Return the rows of valid measurements with a value above 0, for ratios and logarithms."""
         return self.select((self.rows["status"] == VALID) & (self.rows["value"] > 0.0))
 
     def rows_with_value(self) -> Measurements:
@@ -180,12 +180,12 @@ class Measurements:
         return self.rows["factors"].map(parse_levels_json).astype(object)
 
     def factor_level_of_each_row(self, name: str) -> pd.Series:
-        """Return the level of a factor for each row, None where a row has no such factor."""
+        """Return, for each row, the level of the factor `name`; None if it has no such factor."""
         found = [levels.get(name) for levels in self.factors_of_each_row]
         return pd.Series(found, self.rows.index, dtype=object)
 
     def load_level_of_each_row(self, name: str) -> pd.Series:
-        """Return a level of each row's load, None where the load has no such level."""
+        """Return, for each row, the level `name` of its load; None if it has no such level."""
         found = [parse_levels_json(text).get(name) for text in self.rows["load_parameters"]]
         return pd.Series(found, self.rows.index, dtype=object)
 
@@ -195,7 +195,7 @@ class Measurements:
         return self.rows.drop_duplicates([*POINT, *LOAD])
 
     def other_loads(self, row: pd.Series) -> pd.DataFrame:
-        """Return the loads of a row's point with another name, as in `loads`."""
+        """Return the first row of each load of a row's point that has another name."""
         loads: pd.DataFrame = self._loads_by_point.get_group(tuple(row[[*POINT]]))
         others: pd.DataFrame = loads[loads["load"] != row["load"]]
         return others
@@ -205,9 +205,9 @@ class Measurements:
         return self.first_row_of_each_load.groupby(list(POINT), sort=False)
 
     def corunning_text(self, columns: Sequence[str]) -> pd.Series:
-        """Return a description of the other loads of each row's point, "" without other loads.
+        """Return, for each row, a description of its point's other loads; "" without other loads.
 
-        The columns describe a load. Example: for `load`, `initiator` and `target` the text is
+        `columns` describe a load. Example: for `load`, `initiator` and `target` the text is
         "traffic node0 node0, 2 x traffic node1 node1".
         """
         places = [*POINT, *LOAD]
@@ -229,31 +229,31 @@ class Measurements:
     def groups_by_columns(
         self, by: Sequence[str]
     ) -> Iterator[tuple[tuple[Any, ...], Measurements]]:
-        """Yield the values of some columns and the rows with these values, in their order."""
+        """Yield each combination of values in the columns `by`, with its rows in their order."""
         for key, rows in self.rows.groupby(list(by), sort=False, dropna=False):
             yield tuple(key), Measurements(rows)
 
     def comparable_slices(self) -> Iterator[tuple[SliceKey, Measurements]]:
-        """Yield each group of comparable rows, with its values of the columns `SLICE`."""
+        """Yield each group of comparable rows, with its values in the columns `SLICE`."""
         for key, part in self.groups_by_columns(SLICE):
             texts = (None if pd.isna(value) else value for value in key)
             yield dict(zip(SLICE, texts, strict=True)), part
 
     def node_matrices(self) -> Iterator[tuple[SliceKey, NodeMatrix]]:
-        """Yield the matrix of initiator node x target node of each slice, of valid rows.
+        """Yield, for each slice, the matrix of initiator node x target node from valid rows.
 
-        Expects rows of one host in one configuration, and of loads that ran alone. Slices in which
-        several initiators stand for one node, and slices with a single cell, are skipped.
+        The rows must be of one host in one configuration, and of loads that ran alone. Slices with
+        several initiators for one node, and slices with a single cell, are left out.
         """
         for where, part in self.valid_rows().node_to_node_rows().comparable_slices():
             if part.has_at_most_one_initiator_per_node and part.initiator_target_pair_count > 1:
                 yield where, part.node_matrix()
 
     def node_matrix(self, metric: str | None = None, source: str | None = None) -> NodeMatrix:
-        """Return the matrix of the replicates of these rows, in their order.
+        """Return the matrix of these rows with all replicates, in their order.
 
-        Expects rows of `node_to_node_rows`. Default for `metric` and for `source`, the origin of
-        the values: the metric and the experiment of the first row.
+        The rows must be from `node_to_node_rows`. `source` is the origin of the values. By default
+        `metric` and `source` are the metric and the experiment of the first row.
         """
         groups = self.groups_by_columns(["initiator_node", "target_node"])
         cells = {(int(row), int(column)): cell.rows for (row, column), cell in groups}
@@ -283,7 +283,7 @@ class Measurements:
 
     @property
     def median_for_ranking(self) -> float:
-        """Return the median, negative for times, so that more is better; -inf without a value."""
+        """Return the median, negative for times so that more is better; -inf without a value."""
         median = float(self.rows["value"].median())
         if math.isnan(median):
             return -math.inf
@@ -292,7 +292,7 @@ class Measurements:
     def highest_ranked_group(
         self, by: Sequence[str], rank: Callable[[Measurements], tuple[Any, ...]]
     ) -> Measurements:
-        """Return the group of comparable rows with the highest rank, the first of several.
+        """Return the group of comparable rows with the highest rank (the first of several).
 
         Rows of a group have equal values in the columns `by`; `rank` returns its sort key.
         """
@@ -300,7 +300,7 @@ class Measurements:
 
 
 def _in_numpy_types(table: pd.DataFrame) -> pd.DataFrame:
-    """The table in numpy types: pandas' NA is neither true nor false in a comparison."""
+    """Return the table in numpy types; comparisons with pandas' NA are neither true nor false."""
     if all(isinstance(kind, np.dtype) for kind in table.dtypes):
         return table
     columns: dict[str, Any] = {}
@@ -317,7 +317,7 @@ def _in_numpy_types(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _load_counts(rows: pd.DataFrame) -> pd.Series:
-    """The number of loads of each row's point.
+    """Return, for each row, the number of loads of its point.
 
     Targets do not count: a load with a metric by node has a row for each target node.
     """
@@ -327,13 +327,13 @@ def _load_counts(rows: pd.DataFrame) -> pd.Series:
 
 
 def _joined(rows: pd.DataFrame, columns: Iterable[str]) -> pd.Series:
-    """The values of some columns as one text for each row; missing values are left out."""
+    """Return, for each row, the values of `columns` as one text; missing values are left out."""
     parts = [rows[column].map(_shown).replace(_NO_LEVELS, "") for column in columns]
     return pd.Series([" ".join(filter(None, row)) for row in zip(*parts, strict=True)], rows.index)
 
 
 def _shown(value: Any) -> str:
-    """A value in a description: empty when missing, integers without a fraction."""
+    """Return a value as text: empty if missing, whole numbers without decimals."""
     if value is None or pd.isna(value):
         return ""
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,8 +1,8 @@
-"""Earlier values of the points that were measured again because a component changed.
+"""Find earlier values of the points that were measured again because a component changed.
 
 An attempt belongs to the state that the components of its point had when it ended; see
 `components.component_files` for the start of each state. Snakemake compares the same times to
-decide what to measure again. Consecutive attempts of one state make a period of the point.
+decide what to measure again. Successive attempts in one state are a period of the point.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _Histories = Mapping[str, Sequence[ComponentState]]
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A valid attempt, by its file name alone, with the states of its components."""
+    """A valid attempt, known only by its file name, with the states of its components."""
 
     replicate: int
     stamp: str
@@ -56,9 +56,9 @@ def split_measurements_at_component_changes(
     In each period, the last valid attempt of each replicate counts.
 
     Args:
-        points: the plan, ``<experiment>/<point>.json``.
-        results: the records, with all attempts in ``<experiment>/<point>/attempts``.
-        components: the component files and their history.
+        points: folder of the plan's points, ``<experiment>/<point>.json``.
+        results: folder of the records, with all attempts in ``<experiment>/<point>/attempts``.
+        components: folder of the component files and their history.
     """
     histories = read_component_histories(components)
     rows: list[Row] = []
@@ -70,7 +70,7 @@ def split_measurements_at_component_changes(
 
 
 def _point_rows(point: Point, folder: Path, histories: _Histories) -> Iterator[Row]:
-    """The rows of a point; none when its components never changed, as far as is known."""
+    """Yield the rows of a point; none if the history shows no change of its components."""
     own = {name: histories[name] for name in point["components"] if name in histories}
     if all(len(states) < 2 for states in own.values()):
         return
@@ -88,7 +88,7 @@ def _point_rows(point: Point, folder: Path, histories: _Histories) -> Iterator[R
 
 
 def _attempts(folder: Path, histories: _Histories) -> list[_Attempt]:
-    """All valid attempts, the oldest first."""
+    """Return all valid attempts in a folder, the oldest first."""
     found = []
     for path in folder.glob("rep*.valid.json"):
         if match := _ATTEMPT.fullmatch(path.name):
@@ -98,13 +98,13 @@ def _attempts(folder: Path, histories: _Histories) -> list[_Attempt]:
 
 
 def _state_at(stamp: str, states: Sequence[ComponentState]) -> ComponentState:
-    """The state of a component at a time; its first state before its history begins."""
+    """Return the state of a component at a time; before its history begins, its first state."""
     before = [state for state in states if state.since.replace("-", "").replace(":", "") <= stamp]
     return before[-1] if before else states[0]
 
 
 def _attempt_rows(attempt: _Attempt, period: int) -> Iterator[Row]:
-    """The rows of one attempt; none of a broken file or of a record without values."""
+    """Yield the rows of one attempt; none for a broken file or a record without values."""
     try:
         record = load_record(attempt.path)
     except ValueError:
@@ -123,10 +123,10 @@ def _attempt_rows(attempt: _Attempt, period: int) -> Iterator[Row]:
 
 
 def _request_fingerprint(point: Point) -> str:
-    """A fingerprint of a point's request that stays the same when a drive is replaced.
+    """Return a fingerprint of a point's request that stays the same when a drive is replaced.
 
-    Values with the same fingerprint are comparable. The point's definition contains the serials of
-    the drives, so it cannot tell this.
+    Values with the same fingerprint are comparable. The point's definition cannot show this,
+    because it contains the serial numbers of the drives.
     """
     parts = ("benchmark", "kernel", "command", "environment", "files")
     body = [

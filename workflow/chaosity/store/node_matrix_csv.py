@@ -1,4 +1,4 @@
-"""Matrices of initiator node x target node, and the CSV files that hold them.
+"""Read matrices of initiator node x target node from CSV files.
 
 The first column of a file is the initiator node; each further column is a target node. A node is
 the number at the end of a name (`3`, `mem_3`, `node3`). Rows that repeat an initiator are further
@@ -45,13 +45,13 @@ class NodeMatrix:
     """Measured values from each initiator node to each target node.
 
     Attributes:
-        metric: its full name, such as bandwidth_bytes_per_second.
+        metric: full name of the metric, such as bandwidth_bytes_per_second.
         initiators: node numbers, in the order of the rows.
         targets: node numbers, in the order of the columns.
         samples: (initiator, target) -> replicates in the metric's unit; only measured cells.
         blocks: (initiator, target) -> the replicate block of each sample; empty when unknown.
         source: origin of the values, for sentences.
-        unit: unit of the numbers in a file and how it is known, or None.
+        unit: unit of the numbers in the file and how it is known; None without a file.
     """
 
     metric: str
@@ -77,14 +77,14 @@ def read_matrix_csv(path: Path, metric: str, unit: str | None = None) -> NodeMat
     """Return the matrix of measurements in a CSV file.
 
     Args:
-        path: of the file.
+        path: path of the file.
         metric: bandwidth or latency.
-        unit: of its numbers. Default: inferred from the file name (`_MBps`, `_ns`) or the
+        unit: unit of the numbers. Default: inferred from the file name (`_MBps`, `_ns`) or the
             magnitude.
 
     Raises:
         UserError: the file is not such a matrix, its name ends in a unit of another metric, or a
-            value is impossible; the sentence names row and column.
+            value is impossible; the error names row and column.
     """
     name = METRICS[metric]
     if unit is not None and unit not in UNITS[name]:
@@ -105,7 +105,7 @@ def read_matrix_csv(path: Path, metric: str, unit: str | None = None) -> NodeMat
 
 
 def read_distances_csv(path: Path) -> dict[Pair, float]:
-    """Return the distance table (SLIT) in a CSV file of the same form, by initiator and target.
+    """Return (initiator, target) -> entry of the SLIT in a CSV file of the same form.
 
     Raises:
         UserError: the file is not such a table.
@@ -127,7 +127,7 @@ _Cells = list[tuple[str, Pair, float]]
 
 
 def _read_cells(path: Path) -> tuple[tuple[int, ...], tuple[int, ...], _Cells]:
-    """The nodes of the rows and of the columns, and the numbers, of a CSV file."""
+    """Return the nodes of the rows, the nodes of the columns, and the numbers of a CSV file."""
     lines = _lines(path)
     if len(lines) < 2:
         problem = "has column names but no row" if lines else "is empty"
@@ -161,7 +161,7 @@ def _read_cells(path: Path) -> tuple[tuple[int, ...], tuple[int, ...], _Cells]:
 
 
 def _lines(path: Path) -> list[tuple[int, list[str]]]:
-    """The rows that are not empty, with their line numbers."""
+    """Return the rows that are not empty, with their line numbers."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -177,13 +177,13 @@ def _lines(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def _node(text: str) -> int | None:
-    """The number at the end of a node's name."""
+    """Return the number at the end of a node's name; None without a number."""
     match = _NUMBERED.fullmatch(text)
     return int(match[2]) if match else None
 
 
 def _target_nodes(head: Sequence[str], where: str) -> tuple[int, ...]:
-    """The node numbers in the column names."""
+    """Return the node numbers in the column names."""
     remedy = "columns after the first are target nodes, such as 0, mem_0 or node0"
     if len(head) < 2:
         raise UserError("has no target node", where, remedy)
@@ -206,13 +206,13 @@ def _number(text: str, where: str) -> float:
 
 
 def _unit_in_name(path: Path, metric: str) -> str | None:
-    """The unit of a metric at the end of a file name, or None."""
+    """Return the unit of a metric at the end of a file name, or None."""
     ends = {unit: f"_{unit.replace('/', 'p')}" for unit in UNITS[metric]}
     return next((unit for unit, end in ends.items() if path.stem.endswith(end)), None)
 
 
 def _infer_unit(path: Path, metric: str, values: Sequence[float]) -> tuple[str, str]:
-    """The unit of a file's numbers, and how it is known."""
+    """Return the unit of a file's numbers, and how it is known."""
     if unit := _unit_in_name(path, metric):
         return unit, "by the file name"
     if metric == LATENCY:
@@ -223,7 +223,7 @@ def _infer_unit(path: Path, metric: str, values: Sequence[float]) -> tuple[str, 
 
 
 def _to_metric_unit(metric: str, value: float, unit: str, where: str) -> float:
-    """A value in the metric's own unit."""
+    """Return a value in the metric's own unit."""
     if not value > 0.0:  # true for NaN too
         raise UserError(f"{value:g} is not a measurement", where, "values are above 0")
     converted = value * UNITS[metric][unit]

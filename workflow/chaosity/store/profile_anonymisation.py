@@ -1,10 +1,10 @@
-"""Makes profiles anonymous: only listed kinds of facts are published.
+"""Make profiles anonymous: only listed kinds of facts are published.
 
-Hosts get random names, drives and GPUs get numbers. A text is published only when this project
-ships it (an experiment, a benchmark, a label), or when it is the name of a place that exists in any
-machine (`node3`), or the name of a product. Everything else is removed: reasons of failures contain
-paths and command lines, names of components contain addresses and serials, firmware's tables
-contain serials, and people's notes can contain anything.
+Hosts get random names, drives and GPUs get numbers. A text is published only if it is a name in
+this project's own files (an experiment, a benchmark, a label), the name of a place that exists in
+any machine (`node3`), or the name of a product. Everything else is removed: reasons of failures
+contain paths and command lines, names of components contain addresses and serial numbers, tables of
+the firmware contain serial numbers, and people's notes can contain anything.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _Rule = Callable[[str], str | None]
 
 
 def _aliases(prefix: str) -> Callable[[str], str]:
-    """A function that returns equal new names for equal names, numbered by first use."""
+    """Return a function name -> new name; new names are numbered by the first use of a name."""
     known: dict[str, str] = {}
     return lambda name: known.setdefault(name, f"{prefix}{len(known) + 1}")
 
@@ -83,8 +83,8 @@ def anonymise_profiles(
     """Return profiles without anything that identifies a site.
 
     Args:
-        tables: rows of some profiles.
-        salt: random, for this bundle alone, so that nobody can find a name by trying names.
+        tables: rows of the profiles.
+        salt: random bytes for this bundle only, so that nobody can find a name by trying names.
         with_names: keep names of hosts, and serials and slots of drives.
     """
 
@@ -118,7 +118,7 @@ def anonymise_profiles(
 def _device_aliases(
     components: pd.DataFrame, rows: pd.DataFrame, with_names: bool
 ) -> dict[str, str]:
-    """New names of drives and GPUs, numbered by their slots."""
+    """Return name -> new name of drives and GPUs, numbered by their slots."""
     drives = set(components.loc[components["kind"] == "drive", "component"])
     targets = rows.loc[rows["target_kind"] == "drive", "target"].dropna()
     drives |= {name for name in targets if not _is_public_place(name)}
@@ -131,18 +131,18 @@ def _device_aliases(
 
 
 def _is_public_place(name: str) -> bool:
-    """Whether a name is one of a place that exists in any machine, or "none"."""
+    """Return whether a name is that of a place that exists in any machine, or "none"."""
     place = parse_place_name(name)
     return name == "none" or (place is not None and not place.may_reveal_host)
 
 
 def _text_of_form(value: object, form: re.Pattern[str]) -> str | None:
-    """A text that has a form, else None."""
+    """Return the text if it has this form, else None."""
     return value if isinstance(value, str) and form.fullmatch(value) else None
 
 
 def _day(time: object) -> str | None:
-    """The day of a time; the time of day is private."""
+    """Return the day of a time; the time of day is private."""
     return _text_of_form(str(time)[:10], _DAY)
 
 
@@ -181,7 +181,7 @@ def _facts(document: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """A number, a list of numbers, or a text that can be the name of a product; else None."""
+    """Return a number, a list of numbers, or a text that can be a product's name; else None."""
     if isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, list):
@@ -201,7 +201,7 @@ def _public_component(component: pd.Series, devices: Mapping[str, str], with_nam
 
 
 def _public_measurements(rows: pd.DataFrame, devices: Mapping[str, str]) -> pd.DataFrame:
-    """The tidy table, column by column."""
+    """Return the tidy table with only public values in each column."""
     shipped = _shipped()
 
     def _public_place_name(column: str) -> _Rule:
@@ -247,12 +247,12 @@ def _public_measurements(rows: pd.DataFrame, devices: Mapping[str, str]) -> pd.D
 
 
 def _known(name: str, devices: Mapping[str, str], words: Container[str]) -> str | None:
-    """The public name of a device, a place or a word that the project ships, else None."""
+    """Return the public name of a device, a place or a word in the project's files, else None."""
     return devices.get(name) or (name if _is_public_place(name) or name in words else None)
 
 
 def _levels(text: str, devices: Mapping[str, str], words: Container[str]) -> str:
-    """The levels that are numbers, places or words of the shipped experiments."""
+    """Return the levels that are numbers, places or words in the project's experiments."""
     try:
         levels = dict(json.loads(text))
     except (ValueError, TypeError):
@@ -267,7 +267,7 @@ def _levels(text: str, devices: Mapping[str, str], words: Container[str]) -> str
 
 @cache
 def _shipped() -> dict[str, frozenset[str]]:
-    """All names that the project ships, by their kind."""
+    """Return kind -> all names of this kind in the project's files."""
     benchmarks, experiments, forms = (
         [read_yaml(folder / f"{name}.yaml") for name in yaml_file_names(folder)]
         for folder in (BENCHMARKS, EXPERIMENTS, PUBLISHED)
@@ -287,7 +287,7 @@ def _shipped() -> dict[str, frozenset[str]]:
             words |= {name, *(level for level in levels if isinstance(level, str))}
 
     def _names_under_key(key: str, *documents: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-        """The values of a key, without the templates of forms."""
+        """Return the values of a key in the documents, without templates."""
         values = {document.get(key) for listed in documents for document in listed}
         return frozenset(value for value in values if value and "{" not in value)
 

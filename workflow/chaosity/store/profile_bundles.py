@@ -1,8 +1,8 @@
-"""A bundle: profiles in one file that others can import.
+"""Write and read bundles: profiles in one file that others can import.
 
-A zip file of `manifest.json` (schema version, provenance, size and SHA-256 of each part) and a
-Parquet file for each table. A bundle of others is checked before anything reaches the database:
-parts by name, size and hash, columns and types, texts and values.
+A bundle is a zip file of `manifest.json` (schema version, provenance, size and SHA-256 of each
+part) and a Parquet file for each table. A bundle of others is checked before anything is put into
+the database: names, sizes and hashes of parts, columns and types, texts and values.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ def publish_bundle(
     """Write local profiles into a bundle, by default without names, serials and addresses.
 
     Args:
-        database: the profiles.
-        bundle: the file to write.
+        database: path of the database with the profiles.
+        bundle: path of the file to write.
         with_names: keep names of hosts, and serials and slots of drives.
-        contact: a person or address for questions; published unchanged.
-        licence: of the data; published unchanged.
-        query: which profiles, see `find_profiles`.
+        contact: person or address for questions; published unchanged.
+        licence: licence of the data; published unchanged.
+        query: selects the profiles, see `find_profiles`.
 
     Returns:
         The manifest.
@@ -117,7 +117,7 @@ def publish_bundle(
 
 
 def _parquet_content(rows: pd.DataFrame, name: str) -> bytes:
-    """The content of a Parquet file; DuckDB writes to files only."""
+    """Return the content of a Parquet file, through a file, since DuckDB writes only to files."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "part.parquet"
         write_parquet_table(rows, path, TABLES[name])
@@ -170,7 +170,7 @@ def read_bundle(path: Path) -> tuple[ProfileTables, dict[str, Any], str]:
 
 
 def _manifest(archive: zipfile.ZipFile, where: str) -> dict[str, Any]:
-    """The manifest; the file may hold nothing but the parts that it lists."""
+    """Return the manifest; it is an error if the file has parts that the manifest does not list."""
     names, place = archive.namelist(), f"{where}, {MANIFEST}"
     if MANIFEST not in names:
         raise UserError("is not a bundle of profiles: it has no manifest", where)
@@ -195,7 +195,7 @@ def _manifest(archive: zipfile.ZipFile, where: str) -> dict[str, Any]:
 
 
 def _part(archive: zipfile.ZipFile, name: str, description: Any, where: str) -> bytes:
-    """The content of a part, with the hash that the manifest has for it."""
+    """Return the content of a part, after its hash was compared with the manifest."""
     content = _bytes(archive, name, _MOST_BYTES, where)
     wanted = description.get("sha256") if isinstance(description, Mapping) else None
     if hashlib.sha256(content).hexdigest() != wanted:
@@ -204,7 +204,7 @@ def _part(archive: zipfile.ZipFile, name: str, description: Any, where: str) -> 
 
 
 def _bytes(archive: zipfile.ZipFile, name: str, most: int, where: str) -> bytes:
-    """A part of the zip file, at most as large as allowed, whatever its header says."""
+    """Return a part of the zip file; the limit of its size applies whatever its header says."""
     with archive.open(name) as stream:
         content = stream.read(most + 1)
     if len(content) > most:
@@ -213,7 +213,7 @@ def _bytes(archive: zipfile.ZipFile, name: str, most: int, where: str) -> bytes:
 
 
 def _rows(content: bytes, name: str, where: str) -> pd.DataFrame:
-    """A part as a table, with the columns and types of a profile."""
+    """Return a part as a table, with the columns and types of a profile."""
     where = f"{where}, {name}.parquet"
     wanted = duckdb_column_types(TABLES[name])
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
@@ -236,7 +236,7 @@ def _rows(content: bytes, name: str, where: str) -> pd.DataFrame:
 
 
 def _check_tables(tables: ProfileTables, where: str) -> None:
-    """Raise where rows do not belong together or have impossible values."""
+    """Raise an error if rows do not belong together or have impossible values."""
     for name, rows in tables.items():
         for column, kind in TABLES[name].items():
             longest = _TOPOLOGY_TEXT if column == "topology" else _LONGEST_TEXT
@@ -266,7 +266,7 @@ def _check_tables(tables: ProfileTables, where: str) -> None:
 
 
 def _check_values(rows: pd.DataFrame, where: str) -> None:
-    """Raise where a needed value is missing, or a value does not fit its status."""
+    """Raise an error if a required value is missing, or a value contradicts its status."""
     for column in ("profile", *POINT, "replicate", "status", *LOAD, "metric"):
         if rows[column].isna().any():
             raise UserError("a row has no value", f"{where}, {column}")
@@ -280,7 +280,7 @@ def _check_values(rows: pd.DataFrame, where: str) -> None:
 
 
 def _check_texts(texts: pd.Series, where: str, longest: int) -> None:
-    """Raise where a text is too long, or has characters that control a terminal."""
+    """Raise an error if a text is too long, or has characters that control a terminal."""
     for text in texts.unique():
         if len(text) > longest:
             raise UserError(f"has a text of {len(text)} characters; allowed: {longest}", where)
@@ -289,7 +289,7 @@ def _check_texts(texts: pd.Series, where: str, longest: int) -> None:
 
 
 def _check_json(texts: pd.Series, where: str) -> None:
-    """Raise where a text is not a JSON object."""
+    """Raise an error if a text is not a JSON object."""
     for text in texts.dropna().unique():
         with contextlib.suppress(ValueError, RecursionError):
             if isinstance(json.loads(text), dict):

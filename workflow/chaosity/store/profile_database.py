@@ -1,8 +1,8 @@
-"""The profile database: facts and measurements of every host, in one DuckDB file.
+"""Read and write the profile database: facts and measurements of all hosts in one DuckDB file.
 
-A profile is one host in one configuration: its facts, its measurements, its drives and GPUs.
-Profiles of this site have the origin `local`, profiles from bundles of others `imported`. Values
-are bound as parameters; no text of a table or a person becomes part of a statement.
+A profile has the facts, measurements, drives and GPUs of one host in one configuration. Profiles of
+this site have the origin `local`, profiles from bundles of others `imported`. Values are passed as
+parameters, so no text of a table or a person becomes part of an SQL statement.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def remove_profile(connection: duckdb.DuckDBPyConnection, profile: str) -> None:
 
 
 def _key(table: str) -> str:
-    """The column with the profile's id."""
+    """Return the name of the column with the profile's id."""
     return "id" if table == "profiles" else "profile"
 
 
@@ -146,8 +146,8 @@ def find_profiles(database: Path, **query: str | None) -> list[Row]:
     """Return the profiles that match a query, sorted by host and configuration.
 
     Args:
-        database: the file.
-        query: keys of QUERIES with the wanted values; None matches all.
+        database: path of the file.
+        query: wanted values by keys of QUERIES; None matches all.
 
     Returns:
         The columns of each profile without topology and fingerprint, and `drives` (model -> number)
@@ -169,7 +169,7 @@ def find_profiles(database: Path, **query: str | None) -> list[Row]:
 
 
 def _contents(connection: duckdb.DuckDBPyConnection, profile: str) -> Row:
-    """The drives and the measured metrics of a profile."""
+    """Return the drives and the measured metrics of a profile."""
     drives = connection.execute(
         "SELECT model, count(*) FROM components WHERE profile = ? AND kind = 'drive' "
         "GROUP BY model ORDER BY model",
@@ -196,7 +196,7 @@ def read_profile_measurements(database: Path, profile: str) -> pd.DataFrame:
 
 
 def read_profile_tables(database: Path, profiles: Iterable[str]) -> ProfileTables:
-    """Return all rows of some profiles, with every column."""
+    """Return all rows of these profiles, with every column."""
     wanted = list(profiles)
     found = {}
     with open_database(database) as connection:

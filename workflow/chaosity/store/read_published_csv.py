@@ -1,7 +1,8 @@
-"""Reads CSV files that others published into a tidy table; a YAML file (form) explains the columns.
+"""Read CSV files that others published into a tidy table; a YAML file (form) explains the columns.
 
-So the same figures and statistics apply to them. Nobody can verify them: the label of each row says
-that others published it. If the form describes a matrix of node x node, each cell becomes a row.
+So the same figures and statistics can be made of them. Their values cannot be verified here, so the
+label of each row says that others published it. If the form describes a matrix of node x node, each
+cell becomes a row.
 """
 
 from __future__ import annotations
@@ -44,14 +45,15 @@ def read_published_csv(path: Path, form: str, host: str, unit: str | None = None
     """Return the tidy table of a CSV file that others published.
 
     Args:
-        path: of the file; its first line has the column names.
+        path: path of the file; its first line has the column names.
         form: name of the file in ``templates/published`` that explains the columns.
         host: name for the machine.
-        unit: of the numbers in a matrix. Default: inferred from the file name or the magnitude.
+        unit: unit of the numbers in a matrix. Default: inferred from the file name or the
+            magnitude.
 
     Raises:
-        UserError: the file cannot be read, lacks a column, or has a value that is not a number;
-            the sentence names row and column.
+        UserError: the file cannot be read, lacks a column, or has a value that is not a number; the
+            error names row and column.
     """
     document = load_validated_document(PUBLISHED, form, "the form", "published")
     if unit and "matrix" not in document:
@@ -63,7 +65,7 @@ def read_published_csv(path: Path, form: str, host: str, unit: str | None = None
 
 
 def _lines(path: Path) -> Iterator[tuple[str, Row]]:
-    """The rows of a table, each with its line number; the names are in row 1."""
+    """Yield the rows of a table, each with its place in the file; row 1 has the column names."""
     try:
         rows = pd.read_csv(path).to_dict("records")
     except (OSError, ValueError) as error:
@@ -73,7 +75,7 @@ def _lines(path: Path) -> Iterator[tuple[str, Row]]:
 
 
 def _cells(path: Path, metric: str, unit: str | None) -> Iterator[tuple[str, Row]]:
-    """The cells of a matrix, replicate by replicate."""
+    """Yield the cells of a matrix, a row for each replicate."""
     for (initiator, target), values in read_matrix_csv(path, metric, unit).samples.items():
         for replicate, value in enumerate(values, start=1):
             cell = {"initiator": initiator, "target": target, "replicate": replicate}
@@ -81,7 +83,7 @@ def _cells(path: Path, metric: str, unit: str | None) -> Iterator[tuple[str, Row
 
 
 def _row(document: Mapping[str, Any], row: Row, where: str) -> Row:
-    """A row of the tidy table, filled in from a row of the file by the form."""
+    """Return a row of the tidy table, made from a row of the file as the form describes."""
     columns = {name: _fill(text, row, where) for name, text in document["columns"].items()}
     factors = {name: _fill(text, row, where) for name, text in document.get("factors", {}).items()}
     numbers = {name: _number(columns[name], where) for name in columns if COLUMNS[name] == "Int64"}

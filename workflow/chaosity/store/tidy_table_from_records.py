@@ -1,4 +1,4 @@
-"""Builds the tidy table from records.
+"""Build the tidy table from records.
 
 A planned point without a record has rows too, with status ``missing``. So the table distinguishes
 between a point that was not measured and a point that was never planned.
@@ -40,11 +40,11 @@ class ReplicateOutcome:
 
     Attributes:
         status: valid, failed or missing.
-        reason: why it is not valid.
-        order: its place in the random order.
-        measured_at: when it ended, UTC.
+        reason: why the replicate is not valid.
+        order: position of the replicate in the random order.
+        measured_at: time of its end, in UTC.
         readings: name of the load -> metric -> value or reason; empty unless valid.
-        seen_nodes: name of the load -> nodes with its pages as the kernel saw them, such as 0-1.
+        seen_nodes: name of the load -> nodes with its pages as the kernel reported, such as 0-1.
         origin: "simulated" for a machine that does not exist; None for a measurement.
     """
 
@@ -81,7 +81,7 @@ def tidy_rows_of_outcome(point: Point, replicate: int, outcome: ReplicateOutcome
 def _common_columns_of_each_load(
     point: Point, replicate: int, outcome: ReplicateOutcome
 ) -> Iterator[tuple[Load, Row]]:
-    """Each load of a replicate, with the columns that all rows of its metrics share."""
+    """Yield each load of a replicate with the columns that the rows of all its metrics share."""
     for load in point["loads"]:
         levels, initiator, target = load.get("levels", {}), load["initiator"], load["target"]
         drives = target["drives"]
@@ -125,7 +125,7 @@ def tidy_rows_of_derived_metrics(
 ) -> Iterator[Row]:
     """Yield a row for each derived metric of a replicate, see `design.ratio_reference_loads`.
 
-    Value and reference are of the same replicate, so they lie within one block of the random order.
+    Value and reference are from the same replicate, so they are in one block of the random order.
     `replicate` counts from 1; `outcomes` has the replicates of each (experiment, point).
     """
     derived = point.get("relative", [])
@@ -155,7 +155,7 @@ def tidy_rows_of_derived_metrics(
 def _reference_ratio(
     own: Reading, other: ReplicateOutcome, to: LoadReference, metric: str
 ) -> tuple[float | None, str | None]:
-    """A value over the value of its reference, or the reason why there is none."""
+    """Return a value divided by the value of its reference, or the reason why there is no ratio."""
     if own[0] is None:
         return None, own[1]
     if other.status != VALID:
@@ -172,7 +172,7 @@ def _reference_ratio(
 
 
 def _read_outcome(path: Path, point: Point) -> ReplicateOutcome:
-    """The outcome in the record of a replicate; a broken record counts as failed."""
+    """Return the outcome in the record of a replicate; a broken record counts as failed."""
     if not path.exists():
         return ReplicateOutcome(MISSING, "not measured yet")
     try:
@@ -207,7 +207,7 @@ def status_and_values_of_record(record: Record) -> ReplicateOutcome:
 
 
 def _seen_nodes(load: LoadRecord) -> str | None:
-    """The nodes where the kernel saw a load's pages, without stray pages; None when unknown."""
+    """Return the nodes with a load's pages, except for a few stray pages; None if unknown."""
     seen = load["placement_seen"]
     by_node = (seen["memory_bytes_by_node"] if seen else None) or {}
     least = _STRAY_SHARE * sum(by_node.values())
@@ -218,8 +218,8 @@ def build_tidy_table(points: Path, results: Path) -> pd.DataFrame:
     """Return the tidy table of one host and configuration.
 
     Args:
-        points: the plan, ``<experiment>/<point>.json``.
-        results: the records, ``<experiment>/<point>/rep<N>.json``.
+        points: folder of the plan's points, ``<experiment>/<point>.json``.
+        results: folder of the records, ``<experiment>/<point>/rep<N>.json``.
     """
     planned = {(point["experiment"], point["point"]): point for point in read_points(points)}
     outcomes = {

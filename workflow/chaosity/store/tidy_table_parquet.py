@@ -1,4 +1,4 @@
-"""The columns of the tidy table, and Parquet files with typed columns.
+"""Define the columns of the tidy table; read and write Parquet files with typed columns.
 
 Columns have pandas' nullable types, which can hold a missing number or truth value.
 """
@@ -20,7 +20,7 @@ _DUCKDB_TYPES = {"string": "VARCHAR", "Int64": "BIGINT", "boolean": "BOOLEAN", "
 
 
 def column_types_from_groups(*groups: tuple[str, str]) -> dict[str, str]:
-    """Return the type of each column; a group is a type and the names of its next columns."""
+    """Return column -> type; each of `groups` is a type and the names of its columns."""
     return {name: kind for kind, names in groups for name in names.split()}
 
 
@@ -49,7 +49,7 @@ def rows_to_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str])
 
 
 def duckdb_column_types(columns: Mapping[str, str]) -> dict[str, str]:
-    """Return DuckDB's name of each column's type."""
+    """Return column -> DuckDB's name of its type."""
     return {name: _DUCKDB_TYPES[kind] for name, kind in columns.items()}
 
 
@@ -79,7 +79,7 @@ def write_parquet_table(
 def read_parquet_table(path: Path, columns: Mapping[str, str] = COLUMNS) -> pd.DataFrame:
     """Return the table in a Parquet file, with these columns and types.
 
-    A table of an earlier version can lack newer columns; they are then empty.
+    If a table of an earlier version lacks newer columns, they are empty.
 
     Raises:
         UserError: the file is not a Parquet file.

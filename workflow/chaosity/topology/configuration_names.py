@@ -1,4 +1,4 @@
-"""Names the configuration of a host by its memory layout, such as `nps4` or `snc2-flat`.
+"""Name the configuration of a host by its memory layout, such as `nps4` or `snc2-flat`.
 
 | processor | name |
 |---|---|

@@ -1,6 +1,6 @@
-"""The devices in the model of a host: drives, GPUs, OpenCL devices and accelerators.
+"""Types of the devices in the model of a host: drives, GPUs, OpenCL devices and accelerators.
 
-`node` is None where the device's locality is unknown: that never means "local everywhere".
+`node` is None if the locality of a device is unknown; it never means "local everywhere".
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ class NvmeDrive:
     """An NVMe namespace, or (`name` None) an NVMe function without a block device on this host.
 
     `name` may change from boot to boot; `pci` identifies the slot and `serial` the drive.
-    `link_bytes_per_second` is the PCI link after encoding, an upper bound of any bandwidth;
-    `link_max_bytes_per_second` is the fastest link that both drive and slot support.
+    `link_bytes_per_second` is the bandwidth of the PCI link without encoding overhead, an upper
+    bound for every measured bandwidth. `link_max_bytes_per_second` is that of the fastest link that
+    both drive and slot support.
     """
 
     name: str | None = None
@@ -49,9 +50,9 @@ class Gpu:
 class OpenclDevice:
     """A device as OpenCL shows it: a GPU, an accelerator, or (`type` cpu) the processor itself.
 
-    Points use `name`. OpenCL's own names are `platform` and `device`; `twin` numbers devices for
-    which both are equal. A device with the `pci` address of a `Gpu` is that GPU. A processor has
-    no `pci` address.
+    Points use `name`. OpenCL's own names are `platform` and `device`; `twin` numbers the devices
+    with equal names. A device with the `pci` address of a `Gpu` is that GPU. A processor has no
+    `pci` address.
     """
 
     name: str
@@ -69,7 +70,7 @@ class OpenclDevice:
 
     @property
     def is_processor(self) -> bool:
-        """Return whether the device is the host's own processor, as with PoCL."""
+        """Return whether the device is the host's own processor, as OpenCL by PoCL has it."""
         return self.type == "cpu"
 
 

@@ -1,4 +1,4 @@
-"""Makes drives, GPUs, OpenCL devices and accelerators of the model, each with its nearest node.
+"""Make drives, GPUs, OpenCL devices and accelerators of the model, each with its nearest node.
 
 A device that hwloc attaches to the whole machine has no known locality: its node is None, unless
 the machine has only one node with processors.
@@ -46,7 +46,7 @@ _OPENCL_TYPES = {"GPU": "gpu", "CPU": "cpu", "Accelerator": "accelerator"}
 
 
 class DeviceMaker:
-    """Makes the model's devices of a tree; `nodes` are all nodes of the host."""
+    """Makes the model's devices from hwloc's tree; `nodes` are all nodes of the host."""
 
     def __init__(self, tree: HwlocTree, nodes: tuple[Node, ...], sysfs: SysfsReader) -> None:
         self._sysfs = sysfs
@@ -56,7 +56,7 @@ class DeviceMaker:
         self._with_cpus = {node.os_index for node in nodes if node.shown_cpus}
 
     def _node(self, device: HwlocObject) -> int | None:
-        """Return the nearest node of a device; among equally near nodes one with processors."""
+        """Return the nearest node of a device; of equally near nodes, one with processing units."""
         place = next(item for item in device.ancestors_up_to_machine() if item.type not in IO_TYPES)
         near = {*place.nodes, *place.complete_nodes} or self._known
         candidates = near & self._with_cpus or near
@@ -168,12 +168,12 @@ def _pci_address(device: HwlocObject) -> str | None:
 
 
 def _pci_class(function: HwlocObject) -> str:
-    """Return the class in four hexadecimal digits, from `0108 [144d:a900] [144d:ad06] 00`."""
+    """Return the PCI class, four hexadecimal digits, from `0108 [144d:a900] [144d:ad06] 00`."""
     return function.attributes.get("pci_type", "").partition(" ")[0]
 
 
 def _pci_id(function: HwlocObject) -> str:
-    """Return vendor and device, such as `144d:a900`."""
+    """Return the PCI vendor and device numbers, such as `144d:a900`."""
     match = re.search(r"\[(\w+:\w+)\]", function.attributes.get("pci_type", ""))
     return match[1] if match else ""
 
@@ -189,7 +189,7 @@ def _backend(device: HwlocObject) -> str:
 
 
 def _kib_in_bytes(infos: Mapping[str, str], *names: str) -> int | None:
-    """Return the first of hwloc's infos that is a whole number, from KiB to bytes."""
+    """Return the first of hwloc's infos that is a whole number of KiB, in bytes."""
     return next((int(infos[k]) * 1024 for k in names if infos.get(k, "").isdigit()), None)
 
 
@@ -200,16 +200,16 @@ def _clean(text: str | None) -> str | None:
 def list_opencl_devices(
     clinfo_output: str | None, tree: HwlocTree, gpus: Iterable[Gpu], nodes: Iterable[Node]
 ) -> tuple[OpenclDevice, ...]:
-    """Return all OpenCL devices, named `opencl0`, `opencl1`, ... in an order that stays the same.
+    """Return all OpenCL devices, named `opencl0`, `opencl1`, ... in the same order each time.
 
     A device without a PCI address has no known node, unless the machine has only one node with
     processors.
 
     Args:
-        clinfo_output: output of `clinfo --raw` on the host; None for an XML alone.
-        tree: hwloc's objects; their OpenCL devices count when `clinfo_output` is empty.
+        clinfo_output: output of `clinfo --raw` on the host; None if there is only an XML file.
+        tree: hwloc's objects; their OpenCL devices are used if `clinfo_output` is empty.
         gpus: the GPUs of the host; an OpenCL device at the same PCI address has the GPU's node.
-        nodes: all nodes.
+        nodes: all nodes of the host.
     """
     devices = (
         [part_from_json(OpenclDevice, {**one, "name": ""}) for one in parse_clinfo(clinfo_output)]
@@ -235,7 +235,7 @@ def list_opencl_devices(
 
 
 def _opencl_of_tree(tree: HwlocTree) -> list[OpenclDevice]:
-    """Return the OpenCL devices that hwloc shows; it leaves processors out."""
+    """Return the OpenCL devices in hwloc's tree, which does not have processors."""
     return [
         OpenclDevice(
             name="",

@@ -1,7 +1,7 @@
-"""Types of the facts on a host: firmware, processor, kernel and settings, exactly as their JSON is.
+"""Types of the facts on a host (firmware, processor, kernel, settings) with the keys of their JSON.
 
-A key is missing where the source cannot have it: an hwloc XML file has no kernel settings. None
-means that the source does not give the value.
+A key is missing if the kind of source cannot have the fact: an hwloc XML file has no kernel
+settings. None means that this source does not have the value.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reads the facts on a host that affect all results: firmware, processor, memory modules, settings.
+"""Read the facts on a host that affect all results: firmware, processor, memory modules, settings.
 
 These facts stay the same from boot to boot. Load, temperature, free memory and current frequency
-are not read. Values are plain JSON; None means that the source does not give the value.
+are not read. Values are plain JSON; None means that the source does not have the value.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NO_VALUE = frozenset({"", "Unknown", "Not Specified", "None", "NO DIMM", "Not P
 
 
 def read_host_facts(tree: HwlocTree, source: TopologySource) -> HostFacts:
-    """Return all facts on a host; from an XML file only the facts that hwloc wrote into it."""
+    """Return all facts on a host; an XML file gives only the facts that hwloc wrote into it."""
     infos, sysfs = tree.machine.infos, source.sysfs
     cpuinfo = sysfs.read_cpuinfo()
     parts = (*tree.machine.objects_of_type("Package"), tree.machine)
@@ -79,10 +79,10 @@ def read_host_facts(tree: HwlocTree, source: TopologySource) -> HostFacts:
 
 
 def _memory_modules(tree: HwlocTree, source: TopologySource) -> list[MemoryModuleSlot] | None:
-    """Return the slots for memory modules; None where the source does not show them.
+    """Return the slots for memory modules; None if the source does not list them.
 
-    Only root can read them from SMBIOS: through dmidecode on a live machine, else as hwloc wrote
-    them into the XML. Empty slots are listed too, because an empty channel costs bandwidth.
+    Only root can read the slots from SMBIOS: by dmidecode on a live machine, else from what hwloc
+    wrote into the XML. Empty slots are listed too, because an empty channel costs bandwidth.
     """
     if source.kind == LIVE:
         return parse_dmidecode_memory_modules(source.memory_modules or "") or None
@@ -119,7 +119,7 @@ def parse_dmidecode_memory_modules(text: str) -> list[MemoryModuleSlot]:
 
 
 def _firmware(infos: dict[str, str]) -> dict[str, str | None]:
-    """Return firmware and board as hwloc read them from /sys/class/dmi; None for a blank."""
+    """Return firmware and board as hwloc read them from /sys/class/dmi; an empty text is None."""
     names = {
         "bios_vendor": "DMIBIOSVendor",
         "bios_version": "DMIBIOSVersion",
@@ -153,7 +153,7 @@ def _kernel_facts(sysfs: SysfsReader, cpuinfo: dict[str, str]) -> HostFacts:
 def relevant_kernel_parameters(command_line: str) -> list[str]:
     """Return the kernel parameters that can change a measured number, in their order.
 
-    Words after `--` are for the init program.
+    Words after `--` are left out, since they are for the init program.
     """
     kernel = re.split(r"\s--(?:\s|$)", command_line, maxsplit=1)[0]
     return [word for word in kernel.split() if _RELEVANT.match(word.replace("-", "_"))]
@@ -179,7 +179,7 @@ def _frequency(sysfs: SysfsReader) -> FrequencySettings:
 
 
 def _turbo(sysfs: SysfsReader) -> bool | None:
-    """Return whether cores may exceed their base frequency; intel_pstate reports the opposite."""
+    """Return whether cores may exceed their base frequency; None if the kernel does not say it."""
     no_turbo = sysfs.read_number(f"{_CPU}/intel_pstate/no_turbo")
     if no_turbo is not None:
         return no_turbo == 0
@@ -202,7 +202,7 @@ def _idle(sysfs: SysfsReader) -> IdleSettings:
 
 
 def _memory_settings(sysfs: SysfsReader) -> dict[str, str | None]:
-    """Return settings of page placement; of `always [madvise] never` the chosen word."""
+    """Return the settings of page placement; `always [madvise] never` becomes `madvise`."""
     thp = "sys/kernel/mm/transparent_hugepage"
     return {
         "transparent_huge_pages": bracketed_word(sysfs.read_text(f"{thp}/enabled")),
@@ -215,6 +215,6 @@ def _memory_settings(sysfs: SysfsReader) -> dict[str, str | None]:
 
 
 def bracketed_word(text: str | None) -> str | None:
-    """Return the word in brackets of a kernel's choice, or the whole text without brackets."""
+    """Return the word in brackets, the kernel's present choice; without brackets the whole text."""
     match = re.search(r"\[(.+?)\]", text or "")
     return match[1] if match else text

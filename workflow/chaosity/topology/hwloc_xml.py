@@ -1,4 +1,4 @@
-"""Reads hwloc's XML (format 2) as a tree of Python objects, with sets instead of masks.
+"""Read hwloc's XML (format 2) as a tree of Python objects, with sets instead of masks.
 
 Nothing is interpreted here; `packages_cores_and_caches`, `numa_nodes` and
 `drives_gpus_and_accelerators` do that.
@@ -44,7 +44,7 @@ class HwlocObject:
 
     @property
     def os_index(self) -> int | None:
-        """Return the operating system's number; None for objects without an OS index."""
+        """Return the number of the object in the operating system; None without such a number."""
         return self.attribute_number("os_index")
 
     @property
@@ -59,16 +59,16 @@ class HwlocObject:
 
     @property
     def finer_type(self) -> str | None:
-        """Return the finer type, such as MCDRAM for a node or CUDA for a device."""
+        """Return hwloc's subtype, such as MCDRAM for a node or CUDA for a device."""
         return self.attributes.get("subtype")
 
     def attribute_number(self, attribute: str) -> int | None:
-        """Return an attribute that is a whole number, or None."""
+        """Return an attribute as a whole number; None if it is missing or no whole number."""
         text = self.attributes.get(attribute)
         return None if text is None else int(text)
 
     def walk_subtree(self) -> Iterator[HwlocObject]:
-        """Return this object and all below it, in hwloc's order."""
+        """Yield this object and all objects below it, in hwloc's order."""
         yield self
         for child in self.children:
             yield from child.walk_subtree()
@@ -78,21 +78,21 @@ class HwlocObject:
         return [item for item in self.walk_subtree() if item.type == type_name]
 
     def ancestors_up_to_machine(self) -> Iterator[HwlocObject]:
-        """Return the parent, its parent, and so on up to the machine."""
+        """Yield the parent, its parent, and so on up to the machine."""
         item = self.parent
         while item is not None:
             yield item
             item = item.parent
 
     def nearest_ancestor(self, type_name: str) -> HwlocObject | None:
-        """Return the nearest ancestor of a type."""
+        """Return the nearest ancestor of this type; None without one."""
         return next(
             (item for item in self.ancestors_up_to_machine() if item.type == type_name), None
         )
 
 
 class HwlocTree:
-    """The objects of a topology, and the tables that follow them in the file."""
+    """The objects of a topology, and the tables after the objects in the file."""
 
     def __init__(self, root: etree._Element) -> None:
         self.machine = _object(next(root.iterfind("object")), None)
@@ -100,7 +100,7 @@ class HwlocTree:
 
     @property
     def page_bytes(self) -> int:
-        """Return the ordinary page size: the first that a node lists, else 4 KiB."""
+        """Return the size of base pages in bytes: the first that a node lists, else 4 KiB."""
         page = self._root.find(".//page_type")
         return 4096 if page is None else int(page.attrib["size"])
 
@@ -115,7 +115,7 @@ class HwlocTree:
         return parse_mask(self.machine.attributes["allowed_nodeset"])
 
     def slit_distances(self) -> SlitDistances | None:
-        """Return the SLIT, or None. Files converted from hwloc 1 have a table without a name."""
+        """Return the SLIT, or None. In files converted from hwloc 1 its table has no name."""
         tables = [
             item for item in self._root.iterfind("distances2") if item.get("type") == "NUMANode"
         ]
@@ -131,14 +131,14 @@ class HwlocTree:
         return SlitDistances(tuple(indexes), rows)
 
     def _nodes_by_gp_index(self) -> dict[int | None, int]:
-        """Return the OS index of each node by hwloc's global persistent index, used by tables."""
+        """Return hwloc's global persistent index, which tables use -> OS index of the node."""
         return {
             node.attribute_number("gp_index"): node.required_os_index
             for node in self.machine.objects_of_type("NUMANode")
         }
 
     def memory_attributes(self) -> tuple[MemoryAttribute, ...]:
-        """Return the HMAT's bandwidths and latencies, an item for each target and initiator."""
+        """Return the HMAT's bandwidths and latencies, one item for each target and initiator."""
         nodes = self._nodes_by_gp_index()
         attributes = []
         for table in self._root.iterfind("memattr"):
@@ -154,7 +154,7 @@ class HwlocTree:
         return tuple(attributes)
 
     def core_kinds(self) -> Iterator[CoreKind]:
-        """Yield the kinds of cores, least efficient first; none where the source has none."""
+        """Yield the core kinds in ascending order of hwloc's efficiency rank; none if unknown."""
         for index, item in enumerate(self._root.iterfind("cpukind")):
             infos = _infos(item)
             yield CoreKind(

@@ -1,11 +1,11 @@
-"""Discovers NUMA nodes: their own processing units, kind of memory, and what is usable.
+"""Discover NUMA nodes: their own processing units, kind of memory, and what is usable.
 
 hwloc hides nodes without memory, gives a node without processing units those of a neighbour, and
-drops what a cgroup forbids. /sys has the truth where it is available. From an XML alone the owner
-is inferred; comments give the reasons.
+leaves out what a cgroup forbids. /sys, if available, has the right data. From an XML alone it is
+inferred which node owns a processing unit; comments give the reasons.
 
-Memory tiers rank nodes by speed, 0 the fastest. They are the kernel's tiers if it has several, else
-hwloc's if it has several. Else they follow the kind of memory, the HMAT and the distance.
+Memory tiers rank nodes by speed; 0 is the fastest. If the kernel has several tiers, these are used,
+else hwloc's if it has several. Otherwise they follow the kind of memory, the HMAT and the distance.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _CLEARLY_FASTER = 1.5
 
 @dataclass
 class _NodeEvidence:
-    """The evidence on a node, from hwloc and /sys, before the model's `Node` is made from it.
+    """What hwloc and /sys say about a node; the model's `Node` is made from it.
 
     Attributes:
-        item: hwloc's object; None when hwloc hides the node.
-        near_cpus: hwloc's cpuset: the node's own processing units; for a node without any, those of
-            the nearest neighbour.
+        item: hwloc's object of the node; None when hwloc hides the node.
+        near_cpus: hwloc's cpuset: the node's own processing units or, if it has none, those of the
+            nearest neighbour.
         own_cpus: the processing units that the node owns.
         allowed: whether the cgroup allows its memory.
     """
@@ -51,12 +51,12 @@ class _NodeEvidence:
 
     @property
     def is_target(self) -> bool:
-        """Return whether its memory can be used; an unknown size counts as memory."""
+        """Return whether the node's memory can be used; an unknown size counts as memory."""
         return self.item is not None and self.allowed and self.memory_bytes != 0
 
     @property
     def is_special(self) -> bool:
-        """Return whether hwloc marks the memory as another kind than the processors' own."""
+        """Return whether hwloc marks the memory as a special kind, such as MCDRAM."""
         if self.item is None:
             return False
         return self.item.finer_type in _SPECIAL_MEMORY or "DAXType" in self.item.infos
@@ -97,7 +97,7 @@ def usable_cpus(tree: HwlocTree) -> CpuSet:
 def find_restrictions(
     tree: HwlocTree, nodes: Iterable[Node], online: CpuSet | None
 ) -> Restrictions:
-    """Return the processing units and nodes that the machine has and this process cannot use.
+    """Return the processing units and nodes of the machine that this process cannot use.
 
     hwloc's complete_cpuset keeps both offline and forbidden processing units; `online`, from /sys,
     separates them.
@@ -168,9 +168,9 @@ def _assign_owners(
     """Set `own_cpus` of each node, so that each processing unit has a single owner.
 
     In an XML several nodes may claim a processing unit, because a node without any has the cpuset
-    of its neighbours. The owner is the claimant with the fewest processing units; among equals an
-    ordinary memory, and then the lowest OS index. Linux numbers nodes with processors before nodes
-    that have only memory (acpi_numa_init reads CPU affinities first).
+    of its neighbours. The owner is the node with the fewest processing units; of equal ones a node
+    with ordinary memory, then the node with the lowest OS index. Linux numbers nodes with
+    processors before nodes that have only memory (acpi_numa_init reads CPU affinities first).
     """
     if kernel and all(node.cpus is not None for node in kernel.values()):
         for node in nodes:
@@ -189,7 +189,7 @@ def _assign_owners(
 
 
 def _memory_bytes(node: _NodeEvidence, kernel: SysfsNode | None, tree: HwlocTree) -> int | None:
-    """Return the bytes of memory: 0 without memory, None when the source does not show it."""
+    """Return the bytes of a node's memory: 0 without memory, None if the source has no size."""
     if node.item and (size := node.item.attribute_number("local_memory")):
         return size
     if kernel is not None:
@@ -206,9 +206,9 @@ def _memory_bytes(node: _NodeEvidence, kernel: SysfsNode | None, tree: HwlocTree
 
 
 def _memory_kinds(nodes: Sequence[_NodeEvidence]) -> dict[int, str]:
-    """Return the kind of each node's memory: hwloc's kind, DRAM next to processors, else CPU-less.
+    """Return node -> kind of its memory: hwloc's kind, DRAM next to processors, else CPU-less.
 
-    Memory without processors of its own is DRAM too when the processors near it have no other.
+    Memory without processors of its own is DRAM too if nearby processors have no other memory.
     """
     provided = {cpu for node in nodes if node.memory_bytes != 0 for cpu in node.own_cpus}
     every = {cpu for node in nodes for cpu in node.own_cpus}
@@ -253,7 +253,7 @@ def _tier_key(
     tree: HwlocTree,
     targets: Iterable[_NodeEvidence],
 ) -> tuple[int, int]:
-    """Return a sort key: the kind's rank, and for CPU-less memory its distance from processors."""
+    """Return a sort key: rank of the kind, then distance of CPU-less memory from processors."""
     kind = kinds[node.os_index]
     if kind != CPU_LESS:
         return _RANKS.get(kind, _RANKS[CPU_LESS]), 0

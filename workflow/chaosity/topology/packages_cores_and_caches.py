@@ -1,4 +1,4 @@
-"""Makes packages, dies, L3 domains, cores and caches of the model from hwloc's tree."""
+"""Make packages, dies, L3 domains, cores and caches of the model from hwloc's tree."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _CACHE_KINDS = {"0": "unified", "1": "data", "2": "instruction"}
 
 
 class CoreAndCacheMaker:
-    """Makes the model's objects of a tree, each with only its `usable` processing units.
+    """Makes the model's objects from hwloc's tree, each with only its `usable` processing units.
 
-    `nodes_of` returns the nodes that own some processing units.
+    `nodes_of` returns the nodes that own given processing units.
     """
 
     def __init__(self, tree: HwlocTree, usable: CpuSet, nodes_of: NodesOf) -> None:
@@ -34,7 +34,7 @@ class CoreAndCacheMaker:
         self._nodes_of = nodes_of
 
     def _usable_objects(self, type_name: str) -> list[tuple[int, HwlocObject, CpuSet]]:
-        """Return position, object and usable processing units of a type's usable objects."""
+        """Return position, object and usable processing units of each usable object of a type."""
         pairs = [(item, self._cpus(item)) for item in self._machine.objects_of_type(type_name)]
         return [(index, *pair) for index, pair in enumerate(pair for pair in pairs if pair[1])]
 
@@ -53,7 +53,7 @@ class CoreAndCacheMaker:
         return tuple(packages)
 
     def make_dies(self) -> tuple[Die, ...]:
-        """Return the dies, where the source shows dies."""
+        """Return the dies, if the source has dies."""
         objects = self._usable_objects("Die")
         return tuple(Die(index, cpus, _package(item)) for index, item, cpus in objects)
 
@@ -66,7 +66,7 @@ class CoreAndCacheMaker:
         return tuple(domains)
 
     def make_core_kinds(self) -> tuple[CoreKind, ...]:
-        """Return the kinds of cores; a single unnamed kind where the source shows none."""
+        """Return the core kinds; a single unnamed kind if the source has none."""
         every = (replace(kind, cpus=self._cpus(kind)) for kind in self._kinds)
         usable = enumerate(kind for kind in every if kind.cpus)
         core_kinds = tuple(replace(kind, index=index) for index, kind in usable)
@@ -75,7 +75,7 @@ class CoreAndCacheMaker:
     def make_cores(
         self, kinds: tuple[CoreKind, ...], l3_domains: tuple[L3Domain, ...]
     ) -> tuple[Core, ...]:
-        """Return the cores in hwloc's order, or each processing unit if no core is shown."""
+        """Return the cores in hwloc's order; without cores, each processing unit is a core."""
         kind_of = {cpu: kind.index for kind in kinds for cpu in kind.cpus}
         l3_of = {cpu: domain.index for domain in l3_domains for cpu in domain.cpus}
         objects = self._usable_objects("Core") or self._usable_objects("PU")
@@ -93,7 +93,7 @@ class CoreAndCacheMaker:
         )
 
     def make_caches(self) -> tuple[CacheGroup, ...]:
-        """Return the caches of cores, equal caches in one entry, from the inside out.
+        """Return the caches of cores, from L1 on; equal caches are one entry.
 
         Memory-side caches are left out, because they belong to nodes.
         """

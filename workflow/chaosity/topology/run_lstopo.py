@@ -1,7 +1,7 @@
-"""Runs hwloc's lstopo, the only reader of structure, and explains its failures.
+"""Run hwloc's lstopo, which alone reads the structure of a machine, and explain its failures.
 
-For each source lstopo prints hwloc's XML format 2 with all I/O devices, so the other modules know a
-single format. It converts version 1 files, and explores a live machine or a captured /sys.
+For each source lstopo prints hwloc's XML format 2 with all I/O devices, so the other modules read a
+single format. lstopo converts files of version 1, and explores a live machine or a captured /sys.
 """
 
 from __future__ import annotations
@@ -88,12 +88,12 @@ def _dotted(version: tuple[int, ...]) -> str:
 def run_lstopo(
     where: str, arguments: Sequence[str] = (), variables: Mapping[str, str] | None = None
 ) -> etree._Element:
-    """Return hwloc's XML as lstopo prints it, as the root element.
+    """Return the root element of the XML that lstopo prints.
 
     Args:
         where: the source, for errors.
-        arguments: name the source; none for this machine.
-        variables: further environment variables.
+        arguments: arguments that select the source; none for this machine.
+        variables: additional environment variables.
 
     Raises:
         UserError: hwloc is missing or too old, or lstopo failed.

@@ -1,7 +1,7 @@
-"""Reads /sys and /proc of this machine or of a capture, for facts that hwloc leaves out.
+"""Read /sys and /proc of this machine or of a capture, for facts that hwloc leaves out.
 
-A capture may lack any file. On a live machine a file may vanish or be unreadable (a device in
-reset, a file for root only). Every reader then returns None or an empty collection.
+Any file can be missing in a capture. On a live machine a file can disappear or be unreadable (a
+device in reset, a file for root only). Then every method returns None or an empty collection.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FLIT_ENCODING = 242 / 256
 
 @dataclass(frozen=True)
 class SysfsNode:
-    """A NUMA node in /sys; None stands for a missing file."""
+    """A NUMA node in /sys; None means that the file is missing."""
 
     os_index: int
     cpus: CpuSet | None
@@ -38,21 +38,21 @@ class SysfsReader:
         self.root = root
 
     def read_text(self, path: str) -> str | None:
-        """Return a file's text without blanks around it, or None when the file cannot be read."""
+        """Return a file's text without surrounding white space; None if the file cannot be read."""
         try:
             return (self.root / path).read_text(errors="replace").strip("\0 \t\n")
         except OSError:
             return None
 
     def read_number(self, path: str) -> int | None:
-        """Return a file's decimal number, or None."""
+        """Return the decimal number in a file, or None."""
         try:
             return int(self.read_text(path) or "")
         except ValueError:
             return None
 
     def read_cpu_list(self, path: str) -> CpuSet | None:
-        """Return a file's Linux list, or None; an empty file is the empty set."""
+        """Return the set of a Linux list in a file, or None; an empty file is the empty set."""
         text = self.read_text(path)
         try:
             return None if text is None else parse_cpu_list(text)
@@ -67,7 +67,7 @@ class SysfsReader:
             return []
 
     def read_nodes(self) -> tuple[SysfsNode, ...]:
-        """Return all online nodes, by OS index: each has a directory.
+        """Return all online nodes, which have a directory each, sorted by OS index.
 
         `has_memory` cannot be used, because it keeps nodes that were hot-removed.
         """
@@ -92,7 +92,7 @@ class SysfsReader:
         return None
 
     def _huge_pages(self, base: str) -> dict[int, int]:
-        """Return the pages reserved by page size in bytes, for every size that has a pool."""
+        """Return page size in bytes -> number of reserved pages, for every size with a pool."""
         pools = {}
         for name in self.list_directory(base):
             size_kib = name.removeprefix("hugepages-").removesuffix("kB")
@@ -102,11 +102,11 @@ class SysfsReader:
         return pools
 
     def machine_huge_pages(self) -> dict[int, int]:
-        """Return the pages reserved on the whole machine by page size in bytes."""
+        """Return page size in bytes -> number of pages reserved on the whole machine."""
         return self._huge_pages("sys/kernel/mm/hugepages")
 
     def present_bytes(self, page_bytes: int) -> dict[int, int]:
-        """Return the bytes of memory that the firmware gave to each node, from `present` pages.
+        """Return node -> bytes of memory that firmware provided, from its `present` pages.
 
         A node's MemTotal changes with a memory balloon and with the memory that the kernel
         reserved at boot; `present` does not.
@@ -128,19 +128,19 @@ class SysfsReader:
         return ids.pop() if len(ids) == 1 else None
 
     def cache_line_bytes(self) -> int | None:
-        """Return the cache line of the first processor: from /sys, else from /proc/cpuinfo."""
+        """Return the bytes of the first processor's cache line, from /sys or else /proc/cpuinfo."""
         line = self.read_number("sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size")
         text = self.read_cpuinfo().get("clflush size", "")
         return line or (int(text) if text.isdigit() else None)
 
     def read_cpuinfo(self) -> dict[str, str]:
-        """Return the first processor's entries of /proc/cpuinfo."""
+        """Return the entries of the first processor in /proc/cpuinfo."""
         first = (self.read_text("proc/cpuinfo") or "").partition("\n\n")[0]
         pairs = (line.partition(":") for line in first.splitlines())
         return {key.strip(): value.strip() for key, _, value in pairs}
 
     def memory_tiers(self) -> dict[int, int]:
-        """Return the kernel's memory tier of each node (Linux 6.1 and later); lower is faster."""
+        """Return node -> the kernel's memory tier (Linux 6.1 and later); lower is faster."""
         base, tiers = "sys/devices/virtual/memory_tiering", {}
         for name in self.list_directory(base):
             number = name.removeprefix("memory_tier")
@@ -150,12 +150,12 @@ class SysfsReader:
         return tiers
 
     def pci_function_node(self, pci: str) -> int | None:
-        """Return the nearest node of a PCI function by its firmware; None for -1 (unknown)."""
+        """Return the nearest node of a PCI function, from firmware; None if it is unknown (-1)."""
         node = self.read_number(f"sys/bus/pci/devices/{pci}/numa_node")
         return None if node is None or node < 0 else node
 
     def pci_link_bytes_per_second(self, pci: str, which: str) -> int | None:
-        """Return the bytes per second of a function's `current` or `max` link after encoding."""
+        """Return the bandwidth in bytes/s of a PCI function's `current` or `max` link."""
         base = f"sys/bus/pci/devices/{pci}/{which}_link"
         speed, width = self.read_text(f"{base}_speed"), self.read_number(f"{base}_width")
         try:
@@ -172,7 +172,7 @@ class SysfsReader:
         return None if sectors is None else sectors * _SECTOR_BYTES
 
     def block_device_text(self, name: str, attribute: str) -> str | None:
-        """Return an attribute of the device behind a block device: serial, model, firmware_rev."""
+        """Return an attribute of a block device's hardware: serial, model or firmware_rev."""
         return self.read_text(f"sys/class/block/{name}/device/{attribute}") or None
 
 

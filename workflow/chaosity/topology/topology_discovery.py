@@ -1,4 +1,4 @@
-"""Discovers the topology of a host: the live machine, an hwloc XML file, or a captured /sys."""
+"""Discover the topology of a host: the live machine, an hwloc XML file, or a captured /sys."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def discover_topology(source: str) -> Topology:
 def discover_topology_with_xml(source: str) -> tuple[Topology, str]:
     """Return the topology and hwloc's XML (format 2) of a source, for lstopo and other programs.
 
-    In the XML, nodes of a live machine have the memory that the firmware gave them, so the file is
-    the same each time. The kernel's own total changes with a memory balloon.
+    In the XML, nodes of a live machine have the memory that firmware provided, so the file is the
+    same each time. The kernel's own total changes with a memory balloon.
 
     Raises:
-        UserError: as `discover_topology` does.
+        UserError: for the same reasons as `discover_topology`.
     """
     with open_topology_source(source) as opened:
         return _build(opened), _xml(opened)  # in this order: the second changes the source's XML
 
 
 def _xml(source: TopologySource) -> str:
-    """Return the XML; MemTotal of a live machine becomes present memory, in bytes and in pages."""
+    """Return the XML; for a live machine, present memory (bytes and pages) replaces MemTotal."""
     page_bytes = HwlocTree(source.xml).page_bytes
     present = source.sysfs.present_bytes(page_bytes) if source.kind == LIVE else {}
     for node in source.xml.iterfind(".//object[@type='NUMANode']"):
@@ -96,10 +96,10 @@ def _build(source: TopologySource) -> Topology:
 
 
 def _distances(tree: HwlocTree, kernel_nodes: Sequence[SysfsNode]) -> SlitDistances | None:
-    """Return the SLIT: from /sys, where nodes without memory have a row too, else from hwloc.
+    """Return the SLIT from /sys, which has a row for nodes without memory too, or else from hwloc.
 
-    A row has a column for each online node. In a capture without some nodes, the nodes of the
-    columns are unknown.
+    A row has a column for each online node. If nodes are missing in a capture, it is unknown to
+    which nodes the columns belong.
     """
     if kernel_nodes and all(len(node.distances) == len(kernel_nodes) for node in kernel_nodes):
         indexes = tuple(node.os_index for node in kernel_nodes)
@@ -108,7 +108,7 @@ def _distances(tree: HwlocTree, kernel_nodes: Sequence[SysfsNode]) -> SlitDistan
 
 
 def _huge_pages(kernel_nodes: Sequence[SysfsNode], sysfs: SysfsReader) -> tuple[HugePagePool, ...]:
-    """Return reserved huge pages of each node; of the machine where the kernel has no NUMA."""
+    """Return the reserved huge pages of each node, or of the machine if the kernel has no NUMA."""
     pools: dict[int | None, dict[int, int]]
     pools = {node.os_index: node.huge_pages for node in kernel_nodes if node.huge_pages}
     return tuple(

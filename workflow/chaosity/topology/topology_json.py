@@ -1,4 +1,4 @@
-"""Writes a topology as JSON (`topology.json`, `chaosity topology --json`) and reads it back."""
+"""Write a topology as JSON (`topology.json`, `chaosity topology --json`) and read it back."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _SETS = ("cpus", "disallowed_nodes")
 
 
 def topology_to_json(topology: model.Topology) -> dict[str, object]:
-    """Return all parts of a topology: first numbers, then lists.
+    """Return all parts of a topology as JSON: first numbers of parts, then lists.
 
     Sets are Linux lists such as `0-3,8`, unknown values are null. `packages`, `cores` and `pus` are
-    the numbers that the source shows, `usable` those that can be used. `hierarchy` lists the usable
-    packages and cores.
+    the numbers of these parts in the source, and `usable` has the numbers of those that can be
+    used. `hierarchy` lists the usable packages and cores.
     """
     return {
         "source": topology.source,
@@ -67,9 +67,9 @@ def topology_to_json(topology: model.Topology) -> dict[str, object]:
 
 
 def topology_from_json(values: Json) -> model.Topology:
-    """Return the topology that `topology_to_json` wrote, equal to the original.
+    """Return the topology from the JSON of `topology_to_json`; it is equal to the original.
 
-    Parts that an older file lacks are unknown, fields that it has in excess are ignored.
+    Parts that an older file lacks are unknown; its obsolete fields are ignored.
     """
     return model.Topology(
         source=values.get("source", model.UNKNOWN),
@@ -101,7 +101,7 @@ def read_topology(path: Path) -> model.Topology | None:
 
 
 def part_to_json(part: DataclassInstance) -> dict[str, object]:
-    """Return the fields of a part of a topology by name, with sets as Linux lists."""
+    """Return name -> value of a part's fields, with sets as Linux lists."""
     names = [field.name for field in fields(part)]
     return {name: _value_to_json(getattr(part, name), name) for name in names}
 
@@ -115,7 +115,7 @@ def _value_to_json(value: Any, name: str = "") -> object:
 
 
 def _parts_from_json(stored: Json, kinds: Mapping[str, type[DataclassInstance]]) -> dict[str, Any]:
-    """Return the stored parts of these kinds by name, without missing and empty parts."""
+    """Return name -> stored part of these kinds, without missing and empty parts."""
     return {
         name: tuple(part_from_json(kind, part) for part in stored[name])
         if isinstance(stored[name], list)
@@ -138,7 +138,7 @@ def _value_from_json(value: object, name: str = "") -> object:
 
 
 def _node_to_json(node: model.Node) -> dict[str, object]:
-    """Return a node whose `cpus` include what a cgroup forbids; its `usable_cpus` do not."""
+    """Return a node as JSON; only `usable_cpus` is without the units that a cgroup forbids."""
     values = part_to_json(node)
     usable, values["cpus"] = values["cpus"], values.pop("shown_cpus")
     return {**values, "usable_cpus": usable}

@@ -1,10 +1,10 @@
-"""The model of a host: frozen dataclasses for the whole machine and each of its parts.
+"""Model of a host: frozen dataclasses for the whole machine and each of its parts.
 
-All other modules read this model; it has no trace of how the host was discovered.
+All other modules read this model, which does not depend on how the host was discovered.
 
-Indexes are OS indexes, as numactl, taskset and /sys use them. A field called `index` is the
-position in hwloc's order instead. `cpus` always means *usable* processing units: online, and
-allowed to this process by its cgroup. `None` always means unknown, never zero or "everywhere".
+Indexes are OS indexes, which numactl, taskset and /sys use. Only a field called `index` is the
+position in hwloc's order. `cpus` always means *usable* processing units: online, and allowed to
+this process by its cgroup. `None` always means unknown, never zero or "everywhere".
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CORE_TYPES = {"IntelAtom": 1, "IntelCore": 2}
 
 @dataclass(frozen=True)
 class Package:
-    """A socket. `nodes` are the NUMA nodes in it, also nodes without processing units."""
+    """A package; `nodes` are its NUMA nodes, including nodes without processing units."""
 
     os_index: int
     cpus: CpuSet = ()
@@ -36,7 +36,7 @@ class Package:
 
 @dataclass(frozen=True)
 class Die:
-    """A die within a package, where firmware lists dies."""
+    """A die within a package, if firmware lists dies."""
 
     index: int
     cpus: CpuSet = ()
@@ -47,7 +47,8 @@ class Die:
 class L3Domain:
     """The processing units that share an L3 cache; on AMD EPYC a CCX.
 
-    An L3 domain may span nodes (Sapphire Rapids with SNC4). A node may have several (EPYC).
+    An L3 domain can span nodes (Sapphire Rapids with SNC4). A node can have several L3 domains
+    (EPYC).
     """
 
     index: int
@@ -61,8 +62,8 @@ class L3Domain:
 class Core:
     """A core; `cpus` are its SMT threads.
 
-    `index` names the core, because `os_index` repeats from package to package. `l3` is an
-    L3Domain.index and `kind` a CoreKind.index.
+    `index` identifies the core, because packages can have cores of the same `os_index`. `l3` is an
+    L3Domain.index, and `kind` is a CoreKind.index.
     """
 
     index: int
@@ -91,7 +92,7 @@ class CoreKind:
 
     @property
     def speed_rank(self) -> tuple[int, int] | None:
-        """Return the sort key of the kinds of a machine, faster kinds last; None if unknown.
+        """Return the sort key that puts faster core kinds last; None if unknown.
 
         hwloc ranks kinds on a live machine and leaves the ranks out of its XML. From an XML the
         key follows hwloc's own rule: Intel's core type, then the frequency (hwloc/cpukinds.c).
@@ -106,20 +107,20 @@ class CoreKind:
 
 @dataclass(frozen=True)
 class Node:
-    """A NUMA node: an initiator, a target, both, or (an ACPI generic initiator) neither.
+    """A NUMA node: an initiator, a target, both, or neither (an ACPI generic initiator).
 
     Attributes:
-        cpus: its own usable processing units. Empty for a node without any, although hwloc gives
-            such a node those of a neighbour.
-        memory_bytes: what the kernel reports now; a memory balloon changes it within minutes.
-        present_bytes: what the firmware gave to the node; it does not change.
+        cpus: its own usable processing units. Empty for a node without processing units, although
+            hwloc gives such a node those of a neighbour.
+        memory_bytes: size that the kernel reports now; a memory balloon changes it within minutes.
+        present_bytes: size that firmware provided; it does not change.
         initiator: whether its processing units can issue accesses.
         target: whether its memory can be accessed.
-        tier: rank of the memory among all targets, 0 the fastest; None without memory.
+        tier: rank of the memory among all targets, 0 is the fastest; None without memory.
         kind: DRAM, HBM, CXL, NVM, ... or "none" without memory.
-        package: None when the node spans several packages.
+        package: package of the node; None when the node spans several packages.
         shown_cpus: `cpus` and the processing units that a cgroup forbids.
-        has_cpus: whether it has processing units at all, usable or not.
+        has_cpus: whether it has processing units, usable or not.
     """
 
     os_index: int
@@ -137,13 +138,13 @@ class Node:
 
     @property
     def size_bytes(self) -> int | None:
-        """Return the size of the memory that the firmware gave, else the kernel's total."""
+        """Return the bytes of memory that firmware provided, or else the kernel's total."""
         return self.present_bytes or self.memory_bytes
 
 
 @dataclass(frozen=True)
 class CacheGroup:
-    """A group of `count` equal caches, each shared by `pus` of the processing units `cpus`.
+    """`count` equal caches of the processing units `cpus`; `pus` units share each cache.
 
     `kind` is unified, data or instruction; `size_bytes` is the size of a single cache.
     """
@@ -159,7 +160,7 @@ class CacheGroup:
 
 @dataclass(frozen=True)
 class SlitDistances:
-    """The firmware's SLIT: `matrix[i][j]` from `nodes[i]` to `nodes[j]`; 10 is local."""
+    """The firmware's SLIT; `matrix[i][j]` is the entry from `nodes[i]` to `nodes[j]`."""
 
     nodes: tuple[int, ...]
     matrix: tuple[tuple[int, ...], ...]
@@ -173,9 +174,9 @@ class SlitDistances:
 
 @dataclass(frozen=True)
 class MemoryAttribute:
-    """An entry of the HMAT: the firmware's claim on a target, seen from `initiator_cpus`.
+    """An entry of the HMAT: what firmware claims about a target for `initiator_cpus`.
 
-    `name` carries the unit: bandwidth, read_bandwidth or write_bandwidth `_bytes_per_second`;
+    `name` ends with the unit: bandwidth, read_bandwidth or write_bandwidth `_bytes_per_second`;
     latency, read_latency or write_latency `_ns`.
     """
 
@@ -187,7 +188,7 @@ class MemoryAttribute:
 
 @dataclass(frozen=True)
 class HugePagePool:
-    """Huge pages reserved on a node; `node` is None when only the machine's total is known."""
+    """Huge pages reserved on a node; `node` is None if only the total of the machine is known."""
 
     node: int | None
     page_bytes: int
@@ -196,7 +197,7 @@ class HugePagePool:
 
 @dataclass(frozen=True)
 class PartCounts:
-    """Numbers of packages, cores and processing units that the source shows, usable or not."""
+    """Numbers of packages, cores and processing units in the source, usable or not."""
 
     packages: int = 0
     cores: int = 0
@@ -205,10 +206,10 @@ class PartCounts:
 
 @dataclass(frozen=True)
 class Restrictions:
-    """The processing units and nodes that the machine has and this process cannot use.
+    """The processing units and nodes of the machine that this process cannot use.
 
     `offline_cpus` are switched off, `disallowed_cpus` forbidden by a cgroup. An hwloc XML often
-    shows only *that* a processing unit is missing; then only `missing_cpus` has it.
+    does not say why a processing unit is missing; then only `missing_cpus` has it.
     """
 
     missing_cpus: CpuSet = ()
@@ -224,7 +225,7 @@ class Topology:
 
     `packages`, `cores` and `l3_domains` have at least one usable processing unit each. `nodes` are
     all known nodes. `host` has firmware, processor, kernel and settings as plain JSON values.
-    `source` names the file, or is "live"; `kind` is live, xml or sysfs.
+    `source` is the path of the file, or "live"; `kind` is live, xml or sysfs.
     """
 
     source: str = UNKNOWN
@@ -251,7 +252,7 @@ class Topology:
 
     @property
     def os_family(self) -> str:
-        """Return the operating system: `darwin` (macOS), else `linux`, also when unknown."""
+        """Return the operating system: `darwin` (macOS) or else `linux`, even if unknown."""
         return "darwin" if self.host.get("operating_system") == "Darwin" else "linux"
 
     @property
@@ -276,7 +277,7 @@ class Topology:
 
     @property
     def total_memory_bytes(self) -> int | None:
-        """Return the size of all nodes' memory together; None when no size is known."""
+        """Return the total bytes of all nodes' memory; None when no size is known."""
         return sum(node.size_bytes or 0 for node in self.nodes) or None
 
     @property
@@ -290,22 +291,22 @@ class Topology:
 
     @cached_property
     def node_of_pu(self) -> Mapping[int, int]:
-        """Return the node of each processing unit, also of those that a cgroup forbids."""
+        """Return processing unit -> node, also for units that a cgroup forbids."""
         return {pu: node.os_index for node in self.nodes for pu in (*node.shown_cpus, *node.cpus)}
 
     @cached_property
     def package_of_node(self) -> Mapping[int, int]:
-        """Return the package of each node, without nodes that span several packages."""
+        """Return node -> package, without nodes that span several packages."""
         return {node.os_index: node.package for node in self.nodes if node.package is not None}
 
     @cached_property
     def l3_of_pu(self) -> Mapping[int, int]:
-        """Return the L3Domain.index of each usable processing unit that has an L3 cache."""
+        """Return processing unit -> L3Domain.index, for usable units that have an L3 cache."""
         return {pu: domain.index for domain in self.l3_domains for pu in domain.cpus}
 
     @cached_property
     def core_kind_of_pu(self) -> Mapping[int, int]:
-        """Return the CoreKind.index of each usable unit; empty where all cores are equal."""
+        """Return usable unit -> CoreKind.index; empty if all cores are of one kind."""
         several = len(self.core_kinds) > 1
         return {pu: kind.index for kind in self.core_kinds if several for pu in kind.cpus}
 
@@ -313,8 +314,8 @@ class Topology:
     def nodes_of_comparable_packages(self) -> tuple[tuple[int, ...], ...] | None:
         """Return the nodes of each package, to compare packages that should be equal.
 
-        Only nodes with both processing units and memory count. None where a node spans packages,
-        where the machine has a single package, or where packages differ in the number of nodes.
+        Only nodes with both processing units and memory count. The result is None if a node spans
+        packages, if there is only one package, or if packages have different numbers of nodes.
         """
         packages: dict[int | None, list[int]] = {}
         for node in self.nodes:
@@ -334,7 +335,7 @@ class Topology:
         return tuple(sorted({self.node_of_pu[cpu] for cpu in cpus if cpu in self.node_of_pu}))
 
     def node_relation(self, node_a: int | None, node_b: int | None) -> str:
-        """Return where two nodes lie: same_node, same_package, other_package or unknown."""
+        """Return the relation of two nodes: same_node, same_package, other_package or unknown."""
         if node_a is None or node_b is None:
             return UNKNOWN
         if node_a == node_b:

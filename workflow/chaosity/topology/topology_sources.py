@@ -1,6 +1,6 @@
-"""Opens the source of a topology: a live machine, an hwloc XML file, or a captured /sys.
+"""Open the source of a topology: a live machine, an hwloc XML file, or a captured /sys.
 
-A captured /sys is a directory, or a tarball as hwloc-gather-topology makes it.
+A captured /sys is a directory, or a tarball that hwloc-gather-topology made.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _REMEDY = "capture it with `hwloc-gather-topology NAME`"
 
 @dataclass(frozen=True)
 class TopologySource:
-    """An opened source of a topology: hwloc's XML, and the kernel's files where there are any.
+    """An opened source of a topology: hwloc's XML, and the kernel's files if there are any.
 
     Attributes:
-        name: of the file or directory, or "live".
+        name: name of the file or directory, or "live".
         kind: live, xml or sysfs.
         xml: hwloc's XML, format 2.
-        sysfs: the /sys and /proc of the source; without any file for an XML.
-        architecture: of a live machine, such as x86_64.
+        sysfs: reader of the source's /sys and /proc; without any file for an XML.
+        architecture: architecture of a live machine, such as x86_64.
         memory_modules: output of dmidecode on a live machine.
         opencl: output of clinfo on a live machine.
     """
@@ -61,9 +61,9 @@ class TopologySource:
 def open_topology_source(name: str) -> Iterator[TopologySource]:
     """Open `live`, an hwloc XML file, or a directory or tarball with a captured /sys.
 
-    A tarball may also be the description that the runner made of a live host
-    (runner/describe_host.py). It is unpacked into a temporary directory that exists within the
-    context only.
+    A tarball can also be the description that the runner made of a live host
+    (runner/describe_host.py). It is unpacked into a temporary directory that exists only within the
+    context.
 
     Raises:
         UserError: the source cannot be read, or hwloc is missing or too old for it.
@@ -98,7 +98,7 @@ def _open_description(name: str, root: Path) -> TopologySource:
 
 
 def _is_tarball(path: Path) -> bool:
-    """Return whether a file is a tarball, also a broken tarball: by its name or content."""
+    """Return whether a file is a tarball by its name or content; a broken one counts too."""
     if path.name.lower().endswith(_TAR_SUFFIXES):
         return True
     try:
@@ -129,7 +129,7 @@ def unpacked_tarball(path: Path) -> Iterator[Path]:
 
 
 def _fast_directory() -> Path | None:
-    """Return the memory file system, fast for many small files; None if TMPDIR is set."""
+    """Return a folder in memory, which is fast for many small files; None if TMPDIR is set."""
     memory = Path("/dev/shm")
     if "TMPDIR" in os.environ or not os.access(memory, os.W_OK):
         return None
@@ -139,9 +139,9 @@ def _fast_directory() -> Path | None:
 def _unpack(archive: tarfile.TarFile, top: Path) -> None:
     """Write a tarball's directories, files and symbolic links below `top`, and nothing else.
 
-    tarfile's own filter `data` does the same, but Python 3.11.2 of Debian 12 lacks it. Links come
-    last, so that no file can be written through a link. Links that lead out of the capture are
-    left out, because they would show files of this machine.
+    tarfile's own filter `data` does the same, but Python 3.11.2 of Debian 12 lacks it. Links are
+    written last, so that no file can be written through a link. Links to places outside the capture
+    are left out, because they would show files of this machine.
     """
     links: list[tuple[Path, str]] = []
     for member in archive:
@@ -166,7 +166,7 @@ def _unpack(archive: tarfile.TarFile, top: Path) -> None:
 
 
 def _real(path: Path) -> Path:
-    """Return the path without links; unlike Path.resolve it accepts links that form a circle."""
+    """Return the path with links resolved; unlike Path.resolve, accept links in a circle."""
     return Path(os.path.realpath(path))
 
 

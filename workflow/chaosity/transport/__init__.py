@@ -1,4 +1,4 @@
-"""How the controller reaches the runner on a host: directly, over OpenSSH, or through Slurm.
+"""Reach the runner on a host from the controller: directly, over OpenSSH, or through Slurm.
 
 ``TRANSPORT chaosity-run < point.json > record.json``: a transport is a command line, kept as JSON
 in ``results/<host>/host.json``. This room uses the standard library alone, since one of its

@@ -1,9 +1,9 @@
-"""Measures one point on its host: ``chaosity-measure results/HOST/host.json POINT.json ...``.
+"""Measure one point on its host: ``chaosity-measure results/HOST/host.json POINT.json ...``.
 
 On this machine the runner is called directly. For another host, the point is the runner's standard
-input and the record its standard output; the record is saved here, whole or not at all. When a host
-is lost during a measurement, it is marked as skipped: its other points then fail at once and are
-measured by the next run.
+input and the record its standard output; the record is saved here, whole or not at all. If the
+connection to a host is lost during a measurement, the host is marked as skipped: its other points
+then fail at once, and the next run measures them.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _measure_over_ssh(transport: Transport, path: Path, point: Point, replicate:
 
 
 def _simulate(point: Point, replicate: int, folder: Path) -> Record:
-    """Return the record of a point on a simulated host, whose results are in a folder."""
+    """Return the record of a point on the simulated host whose results are in `folder`."""
     # Imported here, so that a measurement of a real host does not wait for it.
     from chaosity.simulation.simulated_records import open_machine_model, simulate_replicate
 
@@ -119,7 +119,7 @@ def _simulate(point: Point, replicate: int, folder: Path) -> Record:
 
 
 def _check_same_boot(record: Record, host: DiscoveredHostDocument) -> None:
-    """Check that the host has not booted since its discovery, which may change its topology."""
+    """Check that the host has not booted since its discovery; a boot can change its topology."""
     state = record.get("environment_before")
     booted, discovered = state["facts"].get("boot_id") if state else None, host.get("boot_id")
     if booted and discovered and booted.strip() != discovered.strip():
@@ -127,7 +127,7 @@ def _check_same_boot(record: Record, host: DiscoveredHostDocument) -> None:
 
 
 def _measure_and_save() -> int:
-    """Measure a point and save the record; returns the exit status."""
+    """Measure a point and save the record; return the exit status."""
     arguments = _parse_arguments()
     folder, name = arguments.host.parent, arguments.point.stem
     host: DiscoveredHostDocument = json.loads(arguments.host.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Makes the command line that runs the runner on a host: locally, over OpenSSH or through Slurm.
+"""Make the command line that runs the runner on a host: locally, over OpenSSH or through Slurm.
 
 OpenSSH keeps one connection per host open. It is configured by Ansible's own variables; the options
 are explained in ssh_config(5). The host's key is always checked: an unknown or changed key is
@@ -54,11 +54,11 @@ ERROR_CAUSES = {
 
 
 class Transport(TypedDict):
-    """The way to the runner of a host, exactly as its JSON is.
+    """The way to the runner of a host; the keys are those of its JSON.
 
     Attributes:
         kind: `LOCAL`, `SSH`, `SLURM` or `SIMULATED`.
-        way: the command that leads to the host; empty for this machine.
+        way: the command that runs a program on the host; empty for this machine.
         runner: the command that starts the runner on the host.
     """
 
@@ -163,6 +163,6 @@ def print_password() -> None:
 
 
 def connection_error_cause(stderr: str) -> str:
-    """Return the cause of a failed connection in plain words; OpenSSH's last line if unknown."""
+    """Return why a connection failed, in plain words; if unknown, OpenSSH's last line."""
     last = (stderr.strip().splitlines() or ["the connection ended without a message"])[-1]
     return next((cause for text, cause in ERROR_CAUSES.items() if text in stderr), last)

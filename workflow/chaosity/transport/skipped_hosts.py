@@ -1,4 +1,4 @@
-"""Notes the hosts that a run skips, with time and reason: ``results/<host>/left_out.json``."""
+"""Note the hosts that a run skips, with time and reason: ``results/<host>/left_out.json``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SkippedHost:
 
     @property
     def skip_time_and_reason(self) -> str:
-        """Return the time and reason, for a report."""
+        """Return the time and the reason of the skip as text, for a report."""
         return f"{self.time_to_the_minute}: {self.reason.rstrip('.')}"
 
     @property

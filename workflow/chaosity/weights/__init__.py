@@ -1,1 +1,1 @@
-"""Interleave weights from measured bandwidth, and the expected bandwidth of a placement."""
+"""Compute interleave weights from measured bandwidth, and a placement's expected bandwidth."""

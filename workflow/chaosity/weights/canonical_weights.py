@@ -1,6 +1,6 @@
-"""Canonical weights: how to spread the pages of a bandwidth-bound program over nodes.
+"""Compute canonical weights: how to spread the pages of a bandwidth-bound program over nodes.
 
-After BWAP (Gureya et al., Bandwidth-Aware Page Placement in NUMA Systems, IPDPS 2020,
+The method is BWAP (Gureya et al., Bandwidth-Aware Page Placement in NUMA Systems, IPDPS 2020,
 arXiv:2003.03304; its slides are document 002). The *workers* are the nodes whose cores run the
 program. All workers read the shares of all nodes at the same time, so the program waits for the
 slowest path. The time of the path from node j to worker i is the share of j, divided by the
@@ -9,7 +9,7 @@ bandwidth of the worker that gets least from it.
 
 There are two matrices of bandwidths. In one each initiator is measured alone, so paths that share a
 link are assumed to be independent. In the other, as in BWAP, all workers read from all nodes at the
-same time, so the bandwidths include what the paths share (links, memory).
+same time, so the bandwidths include the effect of links and memory that paths share.
 
 In this room, a `matrix` has the bandwidth of initiator nodes by target nodes in bytes per second,
 `workers` are OS indexes of nodes, in any order, and shares of pages are given by node.
@@ -38,11 +38,11 @@ PATH_BANDWIDTH = "path_bandwidth_bytes_per_second"
 def canonical_weights(matrix: NodeMatrix, workers: Sequence[int]) -> dict[int, float]:
     """Return the share of the pages for each target node; the shares add up to 1.
 
-    The shares are equal where every node is as near as every other, and where all nodes are workers
-    of a symmetric machine.
+    The shares are equal if all nodes are equally near, and if all nodes of a symmetric machine are
+    workers.
 
     Raises:
-        UserError: as `bandwidths_from_workers_to_target`.
+        UserError: for the same reasons as `bandwidths_from_workers_to_target`.
     """
     least = {
         node: min(bandwidths_from_workers_to_target(matrix, workers, node))
@@ -55,11 +55,11 @@ def canonical_weights(matrix: NodeMatrix, workers: Sequence[int]) -> dict[int, f
 def find_contended_bandwidth_matrix(
     measurements: Measurements, workers: Sequence[int]
 ) -> NodeMatrix | None:
-    """Return what each worker got from each node while exactly these workers ran together.
+    """Return each worker's bandwidth from each node while exactly these workers ran together.
 
-    Of several points (kernels, pages), the point with the most cells counts, then the first by
-    name. The result is None where no such point was measured. The measurements are those of one
-    host in one configuration.
+    Of several points (kernels, pages), the point with the most cells is used, then the first by
+    name. The result is None if no such point was measured. The measurements must be of one host in
+    one configuration.
     """
     rows = measurements.where(metric=PATH_BANDWIDTH).valid_rows().node_to_node_rows()
     points = sorted(rows.groups_by_columns(["experiment", "point"]), key=lambda group: group[0])
@@ -76,7 +76,7 @@ class WeightsComparison:
     """The canonical weights of one set of workers from both matrices.
 
     Attributes:
-        weights: name of the weights -> share by node.
+        weights: name of the weights -> node -> share.
         expected: name -> expected bandwidth of all workers in bytes per second, by the matrix of
             all workers at once.
         sources: name -> origin of the bandwidths.
@@ -88,13 +88,13 @@ class WeightsComparison:
 
     @property
     def node_with_largest_share_difference(self) -> tuple[int, float]:
-        """Return the node with the largest difference of its shares, and this difference."""
+        """Return the node whose two shares differ most, and this difference."""
         differences = page_share_deviations(self.weights[CANONICAL], self.weights[CONTENDED])
         node = max(differences, key=differences.__getitem__)
         return node, differences[node]
 
     def to_json(self) -> dict[str, object]:
-        """Return the comparison as `chaosity weights --json` prints it, with nodes as texts."""
+        """Return the comparison for `chaosity weights --json`, with nodes as texts."""
         node, difference = self.node_with_largest_share_difference
         return {
             "weights": {name: nodes_as_texts(shares) for name, shares in self.weights.items()},
@@ -105,7 +105,7 @@ class WeightsComparison:
 
 
 def nodes_as_texts(by_node: Mapping[int, T]) -> dict[str, T]:
-    """Return values by node with texts as keys, as JSON needs them."""
+    """Return the mapping with nodes as texts, since JSON's keys are texts."""
     return {str(node): value for node, value in by_node.items()}
 
 
@@ -114,11 +114,12 @@ def compare_alone_and_contended_weights(
 ) -> WeightsComparison:
     """Return the canonical weights of workers from both matrices.
 
-    In the matrix `alone` each path was measured alone, in `contended` with all these workers at
-    once. The expected bandwidths are by `contended`, since this is how the weights are used.
+    In the matrix `alone` each path was measured alone, in `contended` all these workers read at
+    once. The expected bandwidths are from `contended`, since programs use the weights with all
+    workers at once.
 
     Raises:
-        UserError: as `bandwidths_from_workers_to_target`.
+        UserError: for the same reasons as `bandwidths_from_workers_to_target`.
     """
     matrices = {CANONICAL: alone, CONTENDED: contended}
     weights = {name: canonical_weights(matrix, workers) for name, matrix in matrices.items()}

@@ -1,9 +1,9 @@
-"""Advises how to interleave pages for workers: weights, commands, expected bandwidth.
+"""Advise how to interleave pages for workers: weights, commands, expected bandwidth.
 
-The Linux kernel takes weights as whole numbers of 1 to 255, one set for the machine. Weighted
+The Linux kernel accepts weights as whole numbers from 1 to 255, one set for the machine. Weighted
 interleaving came with Linux 6.9 (Documentation/ABI/testing/
 sysfs-kernel-mm-mempolicy-weighted-interleave) and with numactl 2.0.19 (`-w` for short). A program
-names only the nodes; sysfs has the number of consecutive pages on each node, for all programs.
+names only the nodes; sysfs has each node's number of consecutive pages, for all programs.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _COARSE_PERCENT = 5.0
 
 @dataclass(frozen=True)
 class KernelWeights:
-    """Weights as the kernel takes them.
+    """Weights in the form for the kernel.
 
     Attributes:
-        weights: whole numbers by node, without nodes that get no pages.
+        weights: node -> whole number, without nodes that get no pages.
         error_percent: the largest difference of a node's share from the requested share, in per
             cent of the requested share.
     """
@@ -74,11 +74,12 @@ class PlacementAdvice:
     Attributes:
         workers: nodes whose cores run the program.
         dwp: data-to-worker proximity, 0 to 1.
-        weights: share of the pages by node.
-        kernel: the weights as the kernel takes them.
+        weights: node -> share of the pages.
+        kernel: the weights in the form for the kernel.
         expected: placement -> expected bandwidth of all workers in bytes per second. Placements:
             with these weights, equal shares on all nodes, equal shares on the nodes of the workers
-            (omitted when a worker has no memory). For ranking, see `expected_bandwidth`.
+            (omitted when a worker has no memory). Use them only to rank placements, see
+            `expected_bandwidth`.
         source: origin of the bandwidths.
     """
 
@@ -110,12 +111,12 @@ class PlacementAdvice:
 
     @property
     def relative_to_equal_shares(self) -> dict[str, float]:
-        """Return the expected bandwidths, divided by that of equal shares on all nodes."""
+        """Return placement -> expected bandwidth divided by that of equal shares on all nodes."""
         base = self.expected["uniform_all"]
         return {name: value / base for name, value in self.expected.items()}
 
     def to_json(self) -> dict[str, object]:
-        """Return the advice as `chaosity weights --json` prints it, with nodes as texts."""
+        """Return the advice for `chaosity weights --json`, with nodes as texts."""
         return {
             "workers": list(self.workers),
             "dwp": self.dwp,
@@ -140,7 +141,7 @@ def advise_interleave_weights(
         dwp: data-to-worker proximity, from 0 (canonical weights) to 1 (all pages on the workers).
 
     Raises:
-        UserError: as `canonical_weights` and `shift_shares_to_workers`.
+        UserError: for the same reasons as `canonical_weights` and `shift_shares_to_workers`.
     """
     weights = shift_shares_to_workers(canonical_weights(matrix, workers), workers, dwp)
     placements = {"weights": weights, "uniform_all": uniform_shares(weights)}

@@ -1,16 +1,16 @@
-"""Expects the bandwidth of a placement of pages, and checks how well it ranks placements.
+"""Compute the expected bandwidth of a placement, and check how well it ranks placements.
 
-This is the model behind the canonical weights, for any placement. The work is split evenly over the
-workers, each worker reads from all nodes at once, and the slowest path of any worker decides when
-all are done. In addition, the memory of a node gives all workers together no more than it gave the
-initiator that got most from it. The model does not include links that several paths share, since a
-matrix does not show them. Nor does it include how much a worker's cores could use if memory gave
-more. So for many nodes the expected bandwidth is too high.
+This is the model behind the canonical weights, for any placement. The work is divided equally
+between the workers, each worker reads from all nodes at once, and the slowest path of any worker
+decides when all are done. In addition, all workers together get from a node's memory no more than
+the initiator that got most from it when measured alone. The model does not include links that
+several paths share, since a matrix does not show them. It does not include how much bandwidth the
+cores of a worker can use at most either. So for many nodes the expected bandwidth is too high.
 
-The model is for ranking placements. Published measurements on a machine of four nodes, with 16
+Use the model only to rank placements. Published measurements on a machine of four nodes, with 16
 threads of STREAM on pairs of nodes, are 0.79 to 1.13 times the expected bandwidth. But they are up
-to 2.4 times as high where all memory is on the node of one worker and the arrays are large. Those
-threads could move to the node that has the memory, and then the work is not split evenly.
+to 2.4 times as high if all memory is on the node of one worker and the arrays are large. Those
+threads could move to the node with the memory, and then the work is not divided equally.
 """
 
 from __future__ import annotations
@@ -89,11 +89,10 @@ def expected_bandwidth(
     Args:
         matrix: bandwidth of initiator nodes by target nodes.
         workers: nodes whose cores run the program.
-        shares: share of the pages by node; only their ratios count. Nodes without pages can be
-            omitted.
+        shares: node -> share of the pages; only ratios count. Nodes without pages can be omitted.
 
     Raises:
-        UserError: as `bandwidths_from_workers_to_target`; a share is below 0, or all are 0.
+        UserError: for the same reasons as `bandwidths_from_workers_to_target`; a share is below 0, or all are 0.
     """
     _check_workers(matrix, workers)
     used = {node: share for node, share in shares.items() if share != 0.0}
@@ -114,9 +113,9 @@ def expected_bandwidth(
 class RankCorrelation:
     """Spearman's rank correlation with its 95 % interval (bootstrap over the placements).
 
-    It is 1 where the model ranks placements as they were measured, and 0 where the two ranks have
-    nothing in common. Correlation and interval are None with too few placements, or when all
-    expected or all measured values are equal.
+    It is 1 if the expected and the measured bandwidths give the same ranks, and 0 if these are
+    unrelated. Correlation and interval are None with too few placements, or when all expected or
+    all measured values are equal.
     """
 
     n: int
@@ -149,7 +148,7 @@ def rank_correlation(expected: Sequence[float], measured: Sequence[float]) -> Ra
 
 
 def _spearman(expected: ArrayLike, measured: ArrayLike) -> float:
-    """Return Spearman's rank correlation; 0 where all ranks are equal, as in a few resamples."""
+    """Return Spearman's rank correlation; 0 if all ranks are equal, as in few bootstrap samples."""
     if np.ptp(expected) == 0.0 or np.ptp(measured) == 0.0:
         return 0.0
     ranks = stats.spearmanr(np.asarray(expected, dtype=float), np.asarray(measured, dtype=float))
@@ -159,15 +158,15 @@ def _spearman(expected: ArrayLike, measured: ArrayLike) -> float:
 def expected_and_measured_bandwidths(
     matrix: NodeMatrix, placements: pd.DataFrame
 ) -> list[tuple[bool, float, float]]:
-    """Return whether each placement is interleaved, its expected and its measured bandwidth.
+    """Return, for each placement, whether it is interleaved, its expected and measured bandwidth.
 
     Args:
         matrix: bandwidth of initiator nodes by target nodes.
         placements: rows of the tidy table. Their initiators are the workers, and the pages are in
-            equal shares on the nodes of their targets; rows of the same nodes are replicates.
+            equal shares on the nodes of their targets. Rows with the same nodes are replicates.
 
     Raises:
-        UserError: the placements have no bandwidth, or as `expected_bandwidth`.
+        UserError: the placements have no bandwidth, or the reasons of `expected_bandwidth`.
     """
     rows = placements[placements["metric"] == BANDWIDTH]
     if rows.empty:
@@ -186,11 +185,11 @@ def rank_correlations_of_all_and_interleaved(
 ) -> dict[str, RankCorrelation]:
     """Return the rank correlation of `all` placements, and of the `interleaved` placements alone.
 
-    Placements of all pages on one node differ much from each other, so the interleaved placements
-    are also ranked alone.
+    Placements with all pages on one node differ much from each other, so the interleaved placements
+    are also ranked without them.
 
     Raises:
-        UserError: as `expected_and_measured_bandwidths`.
+        UserError: for the same reasons as `expected_and_measured_bandwidths`.
     """
     found = expected_and_measured_bandwidths(matrix, placements)
     groups = {"all": found, "interleaved": [entry for entry in found if entry[0]]}
