@@ -77,7 +77,7 @@ def component_changes(
 ) -> tuple[list[ComponentChange], int]:
     """Return the newest changes, the newest first, and the number of omitted older changes.
 
-    `history` has values by period, as `store.split_measurements_at_component_changes` makes them.
+    `history` has the values by period, from `store.split_measurements_at_component_changes`.
     """
     # `compare` is not used here: which periods are compared differs from cell to cell.
     cells = _with_load_counts(compare_neighbouring_periods(history))

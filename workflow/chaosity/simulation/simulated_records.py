@@ -187,7 +187,7 @@ def _true_value(
     """Return the value of a metric without noise; None if the load has no such value.
 
     Raises:
-        UnknownMetricError: the simulation has no value for it.
+        UnknownMetricError: the simulation has no value for the metric.
     """
     devices = model.machine.get("devices")
     if "by_node" in source:

@@ -137,7 +137,7 @@ def conclusion_sentence(terms: Sequence[VariationTerm]) -> str:
 
 
 def _with_shares(terms: Sequence[VariationTerm]) -> str:
-    """Return terms with their shares; an interaction is called a combination."""
+    """Return a text with terms and their shares; an interaction is called a combination."""
     texts: list[str] = []
     for term in terms:
         name = term.name

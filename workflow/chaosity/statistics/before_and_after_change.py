@@ -15,7 +15,7 @@ _ESTIMATE = ("median", "low", "high", "n")
 
 
 def compare_neighbouring_periods(history: Measurements) -> pd.DataFrame:
-    """Compare each cell of each point in successive periods, see `store.measurement_history`.
+    """Compare each cell of each point in successive periods of a history.
 
     Returns:
         One row for each cell and change of its components, the newest change last: the cell's

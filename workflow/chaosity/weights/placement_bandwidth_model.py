@@ -92,7 +92,7 @@ def expected_bandwidth(
         shares: node -> share of the pages; only ratios count. Nodes without pages can be omitted.
 
     Raises:
-        UserError: for the same reasons as `bandwidths_from_workers_to_target`; a share is below 0, or all are 0.
+        UserError: a share is below 0, or all are 0, or as `bandwidths_from_workers_to_target`.
     """
     _check_workers(matrix, workers)
     used = {node: share for node, share in shares.items() if share != 0.0}
