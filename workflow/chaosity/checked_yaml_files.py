@@ -162,8 +162,7 @@ def load_benchmark(name: str, where: str = "config, benchmarks") -> BenchmarkDoc
     """Return the checked document of a benchmark.
 
     Raises:
-        UserError: there is no such file, its content is wrong, or a metric needs a counter that
-            the file does not list.
+        UserError: no such file, wrong content, or a metric needs a counter that is not listed.
     """
     document: BenchmarkDocument = load_validated_document(BENCHMARKS, name, where, "benchmark")
     listed = document.get("counters", [])

@@ -44,8 +44,7 @@ def check_allowed(name: str, allowed: Iterable[str], problem: str, where: str | 
     """Check that a name is one of the allowed names.
 
     Raises:
-        UserError: the name is not allowed; the error has the problem, its place and all allowed
-            names.
+        UserError: the name is not allowed; the error has the allowed names.
     """
     known = list(allowed)
     if name not in known:

@@ -1,7 +1,6 @@
 """Types of the YAML documents: the config, experiments, benchmarks, counters, host variables.
 
-Each file is checked against its schema in ``workflow/schemas`` when it is read. The schemas explain
-the keys.
+Each file is checked against its schema in ``workflow/schemas``, which explains the keys.
 """
 
 from __future__ import annotations

@@ -184,8 +184,8 @@ class Findings(_JsonResult):
         packages: nodes of each package, as given or learned; None without packages.
         groups: the cell groups of a matrix, the best first; empty for a host.
         anomalies: the worst first.
-        detectable_percent: smallest detectable loss of a single cell (95 % power), in per cent;
-            None when it is unknown.
+        detectable_percent: smallest detectable loss of a single cell in per cent (95 % power), or
+            None.
         noise_percent: assumed or measured scatter, in per cent of a value.
         notes: what was not tested and why, and which departures are structural.
         checked: names of the tests that were made.

@@ -44,8 +44,7 @@ class HostComponentFacts:
     Attributes:
         packages: nodes of each package; None when unknown.
         models: component of each drive -> its model.
-        core_kinds: name of each processing unit -> its core kind; empty if all cores are of one
-            kind.
+        core_kinds: name of each processing unit -> its core kind; empty if there is only one kind.
         descriptions: component -> text with its model, serial number and node.
     """
 

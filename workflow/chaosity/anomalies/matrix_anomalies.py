@@ -51,8 +51,7 @@ def analyse_matrix(
         matrix: bandwidth or latency from each initiator node to each target node.
         packages: nodes of each package. Default: learned from the matrix.
         distances: (initiator, target) -> entry of the SLIT. Default: the SLIT is not checked.
-        looks: number of matrices that are analysed for one machine; each is one more chance of a
-            false alarm.
+        looks: number of matrices of one machine; each is one more chance of a false alarm.
     """
     cells = score_cells(
         matrix.metric, matrix.samples, matrix.blocks, matrix.initiators, matrix.targets

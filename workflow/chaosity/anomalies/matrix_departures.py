@@ -38,8 +38,7 @@ class MatrixAnalysis(GroupedCells[int]):
         structure, looks: the arguments of the same name.
         remote_better: remote cells that are better than a local cell, see
             `_remote_cells_better_than_local`.
-        labels: group of each cell; -1 where nothing was measured or the cell does not represent its
-            group.
+        labels: group of each cell; -1 if it was not measured or does not represent its group.
         structural: mask of the cells whose loss is structural.
         found: the departures of cells and components.
     """

@@ -81,8 +81,7 @@ def learn_matrix_structure(
 ) -> MatrixStructure:
     """Return the hypothesis that explains a node matrix best.
 
-    Given packages and entries of the SLIT are tried too. If packages are given, no others are
-    tried.
+    Given packages and entries of the SLIT are tried too; given packages exclude others.
     """
     hypotheses = list(_hypotheses(cells, packages, distances))
     best, least = hypotheses[0], np.inf

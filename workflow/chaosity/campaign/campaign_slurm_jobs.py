@@ -98,8 +98,7 @@ class CampaignSlurmJobs:
 
         The measurements of a batch are not connected by files. Snakemake puts unconnected jobs into
         one group only up to a number that is set for the group's name. The names of batches are
-        known only later, so the number is set for a common parent name, as for names with
-        wildcards.
+        known only later, so the number is set for their common parent name.
 
         In a job, a failed measurement must not stop the rest of its batch. Snakemake does not pass
         ``--keep-going`` to the processes that it starts there.

@@ -1,8 +1,8 @@
 """Measure hosts in several configurations, such as the NPS modes of their firmware.
 
 Each configuration of a host is measured by a separate run of the workflow, after the firmware was
-set and the host has started again. A host is not rebooted into a configuration whose records are
-complete.
+set and the host has started again. A host is not rebooted into a configuration with complete
+records.
 """
 
 from __future__ import annotations

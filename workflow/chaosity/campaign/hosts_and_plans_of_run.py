@@ -1,7 +1,7 @@
 """The hosts of a workflow run, their plans, and the paths of their records.
 
 Snakemake reads the workflow in the process that the user starts, and again in jobs that run
-elsewhere. Only the first process discovers hosts and takes locks; the jobs read the files that it
+elsewhere. Only the first process discovers hosts and takes locks; jobs read the files that it
 wrote.
 """
 

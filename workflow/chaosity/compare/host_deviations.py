@@ -57,8 +57,7 @@ class _VariancePrior:
     """The distribution from which the variances of many cells come.
 
     Attributes:
-        freedom: weight of the typical variance, in degrees of freedom; infinite when all cells
-            scatter equally.
+        freedom: weight of the typical variance in degrees of freedom; infinite for equal variances.
         variance: the typical variance.
     """
 

@@ -154,8 +154,7 @@ def place_names_mean_the_same(sides: Sequence[Measurements]) -> bool:
 
     Each initiator and target that several sides have must have the same number of threads, nodes
     and relation. Where the number of threads is unknown, as in published data, all sides must have
-    the same initiators and targets. `sides` must be valid rows that `add_matching_columns`
-    returned.
+    the same initiators and targets. `sides` must be valid rows of `add_matching_columns`.
     """
     pair, facts = ["initiator", "target"], ["threads", "initiator_nodes", "target_nodes", "part"]
     places = [side.rows[[*pair, *facts]].drop_duplicates() for side in sides]

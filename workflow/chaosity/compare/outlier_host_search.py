@@ -47,8 +47,7 @@ class HostVerdict:
         cells: number of compared cells.
         missing: number of cells that most hosts have and this host lacks.
         clear: number of clear deviations.
-        worst: description of the cell with the largest deviation, of the clear ones if there are
-            any.
+        worst: description of the cell with the largest deviation, if possible a clear one.
         worst_ratio: the host's value in the worst cell divided by the median of the others.
         p_adjusted: smallest p-value of the host's large deviations, adjusted for all cells of all
             hosts; None where there was no test.
@@ -76,8 +75,7 @@ class OutlierHosts:
         matched_by: PLACE or CLASS.
         sentences: the overall verdict.
         compared: number of cells that at least three hosts have.
-        detectable: smallest detectable deviation of a host in a typical cell, as a share; None when
-            unknown.
+        detectable: smallest detectable deviation of a host in a typical cell, as a share, or None.
         detectable_at_worst: the same for the cell in which the hosts scatter most.
         hosts: verdicts; outlier hosts first, then the slowest first.
         cells: a row for each clear deviation of an outlier host: `host`, `group`, `where`,

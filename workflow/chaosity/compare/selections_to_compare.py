@@ -57,8 +57,7 @@ def read_selections(texts: Iterable[str]) -> list[Selection]:
             ``column=value&column=value``; for a database they are a query.
 
     Raises:
-        UserError: a file is missing or is not a measurements table, a column is unknown, or no row
-            is left.
+        UserError: a file is missing or no tidy table, a column is unknown, or no row is left.
     """
     found = [selection for text in texts for selection in _read(text)]
     names = [selection.name for selection in found]

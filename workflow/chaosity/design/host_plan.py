@@ -120,8 +120,7 @@ def _count_points(points: Iterable[Point]) -> PlanCounts:
 class HostPlan:
     """The points to measure on one host.
 
-    `replicates` is the number in the config. Some experiments are measured more often, see
-    `replicate_numbers`.
+    `replicates` is the number in the config. Some experiments have more, see `replicate_numbers`.
     """
 
     host: PlannedHost

@@ -78,8 +78,7 @@ class HostResources:
     def with_unique_name(self, initiator: Initiator) -> Initiator:
         """Return the initiator with the name that its units have in all experiments.
 
-        On small machines a node can also be the package, or a single unit. With one name, nothing
-        is measured twice.
+        On small machines a node can also be a package or a single unit. One name avoids repetition.
         """
         return self._by_cpus.get(initiator.cpus, initiator)
 
@@ -253,8 +252,8 @@ class HostResources:
     def buffer_nodes(self, initiator: Initiator, where: str) -> tuple[int, ...]:
         """Return the nodes of an initiator's buffers; empty if there is no such node.
 
-        `where` is `own` for the initiator's own memory, or `other` for the farthest other node (the
-        first of several).
+        `where` is `own` for the initiator's own memory, or `other` for the first of the farthest
+        nodes.
         """
         own = self.local_memory_nodes(initiator)
         if where == "own":

@@ -186,8 +186,7 @@ def _worker_sets(selector: InitiatorSelector, host: HostResources) -> list[Initi
 def _first_pu_level(selector: InitiatorSelector, host: HostResources) -> str:
     """Return the level of a selector `first_pu_of`, or core if the level has too few groups.
 
-    For example, a machine with one L3 domain has no pair of L3 domains, so `at_least: 2` gives
-    core.
+    For example, on a machine with only one L3 domain, `at_least: 2` gives core.
     """
     level = selector["first_pu_of"]
     enough = len(host.first_pu_of_each_group(level)) >= selector.get("at_least", 1)

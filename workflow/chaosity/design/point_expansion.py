@@ -232,8 +232,7 @@ class PointExpansion(LoadCombinations):
     def _array_bytes(self, initiator: Initiator, target: Target, arrays: int) -> int:
         """Return the size of each array in bytes, see `_beyond_caches`.
 
-        All placements for the same workers get arrays of the same size, so that their speeds can
-        be compared.
+        Placements for the same workers get arrays of the same size, so that they are comparable.
         """
         host = self.host
         nodes = host.worker_memory_nodes(initiator) if target.is_page_placement else target.nodes

@@ -272,8 +272,8 @@ def sort_and_group_axis_values(
 ) -> tuple[list[AxisValue], list[AxisGroup]]:
     """Return the distinct values in natural order, and their groups, which gaps separate.
 
-    `packages` maps each node to its package. If groups would not help a reader, there is a single
-    group without a label.
+    `packages` maps each node to its package. If groups would not help, there is one group without a
+    label.
     """
     found = list(values)
     # All drives are also all drives of all nodes: another set, by its number of nodes.

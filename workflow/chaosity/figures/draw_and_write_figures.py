@@ -66,8 +66,7 @@ class FigureFile:
         kind: heatmap, lines, bars, curve, scatter or table.
         title: ends with "(file-backed)" when a file replaced the drives.
         sentence: the caption; for a figure that was not drawn, the reason.
-        problem: the error in the figure's description if the figure was not drawn for it, else
-            None.
+        problem: the error in the figure's description that prevented drawing, or None.
         source: the published figure or table to which the figure corresponds, or None.
         labels: labels that benchmarks require next to their values.
         failed: one line for each failed mark.
@@ -105,8 +104,7 @@ def draw_figures(
 ) -> list[FigureFile]:
     """Draw every figure of the experiments into a folder.
 
-    The same data gives the same bytes. `figures.json` in the folder lists the figures for the
-    report.
+    The same data gives the same bytes. `figures.json` lists the figures for the report.
 
     Args:
         experiments: the experiments' YAML documents; `experiment` and `figures` are read.

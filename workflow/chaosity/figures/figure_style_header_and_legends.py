@@ -165,8 +165,7 @@ def new_figure_with_header(
 ) -> tuple[Figure, Axes]:
     """Return a figure, and axes that cover it and count inches from the top left corner.
 
-    At the top left are the title and, in smaller type, the provenance, wrapped to `header_width`
-    inches.
+    Title and, in smaller type, provenance are at the top left, wrapped to `header_width` inches.
     """
     figure = Figure(figsize=(width, height), facecolor="white")
     sheet = figure.add_axes((0, 0, 1, 1))

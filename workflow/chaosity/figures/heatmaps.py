@@ -90,8 +90,7 @@ class _HeatmapPainter:
     def _number_format(self) -> tuple[UnitScale, float]:
         """Return the format and font size of the numbers; size 0 when they would be too small.
 
-        Numbers with fewer digits are better than no numbers: next to a colour, the third digit is
-        rarely important.
+        Fewer digits are better than no number: next to a colour, a third digit rarely matters.
         """
         values = [cell["median"] for cell in self.cells.values() if cell["status"] == "valid"]
         height = 0.62 * self.layout.cell_height * style.POINTS_PER_INCH

@@ -55,8 +55,7 @@ class InventoryHost:
     Attributes:
         name: name of the host in the inventory.
         variables: variables of the host that begin with ``chaosity_``.
-        connection_variables: its variables named in `_CONNECTION_VARIABLES`, with expressions
-            evaluated.
+        connection_variables: its evaluated variables of `_CONNECTION_VARIABLES`.
     """
 
     name: str

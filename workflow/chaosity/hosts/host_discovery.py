@@ -273,8 +273,8 @@ def _is_this_machine(host: InventoryHost, config: Config) -> bool:
 def discover_hosts(config: Config) -> tuple[list[PlannedHost], list[UserError]]:
     """Return the discovered hosts of the config, and an error for each skipped host.
 
-    Several hosts are discovered at the same time. The reason of a skipped host is also written to
-    its ``left_out.json``.
+    Several hosts are discovered at the same time. ``left_out.json`` of a skipped host has the
+    reason too.
 
     Raises:
         UserError: the inventory is wrong, or no host could be discovered.

@@ -90,8 +90,7 @@ class DwpSearch:
     """Search for the data-to-worker proximity (DWP) with the highest rate.
 
     Args:
-        rate: function that measures the rate in the present placement; `TimeUpError` ends the
-            search.
+        rate: measures the rate in the present placement; `TimeUpError` ends the search.
         move_to: function that moves the program's pages to a DWP.
 
     Attributes:

@@ -256,8 +256,7 @@ def plan_block_moves(where: Sequence[int], goal: Mapping[int, int]) -> list[tupl
     """Return the index and new node of each block that must move, in the order of the blocks.
 
     As few blocks as possible move, spread evenly over the area. `where` has the present node of
-    each block, or a number below 0 if it is absent. `goal` has the wanted number of blocks on each
-    node.
+    each block (below 0 if absent), `goal` the wanted number of blocks on each node.
     """
     now = Counter(node for node in where if node >= 0)
     surplus = {node: n - goal.get(node, 0) for node, n in now.items() if n > goal.get(node, 0)}

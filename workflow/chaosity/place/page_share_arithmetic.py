@@ -97,8 +97,7 @@ def shift_shares_to_workers(
     Data-to-worker proximity (DWP) is BWAP's only parameter. Its tuner goes in steps from the
     canonical weights to all pages on the workers. At each step the ratios between the workers'
     shares stay the same, and so do those between the other nodes' shares (github.com/gureya/bwap,
-    `place_pages_weighted_s`). Here `dwp` is the part of the other nodes' pages that is shifted to
-    the workers.
+    `place_pages_weighted_s`). Here `dwp` is the share of the other nodes' pages that is shifted.
 
     Args:
         weights: node -> share; the shares add up to 1.

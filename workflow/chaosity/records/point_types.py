@@ -24,8 +24,7 @@ class LoadInitiator(TypedDict):
 class DriveFacts(TypedDict):
     """A drive of a target: an NVMe drive (`pci`, `serial`), a device (`path`) or a `file`.
 
-    `component` is its name, made from the slot. `destructive` is true if the inventory allows
-    writing to the drive.
+    `component` is its name, made from the slot. `destructive`: the inventory allows writing.
     """
 
     component: str
@@ -75,8 +74,7 @@ class LoadTarget(NodeRelation):
     """The target of a load: memory nodes, drives or a device.
 
     Only placements have `shares` (of the pages, by node; None if the kernel decides) and `settles`
-    (whether the pages move while the load runs). `by_node` exists if a metric has a value for each
-    node.
+    (whether the pages move while the load runs). `by_node` exists for metrics by node.
     """
 
     name: str

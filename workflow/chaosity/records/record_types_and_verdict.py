@@ -23,8 +23,7 @@ class ThreadPlacement(TypedDict):
 class ObservedPlacement(TypedDict):
     """The places of a load's threads and pages, as the kernel reported them.
 
-    If pages move while the load runs, `memory_bytes_by_node_at_first` is their first observed
-    place.
+    If pages move during the load, `memory_bytes_by_node_at_first` is their first observed place.
     """
 
     threads: list[ThreadPlacement]

@@ -132,8 +132,7 @@ def _check_processing_units(point: Point) -> Check:
 def _check_initiator_nodes_unchanged(point: Point) -> Check:
     """Check that the units of every initiator are on the nodes that the plan names.
 
-    They are on other nodes if the host was booted into another mode after its discovery, or if
-    another host answers.
+    They differ after a boot into another mode, or if another host answers.
     """
     cpus_by_node = observed_placement.read_cpus_by_node()
     node_of = {cpu: node for node, cpus in cpus_by_node.items() for cpu in cpus}

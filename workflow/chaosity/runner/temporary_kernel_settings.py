@@ -6,7 +6,7 @@ former values, in case both are killed. From this file the next run that takes t
 settings first, unless the host has booted since.
 
 Settings are files below a root folder, such as ``proc/sys/kernel/numa_balancing``; tests use
-another root folder.
+another.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 If a node is drained after the run began, a job for it waits until the node is resumed, perhaps for
 ever. Such jobs are cancelled by number. Snakemake retries them as often as the profile allows, and
-then leaves their points to a later run. If a job ends early for another reason, one line with its
-number and host reports it.
+then leaves their points to a later run. Another early end of a job is reported in a line with its
+number and host.
 
 Only ``squeue`` is used, so that it works with and without accounting. It lists finished jobs for
 ``MinJobAge`` seconds, and `check_finished_jobs_stay_visible` checks that this is long enough.
@@ -59,8 +59,7 @@ def parse_slurm_jobs_of_run(
 ) -> dict[str, SlurmJob]:
     """Return number -> job of a run, from ``squeue --format`` with `SQUEUE_FORMAT`.
 
-    Jobs of the run have names with this prefix and this working directory, and were submitted after
-    the run began.
+    Jobs of the run have names with `prefix`, run in `folder`, and were submitted after `since`.
     """
     found = {}
     for line in text.splitlines():

@@ -53,8 +53,7 @@ class MeasurementBatch:
             factor: factor by which the planned time is multiplied.
             slack: minutes that are added for the start of the job, and for a point that waits for
                 its memory or for another measurement on the host.
-            attempt: 1, 2, ...; each retry gets the whole time once more, for whatever reason the
-                job ended.
+            attempt: 1, 2, ...; every retry adds the whole time once more.
         """
         return math.ceil(attempt * (self.planned_seconds * factor / 60.0 + slack))
 

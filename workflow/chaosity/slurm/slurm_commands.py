@@ -50,8 +50,7 @@ class SlurmNode:
     Args:
         name: name of the node in Slurm.
         states: state and flags of the node, such as ``("IDLE", "DRAIN")``.
-        reason: why the node is drained or down, as an administrator or Slurm wrote it; may be
-            empty.
+        reason: why the node is drained or down, from an administrator or Slurm; may be empty.
         processors: number of processors that Slurm manages, without those reserved for the system.
         memory_mib: memory in MiB that Slurm manages; 0 if the site does not manage memory.
     """

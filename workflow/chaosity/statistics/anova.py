@@ -131,11 +131,9 @@ def analyse_variance(
         frame: table with one row for each value; error messages name rows by their index.
         response: column of the values.
         factors: columns of the factors; their levels are treated as categories.
-        block: blocking column (for example replicate), whose effect is removed from the error; or
-            None.
+        block: blocking column (such as replicate), whose effect is removed from the error; or None.
         transform: "log" analyses logarithms, "none" the values. "better" selects the scale with the
-            larger likelihood of the residuals; "auto" selects logarithms only if they are clearly
-            better.
+            larger likelihood of the residuals; "auto" logarithms only if clearly better.
 
     Raises:
         UserError: the table cannot be analysed; the error names row and column.

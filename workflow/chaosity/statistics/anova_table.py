@@ -62,8 +62,7 @@ def variation_table(
 ) -> list[VariationTerm]:
     """Return the table of variation: its terms, then the error and the total.
 
-    `place` is the number of the response in the model, and `values` are the values of this
-    response.
+    `place` is the number of the response in the model, `values` are its values.
     """
     total = float(((values - values.mean()) ** 2).sum())
     terms = []

@@ -76,8 +76,7 @@ class LatencyDivergence:
     Attributes:
         ratios: size -> latency together divided by latency alone, by ascending size.
         start: the smallest size from which on every ratio is above DIVERGING_RATIO, or None.
-        slow: initiators that are slower than others of their node, the slowest first; empty if
-            `start` is None.
+        slow: initiators that are slower than others of their node, the slowest first.
         compared: number of initiators that share their node with another initiator.
     """
 

@@ -1,7 +1,7 @@
 """Estimate effects of levels, and differences of levels or of groups of cells, with intervals.
 
-All are on the analysed scale. If logarithms are analysed, a difference is the logarithm of a ratio,
-and the ratio is given too.
+All are on the analysed scale. For logarithms a difference is the logarithm of a ratio, which is
+given too.
 """
 
 from __future__ import annotations
@@ -94,8 +94,7 @@ class LevelEffect:
     Attributes:
         factor, level: names of the factor and of the level.
         n: number of values at this level.
-        mean: mean of these values in the response's unit; a geometric mean if logarithms are
-            analysed.
+        mean: their mean in the response's unit; the geometric mean for logarithms.
         effect: departure from the grand mean, with all other factors equal.
     """
 

@@ -168,8 +168,7 @@ class Ratio(_HasInterval):
     def of_many_cells(cls, ratios: ArrayLike) -> Ratio:
         """Return the median of the ratios of many cells, with an interval from three cells on.
 
-        It is computed from logarithms, so that the typical ratio of all reciprocals is the
-        reciprocal.
+        It is computed from logarithms, so that reciprocals have the reciprocal typical ratio.
         """
         return cls._of_logs(np.log(np.asarray(ratios, dtype=float)), fewest=FEWEST_RATIOS)
 

@@ -79,8 +79,7 @@ def read_matrix_csv(path: Path, metric: str, unit: str | None = None) -> NodeMat
     Args:
         path: path of the file.
         metric: bandwidth or latency.
-        unit: unit of the numbers. Default: inferred from the file name (`_MBps`, `_ns`) or the
-            magnitude.
+        unit: unit of the numbers. Default: from the file name (`_MBps`, `_ns`) or the magnitude.
 
     Raises:
         UserError: the file is not such a matrix, its name ends in a unit of another metric, or a

@@ -48,8 +48,7 @@ def read_published_csv(path: Path, form: str, host: str, unit: str | None = None
         path: path of the file; its first line has the column names.
         form: name of the file in ``templates/published`` that explains the columns.
         host: name for the machine.
-        unit: unit of the numbers in a matrix. Default: inferred from the file name or the
-            magnitude.
+        unit: unit of a matrix. Default: inferred from the file name or the magnitude.
 
     Raises:
         UserError: the file cannot be read, lacks a column, or has a value that is not a number; the

@@ -47,8 +47,7 @@ class Die:
 class L3Domain:
     """The processing units that share an L3 cache; on AMD EPYC a CCX.
 
-    An L3 domain can span nodes (Sapphire Rapids with SNC4). A node can have several L3 domains
-    (EPYC).
+    An L3 domain can span nodes (Sapphire Rapids with SNC4); a node can have several (EPYC).
     """
 
     index: int

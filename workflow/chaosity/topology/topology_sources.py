@@ -62,8 +62,7 @@ def open_topology_source(name: str) -> Iterator[TopologySource]:
     """Open `live`, an hwloc XML file, or a directory or tarball with a captured /sys.
 
     A tarball can also be the description that the runner made of a live host
-    (runner/describe_host.py). It is unpacked into a temporary directory that exists only within the
-    context.
+    (runner/describe_host.py). It is unpacked into a directory that is deleted after the context.
 
     Raises:
         UserError: the source cannot be read, or hwloc is missing or too old for it.

@@ -38,8 +38,7 @@ PATH_BANDWIDTH = "path_bandwidth_bytes_per_second"
 def canonical_weights(matrix: NodeMatrix, workers: Sequence[int]) -> dict[int, float]:
     """Return the share of the pages for each target node; the shares add up to 1.
 
-    The shares are equal if all nodes are equally near, and if all nodes of a symmetric machine are
-    workers.
+    Shares are equal if nodes are equally near, or if all nodes of a symmetric machine are workers.
 
     Raises:
         UserError: for the same reasons as `bandwidths_from_workers_to_target`.
@@ -58,8 +57,8 @@ def find_contended_bandwidth_matrix(
     """Return each worker's bandwidth from each node while exactly these workers ran together.
 
     Of several points (kernels, pages), the point with the most cells is used, then the first by
-    name. The result is None if no such point was measured. The measurements must be of one host in
-    one configuration.
+    name. The result is None if no such point was measured. The measurements must be of one host and
+    configuration.
     """
     rows = measurements.where(metric=PATH_BANDWIDTH).valid_rows().node_to_node_rows()
     points = sorted(rows.groups_by_columns(["experiment", "point"]), key=lambda group: group[0])

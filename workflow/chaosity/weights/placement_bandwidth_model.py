@@ -185,8 +185,7 @@ def rank_correlations_of_all_and_interleaved(
 ) -> dict[str, RankCorrelation]:
     """Return the rank correlation of `all` placements, and of the `interleaved` placements alone.
 
-    Placements with all pages on one node differ much from each other, so the interleaved placements
-    are also ranked without them.
+    Placements on one node differ much, so interleaved placements are also ranked without them.
 
     Raises:
         UserError: for the same reasons as `expected_and_measured_bandwidths`.
