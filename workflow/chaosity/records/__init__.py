@@ -1,6 +1,6 @@
 """Points and records: the request of a measurement, and its result.
 
-A point is planned on the controller and measured on a host. Its record holds the point, the exact
+A point is planned on the controller and measured on a host. Its record has the point, the exact
 command lines, the tools' raw output, versions, the placement that the kernel reported, the host's
 state before and after, time stamps, and a verdict with every check. A record has no derived number:
 values are computed from the record each time, so a better computation needs no new measurement.

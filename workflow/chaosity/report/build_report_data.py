@@ -1,6 +1,6 @@
 """Build everything that the report's template shows, from the tidy table, records and figures.
 
-The dataclasses hold text and numbers only, so `dataclasses.asdict` of a report is JSON. So tests
+The dataclasses have only text and numbers, so `dataclasses.asdict` of a report is JSON. So tests
 read the content without HTML, and the template only decides on the appearance.
 """
 

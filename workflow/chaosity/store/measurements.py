@@ -1,6 +1,6 @@
 """The tidy table, prepared once for every analysis.
 
-`Measurements` holds rows of the tidy table in numpy types and answers the questions that every
+`Measurements` has rows of the tidy table in numpy types and answers the questions that every
 analysis asks: which rows have a value, which loads ran alone, which rows are comparable, and which
 of them form a matrix of nodes. A selection of rows is again a `Measurements`.
 """

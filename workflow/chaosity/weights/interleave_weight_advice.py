@@ -92,7 +92,7 @@ class PlacementAdvice:
 
     @property
     def commands_to_copy(self) -> list[str]:
-        """Return commands to copy: set the weights as root, then run the program on the workers."""
+        """Return commands for a user to copy: set the weights as root, then run the program."""
         nodes, bound = format_cpu_list(self.kernel.weights), format_cpu_list(self.workers)
         return [
             *(f"echo {n} > {_SYSFS}/{node_name(node)}" for node, n in self.kernel.weights.items()),

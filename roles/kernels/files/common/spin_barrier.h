@@ -2,7 +2,7 @@
  *
  * A barrier that only spins. OpenMP's barrier may put a thread to sleep (libgomp does so after a
  * while, and at once when it believes that the machine is oversubscribed). Waking the thread takes
- * tens of microseconds, which would count as memory time. Here each thread has a PU of its own.
+ * tens of microseconds, which would count as memory time. Here each thread has its own PU.
  */
 #ifndef CHAOSITY_SPIN_BARRIER_H
 #define CHAOSITY_SPIN_BARRIER_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each thread sums again and again: its own part of an array in memory, or the chunks of drives
- * that its io_uring returns. It never waits for another thread. The first thread leads: it also
- * reads how many bytes all threads have summed, and prints samples.
+ * Each thread repeatedly sums its own part of an array in memory, or the chunks of drives that its
+ * io_uring returns. No thread waits for another. The first thread leads: it also reads how many
+ * bytes all threads have summed, and prints samples.
  *
  * An array in memory starts with the contents of the kernel `read`, whole numbers with a known sum,
  * which are converted to integers first. Before each pass every thread adds a number that depends

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In a file of its own, without link-time optimisation; stream_kernels.c gives the reason.
+ * This kernel has its own file, compiled without link-time optimisation, for the reason that
+ * stream_kernels.c gives.
  */
 #include "drives/integer_sum.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reads chunks of a striped array with io_uring, several at a time, and sums each chunk as soon as
- * it has arrived. Each thread has a reader of its own.
+ * it has arrived. Each thread has its own reader.
  *
- * liburing, written by io_uring's author, has the memory barriers and workarounds for older
- * kernels.
+ * The calls go through liburing, from io_uring's author, because it has the needed memory barriers
+ * and workarounds for older kernels.
  */
 #ifndef CHAOSITY_IO_URING_READS_H
 #define CHAOSITY_IO_URING_READS_H

@@ -4,10 +4,10 @@
  *
  * The initiator writes an odd number into the line and the responder answers with the next even
  * number, each as soon as it sees the other's. The line moves twice per round trip, so the latency
- * is half a round trip. It consists of: one CPU has the line to itself and has written it; the
- * other requests it, gets it, sees the new number, and requests it once more in order to write.
+ * is half a round trip. In this time a line that one CPU owns and has written moves to the other
+ * CPU: it requests the line, gets it, sees the new number, and requests it again in order to write.
  *
- * For all pairs of CPUs the request first goes to the line's home node, hence --memory-nodes.
+ * For all pairs of CPUs the request first goes to the line's home node, which --memory-nodes sets.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>

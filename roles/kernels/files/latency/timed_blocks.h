@@ -5,7 +5,7 @@
  * readings; many blocks give a distribution.
  *
  * A block is so long that the cost of the clock is far below 1 %. It is not subtracted: a reading
- * between two other readings costs something else than a reading among loads, and subtracting a
+ * between two other readings costs another time than a reading among loads, and subtracting a
  * number with an error as large as itself would correct nothing.
  */
 #ifndef CHAOSITY_TIMED_BLOCKS_H

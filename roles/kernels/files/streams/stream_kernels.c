@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Only the loops. They are in a file of their own, compiled without link-time optimisation, so that
- * the compiler sees a single pass. If it saw that passes are repeated, it could remove all but the
+ * This file has only the loops. It is compiled without link-time optimisation, so that the compiler
+ * sees a single pass. If the compiler saw that passes are repeated, it could remove all but the
  * last.
  *
  * An ordinary store is what a compiler generates for `a[i] = ...`: no prefetch for writing, no

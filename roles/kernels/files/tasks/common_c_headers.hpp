@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The headers shared with the C programs, for C++.
+ * Includes the headers of the C programs in C++.
  */
 #ifndef CHAOSITY_COMMON_C_HEADERS_HPP
 #define CHAOSITY_COMMON_C_HEADERS_HPP

@@ -3,8 +3,8 @@
  * The irregular program: a sparse matrix times a vector, repeatedly, with rows whose lengths follow
  * a power law. Tasks with the same number of rows differ in work by orders of magnitude, so only
  * stealing keeps the cores busy, and loads are scattered over the vector. (A graph search would be
- * as irregular, but its amount of work depends on the start.) Whole numbers modulo 2^64 make it
- * exact.
+ * as irregular, but its amount of work depends on the start.) Whole numbers modulo 2^64 make
+ * the result exact.
  *
  * Teams have rows that together hold their share of the entries. Each team has a copy of the
  * vector, which it rebuilds in each run from the results of all teams in the run before.

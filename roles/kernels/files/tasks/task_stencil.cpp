@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A five-point stencil over a grid without borders: each cell becomes the sum of itself and its
- * four neighbours, from one array into another and back. Whole numbers modulo 2^64 make it exact:
- * every step multiplies the sum of all cells by five.
+ * four neighbours, from one array into another and back. Whole numbers modulo 2^64 make the
+ * result exact: every step multiplies the sum of all cells by five.
  *
  * Teams have bands of rows and read one row of each neighbouring team.
  */
