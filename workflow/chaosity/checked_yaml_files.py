@@ -144,7 +144,7 @@ def load_experiment(name: str, where: str = "config, experiments") -> Experiment
 
 
 def _check_relative_metrics(document: ExperimentDocument, where: str) -> None:
-    """Check that derived metrics have known loads and free names without a unit."""
+    """Check that derived metrics refer to known loads, and have new names without a unit."""
     loads = {load for design in document["designs"].values() for load in design["loads"]}
     names: set[str] = set()
     for index, entry in enumerate(document.get("relative", [])):

@@ -63,7 +63,7 @@ def expected_score_of_each_group(cells: ScoredCells[Name], labels: Labels) -> Sc
 
 
 def departures_from_groups(cells: ScoredCells[Name], labels: Labels) -> Scores:
-    """Return the score of each cell minus the expected score of its group; a loss is negative."""
+    """Return each cell's score minus the expected score of its group; negative means a loss."""
     expected = np.append(
         expected_score_of_each_group(cells, labels), np.nan
     )  # label -1 takes the NaN

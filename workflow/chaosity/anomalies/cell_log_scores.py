@@ -83,7 +83,7 @@ class ScoredCells(Generic[Name]):
         return np.sqrt(variance)
 
     def value_of_score(self, log_score: float) -> float:
-        """Return the value in the metric's unit that has this score."""
+        """Convert a score to the value in the metric's unit."""
         return float(np.exp(-log_score if less_is_better(self.metric) else log_score))
 
     def initiator_and_target(self, position: Position) -> tuple[Name, Name]:

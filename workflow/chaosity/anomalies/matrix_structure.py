@@ -63,7 +63,7 @@ class MatrixStructure:
 
     @property
     def text(self) -> str:
-        """Description, such as "local / remote"."""
+        """Description of the structure, such as "local / remote"."""
         if self.kind == UNKNOWN:
             return "unknown: no node was measured both on its own memory and on remote memory"
         if self.kind == NONE:
@@ -154,7 +154,7 @@ def _hypotheses(
 
 
 def _unknown(cells: ScoredCells[int], local: Mask) -> MatrixStructure:
-    """Return the structure in which local cells are equal and each other cell is its own group."""
+    """Return the structure in which local cells are one group and each other cell is a group."""
     labels = np.where(local & cells.measured_mask, 0, -1)
     names = ["local"] if (labels == 0).any() else []
     for position in cell_positions_in_mask(~local & cells.measured_mask):

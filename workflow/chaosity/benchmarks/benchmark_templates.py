@@ -36,7 +36,7 @@ _Fill = Callable[[Sequence[str]], Any]
 
 @lru_cache(maxsize=4096)
 def _compile_template(text: str) -> Template:
-    """Return a template, compiled once for all points that use it."""
+    """Return the compiled template of a text; each text is compiled only once."""
     return ENVIRONMENT.from_string(text)
 
 
@@ -184,7 +184,7 @@ class Benchmark:
             raise UserError(f"cannot be filled in: {error}", f"templates/{template}") from error
 
     def expected_seconds(self, rule: PointStoppingRule, context: Mapping[str, Any]) -> float:
-        """Return the expected seconds of a run under a stopping rule, without its set-up."""
+        """Return the expected duration in seconds of a run with a stopping rule, without set-up."""
         given = self.document.get("estimate_seconds")
         if given is not None:
             [filled] = self._fill_texts([given], {**context, "parameters": self.parameters})

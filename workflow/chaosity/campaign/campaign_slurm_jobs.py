@@ -52,7 +52,7 @@ RESOURCES = ("slurm_extra", "cpus_per_task", "mem_mb", "slurm_partition", "slurm
 
 
 def _measurement_key(wildcards: Any) -> Key:
-    """Return the wildcards of a measurement as a tuple, which identifies it."""
+    """Return the wildcards of a measurement as a tuple, which identifies the measurement."""
     return tuple(str(value) for value in wildcards)
 
 

@@ -26,7 +26,7 @@ FILE = "weights.json"
 
 
 class KeptWorkerWeights(TypedDict):
-    """The weights of a set of workers: share by node, their source, and the time of calculation."""
+    """The weights of a set of workers: node -> share, their source, and the time of calculation."""
 
     shares: dict[str, float]
     source: str | None

@@ -250,7 +250,7 @@ def _deviations(values: HostValues, hosts: Sequence[int]) -> HostDeviations:
 
 
 def _variance_within(samples: Sequence[_Values]) -> float:
-    """Return the variance of a host's median due to its replicates; 0 where it is unknown."""
+    """Return the variance of a host's median that its replicates cause; 0 if unknown."""
     known = [sample for sample in samples if len(sample) > 1]
     return float(np.mean([sample.var(ddof=1) / len(sample) for sample in known])) if known else 0.0
 

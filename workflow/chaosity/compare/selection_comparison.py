@@ -150,7 +150,7 @@ def compare_selections(
 
 
 def _matched_by(sides: _Sides, ignore: Collection[str]) -> str:
-    """Return PLACE where a name means the same place on both sides, else CLASS."""
+    """Return PLACE if a name means the same place on both sides, else CLASS."""
     valid = [side.valid_rows() for side in sides]
     alike = place_names_mean_the_same(valid)
     if {"initiator", "target"} & set(ignore):  # node1 against node2 of one host, as requested

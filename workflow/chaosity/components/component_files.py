@@ -62,7 +62,7 @@ def _fingerprint(content: bytes) -> str:
 
 
 def _sorted_json(document: ComponentDocument) -> str:
-    """Return JSON with sorted keys, so that equal documents are equal text."""
+    """Return JSON with sorted keys, so that equal documents have equal texts."""
     return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 

@@ -326,7 +326,7 @@ class HostResources:
         }
 
     def drive_set_target(self, kind: str, drives: tuple[PlannedDrive, ...]) -> Target:
-        """Return one or more drives as a target, named after their place.
+        """Return one or more drives as a target; its name comes from the place of the drives.
 
         Kinds are drive, first_of_node, all_of_node, first_of_package, all_of_package, all_of_nodes
         and all.

@@ -28,7 +28,7 @@ _OPTIONS = {"threads", "within", "without", "at_least", "at_most", "at_most_sets
 
 
 def as_list(selectors: S | list[S]) -> list[S]:
-    """Return one selector or several, as a list."""
+    """Return one selector, or a list of selectors, as a list."""
     return selectors if isinstance(selectors, list) else [selectors]
 
 

@@ -44,7 +44,7 @@ _USUAL_LINE_BYTES = 64
 
 @dataclass
 class PointExpansion(LoadCombinations):
-    """Expands experiments for one host: makes a point of each combination of loads."""
+    """Expands experiments for one host: each combination of loads becomes a point."""
 
     def expand_experiment(self, experiment: ExperimentDocument) -> list[ExpandedPoint]:
         """Return every point of an experiment, in the order of its file and without repetition.
@@ -69,7 +69,7 @@ class PointExpansion(LoadCombinations):
     def _point(
         self, experiment: ExperimentDocument, design: str, chosen: Combination
     ) -> ExpandedPoint:
-        """Return a point of a design, with its loads as the runner reads them."""
+        """Return a point of a design, with its loads in the form for the runner."""
         specs = experiment["designs"][design]["loads"]
         present = {role: group for role, group in chosen.items() if not group.is_left_out}
         categories = {role: specs[role]["category"] for role in present}
@@ -110,7 +110,7 @@ class PointExpansion(LoadCombinations):
     def _load_and_seconds(
         self, group: LoadGroup, chosen: ChosenLoad, benchmark: Benchmark, rule: PointStoppingRule
     ) -> tuple[Load, float]:
-        """Return a load as the runner reads it, and its expected duration in seconds."""
+        """Return a load in the form for the runner, and its expected duration in seconds."""
         initiator, target = chosen.initiator, chosen.target
         document = benchmark.document
         if document.get("writes"):

@@ -99,7 +99,7 @@ class _References:
         baseline = self._baseline_factors(candidates, free)
 
         def fixed_choices(point: ExpandedPoint, load: Load) -> frozenset[tuple[str, str]]:
-            """Return the choices in which a load and its reference agree."""
+            """Return the choices in which a load must agree with its reference."""
             levels = {f"{_BASELINE}{side}": point["factors"][name] for name, side in baseline}
             chosen = {**levels, **choice_names_by_role_and_side(point, load)}
             return frozenset(

@@ -30,7 +30,7 @@ _KERNEL = "triad"
 
 @dataclass(frozen=True)
 class MeasuredHost:
-    """A folder ``results/<host>/<configuration>``, its tidy table, and its topology."""
+    """The results of a host: ``results/<host>/<configuration>``, its tidy table and topology."""
 
     folder: Path
     measurements: Measurements

@@ -40,7 +40,7 @@ class _Bar:
 
 
 def draw_bar_chart(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[str, str]]:
-    """Return a figure of bars from zero, and the hover text of each bar by its id in the SVG.
+    """Return a figure of bars that start at zero, and id of a bar in the SVG -> its hover text.
 
     The data has the axis "x"; "series" is optional.
     """

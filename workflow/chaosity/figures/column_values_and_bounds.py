@@ -159,7 +159,7 @@ class MeasuredBound:
     values: Mapping[tuple[str | None, str | None, str | None], float]
 
     def bound_of_mark(self, panel: str | None, series: str | None, x: str | None) -> float | None:
-        """Return the bound of a mark; None where it was not measured."""
+        """Return the bound of a mark; None if the bound was not measured."""
         return self.values.get((panel, series, x) if self.along_x else (panel, None, None))
 
 

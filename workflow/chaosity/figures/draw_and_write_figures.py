@@ -185,7 +185,7 @@ def _not_drawn(spec: FigureSpec, problem: str | None) -> FigureFile:
 
 
 def _write(data: FigureData, limits: ValueLimits, directory: Path, caption: str = "") -> FigureFile:
-    """Draw a figure and write its files; an empty caption is computed."""
+    """Draw a figure and write its files; if the caption is empty, compute one."""
     spec = data.spec
     caption = caption or figure_caption(data, limits.scale)
     drawn = spec.kind in _DRAW and not (data.marks["status"] == UNMEASURED).all()

@@ -77,7 +77,7 @@ def figure_style_context() -> Iterator[None]:
 
 
 def text_width(text: str, points: float, bold: bool = False, fixed: bool = False) -> float:
-    """Return the width of one line of text in inches; `fixed`: in a monospaced font."""
+    """Return the width of one line of text in inches; `fixed` says that the font is monospaced."""
     return _unit_width(text, bold, fixed) * points / POINTS_PER_INCH
 
 

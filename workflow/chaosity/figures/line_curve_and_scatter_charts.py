@@ -99,7 +99,7 @@ def _bound_style(index: int) -> LineStyle:
 
 
 def _draw_bounds(panel: Panel, positions: dict[str, float]) -> None:
-    """Draw bounds as dashed lines; a bound that varies along x has its series' colour."""
+    """Draw bounds as dashed lines; a bound that varies along x has the colour of its series."""
     data, factor = panel.data, panel.limits.scale.factor
     names = data.value_names_on_axis("series")
     for index, bound in enumerate(data.bounds):

@@ -162,7 +162,7 @@ def _request_description(
     path: Path,
     queue_seconds: float = 0,
 ) -> DescribedFacts:
-    """Return the facts of a host that neither hwloc nor /sys has, and save its description.
+    """Return the facts of a host that are in neither hwloc nor /sys, and save its description.
 
     `needs` are the tools to look for, `path` is the file for the description, and `queue_seconds`
     is the longest wait for a busy host.

@@ -177,7 +177,7 @@ class ProgressSource(OutputName, total=False):
 
 
 class RequiredProgram(TypedDict):
-    """The program behind a benchmark, and how to install it."""
+    """The program that a benchmark runs, and how to install it."""
 
     program: str
     install: str

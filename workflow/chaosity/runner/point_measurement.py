@@ -283,7 +283,7 @@ def _run_loads(point: Point, folder: Path, record: UnfinishedRecord, lock: int) 
 
 
 def measure_point(point: Point, replicate: int) -> Record:
-    """Measure one replicate of a point; a failure is in the record's verdict.
+    """Measure one replicate of a point; after a failure the verdict in the record is failed.
 
     Args:
         point: the planned point.

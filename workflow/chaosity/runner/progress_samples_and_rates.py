@@ -62,7 +62,7 @@ def progress_series(
 def _sample_spans(
     source: ProgressSource, text: str
 ) -> Iterator[tuple[float, float, Mapping[str, Any]]]:
-    """Yield the begin and end of each sample in seconds, and its parsed line.
+    """Yield the begin and end of each sample in seconds, and the parsed line of the sample.
 
     A sample is a line such as ``{"event":"sample","begin_ns":..,"end_ns":..}``.
     """

@@ -220,7 +220,7 @@ def _held_error(wanted: Mapping[str, str]) -> UserError:
 def _guarded(
     root: Path, different: SettingValues, wanted: Mapping[str, str]
 ) -> Iterator[HeldKernelSettings]:
-    """Change settings, with a guardian that restores them after a kill."""
+    """Change settings, with a guardian that restores them if this process is killed."""
     names = [*wanted]
     if any(name.startswith(WEIGHTS) for name in different):
         auto = (f"{WEIGHTS}/{name}" for name in _AUTO)

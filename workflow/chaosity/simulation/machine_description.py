@@ -78,7 +78,7 @@ class DeviceCapacities(TypedDict):
 
 
 class Noise(TypedDict, total=False):
-    """Standard deviations as shares of the value, and the share of runs that are disturbed."""
+    """Standard deviations of values as shares of the value, and the share of disturbed runs."""
 
     between_runs: float
     within_runs: float
@@ -166,7 +166,7 @@ def read_machine_description(path: Path, topology: Topology) -> MachineDescripti
 
 
 def _read_with_base(path: Path, users: frozenset[str] = frozenset()) -> MachineDescription:
-    """Return a checked description, with the keys of the one that it is based on.
+    """Return a checked description, completed by the keys of the description on which it is based.
 
     Args:
         path: its YAML file.

@@ -41,7 +41,7 @@ class OutputWriter:
         self._items = max(1, len(load["target"]["drives"]))
 
     def put_value(self, source: OutputValueSource, value: Any) -> None:
-        """Write a value where a source will find it.
+        """Write a value to the place from which a source reads it.
 
         Args:
             source: ``json``, ``event`` or ``regex``, see `runner.parse_tool_output`.

@@ -99,7 +99,7 @@ def parse_slurm_nodes(text: str) -> dict[str, SlurmNode]:
 
 
 def _whole_number(text: str, name: str) -> int:
-    """Return a whole number in a node's description; 0 if it is missing."""
+    """Return the whole number called `name` in a node's description; 0 if it is missing."""
     match = re.search(rf"\b{name}=(\d+)", text)
     return int(match[1]) if match else 0
 

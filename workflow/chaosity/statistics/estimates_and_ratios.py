@@ -64,7 +64,7 @@ class _HasInterval:
         )
 
     def interval_text_without_n(self, show: Callable[[float], str] = "{:.2f}".format) -> str:
-        """Return "95 % interval 17.9 to 18.8", or "no interval"; `show` writes an end as text."""
+        """Return "95 % interval 17.9 to 18.8", or "no interval"; `show` converts an end to text."""
         if self.low_and_high is None:
             return "no interval"
         low, high = map(show, self.low_and_high)

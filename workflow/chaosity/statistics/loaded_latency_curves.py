@@ -84,7 +84,7 @@ def repeat_unloaded_points_on_each_line(rows: pd.DataFrame, line: str) -> pd.Dat
 
 
 def _numbers(points: Measurements) -> Iterator[dict[str, object]]:
-    """Yield the numbers of one curve."""
+    """Yield the six numbers of one curve, a mapping for each."""
     rows = points.rows
     blocks = _complete_blocks(points)
     without = rows.groupby([c for c in _MARK if c in rows], dropna=False)["value"].count() == 0

@@ -268,7 +268,7 @@ class Measurements:
 
     @property
     def has_at_most_one_initiator_per_node(self) -> bool:
-        """Return whether no node has several initiators, such as several of its cores."""
+        """Return whether each node has at most one initiator, not several such as its cores."""
         return not (self.rows.groupby("initiator_nodes")["initiator"].nunique() > 1).any()
 
     @property

@@ -87,7 +87,7 @@ class DeviceMaker:
         return tuple(order)
 
     def _drive(self, device: HwlocObject, name: str | None = None) -> NvmeDrive:
-        """Return the drive of a block device, or of a PCI function without one (no `name`)."""
+        """Return the drive of a block device, or of a PCI function that has none (no `name`)."""
         infos, pci, sysfs = device.infos, _pci_address(device), self._sysfs
 
         def _attribute_text(attribute: str, info: str) -> str | None:

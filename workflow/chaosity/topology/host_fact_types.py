@@ -25,7 +25,7 @@ class MemoryModuleSlot(TypedDict, total=False):
 
 
 class FrequencySettings(TypedDict):
-    """How the kernel chooses frequencies: the distinct values over all processing units."""
+    """How the kernel chooses frequencies: lists of the distinct values of all processing units."""
 
     drivers: list[str]
     governors: list[str]

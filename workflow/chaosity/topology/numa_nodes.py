@@ -216,7 +216,7 @@ def _memory_kinds(nodes: Sequence[_NodeEvidence]) -> dict[int, str]:
 
 
 def _kind(node: _NodeEvidence, near: set[int], provided: set[int]) -> str:
-    """Return the kind of a node near processing units; `provided` are those with own memory."""
+    """Return the kind of a node's memory; `provided` are the processing units with own memory."""
     if node.memory_bytes == 0:
         return "none"
     if node.item is not None and node.is_special:
@@ -235,7 +235,7 @@ def _memory_tiers(
     tree: HwlocTree,
     kernel_tiers: Mapping[int, int],
 ) -> dict[int, int]:
-    """Return the tier of each target, counted from 0 without gaps."""
+    """Return target node -> its tier, counted from 0 without gaps."""
     keys = {node.os_index: _tier_key(node, kinds, tree, targets) for node in targets}
     stated = {n.os_index: n.item.infos.get("MemoryTier", "") for n in targets if n.item}
     hwloc_tiers = {index: int(tier) for index, tier in stated.items() if tier.isdigit()}

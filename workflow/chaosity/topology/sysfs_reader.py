@@ -122,7 +122,7 @@ class SysfsReader:
         return present
 
     def common_package_of_pus(self, cpus: CpuSet) -> int | None:
-        """Return the package of these processing units; None for several packages or unknown."""
+        """Return the package of these processing units; None if they have several or if unknown."""
         folders = (f"sys/devices/system/cpu/cpu{cpu}/topology" for cpu in cpus)
         ids = {self.read_number(f"{folder}/physical_package_id") for folder in folders}
         return ids.pop() if len(ids) == 1 else None

@@ -3,9 +3,9 @@
  * The software measure of locality: how many of the data blocks that tasks read or wrote lay on the
  * node of the core that accessed them.
  *
- * A block is a page, since a page lies on one node. A task records each block that it reads or
- * writes once, when it begins to use the block. The few words that a merge reads to find where to
- * begin are not recorded.
+ * A block is a page, since a page lies on one node. When a task begins to use a block, it records
+ * once that it reads the block, and once that it writes the block. The few words that a merge reads
+ * to find where to begin are not recorded.
  */
 #ifndef CHAOSITY_PAGE_ACCESS_COUNTS_HPP
 #define CHAOSITY_PAGE_ACCESS_COUNTS_HPP
