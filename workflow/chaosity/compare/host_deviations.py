@@ -270,8 +270,8 @@ def find_cells_where_hosts_differ(
     """Find cells in which hosts differ more than their replicates scatter, the widest range first.
 
     Example: one half of the hosts has other memory modules than the other half. Then the scatter is
-    so large that no host is an outlier, but the analysis of variance finds the difference. It needs
-    two replicates on each of three hosts.
+    so large that no host is an outlier, but the analysis of variance finds the difference. The
+    analysis needs two replicates on each of three hosts.
     """
     # Cells with equal numbers of replicates are tested together, since a call is slow.
     by_sizes: dict[tuple[int, ...], list[int]] = {}

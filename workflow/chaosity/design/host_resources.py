@@ -78,7 +78,7 @@ class HostResources:
     def with_unique_name(self, initiator: Initiator) -> Initiator:
         """Return the initiator with the name that its units have in all experiments.
 
-        On small machines a node can also be a package or a single unit. One name avoids repetition.
+        On small machines a node can also be a package or a unit. With one name it is measured once.
         """
         return self._by_cpus.get(initiator.cpus, initiator)
 

@@ -77,7 +77,7 @@ def attainable_amounts(count: int, wanted: Mapping[int, float]) -> dict[int, flo
     largest missing amount is as small as possible (projection onto a simplex; Duchi et al. 2008).
 
     Args:
-        count: the available amount; the wanted amounts, negative ones included, add up to it.
+        count: the available amount: the sum of all wanted amounts, including negative amounts.
         wanted: node -> wanted amount; below 0 if the node already has too much.
     """
     total = reduction = 0.0

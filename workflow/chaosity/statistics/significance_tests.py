@@ -62,8 +62,8 @@ def is_variation_between_cells_significant(
 
     The test is a one-way analysis of variance of the logarithms of valid values; the columns `by`
     identify the cells. The best and the worst of many cells are far apart even when all cells are
-    equal. So their intervals do not answer this question, but the variance between cells compared
-    with the variance within cells does.
+    equal. So their intervals do not show whether cells differ, but the variance between cells
+    compared with the variance within cells does.
 
     Returns:
         The answer; None for a single cell, or if no cell has two replicates.

@@ -168,9 +168,9 @@ def _assign_owners(
     """Set `own_cpus` of each node, so that each processing unit has a single owner.
 
     In an XML several nodes may claim a processing unit, because a node without any has the cpuset
-    of its neighbours. The owner is the node with the fewest processing units; of equal ones a node
-    with ordinary memory, then the node with the lowest OS index. Linux numbers nodes with
-    processors before nodes that have only memory (acpi_numa_init reads CPU affinities first).
+    of its neighbours. The owner is the node with the fewest processing units; if several have as
+    few, a node with ordinary memory, then the node with the lowest OS index. Linux numbers nodes
+    with processors before nodes that have only memory (acpi_numa_init reads CPU affinities first).
     """
     if kernel and all(node.cpus is not None for node in kernel.values()):
         for node in nodes:

@@ -4,8 +4,8 @@ This is the model behind the canonical weights, for any placement. The work is d
 between the workers, each worker reads from all nodes at once, and the slowest path of any worker
 decides when all are done. In addition, all workers together get from a node's memory no more than
 the initiator that got most from it when measured alone. The model does not include links that
-several paths share, since a matrix does not show them. It does not include how much bandwidth the
-cores of a worker can use at most either. So for many nodes the expected bandwidth is too high.
+several paths share, since a matrix does not show them. It also ignores how much bandwidth the cores
+of a worker can use at most. So for many nodes the expected bandwidth is too high.
 
 Use the model only to rank placements. Published measurements on a machine of four nodes, with 16
 threads of STREAM on pairs of nodes, are 0.79 to 1.13 times the expected bandwidth. But they are up
