@@ -127,7 +127,7 @@ def plan_placement(request: PlacementRequest) -> PlacementPlan:
 
 
 def _find_worker_cpus(request: PlacementRequest) -> frozenset[int]:
-    """Return the units on which the program runs; raise an error if this process may not."""
+    """Return the units on which the program runs; raise an error if one must not be used here."""
     allowed = os.sched_getaffinity(0)
     by_node = read_cpus_by_node(request.root / "sys/devices/system/node") or {0: allowed}
     for worker in request.workers:

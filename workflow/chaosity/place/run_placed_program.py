@@ -131,7 +131,7 @@ class _PlacementSession:
         return False
 
     def _runs_without_barrier(self, source: program_rate.RateSource) -> bool:
-        """Return whether the program runs and waits at no barrier, so that a search can begin."""
+        """Return whether the program has no barrier to open, so that a search can begin."""
         proxy = self.program.proxy
         if proxy is not None and source.series:
             proxy.stop_holding_unless_at_barrier()  # it has samples and no ready line

@@ -96,7 +96,7 @@ def metric_values_or_reasons(record: UnfinishedRecord) -> dict[str, dict[str, Re
 
 
 def is_optional_metric(source: MetricSourceWithUpperBound) -> bool:
-    """Return whether a point is valid without this metric, which is optional or from a counter."""
+    """Return whether a point is valid without this metric: it is optional, or from a counter."""
     return bool(source.get("optional") or "counter" in source)
 
 

@@ -1,8 +1,8 @@
 """Compute what loads take from each other when they run at the same time.
 
 `summarise_corun_to_alone_ratios` compares each load of a point with several loads with the same
-load alone. This works on any experiment. `compare_latency_together_and_alone` compares two levels
-of an experiment at each size: each core alone (serial), and all cores together (concurrent).
+load alone. It works for any experiment. `compare_latency_together_and_alone` compares two levels of
+an experiment at each size: each core alone (serial), and all cores together (concurrent).
 """
 
 from __future__ import annotations
