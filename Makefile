@@ -42,7 +42,8 @@ demo: .venv/requirements.installed ## simulate the server of the paper and repor
 # Tests marked `alone` measure, pin threads or change a setting of the kernel, so nothing runs next to them.
 FAST = not lab and not slurm and not thorough
 THOROUGH = not lab and not slurm and thorough
-ON_ALL_CORES = $(BIN)/pytest --numprocesses auto $(PYTEST_ARGUMENTS) -m
+# Each core begins with neighbouring tests, which share their prepared data.
+ON_ALL_CORES = $(BIN)/pytest --numprocesses auto --dist worksteal $(PYTEST_ARGUMENTS) -m
 
 test: test-tools ## set up and run every kind of test once: below 10 minutes on two cores
 	$(ON_ALL_CORES) '$(FAST) and not alone'
