@@ -58,34 +58,34 @@ test-all: test test-thorough ## run everything that CI runs: below 30 minutes on
 test-tools: .venv/requirements-test.installed
 	@$(BIN)/python provision.py $(INVENTORY) -e @tests/provision.yml
 
-lab: .venv/requirements-test.installed ## boot the virtual machines of inventories/lab; LAB_ARGUMENTS='--limit small' for one alone
+lab: .venv/requirements-test.installed ## boot the virtual machines of inventories/lab; for a single one LAB_ARGUMENTS='--limit small'
 	@$(BIN)/ansible-playbook -i inventories/lab lab.yml $(LAB_ARGUMENTS)
 
-lab-down: .venv/requirements-test.installed ## take them down; their system image stays in ~/.cache/chaosity
+lab-down: .venv/requirements-test.installed ## remove the virtual machines; their system image stays in ~/.cache/chaosity
 	@$(BIN)/ansible-playbook -i inventories/lab lab.yml $(LAB_ARGUMENTS) -e virtual_lab_state=absent
 
-lab-test: .venv/requirements-test.installed ## run the tests that need virtual machines, which boots and takes down those needed
+lab-test: .venv/requirements-test.installed ## run the tests that need virtual machines; boots the needed machines and removes them
 	$(BIN)/pytest -m lab tests/lab $(PYTEST_ARGUMENTS)
 
-slurm-test: .venv/requirements-test.installed ## set up a Slurm with two nodes on this machine, run its tests, take it away; needs root
+slurm-test: .venv/requirements-test.installed ## set up a Slurm with two nodes on this machine, run its tests, remove it; needs root
 	$(BIN)/pytest -m slurm tests/slurm $(PYTEST_ARGUMENTS)
 
 environment: .venv/requirements-test.installed ## make the virtual environment, test tools included
 
-redfish: .venv/requirements-firmware.installed ## add to it what firmware.yml needs; half a gigabyte
+redfish: .venv/requirements-firmware.installed ## add to the environment what firmware.yml needs; half a gigabyte
 
 provision: .venv/requirements.installed ## install the tools, kernels and runner on the inventory's hosts
 	@$(BIN)/python provision.py --force $(INVENTORY)
 
-lint: .venv/requirements-test.installed ## every linter and format check
+lint: .venv/requirements-test.installed ## run every linter and format check
 	$(BIN)/pytest tests/unit/test_lint.py
 
-format: .venv/requirements-test.installed ## bring Python and Snakemake files into form
+format: .venv/requirements-test.installed ## format Python and Snakemake files
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt workflow/Snakefile workflow/rules
 
-bench: .venv/requirements.installed ## compare kernels, overhead and planning with their bare counterparts; simulate intervals and faults; BENCH_ARGUMENTS=streaming for one part
+bench: .venv/requirements.installed ## compare kernels, overhead and planning with simpler programs; simulate intervals and faults; BENCH_ARGUMENTS=streaming for one part
 	$(BIN)/python tests/bench/run.py $(BENCH_ARGUMENTS)
 
 lock: ## bring the lock files in line with pyproject.toml; LOCK_ARGUMENTS=--upgrade for the newest versions
@@ -106,7 +106,7 @@ clean: ## remove what was measured and built: results/ build/ .snakemake/ and ca
 	@echo "Removing results/ build/ .snakemake/ .pytest_cache/ .ruff_cache/ .hypothesis/ .ansible/"
 	@rm -rf results build .snakemake .pytest_cache .ruff_cache .hypothesis .ansible
 
-distclean: clean ## the same, and the virtual environment
+distclean: clean ## remove the same files and the virtual environment
 	@echo "Removing .venv/ workflow/chaosity.egg-info/"
 	@rm -rf .venv workflow/chaosity.egg-info
 

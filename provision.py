@@ -144,7 +144,7 @@ def _why_to_run(stamp: Path, inventory: Path, inputs: dict[str, str]) -> str | N
         state = _state_of(last["files"], last["programs"])
         before: dict[str, str] = {**last["inputs"], **last["state"]}
     except (OSError, ValueError, KeyError):
-        return "it has not succeeded here yet, or for hosts that are reached over a network"
+        return "it has not succeeded here yet, or hosts are reached over a network"
     if not inventory.exists() or _is_program(inventory):
         return f"{inventory} is not a file or a folder of files"
     return _first_difference(before, {**inputs, **state})

@@ -28,7 +28,10 @@ def test_the_default_config_fits_its_schema_key_by_key(good):
         ({"replicates": "three"}, ["replicates", "not of type integer"]),
         ({"experiments": ["memory_bandwith"]}, ["experiments", "did you mean memory_bandwidth?"]),
         ({"benchmarks": {"memory_bandwidth": "sream"}}, ["'sream'", "did you mean stream?"]),
-        ({"benchmarks": {"memory_bandwidth": "fio_sequential_read"}}, ["serves storage_bandwidth"]),
+        (
+            {"benchmarks": {"memory_bandwidth": "fio_sequential_read"}},
+            ["is of category storage_bandwidth"],
+        ),
         ({"parameters": {"fio_sequential_read": {"depth": 1}}}, ["no parameter 'depth'"]),
         ({"parameters": {"fio": {}}}, ["unknown benchmark 'fio'"]),
         ({"levels": {"latency_by_szie": {"bytes": 3}}}, ["did you mean latency_by_size?"]),

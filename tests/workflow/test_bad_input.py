@@ -54,7 +54,7 @@ def test_a_topology_file_is_planned_whole_and_not_measured(workflow, root):
     assert counts["report"] == 1
     done = workflow.snakemake()
     assert done.returncode != 0
-    assert "it can be planned but not measured" in done.stdout
+    assert "the host can be planned but not measured" in done.stdout
     assert not list((workflow.folder / "results").glob("**/rep*.json"))
 
 

@@ -60,7 +60,7 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], str]] = {
         {"firmware_bmc_system": "other"},
         "has the systems narrow, strange, whole; name no-system's",
     ),
-    "unknown": ("strange", {}, "these sound alike: SncMode. Give firmware_attribute and"),
+    "unknown": ("strange", {}, "these have similar names: SncMode. Give firmware_attribute and"),
     "value": (
         "whole",
         {"firmware_attribute": NPS, "firmware_value": "NPS8"},

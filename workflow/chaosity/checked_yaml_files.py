@@ -232,7 +232,7 @@ def _check_benchmark(config: Config, category: str, name: str, where: str) -> No
     place = f"{where}, benchmarks.{category}"
     benchmark = load_benchmark(name, place)
     if benchmark["category"] != category:
-        raise UserError(f"{name} serves {benchmark['category']}", place)
+        raise UserError(f"benchmark {name} is of category {benchmark['category']}", place)
     if category not in config["stopping"]:
         raise UserError(f"the key {category!r} is missing", f"{where}, stopping")
     known, place = benchmark.get("parameters", {}), f"{where}, parameters.{name}"

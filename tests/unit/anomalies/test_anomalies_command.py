@@ -150,7 +150,10 @@ BAD = {
     "negative": ([HEAD, "0,40,20,-20,20"], "row 2, column mem_2: -20 is not a measurement"),
     "zero": ([HEAD, *ROWS[:3], "3,20,20,20,0"], "row 5, column mem_3: 0 is not a measurement"),
     "NaN": ([HEAD, "0,40,20,nan,20"], "row 2, column mem_2: nan is not a measurement"),
-    "absurd": ([HEAD, "0,40,20,4e7,20"], "row 2, column mem_2: 4e+07 GB/s is above any memory"),
+    "absurd": (
+        [HEAD, "0,40,20,4e7,20"],
+        "row 2, column mem_2: 4e+07 GB/s is above the bandwidth of any memory",
+    ),
     "a column twice": (["from,mem_0,0", "0,40,20"], "target node 0 has two columns"),
     "no number": ([HEAD, "0,-,,-,"], "has no number"),
 }

@@ -63,7 +63,9 @@ def test_a_slow_drive_is_the_worst_and_named_with_model_and_serial():
     assert found.verdict.endswith(first.sentence)
     # One slow sibling does not make the others fast, or slow.
     assert others == []
-    assert any(said.startswith("8 comparable drives (losses of ") for said in found.checked)
+    assert any(
+        said.startswith("8 comparable drives (smallest detectable loss ") for said in found.checked
+    )
 
 
 def test_healthy_drives_have_no_anomalies():
@@ -115,7 +117,7 @@ def test_the_slow_one_of_thirty_drives_and_its_drive_sets_are_reported_once():
     assert told.anomalies[0].components == ("drive-0000-51-01-0",)
     (one,) = of_kind(told, "adding_drives_loses_bandwidth")
     assert one.observed < one.expected
-    assert "than from its part" in one.sentence
+    assert ", a part of these drives: " in one.sentence
     assert one.also[0].startswith("The same holds for ") and "other sets" in one.also[0]
     assert len(one.cells) > 1
 
@@ -143,7 +145,7 @@ def test_cores_that_are_slow_only_when_all_run_show_contention():
     assert by["node2"].initiator == "pu12"
     assert by["node2"].cells == (("pu12", "node2"),)
     assert by["node2"].loss_percent == pytest.approx(48.0, abs=4.0)
-    assert "from 32 MiB on" in by["node2"].sentence
+    assert "with working sets of 32 MiB or more" in by["node2"].sentence
     assert "pu15 of the same node" in by["node2"].compared_with
 
 

@@ -87,7 +87,9 @@ def test_a_slit_with_inverted_order_is_a_mismatch():
 def test_the_slit_of_an_interleaved_machine_is_noted():
     found = analysed(faulty.interleaved(4), faulty.ring(4).distances())
     assert found.anomalies == ()
-    assert any("memory is interleaved below the operating system" in note for note in found.notes)
+    assert any(
+        "if the hardware interleaves memory over these nodes" in note for note in found.notes
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,7 @@ def test_packages_that_contradict_the_measurement_are_reported(each, packages):
     measured = " | ".join(",".join(map(str, nodes)) for nodes in layout.packages)
     assert one.kind == SLIT_MISMATCH
     assert f"given packages are {given}" in one.sentence
-    assert f"by the measurement the packages are {measured}" in one.sentence
+    assert f"but the measurement shows the packages {measured}" in one.sentence
     assert found.packages == layout.packages
 
 

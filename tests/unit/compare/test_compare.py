@@ -191,8 +191,8 @@ def test_other_programs_are_compared_by_category_and_named():
     found = compare_tables(ours, theirs, names=("a", "b"))
     assert {"own node", "other nodes"} == set(found.cells["part"])
     assert found.notes[0] == (
-        "memory bandwidth is of chaosity bandwidth (read) against mlc (read): a part of any "
-        "difference may be due to the programs"
+        "memory bandwidth is of chaosity bandwidth (read) against mlc (read): the programs "
+        "may cause a part of each difference"
     )
 
 
@@ -224,7 +224,7 @@ def test_the_command_prints_the_verdict_first(results):
     assert done.exit_code == 0, done.output
     words = " ".join(done.output.split())
     assert words.startswith("a nps4 against b nps4: 4 of 16 cells differ clearly")
-    assert "a third host shows which of them is at fault" in words
+    assert "a third host shows which of them has the fault" in words
     assert "and 1 more cell: --all prints them." in words
     more = run(results / "a/nps4", results / "b/nps4", "--all", "--where", "target=node1")
     assert "4 of 4 cells differ" in " ".join(more.output.split())

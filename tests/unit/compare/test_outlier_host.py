@@ -112,7 +112,9 @@ def test_two_halves_that_differ_have_no_outlier_but_scattered_cells():
     odd = {name: {"node1": 0.8} for name in ("h00", "h01", "h02", "h03")}
     found = find_outliers(fleet(8, 9, odd=odd, noise=0.002, between=0.0))
     assert named(found) == []
-    assert found.sentences[1].startswith("In 4 of 16 cells hosts differ by 5 % or more beyond the")
+    assert found.sentences[1].startswith(
+        "In 4 of 16 cells, hosts differ by at least 5 % and by more than"
+    )
     assert found.detectable_at_worst > 0.3
     equal = find_outliers(fleet(8, 9, noise=0.002, between=0.0))
     assert len(equal.sentences) == 1

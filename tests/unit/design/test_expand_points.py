@@ -271,7 +271,10 @@ def broken(load):
             {"initiator": {"each": "node"}, "target": {"each": "node"}, "kernel": ["trida"]},
             "no kernel trida",
         ),
-        ({"initiator": {}, "target": {"each": "node"}}, "exactly one key may say what to select"),
+        (
+            {"initiator": {}, "target": {"each": "node"}},
+            "give exactly one key that says what to select",
+        ),
     ],
 )
 def test_what_a_host_does_not_have_is_said(config, paper_host, load, message):

@@ -210,9 +210,9 @@ def test_what_was_not_measured_yet_is_left_out_and_said(config, paper_host):
     assert had == set(ALL) - {"canonical", "canonical_contended", "bwap"}
     assert all(note.startswith("tried, work: ") for note in notes)
     [here] = [note for note in notes if "memory_bandwidth measures them in this run" in note]
-    assert "canonical and bwap left out" in here
-    assert "the next run adds these points" in here
-    [elsewhere] = [note for note in notes if "canonical_contended left out" in note]
+    assert "canonical and bwap: left out" in here
+    assert "the next run adds the points" in here
+    [elsewhere] = [note for note in notes if "canonical_contended: left out" in note]
     assert elsewhere.endswith("; run an experiment that measures them first")
 
 
@@ -253,9 +253,8 @@ def test_bad_selectors_are_refused_in_a_sentence(config, paper_host, load, messa
 
 @pytest.mark.parametrize("name", ["node2", "nodes0,2", "nodes2-3"])
 def test_workers_need_processing_units(config, hbm_host, name):
-    with pytest.raises(
-        UserError, match=r"node 2 has no processing units; nodes that have some: node0, node1"
-    ):
+    known = "usable nodes: node0, node1"
+    with pytest.raises(UserError, match=f"node 2 has no processing units; {known}"):
         expand(config, hbm_host, work=work(["uniform_all"], {"names": [name]}))
 
 

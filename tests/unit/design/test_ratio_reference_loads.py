@@ -60,7 +60,7 @@ def test_speedup_over_one_core_of_the_same_node(planned):
 def test_without_it_memory_that_is_local_follows_from_the_cores_and_is_no_obstacle(planned):
     with pytest.raises(UserError) as caught:
         planned("bandwidth_scaling", "memory", {"threads": 1})
-    for words in ("could be relative to 8 points", "memory=node1_threads1+node1+read", "same"):
+    for words in ("has 8 possible references", "memory=node1_threads1+node1+read", "same"):
         assert words in str(caught.value)
     found, _ = planned("bandwidth_scaling", "memory", {"threads": 1, "node": "node2"})
     assert found["memory=node4_threads6+node4+read"] == of(
@@ -104,7 +104,10 @@ def test_all_at_once_relative_to_one_at_a_time(planned):
 def test_what_has_no_reference_is_said(planned):
     found, plan = planned("bandwidth_scaling", "memory", {"threads": 64})
     assert set(found.values()) == {"there is no reference with threads 64"}
-    assert "bandwidth_scaling, speedup: 40 of 40 have no reference with threads 64" in plan.notes
+    assert (
+        "bandwidth_scaling, speedup: 40 of 40 values have no reference with threads 64"
+        in plan.notes
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,7 +128,7 @@ def test_what_the_name_of_a_design_stands_for_has_to_be_named(planned):
 
 
 def test_a_relation_of_the_only_load_by_package_frees_both_its_sides(planned):
-    with pytest.raises(UserError, match="could be relative to 40 points"):
+    with pytest.raises(UserError, match="has 40 possible references"):
         planned("streaming_compute", "sum", {"placement": "same_package"}, THROUGHPUT)
 
 

@@ -134,7 +134,9 @@ def test_every_mark_of_lines_and_bars_says_what_it_is(drawn):
     folder, _ = drawn
     assert len(titles(folder, "beside")) == len(rows(folder, "beside"))
     assert len(titles(folder, "kernels")) == len(rows(folder, "kernels")) == 12
-    assert any(text.startswith("node 2, triad: ") for text in titles(folder, "kernels").values())
+    assert any(
+        text.startswith("node 2, kernel triad: ") for text in titles(folder, "kernels").values()
+    )
     assert any("same package, drives = 2: " in text for text in titles(folder, "beside").values())
 
 
@@ -231,7 +233,10 @@ def test_a_file_that_stands_in_is_said_in_title_and_text(tmp_path):
 def test_one_replicate_has_no_interval(tmp_path):
     found = machine(replicates=1)
     file, *_ = draw([experiment(heatmap("nodes"))], found.tidy(), found.topology(), tmp_path)
-    assert "No intervals: one replicate. 2 of 16 cells have no value: " in file.sentence
+    assert (
+        "There are no intervals, since there is one replicate. 2 of 16 cells have no value: "
+        in file.sentence
+    )
     text = titles(tmp_path, "nodes")["nodes-cell-0-0"]
     assert "no interval: n = 1" in text
     assert rows(tmp_path, "nodes")[0][f"interval_low_{BANDWIDTH}"] == ""

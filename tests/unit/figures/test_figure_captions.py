@@ -59,14 +59,15 @@ def test_noise_is_not_called_a_difference():
     found = machine(noise=0.02)
     found.memory_rate = lambda initiator, target, share=1.0: 40e9 * share
     text = caption(NODES, found)
-    assert text.startswith("No difference detected between 16 cells (n = 3): 3")
+    assert text.startswith("16 cells have 3")
+    assert text.endswith(" GB/s, n = 3; no difference is detected.")
     assert "as a ratio to" not in text
 
 
 def test_line_caption_has_the_change_and_the_worst_panel():
     text = caption(BESIDE, machine(), "interference")
     assert "From number of drives 0 to 2, bandwidth changes by the factor 0.70 (" in text
-    assert "95 % interval 0.69 to 0.70; worst panel: node" in text
+    assert "95 % interval 0.69 to 0.70; in the worst panel, node" in text
     assert ") for same node, " in text
 
 

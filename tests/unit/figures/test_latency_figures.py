@@ -78,7 +78,7 @@ def test_sizes_read_as_sizes_in_marks_and_sentences(large):
     said = files["latency_by_size"].sentence
     assert said.startswith("From working set 4 KiB to 1 GiB, latency changes by the factor ")
     texts = titles(folder, "latency_by_size").values()
-    assert any(text.startswith("PU 0, serial, 32 MiB: ") for text in texts)
+    assert any(text.startswith("PU 0, mode serial, 32 MiB: ") for text in texts)
     assert len(titles(folder, "latency_by_size")) == len(rows(folder, "latency_by_size"))
     assert rows(folder, "latency_by_size")[0]["bytes"] == "4096"
 
@@ -94,9 +94,9 @@ def test_a_logarithmic_axis_needs_numbers_above_zero(tmp_path, scale, axis):
 def test_alone_and_together_are_compared(large):
     _, files = large
     said = files["latency_together"].sentence
-    assert said.startswith("Concurrent takes 1.1")
-    assert " times as long as serial at 32 MiB, and more than 1.075 times as long at" in said
-    assert "When concurrent, 8 initiators are slower than others of their nodes (1.4" in said
+    assert said.startswith("Latency with concurrent is 1.1")
+    assert " times that with serial at 32 MiB, and more than 1.075 times at every larger" in said
+    assert "With concurrent, 8 initiators are slower than others of their nodes (1.4" in said
     assert "PU 0, PU 6, PU 12, PU 18, PU 24, PU 30, PU 36 and PU 42." in said
     assert files["latency_by_core"].sentence == said
 
@@ -111,7 +111,7 @@ def test_a_curve_stands_where_it_was_measured(large):
     low, high = (float(full[f"interval_{end}_load.{latency.TRAFFIC}"]) for end in ("low", "high"))
     assert low < float(full[f"load.{latency.TRAFFIC}"]) < high
     texts = titles(folder, "loaded_latency").values()
-    assert any(text.startswith("pu0 -> node0, read, at 3") for text in texts)
+    assert any(text.startswith("pu0 -> node0, kernel read, at 3") for text in texts)
     assert any(text.startswith("pu0 -> node0, alone, at 0.0 GB/s: ") for text in texts)
     assert len(texts) == len(table) - 1  # the failed one has no place
     assert files["loaded_latency"].failed[0].startswith("chase=pu6.load=node1+copy+70: placement")
@@ -136,7 +136,9 @@ def test_a_curve_with_one_replicate_says_that_there_is_no_interval(tmp_path):
     _, files = drawn_of(latency.small(1), tmp_path)
     [table] = files["loaded_latency"].tables
     assert table.rows[0][2].detail == "no interval: n = 1"
-    assert files["loaded_latency"].sentence.endswith("No intervals: one replicate.")
+    assert files["loaded_latency"].sentence.endswith(
+        "There are no intervals, since there is one replicate."
+    )
 
 
 def test_a_line_through_points_of_two_places_is_a_problem_of_the_figure(tmp_path):
@@ -324,8 +326,8 @@ def test_unchanged_data_gives_equal_files(one_node, tmp_path):
 def test_the_published_sweep_goes_through_the_same_figures(tmp_path):
     _, files = sweep_figures(tmp_path)
     said = files["latency_together"].sentence
-    assert " times as long as serial at 128 MiB, and more than 1.075" in said
-    assert "When concurrent, 4 initiators are slower than others of their node" in said
+    assert " times that with serial at 128 MiB, and more than 1.075" in said
+    assert "With concurrent, 4 initiators are slower than others of their node" in said
     assert ": PU 1, PU 17, PU 33 and PU 49." in said
     serial, _ = files["latency_by_core"].tables
     assert serial.columns[4:] == tuple(
@@ -373,9 +375,9 @@ def test_what_does_not_part_is_said(tmp_path):
     draw([latency.EXPERIMENTS[0]], tidy, latency.topology(found), tmp_path)
     said = next(f for f in read_drawn_figures(tmp_path) if f.kind == "table").sentence
     assert said.startswith(
-        "Concurrent takes 1.00 times as long as serial over all sizes, 1.00 times"
+        "Latency with concurrent is 1.00 times that with serial over all sizes, and 1.00 times"
     )
-    assert said.endswith("at the largest: no difference above 1.075.")
+    assert said.endswith("at the largest size; no ratio is clearly above 1.075.")
 
 
 def test_a_curve_with_some_numbers_that_cannot_be_said_tells_the_reasons_of_those_alone(tmp_path):

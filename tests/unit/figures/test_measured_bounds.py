@@ -57,7 +57,7 @@ def test_of_a_bound_that_is_exceeded_it_is_said_by_how_much(tmp_path):
     said = drawn(tmp_path, tidy.assign(value=low)).sentence
     # Half of the bound, of which 95 % are reached with noise of 1 %.
     [exceeded] = re.findall(
-        r"% of it; the largest exceeds it by (\d+) %: bound and line were", said
+        r"% of this bound; the largest value is (\d+) % above the bound, so", said
     )
     assert 85 <= int(exceeded) <= 95
 
@@ -68,7 +68,7 @@ def test_one_drive_alone_says_what_limits_it():
     one = tidy[(tidy["initiator"] == "node0") & small]
     data = select_figure_data(spec_of(), one, streaming.machine().topology())
     said = figure_caption(data, find_round_value_limits(streaming.THROUGHPUT, [data]).scale)
-    assert re.search(r"; the values reach [^;]* of it\.$", said)
+    assert re.search(r"; the values reach [^;]* of this bound\.$", said)
     assert "Lowest bound: the drives alone for every number of drives" in said
 
 

@@ -87,8 +87,8 @@ def test_a_point_has_both_values_with_intervals_and_the_change():
     assert point.interval_before.endswith("n = 3")
     assert point.interval.startswith("95 % interval +3")
     assert change.sentence == (
-        "1 value measured again: 1 increased by more than the scatter of the replicates; "
-        "change +400 %."
+        "1 value was measured again: 1 increased by more than the scatter of the replicates. "
+        "Change: +400 %."
     )
 
 

@@ -223,7 +223,7 @@ def test_a_single_host_is_not_compared(tmp_path, said):
     hosts(tmp_path, said, 1)
     found, html = overview(tmp_path)
     assert found.groups == ()
-    assert "Are equal hosts equal" not in html
+    assert "Do equal hosts have equal values" not in html
 
 
 def test_hosts_of_another_processor_or_configuration_need_not_be_equal(tmp_path, said):

@@ -239,8 +239,8 @@ def test_the_methodology_has_points_order_and_precision(report):
     assert "seed 1" in facts["Order"]
     assert "±1.0 %" in facts["Stopping rule, memory bandwidth"]
     assert "Stopping rule, core to core" not in facts  # of what was measured alone
-    assert facts["Precision reached"].startswith("half of the cells are within ±")
-    assert facts["Checks of each record"] == "pages (always passed)"
+    assert facts["Precision reached"].startswith("half of the intervals are within ±")
+    assert facts["Checks of each record"] == "pages (passed by every record)"
     assert {fact.name for fact in context.programs} >= {"chaosity", "fio", "gcc"}
 
 

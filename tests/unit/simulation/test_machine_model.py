@@ -260,7 +260,7 @@ WRONG = [
     ),
     (
         HEAD + BODY + "faults: [{fault: slow_drive, drive: drive-0000-01-00-0, remaining: 0.5}]",
-        "faults.0: slow_drive needs drives, and none are described",
+        "faults.0: slow_drive needs drives, but the description has none",
     ),
     (
         HEAD + BODY + "faults: [{fault: slow_node, node: 0, remaining: 0.5, since: '2026-13-01'}]",

@@ -65,8 +65,8 @@ def test_the_figures_of_its_experiment_are_drawn(sweep, tmp_path):
     given = ["published", str(sweep), "--form", "numa_bench", "--output", str(tmp_path / "out")]
     done = CliRunner().invoke(chaosity, given, catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    assert "Concurrent takes 1.22 times as long as serial at 1 GiB." in done.output
-    slow = "slower than others of its node (1.50 times as long; 1.00 when serial): PU 0"
+    assert "Latency with concurrent is 1.22 times that with serial at 1 GiB." in done.output
+    slow = "slower than others of its node (1.50 times their latency; 1.00 times with serial): PU 0"
     assert slow in done.output
     assert (tmp_path / "out/figures/latency_by_size.svg").exists()
 

@@ -50,7 +50,7 @@ def test_a_file_that_is_not_xml(written, text):
 
 def test_xml_of_another_program(written):
     said = refusal(written("<html><body/></html>"))
-    assert "not hwloc's" in said
+    assert "not the XML of hwloc" in said
     assert "<html>" in said
 
 

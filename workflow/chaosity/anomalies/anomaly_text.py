@@ -28,7 +28,7 @@ ADVICE = {
     "log, a link that trained down or is disabled in the firmware.",
     LOCAL: f"{_MEMORY} Remote accesses are limited by the links and may not show it.",
     PATH: "Look at the link or mesh segment on this path (width, speed, retries in the BMC's "
-    "log); after reseating, measure the opposite direction and the neighbouring nodes again.",
+    "log). After a repair, measure the opposite direction and the neighbouring nodes again.",
 }
 _SUSPECTS = {
     TARGET: "The memory of node {} is slow",

@@ -21,8 +21,8 @@ from chaosity.store.measurements import Measurements
 from chaosity.units import format_count, join_with_and
 
 _CHECK_DRIVE = (
-    "Look at its link (lspci -vv: LnkSta), temperature and wear (nvme smart-log), or replace it; "
-    "the next run measures only the points that use it."
+    "Look at the drive's link (lspci -vv: LnkSta), temperature and wear (nvme smart-log), or "
+    "replace the drive. The next run measures only the points that use this drive."
 )
 _CHECK_SHARED_PARTS = (
     "Look at what these drives share: the PCIe switch or riser, the root complex of that node, "
@@ -34,7 +34,7 @@ _CHECK_DRIVE_PATH = (
 )
 _CHECK_WIRING = (
     "Look at the wiring: the drive may be connected to another node than the firmware reports "
-    "(swapped cable or slot), or its interrupts are bound there."
+    "(swapped cable or slot), or its interrupts may be bound to another node."
 )
 _CHECK_PATH_BETWEEN_PACKAGES = (
     "Look at the firmware's settings for I/O between the packages (preferred I/O, relaxed "
@@ -42,7 +42,7 @@ _CHECK_PATH_BETWEEN_PACKAGES = (
 )
 _CHECK_ADDED_DRIVES = (
     "Look at what the added drives share with the others: a switch, a root complex, memory "
-    "channels of the node that receives the data; read fewer drives from there."
+    "channels of the node that receives the data. Let this node read fewer drives at once."
 )
 
 
@@ -344,11 +344,11 @@ def _set_anomaly(
         departure,
         AnomalyKind.ADDING_DRIVES,
         tuple(node_name(node) for node in sorted(whole.nodes)),
-        f"{source} gets less from {name} than from its part {part}:",
+        f"{source} gets less bandwidth from {name} than from {part}, a part of these drives:",
         _CHECK_ADDED_DRIVES,
         than="",
         reference=best,
-        compared_with=f"{part}, a part of it",
+        compared_with=f"{part}, a part of these drives",
     )
 
 

@@ -126,7 +126,7 @@ class _Report:
         if tested and detectable:
             typical = float(np.median(detectable))
             self.detectable.append(typical)
-            tested = f"{tested} (losses of {typical:.0f} % and more)"
+            tested = f"{tested} (smallest detectable loss {typical:.0f} %)"
         self.checked += [tested] if tested else []
 
     def add_component_check(self, check: ComponentCheck, noun: str) -> None:

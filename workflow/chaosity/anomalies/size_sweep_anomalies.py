@@ -34,14 +34,14 @@ _MIN_SIZES = 3
 # A lead (logarithm of a ratio) that is larger than the noise of a single run.
 _CLEAR_LEAD = -float(np.log1p(-MATTERS_IN_ONE_RUN))
 _CONTENTION_ADVICE = (
-    "Processing units of this node share a path to its memory that congests when all run. Spread "
-    "threads over L3 domains, use fewer threads per node for latency-bound programs, and compare "
-    "the node's other settings (NPS, clock of the fabric)."
+    "Processing units of this node share a path to its memory. This path is congested when all "
+    "run. Spread threads over L3 domains, use fewer threads per node for latency-bound programs, "
+    "and compare other settings of the node (NPS, clock of the fabric)."
 )
 _INVERSION_ADVICE = (
-    "Measure this size again: a size that fills the node may spill to other nodes or other "
-    "channels. Look at the memory modules behind the upper addresses of this node (mixed sizes, "
-    "one rank more)."
+    "Measure this size again: a working set that fills the node may use memory of other nodes or "
+    "channels. Look at the memory modules behind the upper addresses of this node (mixed sizes or "
+    "numbers of ranks)."
 )
 
 
@@ -112,11 +112,11 @@ def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
             n=int(own["replicate"].nunique()),
             compared_with=f"{others} of the same node, at {own['x'].nunique()} sizes",
             sentence=(
-                f"Contention within node {nodes}: when all run, from "
-                f"{format_binary_bytes(found.start)} on, {join_with_and(affected)} "
+                f"Contention within node {nodes}: when all run, with working sets of "
+                f"{format_binary_bytes(found.start)} or more, {join_with_and(affected)} "
                 f"{'wait' if len(affected) > 1 else 'waits'} {loss_percent:.0f} % longer than the "
-                f"others of the node, and alone "
-                f"{np.median([alone[name] for name in affected]):.2f} times as long."
+                f"others of the node. When one runs alone, the ratio of the times is "
+                f"{np.median([alone[name] for name in affected]):.2f}."
             ),
             advice=_CONTENTION_ADVICE,
             cells=tuple((name, f"node{nodes}") for name in affected),

@@ -51,9 +51,9 @@ _SLIT_STEP = 0.1
 # Most pairs that a sentence names.
 _MAX_NAMED = 6
 _ADVICE = (
-    "Do not place threads and memory by this table (the kernel's reclaim and balancing do). "
-    "Update the firmware or report the error, look for swapped cables or modules, and use measured "
-    "values (chaosity export)."
+    "Do not place threads and memory by this table. The kernel uses the table to reclaim and "
+    "balance memory. Update the firmware or report the error, look for swapped cables or modules, "
+    "and use measured values (chaosity export)."
 )
 
 
@@ -115,8 +115,8 @@ def check_packages_and_slit(
             notes.append(f"The SLIT has no entry for {_pair_text(missing[0])}{more}.")
         if measured.kind == NONE and len({distances[p] for p in pairs if p in distances}) > 1:
             notes.append(
-                "The SLIT distinguishes nodes that were measured to be equal, as when memory is "
-                "interleaved below the operating system."
+                "The SLIT has different distances for nodes with equal measured values. This "
+                "happens if the hardware interleaves memory over these nodes."
             )
         else:
             seen = measured if instead is not None or measured.kind != NONE else structure
@@ -146,7 +146,7 @@ def _wrong_packages(cells: ScoredCells[int], learned: PackageNodes, given: Packa
     )
     texts = [" | ".join(",".join(map(str, nodes)) for nodes in p) for p in (given, learned)]
     sentence = (
-        f"The given packages are {texts[0]}, but by the measurement the packages are {texts[1]}."
+        f"The given packages are {texts[0]}, but the measurement shows the packages {texts[1]}."
     )
     return _mismatch(cells, observed, expected, 0.999, apart, sentence, "the given packages")
 
@@ -305,8 +305,8 @@ def _entries_text(
     return (
         f"SLIT {entries} {join_with_and(named)} {contradict} the measurement: "
         f"{_pair_text(worst.pair)} has distance {distance:g}, and other pairs at this distance "
-        f"have {_value_text(cells, worst.expected)}, but it was measured at "
-        f"{_value_text(cells, worst.observed)}, like {group} nodes."
+        f"have {_value_text(cells, worst.expected)}, but its measured value is "
+        f"{_value_text(cells, worst.observed)}, like that of {group} nodes."
     )
 
 

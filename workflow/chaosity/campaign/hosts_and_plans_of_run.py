@@ -125,7 +125,7 @@ class Campaign:
         """
         for name, host in self.hosts.items():
             if host.topology.kind != LIVE and not host.is_simulated:
-                what = "its topology is a file, so it can be planned but not measured"
+                what = "its topology is a file, so the host can be planned but not measured"
                 remedy = (
                     "use snakemake --dry-run, or list only other hosts in `hosts` of the config"
                 )

@@ -52,8 +52,10 @@ class HostPageWeights:
             try:
                 self._kept = json.loads(self.path.read_text(encoding="utf-8"))["weights"]
             except (ValueError, KeyError, TypeError) as error:
-                remedy = "delete it, then it is calculated from the measurements"
-                raise UserError("does not hold weights", str(self.path), remedy) from error
+                remedy = (
+                    "delete the file, then the next run computes the weights from the measurements"
+                )
+                raise UserError("has no weights", str(self.path), remedy) from error
 
     def __call__(self, name: str, workers: Sequence[int]) -> dict[int, float] | None:
         """Return the share of each node's pages; None if the measurements for it are missing."""

@@ -63,9 +63,9 @@ def find_anomalies_command(
     chaosity anomalies bandwidth_MBps.csv --metric bandwidth
     chaosity anomalies latency_ns.csv --metric latency --distances slit.csv --packages "0,1;2,3"
 
-    The expected values come from the matrix itself: remote nodes are slower, meshes and rings have
-    steps. A cell is an anomaly if it departs from its group significantly (adjusted for all
-    comparisons) and by at least 5 % (8 % without replicates).
+    The expected values come from the matrix itself: remote nodes are slower, and meshes and rings
+    have near and far nodes. A cell is an anomaly if it departs from its group significantly
+    (adjusted for all comparisons) and by at least 5 % (8 % without replicates).
     """  # noqa: D301 (click's mark for lines that are not to be filled)
     from chaosity.anomalies.matrix_anomalies import analyse_matrix
     from chaosity.store.node_matrix_csv import read_matrix_csv

@@ -39,7 +39,7 @@ _MOST_LINES = 40
 @click.option(
     "--block",
     metavar="COLUMN",
-    help="Blocking column (for example replicate), removed from the error. Default: none.",
+    help="Blocking column, for example replicate: its variation is not error. Default: none.",
 )
 @click.option(
     "--transform",
@@ -156,7 +156,7 @@ def _analysis_text(analysis: AnovaResult) -> Iterator[RenderableType]:
     if omitted := sum(max(0, len(rows) - _MOST_LINES) for rows in listed):
         yield f"{omitted} more lines are in the JSON (--json)."
     analysed = f"the logarithm of {analysis.response}" if logs else analysis.response
-    yield f"Sums of squares are of {analysed}. {analysis.transform_reason}"
+    yield f"The sums of squares are those of {analysed}. {analysis.transform_reason}"
     yield from analysis.notes
     yield from (term.sentence for term in analysis.terms if term.sentence)
     yield f"[bold]{analysis.conclusion}[/bold]"

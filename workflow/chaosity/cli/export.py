@@ -61,7 +61,7 @@ def export_hwloc_command(folder: Path, output: Path | None) -> None:
 def export_weights_command(folder: Path, output: Path | None, dwp: float, as_json: bool) -> None:
     """Export interleave weights for each node, each package and all nodes as worker nodes.
 
-    Weights are shares, whole numbers for the kernel, and commands with numactl.
+    Prints weights as shares, as whole numbers for the kernel, and commands with numactl.
     """
     from chaosity.export.host_measurements_for_export import read_measured_host
     from chaosity.export.interleave_weights_document import interleave_weights_of_host
@@ -144,7 +144,8 @@ def _weights_lines(exported: InterleaveWeightsExport) -> Iterator[str]:
         yield (
             f"# expected bandwidth {advice.relative_to_equal_shares['weights']:.2f} times that of "
             "equal shares; "
-            f"the kernel's weights differ by {advice.kernel.error_percent:.1f} % at most"
+            "the kernel's weights differ from the shares by at most "
+            f"{advice.kernel.error_percent:.1f} %"
         )
         yield from advice.commands_to_copy
 

@@ -39,7 +39,7 @@ from chaosity.cli.shared_options import CONFIG_OPTION, EXISTING_FILE, FILE, FOLD
 def write_report_command(plan: Path, output: Path, **inputs: Any) -> None:
     """Write the report and the figures of a PLAN (plan.json), and print its worst problems.
 
-    Works at any time: points that are not measured yet are shown as missing.
+    The command works at any time: the report shows points without a measurement as missing.
     """
     from chaosity.report.write_report_files import write_report
 

@@ -14,8 +14,8 @@ from chaosity.errors import UserError
 
 @click.command("simulate")
 @CONFIG_OPTION
-@click.option("--inventory", help="Inventory, in place of the config's.")
-@click.option("--results", help="Folder of the records, in place of the config's.")
+@click.option("--inventory", help="Inventory to use instead of the config's inventory.")
+@click.option("--results", help="Folder of the records, instead of the config's folder.")
 @click.option("--truth", type=FILE, help="Write the true values, without noise, to this CSV file.")
 def write_simulated_records_command(
     config_file: Path, inventory: str | None, results: str | None, truth: Path | None
@@ -23,7 +23,7 @@ def write_simulated_records_command(
     """Write the records of all points of simulated hosts.
 
     `snakemake` makes the same records, one process for each. This command takes milliseconds for a
-    record, so that the map of a large server is there within a minute. Records that exist are kept.
+    record, so all records of a large server exist within a minute. Records that exist are kept.
     `snakemake` with the same inventory and results then makes tables, figures and reports.
     """
     from chaosity.campaign.hosts_and_plans_of_run import Campaign

@@ -213,7 +213,7 @@ def _verdict_sentences(
     if typical is not None and at_worst is not None:
         detectable = f" Smallest detectable deviation: about {format_percent(typical)} in a cell"
         if at_worst >= 2.0 * typical:
-            detectable += f", {format_percent(at_worst)} in the cell in which hosts scatter most"
+            detectable += f", {format_percent(at_worst)} in the cell with the largest scatter"
         detectable += "."
     if not outliers:
         among = f"{format_count(number, 'host')} in {format_count(cells, 'cell')}"
@@ -241,9 +241,10 @@ def _scatter_sentence(values: HostValues, found: Sequence[CellWhereHostsDiffer])
         return []
     widest = found[0]
     return [
-        f"In {len(found)} of {format_count(len(values.cells), 'cell')} hosts differ by 5 % "
-        "or more beyond the scatter of their replicates, and none of them is an outlier; most in "
-        f"{values.cell_text(widest.cell)}, {widest.low:.2f} to {widest.high:.2f} times the median."
+        f"In {len(found)} of {format_count(len(values.cells), 'cell')}, hosts differ by at least "
+        "5 % and by more than the scatter of their replicates, but none of them is an outlier. The "
+        f"largest difference is in {values.cell_text(widest.cell)}: {widest.low:.2f} to "
+        f"{widest.high:.2f} times the median."
     ]
 
 

@@ -210,7 +210,7 @@ def _loose_matches(sides: _Sides, strict: Collection[_Group]) -> dict[_Group, _L
                 benchmark_and_kernel_text(dict(side.rows.iloc[0])) for side in chosen
             )
             group = group_text(str(category), str(metric))
-            note = f"{group} is of {programs}: a part of any difference may be due to the programs"
+            note = f"{group} is of {programs}: the programs may cause a part of each difference"
             matches[category, metric] = pairs, note
     return matches
 
@@ -312,7 +312,7 @@ def _third_host_note(sides: _Sides, table: pd.DataFrame) -> Iterator[str]:
         [set(side.rows[name].dropna()) for side in sides] for name in ("host", "configuration")
     )
     if hosts[0] != hosts[1] and modes[0] == modes[1] and {BETTER, WORSE} & set(table["verdict"]):
-        yield "if the two hosts should be equal, a third host shows which of them is at fault"
+        yield "if the two hosts should be equal, a third host shows which of them has the fault"
 
 
 def _content_text(side: Measurements) -> str:

@@ -35,7 +35,7 @@ class PlanNotes:
         taken = pick_evenly_spread(levels, len(levels) if at_most is None else at_most)
         if len(taken) < len(levels):
             count = f"{len(taken)} of {len(levels)}"
-            self.add_note(f"{what}: {count}, evenly spread (`levels` in the config)")
+            self.add_note(f"{what}: {count} levels, evenly spread (`levels` in the config)")
         return taken
 
 

@@ -42,8 +42,8 @@ def check_one_selector_key(
     """
     kinds = [key for key in selector if key not in options]
     if len(kinds) != 1:
-        found = f"a selector has {' and '.join(kinds) or 'nothing'} to select"
-        raise UserError(found, where, "exactly one key may say what to select")
+        found = f"a selector has {' and '.join(kinds) or 'no key'}"
+        raise UserError(found, where, "give exactly one key that says what to select")
 
 
 def find_referred_endpoint(reference: str, earlier: EarlierEndpoints, where: str) -> Endpoint:
@@ -164,7 +164,7 @@ def _named_initiator(name: str, host: HostResources, one_per_core: bool, where: 
         raise UserError(
             f"{name} cannot issue accesses, since node {lacking[0]} has no processing units",
             where,
-            f"nodes that have some: {', '.join(one for one in known if one.startswith('node'))}",
+            f"usable nodes: {', '.join(one for one in known if one.startswith('node'))}",
         )
     if nodes and all(node_name(node) in known for node in nodes):
         return host.worker_initiator(nodes, one_per_core)

@@ -129,7 +129,9 @@ class LoadCombinations:
             for name, initiators in self._all_initiators(load) if sets is None else sets:
                 yield from self._together(load, name, initiators)
         elif sets is not None:
-            raise UserError("in_each_set_of needs loads that run together", where, "add together")
+            raise UserError(
+                "in_each_set_of needs loads that run together", where, "add the key together"
+            )
         else:
             for initiator in select_initiators(selectors, self.host, load.earlier, where):
                 yield from self._alone(load, initiator)

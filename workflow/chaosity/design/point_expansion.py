@@ -292,7 +292,7 @@ def _check_common_window(loads: Sequence[Load]) -> None:
     if len(silent) > 1:
         names = " and ".join(sorted(set(silent)))
         wrong = f"loads of {names} report no progress, so they cannot run together"
-        remedy = "choose a benchmark with progress for one of the categories"
+        remedy = "for one of the categories, choose a benchmark that reports progress"
         raise BenchmarkCannotServeDesignError(wrong, "config, benchmarks", remedy)
 
 

@@ -66,7 +66,7 @@ def add_reference_loads(
         if missing := sum("reason" in metric for _, metric in metrics):
             notes.add_note(
                 f"{experiment['experiment']}, {entry['name']}: {missing} of"
-                f" {len(metrics)} have no reference with {references.condition}"
+                f" {len(metrics)} values have no reference with {references.condition}"
             )
     return [{**point, "relative": found[point["point"]]} for point in points]
 
@@ -160,8 +160,8 @@ class _References:
             for other, load in references[:4]
         )
         raise UserError(
-            f"{self.entry['name']} of {point['point']} could be relative to"
-            f" {len(references)} points: {listed}{', ...' if len(references) > 4 else ''}",
+            f"{self.entry['name']} of {point['point']} has {len(references)} possible"
+            f" references: {listed}{', ...' if len(references) > 4 else ''}",
             self.where,
             "name more columns in `to`, or sides that stay the same in `same`",
         )

@@ -159,9 +159,9 @@ def notes_on_missing_weights(
     for name in names:
         lacking.setdefault(sources.get(POLICIES[name].shares or "", ""), []).append(name)
     for source, policies in lacking.items():
-        left_out = f"{' and '.join(policies)} left out for workers whose weights are not known yet"
+        left_out = f"{' and '.join(policies)}: left out for workers whose weights are not known yet"
         if source in experiments:
-            yield f"{left_out}; {source} measures them in this run, the next run adds these points"
+            yield f"{left_out}; {source} measures them in this run, the next run adds the points"
         else:
             yield f"{left_out}; run {source or 'an experiment that measures them'} first"
 

@@ -109,7 +109,7 @@ def _change_text(data: FigureData, change: _Change, same_ends: bool) -> str:
         title = panel_title(data, change.panel)
         if not title[:2].isupper():  # PU keeps its capitals
             title = title[:1].lower() + title[1:]
-        notes.append(f"worst panel: {title}")
+        notes.append(f"in the worst panel, {title}")
     text = ratio_text(change.ratio, *notes)
     if change.series is None:
         return text
@@ -198,9 +198,9 @@ def distance_order_statement(table: pd.DataFrame, by: str, metric: str, name: st
     if not less_is_better(metric):
         excess, clear = -excess, np.less.outer(high, low)
     wrong = nearer & clear
-    test = " (single replicates)" if single else ", beyond both intervals"
+    test = " (without intervals)" if single else " and the intervals do not overlap"
     number = f"{group_thousands(wrong.sum())} of {format_count(nearer.sum(), 'comparison')}"
-    text = f"in {number} the pair with the smaller {name} is worse{test}"
+    text = f"in {number} the pair with the smaller {name} has the worse value{test}"
     if not wrong.any():
         return f"the {name} agrees with the measurement: {text}"
     worst = np.unravel_index(np.where(wrong, excess, -np.inf).argmax(), wrong.shape)
@@ -253,21 +253,22 @@ def level_comparison_statement(data: FigureData, compare: LevelComparison) -> st
     found = compare_latency_together_and_alone(rows, compare["level"], compare["to"])
     level, base = (compare["level"].replace("_", " "), compare["to"].replace("_", " "))
     if not found.ratios:
-        return f"nothing was measured both {level} and {base}"
+        return f"no latency was measured both with {level} and with {base}"
     labels = {value.number: value.long for value in axis.values}
     if found.start is None:
         largest = found.ratios[max(found.ratios)].median
         span = _span(ratio.median for ratio in found.ratios.values())
         return (
-            f"{level} takes {span} times as long as {base} over all sizes, {largest:.2f} times at "
-            f"the largest: no difference above {DIVERGING_RATIO:g}"
+            f"latency with {level} is {span} times that with {base} over all sizes, and "
+            f"{largest:.2f} times at the largest size; no ratio is clearly above "
+            f"{DIVERGING_RATIO:g}"
         )
     beyond = {size: ratio for size, ratio in found.ratios.items() if size >= found.start}
-    first = f"{ratio_text(beyond[found.start])} times as long as {base} at {labels[found.start]}"
-    text = f"{level} takes {first}"
+    first = f"{ratio_text(beyond[found.start])} times that with {base} at {labels[found.start]}"
+    text = f"latency with {level} is {first}"
     if len(beyond) > 1:
         most = max(beyond, key=lambda size: beyond[size].median)
-        text += f", and more than {DIVERGING_RATIO:g} times as long at every larger size"
+        text += f", and more than {DIVERGING_RATIO:g} times at every larger size"
         text += f". Maximum: {ratio_text(beyond[most])} at {labels[most]}"
     return f"{text}. {_slow_text(found, level, base)}" if found.compared else text
 
@@ -275,16 +276,16 @@ def level_comparison_statement(data: FigureData, compare: LevelComparison) -> st
 def _slow_text(found: LatencyDivergence, level: str, base: str) -> str:
     """Return the initiators that are slower than others of their node."""
     if not found.slow:
-        return f"No initiator is slower than others of its node when {level}"
+        return f"No initiator is slower than others of its node with {level}"
     ordered = sorted(found.slow, key=lambda slow: natural_sort_key(slow.initiator))
     names = [make_axis_value(slow.initiator).long for slow in ordered]
     alone = [slow.alone for slow in ordered if not math.isnan(slow.alone)]
-    details = f"{_span(slow.together.median for slow in ordered)} times as long"
-    details += f"; {_span(alone)} when {base}" if alone else ""
+    details = f"{_span(slow.together.median for slow in ordered)} times their latency"
+    details += f"; {_span(alone)} times with {base}" if alone else ""
     number = format_count(len(names), "initiator")
     listed = f": {join_with_and(names)}" if len(names) <= _MOST_NAMED else ""
     verb, their = ("is", "its node") if len(names) == 1 else ("are", "their nodes")
-    return f"When {level}, {number} {verb} slower than others of {their} ({details}){listed}"
+    return f"With {level}, {number} {verb} slower than others of {their} ({details}){listed}"
 
 
 def lowest_bound_statement(data: FigureData) -> str | None:
@@ -316,11 +317,11 @@ def lowest_bound_statement(data: FigureData) -> str | None:
         labels = dict.fromkeys(_line_label(data, lines, mark) for mark in first_marks)
         line = f" for {join_with_and(list(labels))}" if len(found) > 1 else ""
         ends = dict.fromkeys(format_percent(share) for share in (min(shares), max(shares)))
-        part = f"lowest bound{line}: {text}; the values reach {' to '.join(ends)} of it"
+        part = f"lowest bound{line}: {text}; the values reach {' to '.join(ends)} of this bound"
         if max(shares) > _MOST_REACHED:
             part += (
-                f"; the largest exceeds it by {format_percent(max(shares) - 1)}: bound and line "
-                "were not measured under the same conditions, or one of them was disturbed"
+                f"; the largest value is {format_percent(max(shares) - 1)} above the bound, so "
+                "bound and line were measured under different conditions, or one was disturbed"
             )
         parts.append(part[:1].upper() + part[1:])
     return ". ".join(parts) or None

@@ -71,7 +71,7 @@ def _value_statements(data: FigureData, valid: pd.DataFrame, scale: UnitScale) -
     if data.spec.kind == "heatmap":
         statements.append(_relation_statement(data, differ))
     if (valid["n"] == 1).all():
-        statements.append("no intervals: one replicate")
+        statements.append("there are no intervals, since there is one replicate")
     return statements
 
 
@@ -118,7 +118,7 @@ def _range_statement(data: FigureData, valid: pd.DataFrame, differ: bool | None)
     marks = format_count(len(valid), data.mark_noun)
     if differ is False:
         between = f"{scale.number(low)} to {scale.text(high)}"
-        return f"no difference detected between {marks} (n = {valid['n'].max()}): {between}"
+        return f"{marks} have {between}, n = {valid['n'].max()}; no difference is detected"
     if low == high:
         return f"{scale.text(low)} in all {marks}"
     judged = is_performance_metric(data.spec.metric)  # a count is neither good nor bad

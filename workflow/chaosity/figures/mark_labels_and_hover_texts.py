@@ -80,7 +80,8 @@ def mark_location_text(mark: FigureMark, data: FigureData) -> str:
             continue
         value = data.axes[role].value_named(name)
         column = columns[role].split(".")[-1].replace("_", " ")
-        parts.append(f"{column} = {value.short}" if value.kind == "number" else value.long)
+        forms = {"number": f"{column} = {value.short}", "text": f"{column} {value.long}"}
+        parts.append(forms.get(value.kind, value.long))
     return ", ".join(parts)
 
 

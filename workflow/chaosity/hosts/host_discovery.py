@@ -134,7 +134,7 @@ def _slurm_transport(host: InventoryHost, config: Config) -> Transport:
         remedy = f"name it in chaosity_slurm_node; {suggest_allowed(name, nodes)}"
         raise UserError(f"Slurm has no node {name!r}", where, remedy)
     if trouble := nodes[name].unusable_reason:
-        raise UserError(trouble, where, "its points are left for later")
+        raise UserError(trouble, where, "the next run measures its points")
     return Transport(
         kind=SLURM,
         way=srun_command_for_description(nodes[name], config["slurm"]),
@@ -220,7 +220,7 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
     expected = config["expected_configuration"]
     if CONFIGURATION in source:
         if not expected:
-            remedy = "name it in expected_configuration, or several in configurations"
+            remedy = "name one in expected_configuration, or several in configurations"
             raise UserError("has a topology for each configuration", f"host {host.name}", remedy)
         source = source.replace(CONFIGURATION, expected)
     if source == LIVE:

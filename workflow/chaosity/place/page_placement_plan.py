@@ -152,18 +152,18 @@ def _find_wanted_shares(request: PlacementRequest, memory: set[int]) -> dict[int
     name, policy, where = request.policy, POLICIES[request.policy], "--shares"
     if policy.shares is None:
         if request.shares is not None:
-            raise UserError(f"{name} leaves pages to the kernel", where, "leave them out")
+            raise UserError(f"{name} leaves pages to the kernel", where, "leave out the shares")
         return None
     uniform = policy.shares == UNIFORM
     if request.shares is not None:
         wanted = dict(request.shares)
         if uniform and largest_share_deviation(uniform_shares(wanted), wanted) > SUM_TOLERANCE:
-            remedy = "leave them out, or choose policy canonical or bwap"
+            remedy = "leave out the shares, or choose policy canonical or bwap"
             raise UserError(f"{name} means equal shares", where, remedy)
     elif uniform:
         wanted = uniform_shares(memory if policy.over_all else request.workers)
     else:
-        remedy = "give them, or use `chaosity place --matrix`, which computes them"
+        remedy = "give the shares, or use `chaosity place --matrix`, which computes them"
         raise UserError(f"{name} needs the share of each node", where, remedy)
     for node, share in wanted.items():
         if share > 0.0 and node not in memory:

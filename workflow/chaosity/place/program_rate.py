@@ -197,6 +197,6 @@ class RateMeter:
                 raise UserError(
                     f"the program reported {len(inside)} times in {passed:.0f} s, but a rate needs "
                     "20 reports",
-                    remedy="let it report more often, or use --rate lines=REGEX or "
+                    remedy="let the program report more often, or use --rate lines=REGEX or "
                     "--rate instructions",
                 )

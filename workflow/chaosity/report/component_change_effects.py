@@ -173,7 +173,8 @@ def _effect_sentence(rows: pd.DataFrame) -> str:
     parts = [f"{group_thousands(number)} {text}" for text, number in numbers.items() if number]
     ends = dict.fromkeys((change_text(rows["ratio"].min()), change_text(rows["ratio"].max())))
     values = format_count(len(rows), "value")
-    return f"{values} measured again: {', '.join(parts)}; change {' to '.join(ends)}."
+    verb = "was" if len(rows) == 1 else "were"
+    return f"{values} {verb} measured again: {', '.join(parts)}. Change: {' to '.join(ends)}."
 
 
 def _changed_point(row: Mapping[Hashable, Any]) -> ChangedPoint:

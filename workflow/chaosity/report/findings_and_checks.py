@@ -132,8 +132,8 @@ def _drives(rows: pd.DataFrame) -> ResultCheck:
         "Drives",
         WARNING,
         "storage values are file-backed: a file on the local file system was read, since there "
-        "is no NVMe drive",
-        "The values describe this file system, not a drive. Each figure says so.",
+        "is no NVMe drive on this host",
+        "The values describe this file system, not a drive. Each of their figures says so.",
     )
 
 
@@ -146,7 +146,7 @@ def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultChe
         not hypervisor,
         "the operating system runs on the hardware",
         "this is a virtual machine: the hypervisor decides which topology it shows and how much "
-        "bandwidth it gives, and other virtual machines can take a share",
+        "bandwidth the machine gets, and other virtual machines can take a share of it",
         "Trust a difference only if it occurs again in a second run. Measure the hardware itself "
         "if you can.",
     )
@@ -212,7 +212,7 @@ def _replicates(rows: pd.DataFrame) -> ResultCheck | None:
     return ResultCheck(
         "Replicates",
         WARNING,
-        f"{points} was measured once, so there are no intervals, and differences cannot be trusted",
+        f"{points} was measured once, so there are no intervals, and a difference may be chance",
         "Set `replicates` to 3 or more.",
     )
 
@@ -305,8 +305,8 @@ def anomaly_search_coverage_check(findings: Findings) -> ResultCheck:
     return ResultCheck(
         "Anomalies",
         OK,
-        f"{result} {'; '.join(findings.checked)}; the percentages are the smallest losses that "
-        "would have been found with 95 % power",
+        f"{result} {'; '.join(findings.checked)}; a smallest detectable loss would have been found "
+        "with 95 % power",
     )
 
 

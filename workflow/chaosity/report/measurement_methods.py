@@ -27,9 +27,9 @@ _DIFFERENCES = (
 )
 _FINDINGS = (
     "A finding compares a value with values that are equal on a healthy machine, such as those of "
-    "all remote nodes of one package. It is reported if the value is worse by at least 5 % (8 % "
-    "without replicates) and if this is not chance: over all comparisons on this host, the chance "
-    "of a wrong finding is 1 %. A value without a comparable cell is not tested."
+    "all remote nodes of one package. The finding is reported if the value is worse by at least "
+    "5 % (8 % without replicates) and if this is not chance: over all comparisons on this host, "
+    "the probability of a wrong finding is 1 %. A value without a comparable cell is not tested."
 )
 
 
@@ -107,10 +107,10 @@ def _precision_text(cells: pd.DataFrame) -> str:
         return "unknown: there is one replicate"
     worst = cells.iloc[int(cells["precision"].argmax())]
     return (
-        f"half of the cells are within ±{format_percent(known.median())}, "
-        f"{format_percent(_MOST_CELLS)} within "
-        f"±{format_percent(float(known.quantile(_MOST_CELLS)))}; "
-        f"the worst is ±{format_percent(known.max())} ({worst['load']} of {worst['point']})"
+        f"half of the intervals are within ±{format_percent(known.median())} of the median, "
+        f"{format_percent(_MOST_CELLS)} of them within "
+        f"±{format_percent(float(known.quantile(_MOST_CELLS)))}; the widest is "
+        f"±{format_percent(known.max())} (load {worst['load']} of point {worst['point']})"
     )
 
 
@@ -136,7 +136,7 @@ def _verified(summaries: Sequence[RecordSummary]) -> Iterator[Fact]:
     if not total:
         return
     always = [name for name in total if passed[name] == total[name]]
-    texts = [", ".join(always) + " (always passed)"] if always else []
+    texts = [", ".join(always) + " (passed by every record)"] if always else []
     texts += [
         f"{name} ({group_thousands(passed[name])} of {group_thousands(total[name])} passed)"
         for name in total

@@ -212,7 +212,7 @@ def _held_error(wanted: Mapping[str, str]) -> UserError:
     names = ", ".join(sorted({Path(name).name for name in wanted})) or "kernel settings"
     return UserError(
         f"another run of chaosity-place holds {names}, which apply to the whole machine",
-        remedy="wait for its end; two runs can only share settings that neither has to change",
+        remedy="wait until that run ends; two runs can share only settings that neither changes",
     )
 
 

@@ -241,7 +241,9 @@ def _check_parts(machine: MachineDescription, topology: Topology, where: str) ->
                     check(kinds[key], name, f"faults.{number}.{key}")
         if fault["fault"] in _FAULTS_OF_DRIVES and "drives" not in machine:
             remedy = "add the key `drives` with their rates"
-            raise UserError(f"{fault['fault']} needs drives, and none are described", place, remedy)
+            raise UserError(
+                f"{fault['fault']} needs drives, but the description has none", place, remedy
+            )
         section, capacity = _NEEDED_CAPACITIES.get(fault["fault"], ("memory", ""))
         if capacity and capacity not in cast(dict[str, Any], machine).get(section, {}):
             raise UserError(f"{fault['fault']} needs the capacity {section}.{capacity}", place)

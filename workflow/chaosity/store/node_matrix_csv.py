@@ -28,7 +28,10 @@ UNITS: dict[str, dict[str, float]] = {
 # is a typing error or has another unit.
 _BOUNDS = {BANDWIDTH: (1e3, 2e13), LATENCY: (0.1, 1e6)}
 _OUT_OF_BOUNDS = {
-    BANDWIDTH: ("below any memory", "above any memory bus (some 8 TB/s)"),
+    BANDWIDTH: (
+        "below the bandwidth of any memory",
+        "above the bandwidth of any memory bus (about 8 TB/s)",
+    ),
     LATENCY: ("below the time of any cache", "above the time of any memory"),
 }
 # The unit of a file without a known unit, by the median of its values: bytes per second above the
@@ -113,7 +116,7 @@ def read_distances_csv(path: Path) -> dict[Pair, float]:
     _, _, cells = _read_cells(path)
     for where, pair, value in cells:
         if value <= 0.0:
-            remedy = "distances are above 0, local is 10"
+            remedy = "distances must be above 0; 10 is local"
             raise UserError(f"{value:g} is not a distance", where, remedy)
         if pair in found:
             raise UserError(f"initiator {pair[0]} has two rows", str(path))
@@ -148,7 +151,7 @@ def _read_cells(path: Path) -> tuple[tuple[int, ...], tuple[int, ...], _Cells]:
         initiator = _node(fields[0])
         if initiator is None:
             problem = f"{fields[0]!r} in the first column is not a node"
-            raise UserError(problem, where, "a node is written like 3 or node3")
+            raise UserError(problem, where, "write a node as 3 or node3")
         initiators[initiator] = None
         for name, target, text in zip(head[1:], targets, fields[1:], strict=True):
             if text not in _NOT_MEASURED:
@@ -224,11 +227,11 @@ def _infer_unit(path: Path, metric: str, values: Sequence[float]) -> tuple[str, 
 def _to_metric_unit(metric: str, value: float, unit: str, where: str) -> float:
     """Return a value in the metric's own unit."""
     if not value > 0.0:  # true for NaN too
-        raise UserError(f"{value:g} is not a measurement", where, "values are above 0")
+        raise UserError(f"{value:g} is not a measurement", where, "values must be above 0")
     converted = value * UNITS[metric][unit]
     least, most = _BOUNDS[metric]
     if not least <= converted <= most:
         problem = _OUT_OF_BOUNDS[metric][converted > most]
-        remedy = "correct it, or give the unit (--unit)"
+        remedy = "correct the value, or give the unit (--unit)"
         raise UserError(f"{value:g} {unit} is {problem}", where, remedy)
     return converted

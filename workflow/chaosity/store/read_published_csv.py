@@ -111,5 +111,5 @@ def _number(text: str, where: str) -> float:
     except ValueError:
         raise UserError(f"{text!r} is not a number", where) from None
     if not value > 0:  # true for NaN too
-        raise UserError(f"{text!r} is not a measurement", where, "values are above 0")
+        raise UserError(f"{text!r} is not a measurement", where, "values must be above 0")
     return value

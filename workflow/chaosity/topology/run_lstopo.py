@@ -40,7 +40,9 @@ def read_hwloc_xml_as_format_2(path: Path) -> etree._Element:
     """
     root = read_xml_root_element(path)
     if root.tag != "topology":
-        wrong = f"is XML, but not hwloc's: its root element is <{root.tag}>, not <topology>"
+        wrong = (
+            f"is XML, but not the XML of hwloc: its root element is <{root.tag}>, not <topology>"
+        )
         raise UserError(wrong, str(path), "write it with `lstopo --of xml FILE`")
     stated = root.get("version", "1.0")  # a version 1 file carries no version
     major = stated.partition(".")[0]
@@ -129,7 +131,7 @@ def _failure(stderr: str, where: str) -> UserError:
     return UserError(
         f"hwloc {_dotted(installed_hwloc_version())} cannot read it: {message}",
         where,
-        "try `lstopo --input` with it, and write or capture it again",
+        "test the file with `lstopo --input`, then write or capture it again",
     )
 
 
@@ -163,6 +165,6 @@ def _too_new(stated: str, where: str) -> UserError:
         f"is hwloc XML format {stated}, and the installed hwloc {_dotted(installed)} "
         f"reads formats up to {installed[0]}",
         where,
-        "write it again with `lstopo --export-xml-flags v2 --of xml FILE` where it came from, "
+        "write it again with `lstopo --export-xml-flags v2 --of xml FILE` on its host, "
         "or install a newer hwloc",
     )

@@ -40,8 +40,8 @@ CONNECTION_FAILED = 255
 PASSWORD_VARIABLE = "CHAOSITY_SSH_PASSWORD"
 # Text in OpenSSH's messages -> cause of the error.
 ERROR_CAUSES = {
-    "REMOTE HOST IDENTIFICATION HAS CHANGED": "its host key has changed; if that is intended, "
-    "remove the old key from the known hosts, if not, find out which machine answers",
+    "REMOTE HOST IDENTIFICATION HAS CHANGED": "its host key has changed. If you expect this, "
+    "remove the old key from the known hosts. If not, find out which machine answers",
     "Host key verification failed": "its host key is not known; log in once by hand, compare "
     "the key's fingerprint, and accept it",
     "Permission denied": "it refused the key or the password",

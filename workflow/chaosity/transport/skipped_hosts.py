@@ -44,7 +44,7 @@ def read_skipped_host(folder: Path) -> SkippedHost | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        reason = f"{SKIPPED_HOST_FILE} cannot be read, so the reason is lost"
+        reason = f"{SKIPPED_HOST_FILE} cannot be read, so the reason is not known"
         return SkippedHost(folder.name, "", reason)
 
 

@@ -25,16 +25,15 @@ from chaosity.weights.placement_bandwidth_model import EXPECTED_NOTE, expected_b
 _SYSFS = "/sys/kernel/mm/mempolicy/weighted_interleave"
 _GLOBAL_NOTE = (
     "The kernel (6.9 and later) has one set of weights for the whole machine, not one for each "
-    "program or initiator. These weights fit as long as a program on the workers has the machine "
-    "to itself."
+    "program or initiator. These weights fit only while no other program runs on the machine."
 )
 _NUMACTL_NOTE = (
-    "numactl (2.0.19 and later, -w for short) takes the nodes, and the kernel has the weights. So "
-    "set the weights first; they hold for memory that is touched from then on."
+    "numactl (2.0.19 and later, short option -w) takes the nodes, and the kernel has the weights. "
+    "So set the weights first: they apply only to memory that is touched later."
 )
 _ZERO_NOTE = (
-    "A weight of 0 cannot be written (it means the default, or Linux 6.16 and later refuse it). "
-    "Nodes without pages are omitted from numactl's list of nodes instead."
+    "A weight of 0 cannot be written: before Linux 6.16 it means the default, and later versions "
+    "refuse it. So numactl's list of nodes omits the nodes without pages."
 )
 _COARSE_NOTE = (
     "Whole numbers from 1 to 255 cannot express such small shares, so the error is large."

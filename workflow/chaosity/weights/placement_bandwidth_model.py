@@ -29,8 +29,8 @@ from chaosity.errors import UserError
 from chaosity.store.node_matrix_csv import BANDWIDTH, NodeMatrix
 
 EXPECTED_NOTE = (
-    "Expected bandwidths rank placements: the model assumes independent paths and fast cores, so "
-    "where links or cores are the limit they are too high."
+    "Use expected bandwidths only to rank placements. The model assumes independent paths and fast "
+    "cores, so expected bandwidths are too high where links or cores are the limit."
 )
 # With fewer placements a perfect order means nothing: of 4 it occurs by chance in 1 of 24 cases.
 _MIN_PLACEMENTS = 5
