@@ -69,6 +69,7 @@ def test_values_of_a_simulated_host_leave_it_in_no_form_that_a_machine_would_use
     assert "is a table of a simulated host" in refused.stderr
 
 
+@pytest.mark.thorough
 def test_nothing_is_simulated_again_and_a_lost_record_alone_is(simulated: Workflow):
     assert simulated.selected() == set()
     [record, *_] = simulated.folder.glob("results/imagined/*/memory_bandwidth/*/rep1.json")
@@ -79,6 +80,7 @@ def test_nothing_is_simulated_again_and_a_lost_record_alone_is(simulated: Workfl
     assert json.loads(record.read_text())["loads"] == before["loads"]
 
 
+@pytest.mark.thorough
 def test_a_bulk_run_writes_the_same_values_and_keeps_what_exists(simulated: Workflow):
     first = chaosity(simulated, "simulate", "--config", "test.yaml", "--results", "bulk")
     assert first.returncode == 0, first.stderr

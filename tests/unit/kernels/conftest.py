@@ -92,7 +92,7 @@ def cpu(usable_cpus: list[int]) -> str:
     return str(usable_cpus[0])
 
 
-@pytest.fixture(params=[1, 2])
+@pytest.fixture(params=[pytest.param(1, marks=pytest.mark.thorough), 2])
 def cpus(request: pytest.FixtureRequest, usable_cpus: list[int]) -> str:
     """One CPU, then two, as the option takes them."""
     if request.param > len(usable_cpus):

@@ -151,6 +151,7 @@ def by_teams(
     return wrong, near / noted
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_teams_that_differ_in_size_compute_together(
     driver: Path, usable_cpus: list[int], program: str
@@ -161,6 +162,7 @@ def test_teams_that_differ_in_size_compute_together(
         assert by_teams(driver, program, mib, unequal)[0] == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_teams_of_eight_nodes_stay_with_their_own_blocks(driver: Path, cpu: str, program: str):
     """As on a server with eight nodes, however many this machine has."""
@@ -169,6 +171,7 @@ def test_teams_of_eight_nodes_stay_with_their_own_blocks(driver: Path, cpu: str,
     assert share < 1.0 or program == "matmul"  # the others need something of their neighbours
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_of_pages_in_turns_one_in_n_is_local(driver: Path, cpu: str, program: str):
     """For a core of the first node: tasks begin where the turns do and touch a block more than

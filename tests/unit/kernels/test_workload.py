@@ -207,9 +207,11 @@ def run_clean(checked: Checked, cpus: str) -> None:
             assert (ran.code, ran.stderr) == (0, ""), (kernel, touch)
 
 
+@pytest.mark.thorough
 def test_clean_under_address_and_undefined_behaviour_sanitizer(memory_checked: Checked, cpus: str):
     run_clean(memory_checked, cpus)
 
 
+@pytest.mark.thorough
 def test_clean_under_thread_sanitizer(threads_checked: Checked, cpus: str):
     run_clean(threads_checked, cpus)  # a stencil's threads read what others wrote
