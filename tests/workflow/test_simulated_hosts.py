@@ -113,7 +113,11 @@ def test_no_playbook_does_anything_for_a_simulated_host(root: Path, tmp_path: Pa
     ("topology", "config", "message"),
     [
         ("epyc_9575f_nps1", {"configurations": ["nps1"]}, "is simulated in a single configuration"),
-        ("epyc_9575f_{configuration}", {}, "has a topology for each configuration"),
+        (
+            "epyc_9575f_{configuration}",
+            {},
+            "its topology file depends on the configuration, and none is given",
+        ),
     ],
 )
 def test_a_topology_and_the_configurations_of_a_run_must_fit(

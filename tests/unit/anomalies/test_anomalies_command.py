@@ -175,7 +175,7 @@ def test_a_bad_matrix_gives_an_error_of_one_sentence(write, lines, said):
         (["--metric", "latency"], "a name that ends in a unit of bandwidth, not of latency"),
         ([*BANDWIDTH, "--packages", "a;b"], "'a' is not a list of nodes"),
         ([*BANDWIDTH, "--packages", "0,1;1,2,3"], "node 1 is in two packages"),
-        ([*BANDWIDTH, "--packages", "0,1;2"], "node 3 of the matrix is missing"),
+        ([*BANDWIDTH, "--packages", "0,1;2"], "node 3 of the matrix is in no package"),
         ([*BANDWIDTH, "--packages", "0,1;2,3,7"], "node 7 is not in the matrix"),
     ],
 )

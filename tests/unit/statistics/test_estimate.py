@@ -58,15 +58,15 @@ def test_an_estimate_writes_itself():
     found = Estimate(18.34e9, 17.9e9, 18.8e9, 3)
     scale = choose_scale("bandwidth_bytes_per_second", [18.34e9])
     assert found.text(scale) == "18.3 GB/s, 95 % interval 17.9 to 18.8, n = 3"
-    assert Estimate.of_values([96.0]).interval_text() == "no interval: n = 1"
-    assert Estimate.of_values([96.0]).interval_text_without_n() == "no interval"
+    assert Estimate.of_values([96.0]).interval_and_n_text() == "no interval: n = 1"
+    assert Estimate.of_values([96.0]).interval_text() == "no interval"
 
 
 def test_a_ratio_writes_its_interval():
     found = Ratio(0.934, 0.911, 0.95, 3, 3)
-    assert found.interval_text() == "95 % interval 0.91 to 0.95, n = 3"
-    assert found.interval_text(change_text) == "95 % interval -8.9 % to -5.0 %, n = 3"
-    assert Ratio(0.5, None, None, 1, 4).interval_text() == "no interval: n = 1 and 4"
+    assert found.interval_and_n_text() == "95 % interval 0.91 to 0.95, n = 3"
+    assert found.interval_and_n_text(change_text) == "95 % interval -8.9 % to -5.0 %, n = 3"
+    assert Ratio(0.5, None, None, 1, 4).interval_and_n_text() == "no interval: n = 1 and 4"
     assert [change_text(ratio) for ratio in (1.053, 0.5, 1.0)] == ["+5.3 %", "-50 %", "+0.0 %"]
 
 

@@ -47,7 +47,7 @@ _CHECK_ADDED_DRIVES = (
 
 
 @dataclass
-class ComponentCheck:
+class ComponentCheckResult:
     """Result of the test of one kind of component.
 
     Attributes:
@@ -73,14 +73,14 @@ class ComponentCheck:
 
 def find_slow_initiators_and_memory(
     rows: Measurements, core_kinds: Mapping[str, str]
-) -> ComponentCheck:
+) -> ComponentCheckResult:
     """Find slow processing units, cores and L3 domains, and memory that is slow for all of them.
 
     `rows` must be valid rows of loads alone that each access one memory node, from slices with
     several initiators per node. `core_kinds` is the kind of core of each initiator, where the host
     has several kinds; cores of different kinds are not comparable.
     """
-    check = ComponentCheck()
+    check = ComponentCheckResult()
     for where, part in rows.comparable_slices():
         own = part.rows.assign(
             known_distance=part.rows["distance"].astype(float).fillna(-1.0),
@@ -118,13 +118,13 @@ def _slow_on_memory(cells: TidyTableSliceCells, departure: Departure) -> Anomaly
 
 def find_slow_drives_and_drive_paths(
     rows: Measurements, models: Mapping[str, str]
-) -> ComponentCheck:
+) -> ComponentCheckResult:
     """Find slow drives, slow paths to drives, and drives that another node reads faster.
 
     `rows` must be valid rows of loads alone on single drives, without stand-in files. A drive that
     is not in `models` (drive -> model) is not compared.
     """
-    check = ComponentCheck()
+    check = ComponentCheckResult()
     for where, part in rows.comparable_slices():
         own = part.rows.assign(model=[models.get(name, name) for name in part.rows["target"]])
         cells = TidyTableSliceCells(own, where, ("relation", "model"))

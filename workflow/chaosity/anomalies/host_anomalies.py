@@ -11,7 +11,7 @@ import numpy as np
 from chaosity.anomalies import anomaly_text
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings
 from chaosity.anomalies.component_anomalies import (
-    ComponentCheck,
+    ComponentCheckResult,
     find_asymmetric_drive_paths_between_packages,
     find_losses_by_adding_drives,
     find_slow_drives_and_drive_paths,
@@ -129,7 +129,7 @@ class _Report:
             tested = f"{tested} (smallest detectable loss {typical:.0f} %)"
         self.checked += [tested] if tested else []
 
-    def add_component_check(self, check: ComponentCheck, noun: str) -> None:
+    def add_component_check(self, check: ComponentCheckResult, noun: str) -> None:
         """Add the result of a test of components."""
         number = len(check.compared)
         tested = format_count(number, f"comparable {noun}") if number else ""

@@ -58,7 +58,7 @@ def is_repeated_by_symmetry(
     search = _SymmetrySearch(cells.log_score, 3.0 * np.sqrt(2.0) * sigma)
     positions, disjoint = [position], False
     for other in _similar_cells(departures, position):
-        if not search.takes_cell_to_cell(position, other):
+        if not search.some_permutation_maps_cell(position, other):
             continue
         positions.append(other)
         disjoint |= not set(other) & set(position)
@@ -131,7 +131,7 @@ class _SymmetrySearch:
         differences = abs(sorted_values[:, None, :] - sorted_values[None, :, :])
         self.possible: Mask = np.logical_and.reduce(differences <= tolerance, axis=2)
 
-    def takes_cell_to_cell(self, position: Position, to: Position) -> bool:
+    def some_permutation_maps_cell(self, position: Position, to: Position) -> bool:
         """Return whether some permutation takes the cell at `position` to the cell at `to`."""
         possible = self.possible
         for node, onto in dict(zip(position, to, strict=True)).items():

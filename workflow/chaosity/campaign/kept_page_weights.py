@@ -20,7 +20,7 @@ from chaosity.records.atomic_writes_and_record_files import utc_now_text, write_
 from chaosity.runner.observed_placement import SHARE_TOLERANCE
 
 if TYPE_CHECKING:
-    from chaosity.campaign.page_weight_calculation import WeightsFromResults
+    from chaosity.campaign.page_weight_calculation import PageWeightsOfHost
 
 FILE = "weights.json"
 
@@ -78,11 +78,11 @@ class HostPageWeights:
             write_if_changed(self.path, text + "\n")
 
     @cached_property
-    def _results(self) -> WeightsFromResults:
+    def _results(self) -> PageWeightsOfHost:
         # Imported here since it loads pandas, and most plans need no weights.
-        from chaosity.campaign.page_weight_calculation import WeightsFromResults
+        from chaosity.campaign.page_weight_calculation import PageWeightsOfHost
 
-        return WeightsFromResults(self.folder)
+        return PageWeightsOfHost(self.folder)
 
 
 def shares_agree(kept: Mapping[int, float], calculated: Mapping[int, float]) -> bool:

@@ -20,7 +20,7 @@ from chaosity.store.node_matrix_csv import BANDWIDTH
 from chaosity.weights.canonical_weights import canonical_weights, find_contended_bandwidth_matrix
 
 
-class WeightsFromResults:
+class PageWeightsOfHost:
     """The weights that follow from a host's measurements.
 
     Args:

@@ -126,7 +126,7 @@ def _parse_packages(text: str, matrix: NodeMatrix) -> PackageNodes:
         if node not in (*matrix.initiators, *matrix.targets):
             raise UserError(f"node {node} is not in the matrix", option)
     for node in sorted({*matrix.initiators} & {*matrix.targets} - listed.keys()):
-        raise UserError(f"node {node} of the matrix is missing", option, "list all nodes")
+        raise UserError(f"node {node} of the matrix is in no package", option, "list all nodes")
     return tuple(packages)
 
 

@@ -157,7 +157,7 @@ class HostResources:
         cores = (self._core_of.get(cpu) for cpu in initiator.cpus)
         return set(initiator.cpus).union(*(core.cpus for core in cores if core))
 
-    def growing_core_sets(self, level: str) -> list[Initiator]:
+    def packed_and_spread_core_sets(self, level: str) -> list[Initiator]:
         """Return initiators with 1, 2, 3, 4, 6, ... cores of each group of a level.
 
         Packed initiators take all cores of one L3 domain before those of the next. Spread

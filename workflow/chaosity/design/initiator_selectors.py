@@ -101,7 +101,7 @@ def select_initiators(
             firsts = host.first_pu_of_each_group(_first_pu_level(selector, host))
             found += pick_evenly_spread(firsts, selector.get("at_most", len(firsts)))
         elif "growing" in selector:
-            named += host.growing_core_sets(selector["growing"])
+            named += host.packed_and_spread_core_sets(selector["growing"])
         elif "others_of" in selector:
             initiator = find_referred_initiator(selector["others_of"], earlier, where)
             others = host.remaining_cores(initiator, selector.get("within", "node"))

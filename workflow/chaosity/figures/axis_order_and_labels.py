@@ -141,7 +141,7 @@ class Axis:
         """Whether the values are of several kinds, so that labels must name the kind."""
         return len({value.kind for value in self.values}) > 1
 
-    def value_named(self, name: str) -> AxisValue:
+    def find_value_by_name(self, name: str) -> AxisValue:
         """Return the value with a name."""
         return next(value for value in self.values if value.name == name)
 

@@ -46,7 +46,7 @@ def ratio_text(ratio: Estimate, *notes: str) -> str:
     """Return a ratio with interval and notes: "0.67 (95 % interval 0.66 to 0.68)"."""
     details = list(notes)
     if ratio.low_and_high is not None:
-        details.insert(0, ratio.interval_text_without_n(_decimals))
+        details.insert(0, ratio.interval_text(_decimals))
         if not ratio.is_outside_interval(1.0):
             details.insert(1, f"no difference detected at {ratio.n_text}")
     text = _decimals(ratio.median)
@@ -136,7 +136,8 @@ def _changes(data: FigureData) -> list[_Change]:
             ratio = estimate_group_ratio_paired_by_block(line[x == x.max()], line[x == x.min()])
             if ratio.n:
                 start, stop = (
-                    axis.value_named(str(line["x"].iloc[i])) for i in (x.argmin(), x.argmax())
+                    axis.find_value_by_name(str(line["x"].iloc[i]))
+                    for i in (x.argmin(), x.argmax())
                 )
                 changes.append(_Change(series, panel, ratio, start, stop))
     return changes

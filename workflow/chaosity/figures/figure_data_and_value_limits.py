@@ -131,7 +131,7 @@ class FigureData:
 
     def value_label_without_axis_title(self, role: Role, name: str) -> str:
         """Return the label of a value that is clear without the axis title."""
-        return self.axes[role].value_named(name).long
+        return self.axes[role].find_value_by_name(name).long
 
 
 def select_figure_data(

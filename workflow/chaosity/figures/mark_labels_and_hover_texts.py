@@ -78,7 +78,7 @@ def mark_location_text(mark: FigureMark, data: FigureData) -> str:
         if not isinstance(name, str):
             parts.append("alone")
             continue
-        value = data.axes[role].value_named(name)
+        value = data.axes[role].find_value_by_name(name)
         column = columns[role].split(".")[-1].replace("_", " ")
         forms = {"number": f"{column} = {value.short}", "text": f"{column} {value.long}"}
         parts.append(forms.get(value.kind, value.long))
@@ -145,7 +145,7 @@ def cell_second_value_text(column: str, value: float) -> str:
 def panel_title(data: FigureData, panel: str) -> str:
     """Return the title of a panel: "node 3", or with a title of the axis "Drives of node 3"."""
     axis = data.axes["panels"]
-    value = axis.value_named(panel)
+    value = axis.find_value_by_name(panel)
     titled = data.spec.panels_title or value.kind == "number"
     return f"{axis.title} {value.short}" if titled else value.long
 

@@ -142,7 +142,7 @@ def _lead_cells(
     else:
         pages = TextCell(seen)
     return (
-        TextCell(axis.tick_label(axis.value_named(row))),
+        TextCell(axis.tick_label(axis.find_value_by_name(row))),
         TextCell(_join_nodes(marks["initiator_nodes"]) or "unknown"),
         TextCell(requested),
         pages,
@@ -232,4 +232,4 @@ def _curve_number_cell(number: pd.Series, metric: str) -> TextCell:
     note = f"{number['note']}; " if isinstance(number["note"], str) else ""
     scale = choose_scale(metric, [number["median"]])
     estimate = Estimate.of_cell(number.to_dict())
-    return TextCell(scale.text(estimate.median), note + estimate.interval_text(scale.number))
+    return TextCell(scale.text(estimate.median), note + estimate.interval_and_n_text(scale.number))

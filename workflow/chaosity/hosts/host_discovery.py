@@ -221,7 +221,11 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
     if CONFIGURATION in source:
         if not expected:
             remedy = "name one in expected_configuration, or several in configurations"
-            raise UserError("has a topology for each configuration", f"host {host.name}", remedy)
+            raise UserError(
+                "its topology file depends on the configuration, and none is given",
+                f"host {host.name}",
+                remedy,
+            )
         source = source.replace(CONFIGURATION, expected)
     if source == LIVE:
         transport = _choose_transport(host, config)

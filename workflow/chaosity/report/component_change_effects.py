@@ -185,7 +185,7 @@ def _changed_point(row: Mapping[Hashable, Any]) -> ChangedPoint:
     )
     low, high = (None if pd.isna(row[end]) else row[end] for end in ("ratio_low", "ratio_high"))
     ratio = Ratio(row["ratio"], low, high, after.n, before.n)
-    interval = ratio.interval_text_without_n(change_text)
+    interval = ratio.interval_text(change_text)
     if ratio.low_and_high and not ratio.is_outside_interval(1.0):
         interval = f"no difference detected at n = {before.n} and {after.n}; {interval}"
     load = str(row["load"])
@@ -196,9 +196,9 @@ def _changed_point(row: Mapping[Hashable, Any]) -> ChangedPoint:
         point=row["point"],
         load=load if row["loads"] > 1 else None,
         before=scale.text(before.median),
-        interval_before=before.interval_text(scale.number),
+        interval_before=before.interval_and_n_text(scale.number),
         after=scale.text(after.median),
-        interval_after=after.interval_text(scale.number),
+        interval_after=after.interval_and_n_text(scale.number),
         change=change_text(ratio.ratio),
         interval=interval,
     )

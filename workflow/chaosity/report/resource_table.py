@@ -277,7 +277,7 @@ def measured_place(cell: pd.Series) -> MeasuredPlace:
     if responder := parse_levels_json(cell.get("factors")).get("responder"):
         where = f"{cell['initiator']} \N{LEFT RIGHT ARROW} {responder}, line on {cell['target']}"
     scale = choose_scale(cell["metric"], [cell["median"]])
-    interval = Estimate.of_cell(cell.to_dict()).interval_text(scale.number)
+    interval = Estimate.of_cell(cell.to_dict()).interval_and_n_text(scale.number)
     return MeasuredPlace(scale.text(cell["median"]), interval, where)
 
 
@@ -320,5 +320,5 @@ def _slowdown_place(cell: pd.Series, times: bool) -> MeasuredPlace:
     where = str(cell["point"])
     if cell["several"]:
         where = f"{cell['initiator']} \N{RIGHTWARDS ARROW} {cell['target']} in {where}"
-    interval = Estimate.of_cell(cell.to_dict()).interval_text(_endpoint_text)
+    interval = Estimate.of_cell(cell.to_dict()).interval_and_n_text(_endpoint_text)
     return MeasuredPlace(_endpoint_text(cell["median"]), interval, where)

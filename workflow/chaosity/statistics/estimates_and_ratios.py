@@ -63,17 +63,17 @@ class _HasInterval:
             and not self.low_and_high[0] <= value <= self.low_and_high[1]
         )
 
-    def interval_text_without_n(self, show: Callable[[float], str] = "{:.2f}".format) -> str:
+    def interval_text(self, show: Callable[[float], str] = "{:.2f}".format) -> str:
         """Return "95 % interval 17.9 to 18.8", or "no interval"; `show` converts an end to text."""
         if self.low_and_high is None:
             return "no interval"
         low, high = map(show, self.low_and_high)
         return f"95 % interval {low} to {high}"
 
-    def interval_text(self, show: Callable[[float], str] = "{:.2f}".format) -> str:
+    def interval_and_n_text(self, show: Callable[[float], str] = "{:.2f}".format) -> str:
         """Return the interval with n: "95 % interval 17.9 to 18.8, n = 3"."""
         separator = ": " if self.low_and_high is None else ", "
-        return f"{self.interval_text_without_n(show)}{separator}{self.n_text}"
+        return f"{self.interval_text(show)}{separator}{self.n_text}"
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Estimate(_HasInterval):
 
     def text(self, scale: UnitScale) -> str:
         """Return the whole estimate: "18.3 GB/s, 95 % interval 17.9 to 18.8, n = 3"."""
-        return f"{scale.text(self.median)}, {self.interval_text(scale.number)}"
+        return f"{scale.text(self.median)}, {self.interval_and_n_text(scale.number)}"
 
 
 @dataclass(frozen=True)
