@@ -178,7 +178,8 @@ def test_each_bar_has_a_hover_text(found):
     memory, storage = side.figures
     svg = etree.parse(folder / memory.svg)
     marks = svg.xpath("//*[@class='mark']/*[local-name()='title']/text()")
-    assert any(text.startswith("nps1, one node: ") and "n = 3" in text for text in marks)
+    start = "configuration nps1, resource one node: "
+    assert any(text.startswith(start) and "n = 3" in text for text in marks)
     assert "Best places compared with nps4" in storage.sentence
     assert (folder / storage.csv).read_text().count("nps1") == len(
         [row for row in side.rows if row.name.startswith("Storage") and row.cells[1]]

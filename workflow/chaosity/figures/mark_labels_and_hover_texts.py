@@ -80,7 +80,7 @@ def mark_location_text(mark: FigureMark, data: FigureData) -> str:
             continue
         value = data.axes[role].find_value_by_name(name)
         column = columns[role].split(".")[-1].replace("_", " ")
-        forms = {"number": f"{column} = {value.short}", "text": f"{column} {value.long}"}
+        forms = {"number": f"{column} = {value.short}", "text": f"{column.lower()} {value.long}"}
         parts.append(forms.get(value.kind, value.long))
     return ", ".join(parts)
 
