@@ -184,7 +184,7 @@ def test_the_role_leaves_another_cluster_alone(root, cluster: None, tmp_path) ->
         path.write_text(ours.split("\n", 1)[1])
         done = play(root, "-e", "slurm_state=absent")
         assert done.returncode != 0
-        assert "of a Slurm that this role did not set up" in " ".join(done.stdout.split())
+        assert "of a Slurm cluster that this role did not set up" in " ".join(done.stdout.split())
     finally:
         path.write_text(ours)
     assert command("scontrol", "ping").returncode == 0
