@@ -53,7 +53,7 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], str]] = {
     "no-account": (
         "whole",
         {"firmware_bmc_user": ""},
-        "cannot be asked without firmware_bmc_address, firmware_bmc_user and",
+        "Its BMC needs firmware_bmc_address, firmware_bmc_user and",
     ),
     "no-system": (
         "whole",
@@ -78,7 +78,11 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], str]] = {
         f" {NPS} had been set to NPS4, from NPS1.",
     ),
     "mode": ("whole", {"firmware_mode": "nps9"}, "firmware_mode of mode is nps9; it has to be"),
-    "maker": ("whole", {"firmware_vendor": "acme"}, "firmware_vendor of maker is acme, which has"),
+    "maker": (
+        "whole",
+        {"firmware_vendor": "acme"},
+        "firmware_vendor of maker is acme, which is not known",
+    ),
     "half": ("whole", {"firmware_value": "NPS4"}, "give both, or neither"),
     "spelling": ("whole", {"firmware_mod": "nps1"}, "an unknown variable: firmware_mod."),
 }
