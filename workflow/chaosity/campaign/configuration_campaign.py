@@ -61,11 +61,6 @@ class ConfigurationCampaign:
             remedy = "list a host without chaosity_topology, or leave `configurations` empty"
             raise UserError(what, f"inventory {self.config['inventory']}", remedy)
 
-    @property
-    def simulated_host_names(self) -> str:
-        """Return the names of simulated hosts, separated by spaces; they have no firmware."""
-        return " ".join(host.name for host in self.hosts.values() if host.is_simulated)
-
     def configuration_folder(self, host: str, configuration: str) -> Path:
         """Return the folder of a host's files for a configuration."""
         return self.results / host / configuration
