@@ -221,12 +221,12 @@ class RunNoise:
     """The noise of one replicate of a point.
 
     Attributes:
-        disturbed: whether other programs disturb the replicate.
+        lost: share of the rates that other programs take in a disturbed replicate, else 0.
         qualities: factor of each load's rates; times are divided by it.
         samples: further factors of each load, one for the rate in each sample.
     """
 
-    disturbed: bool
+    lost: float
     qualities: list[float]
     samples: list[list[float]]
 
@@ -239,13 +239,13 @@ def draw_noise(point: Point, replicate: int, machine: MachineDescription) -> Run
         f" {replicate}"
     )
     disturbed = chance.random() < noise.get("disturbed_runs", 0.0)
-    remaining = 1 - noise.get("disturbed_loss", 0.0) if disturbed else 1.0
+    lost = noise.get("disturbed_loss", 0.0) if disturbed else 0.0
     order = point["orders"][replicate - 1]
     drift = 1 + noise.get("drift", 0.0) * order / (1 + max(point["orders"]))
     between, within = noise.get("between_runs", 0.0), noise.get("within_runs", 0.0)
-    drawn = RunNoise(disturbed, [], [])
+    drawn = RunNoise(lost, [], [])
     for _ in point["loads"]:
-        drawn.qualities.append(drift * math.exp(chance.gauss(0, between)) * remaining)
+        drawn.qualities.append(drift * math.exp(chance.gauss(0, between)) * (1 - lost))
         drawn.samples.append([math.exp(chance.gauss(0, within)) for _ in range(SAMPLES)])
     return drawn
 
@@ -264,8 +264,7 @@ def _simulate_loads(record: UnfinishedRecord, model: MachineModel) -> None:
     ended = _host_state(_BEGIN_SECONDS + seconds + 1)
     cpus = [load["placement"]["cpus"] for load in point["loads"]]
     units = {unit for listed in cpus for unit in parse_cpu_list(listed)}
-    lost = model.machine.get("noise", {}).get("disturbed_loss", 0.0) if noise.disturbed else 0.0
-    busy = seconds * len(units) * lost
+    busy = seconds * len(units) * noise.lost
     own = sum(load["processor_seconds"] for load in record["loads"])
     ended["processor_seconds"]["user"] += own + busy
     record["environment_after"] = ended
