@@ -66,7 +66,7 @@ def select_latency_size_sweeps(rows: Measurements) -> Measurements:
 def find_contention_and_inversions(sweeps: Measurements) -> Iterator[Anomaly]:
     """Yield contention and inversions in the sweeps that `select_latency_size_sweeps` returns."""
     columns = ["experiment", "load", "benchmark", "metric"]
-    looks: list[_Look] = []
+    looks: list[list[_Look]] = []
     for key, own in sweeps.groups_by_columns([*columns, "rest"]):
         where = {name: str(part) for name, part in zip(columns, key, strict=False)}
         yield from _contention(own.rows, where)
@@ -175,11 +175,12 @@ class _Look:
     usual: pd.Series
 
 
-def _looks(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[_Look]:
-    """Yield every size at which the order of a node's initiators could be inverted."""
+def _looks(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[list[_Look]]:
+    """Yield, for each node, every size at which the order of its initiators could be inverted."""
     for _, own in rows.groupby(["initiator_nodes", "target"], sort=True):
         medians = own.pivot_table("value", "x", "initiator", aggfunc="median").dropna().sort_index()
         logs = medians.apply(np.log)
+        looks: list[_Look] = []
         for initiator in medians.columns if medians.shape[1] > 1 else ():
             lead = logs[initiator] - logs.drop(columns=initiator).mean(axis=1)
             for position in range(_MIN_SIZES, len(lead)):
@@ -187,34 +188,41 @@ def _looks(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[_Look]:
                 if len(clear) >= _MIN_SIZES and bool((clear.iloc[-_MIN_SIZES:] < 0.0).all()):
                     usual = lead.loc[clear.index[0] :].iloc[: -(len(lead) - position)]
                     own_lead = float(lead.iloc[position])
-                    yield _Look(where, own, medians, str(initiator), position, own_lead, usual)
+                    name = str(initiator)
+                    looks.append(_Look(where, own, medians, name, position, own_lead, usual))
+        yield looks
 
 
-def _inversions(looks: Sequence[_Look]) -> Iterator[Anomaly]:
+def _inversions(looks_of_nodes: Sequence[Sequence[_Look]]) -> Iterator[Anomaly]:
     """Yield, for each node, the first size at which a usually fast initiator is clearly slower.
 
     The mean of the usual leads must differ clearly from zero, and the lead at this size from that
     mean. The scatter is that of leads between sizes before the last look at each initiator, pooled.
     Both tests are adjusted for all looks (Bonferroni) to 5 % in a single run, else to `LEVEL`.
     """
-    steps = {(id(look.rows), look.initiator): np.diff(look.usual) for look in looks}
-    squares = np.square(np.concatenate([[], *steps.values()]))
+    steps: list[NDArray[np.float64]] = []
+    for looks in looks_of_nodes:
+        last = {look.initiator: look for look in looks}
+        steps += [np.diff(look.usual) for look in last.values()]
+    squares = np.square(np.concatenate([[], *steps]))
     # Successive differences have twice the variance, and two thirds of the freedom (von Neumann).
     variance, freedom = float(squares.sum()) / 2.0 / max(len(squares), 1), len(squares) / 1.5
-    told: set[int] = set()
-    for look in looks:
-        usual, own = float(look.usual.mean()), 1.0 / len(look.usual)
-        scores = -usual / np.sqrt(own), (look.lead - usual) / np.sqrt(1.0 + own)
-        p = stats.t.sf(min(scores) / (np.sqrt(variance) or 1e-6), freedom)
-        confidence = 1.0 - len(looks) * float(p)
-        if look.lead >= _CLEAR_LEAD and id(look.rows) not in told:
-            for inversion in _clear_inversion(look, confidence):
-                told.add(id(look.rows))
-                yield inversion
+    count = sum(len(looks) for looks in looks_of_nodes)
+    for looks in looks_of_nodes:
+        for look in looks:
+            usual, own = float(look.usual.mean()), 1.0 / len(look.usual)
+            scores = -usual / np.sqrt(own), (look.lead - usual) / np.sqrt(1.0 + own)
+            p = stats.t.sf(min(scores) / (np.sqrt(variance) or 1e-6), freedom)
+            found = _clear_inversion(look, 1.0 - count * float(p))
+            if found is not None:
+                yield found
+                break
 
 
-def _clear_inversion(look: _Look, confidence: float) -> Iterator[Anomaly]:
-    """Yield the inversion at a size if its replicates show it clearly too."""
+def _clear_inversion(look: _Look, confidence: float) -> Anomaly | None:
+    """Return the inversion at a size if its lead and its replicates are clear too."""
+    if look.lead < _CLEAR_LEAD:
+        return None
     initiator, where = look.initiator, look.where
     size = float(look.medians.index[look.position])
     here = look.rows[look.rows["x"] == size]
@@ -225,14 +233,14 @@ def _clear_inversion(look: _Look, confidence: float) -> Iterator[Anomaly]:
         low, high, _ = _interval(logs.to_numpy(float), one_run=False)
     level = 1.0 - MAX_CONFIDENCE_OF_ONE_RUN if blocks == 1 else LEVEL
     if 1.0 - confidence > level or (low is not None and low <= 0.0):
-        return
+        return None
     nodes, target = here["initiator_nodes"].iloc[0], str(here["target"].iloc[0])
     at_size = look.medians.iloc[look.position]
     rest = at_size.drop(initiator)
     loss_percent = 100.0 * float(np.expm1(look.lead))
     others = join_with_and(list(rest.index))
     before = -100.0 * float(np.expm1(look.usual.median()))
-    yield Anomaly(
+    return Anomaly(
         kind=AnomalyKind.INVERSION,
         initiator=initiator,
         target=target,
