@@ -65,7 +65,7 @@ FLEET, HOSTS = "fleet_with_a_slow_host", [f"fleet{number:02}" for number in rang
 
 @dataclass(frozen=True)
 class Scenario:
-    """A machine, and the faults that it has at the same time.
+    """A machine with faults that it has at the same time.
 
     Attributes:
         topology, machine: names of files.

@@ -204,7 +204,7 @@ class Findings(_JsonResult):
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return a host's findings from the JSON values of `to_json`; they have no cell groups."""
+        """Return a host's findings from the values that `to_json` returned, without cell groups."""
         fields = {_python_name(name): value for name, value in values.items()}
         packages = fields["packages"]
         fields["packages"] = None if packages is None else tuple(map(tuple, packages))

@@ -39,7 +39,7 @@ _MOST_LINES = 40
 @click.option(
     "--block",
     metavar="COLUMN",
-    help="Blocking column, for example replicate: its variation is not error. Default: none.",
+    help="Column of blocks, such as replicate; variation between blocks is no error. Default: none",
 )
 @click.option(
     "--transform",

@@ -73,7 +73,7 @@ def group_text(category: str, metric: str, corunning: bool = False) -> str:
 
 
 def place_text(description: Mapping[str, Any]) -> str:
-    """Return the place of a cell as "node2 -> node3", or its class as "node -> own node"."""
+    """Return the initiator and target of a cell, such as "node2 -> node3", or its class."""
     ends = [description.get(end) for end in ("initiator", "target")]
     known = [str(end) for end in ends if end is not None]
     return f" {_ARROW} ".join(known) or class_text(description)

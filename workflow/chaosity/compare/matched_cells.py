@@ -94,7 +94,7 @@ class ComparableCell:
 
     @property
     def place_text(self) -> str:
-        """Place of the cell as "node2 -> node3", or its class as "node -> own node"."""
+        """Initiator and target of the cell, such as "node2 -> node3", or its class."""
         return place_text(self.description)
 
     @property

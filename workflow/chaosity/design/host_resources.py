@@ -244,7 +244,7 @@ class HostResources:
         return (min(usable, key=lambda node: (self._slit_distance(initiator.nodes, node), node)),)
 
     def worker_memory_nodes(self, workers: Initiator) -> tuple[int, ...]:
-        """Return the memory nodes of workers: the worker itself, or the node nearest to it."""
+        """Return the nodes whose memory the workers use: their own, or the nearest with memory."""
         nodes = {one.nodes[0]: one for one in self.initiators_of_level("node", True) if one.nodes}
         found = {near for node in workers.nodes for near in self.local_memory_nodes(nodes[node])}
         return tuple(sorted(found))
@@ -311,7 +311,7 @@ class HostResources:
     # Drives and devices
 
     def drives_by_node(self) -> DriveGroups:
-        """Return nearest node -> its drives; the key None has drives whose node is unknown."""
+        """Return node -> the drives nearest to it; drives of unknown node are under None."""
         ordered = sorted(self.drives, key=lambda drive: (drive.node is None, drive.node or 0))
         return {node: tuple(group) for node, group in groupby(ordered, lambda drive: drive.node)}
 

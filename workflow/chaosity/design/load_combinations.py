@@ -52,7 +52,7 @@ class _Load:
     def load_group_of_each_kernel_and_levels(
         self, initiator: str, members: Sequence[ChosenLoad]
     ) -> Iterator[LoadGroup]:
-        """Yield a group of loads of `members` for every kernel and every combination of levels."""
+        """Yield, for every kernel and combination of levels, a group with a load of each member."""
         combinations = self.levels.level_combinations(self.spec, members)
         for kernel, levels in product(self.kernels, combinations):
             chosen = tuple(replace(member, kernel=kernel, levels=levels) for member in members)

@@ -282,7 +282,7 @@ def measured_place(cell: pd.Series) -> MeasuredPlace:
 
 
 def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
-    """Return a row for each metric with the ratios of co-running loads to the same loads alone."""
+    """Return, for each metric, a row with the ratios of loads together to the same loads alone."""
     ratios = summarise_corun_to_alone_ratios(measurements)
     ratios = ratios[ratios["status"] == "valid"]
     if ratios.empty:

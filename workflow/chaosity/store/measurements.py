@@ -300,7 +300,7 @@ class Measurements:
 
 
 def _in_numpy_types(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table in numpy types; comparisons with pandas' NA are neither true nor false."""
+    """Return the table in numpy types: a comparison with pandas' NA is neither true nor false."""
     if all(isinstance(kind, np.dtype) for kind in table.dtypes):
         return table
     columns: dict[str, Any] = {}
