@@ -55,7 +55,7 @@ onstart:
 onsuccess:
     if SLURM:
         SLURM.stop_job_watch()
-    call_or_exit_on_user_error(CAMPAIGN.report_skipped_hosts)
+    call_or_exit_on_user_error(CAMPAIGN.check_no_host_was_skipped)
 
 
 def planned_point(wildcards):

@@ -13,7 +13,10 @@ from table_figures import draw, select_figure_data
 
 from chaosity.checked_yaml_files import load_experiment
 from chaosity.errors import UserError
-from chaosity.figures.column_values_and_bounds import lowest_bound_of_mark, read_measured_bounds
+from chaosity.figures.column_values_and_bounds import (
+    lowest_bound_of_mark,
+    read_measured_limits,
+)
 from chaosity.figures.figure_captions import figure_caption
 from chaosity.figures.figure_data_and_value_limits import find_round_value_limits
 from chaosity.figures.figure_spec import FigureSpec
@@ -73,7 +76,7 @@ def test_one_drive_alone_says_what_limits_it():
 
 
 def test_bounds_are_medians_and_their_multiples_by_panel_series_and_x():
-    drives, half, memory = read_measured_bounds(
+    drives, half, memory = read_measured_limits(
         spec_of(), Measurements.from_table(streaming.tidy())
     )
     assert (drives.along_x, half.along_x, memory.along_x) == (True, False, False)
@@ -91,11 +94,11 @@ def test_what_was_not_measured_bounds_nothing():
     tidy = streaming.tidy()
     failed = tidy.assign(status=tidy["status"].where(tidy["load"] != "drives", "failed"))
     titles = [
-        bound.title for bound in read_measured_bounds(spec_of(), Measurements.from_table(failed))
+        bound.title for bound in read_measured_limits(spec_of(), Measurements.from_table(failed))
     ]
     assert titles == ["half the memory's read bandwidth", "the array in memory"]
     assert (
-        read_measured_bounds(spec_of(), Measurements.from_table(tidy[tidy["load"] == "nothing"]))
+        read_measured_limits(spec_of(), Measurements.from_table(tidy[tidy["load"] == "nothing"]))
         == ()
     )
 
@@ -103,7 +106,7 @@ def test_what_was_not_measured_bounds_nothing():
 def test_a_bound_of_a_column_that_is_not_there_is_said():
     wrong = [{**ENTRY["bounds"][0], "where": {"colour": "blue"}}]
     with pytest.raises(UserError, match="unknown column colour"):
-        read_measured_bounds(spec_of(bounds=wrong), Measurements.from_table(streaming.tidy()))
+        read_measured_limits(spec_of(bounds=wrong), Measurements.from_table(streaming.tidy()))
 
 
 @pytest.mark.parametrize(

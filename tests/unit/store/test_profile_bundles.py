@@ -256,8 +256,18 @@ def test_a_newer_schema_is_refused_in_plain_words(bundle, tmp_path):
 @pytest.mark.parametrize("name", ["../../evil", "/etc/evil", "extra.parquet"])
 def test_unexpected_parts_of_a_bundle_are_refused(bundle, tmp_path, name):
     bent = forge(bundle, tmp_path / "f.zip", names={name: b"x"})
-    refused(bent, tmp_path, "does not have the parts of a bundle")
+    refused(bent, tmp_path, f"has the unknown part '{name}'")
     assert not (tmp_path.parent.parent / "evil").exists()
+
+
+def test_a_missing_part_of_a_bundle_is_refused_by_name(bundle, tmp_path):
+    with zipfile.ZipFile(bundle) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    left_out = max(parts)
+    with zipfile.ZipFile(tmp_path / "f.zip", "w") as archive:
+        for name in parts.keys() - {left_out}:
+            archive.writestr(name, parts[name])
+    refused(tmp_path / "f.zip", tmp_path, f"has no part '{left_out}'")
 
 
 def test_a_changed_part_is_refused(bundle, tmp_path):

@@ -134,7 +134,7 @@ class Campaign:
         for name, plan in self.plans.items():
             plan.write_plan(self.configuration_folder(name), points=True)
 
-    def report_skipped_hosts(self) -> None:
+    def check_no_host_was_skipped(self) -> None:
         """Report the skipped hosts at the end of the run.
 
         Raises:

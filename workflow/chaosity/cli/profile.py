@@ -26,11 +26,11 @@ _DATABASE = click.option(
 def _filters(command: Callable[..., None]) -> Callable[..., None]:
     """Return the command with the options that select profiles."""
     for name, text in (
-        ("drive", "Model of a drive, or a part of it."),
-        ("configuration", "Configuration, such as nps4."),
-        ("cpu", "Model of the processor, or a part of it."),
-        ("host", "Name of the host."),
-        ("id", "Id of the profile, or its beginning."),
+        ("drive", "Only hosts with a drive whose model contains TEXT."),
+        ("configuration", "Only this configuration, such as nps4."),
+        ("cpu", "Only hosts whose processor model contains TEXT."),
+        ("host", "Only this host."),
+        ("id", "Only the profile whose id begins with TEXT."),
     ):
         command = click.option(f"--{name}", name, help=text)(command)
     return command

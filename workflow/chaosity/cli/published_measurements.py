@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     required=True,
     help="Meaning of the columns: a file of templates/published.",
 )
-@click.option("--host", default="published", show_default=True, help="Name of the host.")
+@click.option(
+    "--host", default="published", show_default=True, help="Name to give to the machine of FILE."
+)
 @UNIT_OPTION
 @click.option(
     "--output", type=FOLDER, required=True, help="Folder for measurements.parquet and figures/."

@@ -113,7 +113,7 @@ class HostValues:
     def cell_text(self, number: int) -> str:
         """Return a text with the group, place and load of the cell with this number."""
         cell = self.cells[number]
-        return f"{cell.group_name} of {cell.place_text}" + (
+        return f"{cell.category_and_metric_text} of {cell.place_text}" + (
             f", {cell.load_text}" if cell.load_text else ""
         )
 
@@ -213,7 +213,7 @@ def _deviations(values: HostValues, hosts: Sequence[int]) -> HostDeviations:
     deviation, p, detectable = (np.full(values.logs.shape, np.nan) for _ in range(3))
     own = values.logs[:, hosts]
     within = np.array([_variance_within([cell[host] for host in hosts]) for cell in values.samples])
-    groups = np.array([cell.group_name for cell in values.cells])
+    groups = np.array([cell.category_and_metric_text for cell in values.cells])
     freedom, spread, expected = (np.full(own.shape, np.nan) for _ in range(3))
     for place, host in enumerate(hosts):
         others = np.delete(own, place, axis=1)

@@ -87,7 +87,7 @@ class ComparableCell:
         )
 
     @property
-    def group_name(self) -> str:
+    def category_and_metric_text(self) -> str:
         """Name of the cell's group, such as "memory latency with co-running loads"."""
         description = self.description
         return group_text(description["category"], description["metric"], bool(self.corunning_text))

@@ -192,7 +192,7 @@ def _clear_cells(values: HostValues, deviations: HostDeviations, named: set[int]
     columns = ["host", "group", "where", "asked_words", "ratio", "p_adjusted"]
     rows = [
         (
-            *(values.hosts[host], cell.group_name, cell.place_text, cell.load_text),
+            *(values.hosts[host], cell.category_and_metric_text, cell.place_text, cell.load_text),
             float(np.exp(deviations.deviation[number, host])),
             float(deviations.p[number, host]),
         )

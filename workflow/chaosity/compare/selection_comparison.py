@@ -220,7 +220,7 @@ def _row(own: ComparableCell, other: ComparableCell, paired: bool) -> dict[str, 
     ratio = own.ratio_to(other, paired=paired)
     description = own.description
     return {
-        "group": own.group_name,
+        "group": own.category_and_metric_text,
         **{name: description[name] for name in _DESCRIBED if name in description},
         "company": own.corunning_text,
         "where": own.place_text,
@@ -307,7 +307,7 @@ def _different_threads(names: tuple[str, str], table: pd.DataFrame) -> Iterator[
 
 
 def _third_host_note(sides: _Sides, table: pd.DataFrame) -> Iterator[str]:
-    """Yield a note if two hosts differ: only a third host shows which of them is at fault."""
+    """Yield a note if two hosts differ: a third host is needed to see which one is at fault."""
     hosts, modes = (
         [set(side.rows[name].dropna()) for side in sides] for name in ("host", "configuration")
     )

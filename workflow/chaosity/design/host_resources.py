@@ -316,7 +316,7 @@ class HostResources:
         return {node: tuple(group) for node, group in groupby(ordered, lambda drive: drive.node)}
 
     def drives_by_package(self) -> DriveGroups:
-        """Return package -> drives, from its nodes in turn; the key None is an unknown package."""
+        """Return package -> drives, in turn from each of its nodes; None is an unknown package."""
         packages: dict[int | None, list[tuple[PlannedDrive, ...]]] = {}
         for node, drives in self.drives_by_node().items():
             packages.setdefault(self._package_of(node), []).append(drives)

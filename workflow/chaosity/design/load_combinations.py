@@ -231,12 +231,13 @@ class LoadCombinations:
         check_allowed(category, self.benchmarks, unknown, place)
         found, host = self.benchmarks[category], self.host.topology.os_family
         if found.operating_system_of_commands != host:
-            of_benchmark, of_host = PLATFORMS[found.operating_system_of_commands], PLATFORMS[host]
+            benchmark_system = PLATFORMS[found.operating_system_of_commands]
+            host_system = PLATFORMS[host]
             file = "workflow/config/darwin.yaml" if host == "darwin" else "the default config"
             raise UserError(
-                f"{found.name} has commands for {of_benchmark}, and this host runs {of_host}",
+                f"{found.name} is for {benchmark_system}, but this host runs {host_system}",
                 place,
-                f"choose another benchmark for {category}; {file} has those for {of_host}",
+                f"choose another benchmark for {category}; {file} has those for {host_system}",
             )
         return found
 

@@ -163,7 +163,7 @@ class MeasuredBound:
         return self.values.get((panel, series, x) if self.along_x else (panel, None, None))
 
 
-def read_measured_bounds(spec: FigureSpec, experiment: Measurements) -> tuple[MeasuredBound, ...]:
+def read_measured_limits(spec: FigureSpec, experiment: Measurements) -> tuple[MeasuredBound, ...]:
     """Return the bounds of a figure that were measured; `experiment` has all rows.
 
     Raises:

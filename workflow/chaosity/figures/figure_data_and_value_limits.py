@@ -23,7 +23,7 @@ from chaosity.figures.column_values_and_bounds import (
     FigureColumnValues,
     MeasuredBound,
     parse_node_list,
-    read_measured_bounds,
+    read_measured_limits,
 )
 from chaosity.figures.figure_spec import FigureSpec, Role
 from chaosity.statistics.cell_summary import summarise_cells
@@ -179,7 +179,7 @@ def select_figure_data(
     by: list[str] = [*axes, "initiator", "target"] if spec.kind == "table" else [*axes]
     combined = _combine_points(spec, rows, by)
     marks = summarise_cells(combined, list(dict.fromkeys(["host", "configuration", *by])))
-    return FigureData(spec, axes, marks, rows, bounds=read_measured_bounds(spec, experiment))
+    return FigureData(spec, axes, marks, rows, bounds=read_measured_limits(spec, experiment))
 
 
 def _axis(

@@ -88,7 +88,7 @@ class LoadTarget(NodeRelation):
 
 
 class BenchmarkPlacement(TypedDict):
-    """The places of a benchmark's threads and pages.
+    """Where a benchmark's pages must be, and whether its threads must be pinned.
 
     `memory` says whose nodes have the pages: target or initiator. If `pinned`, each unit has its
     own thread. `mapping` is the key in the ready line with the address of the memory.
@@ -251,7 +251,7 @@ class PointStoppingRule(TypedDict):
     max_seconds: float
 
 
-class LoadReference(TypedDict):
+class PointAndLoadNames(TypedDict):
     """The names of a point and of one of its loads."""
 
     point: str
@@ -264,7 +264,7 @@ class MetricRatio(TypedDict):
     name: str
     load: str
     metric: str
-    to: NotRequired[LoadReference]
+    to: NotRequired[PointAndLoadNames]
     reason: NotRequired[str]
 
 

@@ -147,7 +147,7 @@ def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultChe
         "the operating system runs on the hardware",
         "this is a virtual machine: the hypervisor decides which topology it shows and how much "
         "bandwidth the machine gets, and other virtual machines can take a share of it",
-        "Trust a difference only if it occurs again in a second run. Measure the hardware itself "
+        "Trust a difference only if it occurs again in a second run. Measure on the machine itself "
         "if you can.",
     )
     limits = part_to_json(topology.restrictions).items()

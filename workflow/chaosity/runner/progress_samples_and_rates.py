@@ -83,7 +83,7 @@ def samples_from_events(source: ProgressSource, text: str) -> Series:
 def _samples_from_rows(source: ProgressSource, text: str) -> Series:
     """Return the samples in CSV rows; a row has an end time and the mean rate since the last row.
 
-    The first row covers ``interval_seconds``, the averaging time that was requested.
+    The first row covers the requested averaging time, ``interval_seconds``.
     """
     columns = source["csv"]
     time_scale, rate_scale = float(source.get("time_scale", 1)), float(source.get("rate_scale", 1))

@@ -22,7 +22,7 @@ from chaosity.simulation.max_min_fair_rates import Flow, FlowRatesAndUtilisation
 from chaosity.simulation.resource_capacities import (
     WITHOUT_LIMIT,
     resource_capacities,
-    shared_path_name,
+    shared_drive_path_resource_name,
     slow_port_resource_name,
 )
 from chaosity.topology.topology_model import OTHER_PACKAGE, SAME_NODE, SAME_PACKAGE, Topology
@@ -279,7 +279,7 @@ class MachineModel:
                 _add(uses, {f"drives{near}->package{far}": 1.0})
                 for fault in self._faults:
                     if near in fault.get("drive_nodes", []) and far == fault["to_package"]:
-                        _add(uses, {shared_path_name(fault): 1.0})
+                        _add(uses, {shared_drive_path_resource_name(fault): 1.0})
         return uses
 
     # -- latency -----------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def resource_capacities(
         if fault["fault"] == "shared_drive_path":
             paths = [f"drives{node}->package{fault['to_package']}" for node in fault["drive_nodes"]]
             healthy = sum(rates[path] for path in paths)
-            capacities[shared_path_name(fault)] = fault["remaining"] * healthy
+            capacities[shared_drive_path_resource_name(fault)] = fault["remaining"] * healthy
         for name in _affected_resources(fault, topology, capacities):
             capacities[name] *= fault["remaining"]
     return capacities
@@ -48,7 +48,7 @@ def slow_port_resource_name(fault: Fault) -> str:
     return "port_of_" + "+".join(fault["drives"])
 
 
-def shared_path_name(fault: Fault) -> str:
+def shared_drive_path_resource_name(fault: Fault) -> str:
     """Return the name of the resource that the drives of the nodes of a fault share."""
     nodes = "+".join(map(str, fault["drive_nodes"]))
     return f"drives{nodes}->package{fault['to_package']}"

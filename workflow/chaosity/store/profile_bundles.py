@@ -186,8 +186,10 @@ def _manifest(archive: zipfile.ZipFile, where: str) -> dict[str, Any]:
     if version > SCHEMA_VERSION:
         raise newer_schema_error(version, where)
     if version < 1 or sorted(names) != sorted(expected) or {*parts, MANIFEST} != expected:
-        unexpected = sorted(set(names) ^ expected) or sorted(names)
-        raise UserError(f"does not have the parts of a bundle: {unexpected[0]!r}", where)
+        for part in sorted(set(names) ^ expected):
+            what = "has no" if part in expected else "has the unknown"
+            raise UserError(f"{what} part {part!r}", where)
+        raise UserError("has a manifest that does not fit its parts", where)
     if not all(isinstance(value, (str, bool, type(None))) for value in provenance.values()):
         raise UserError("has a provenance that is not a text", place)
     _check_texts(pd.Series(map(str, provenance.values()), dtype=object), place, _LONGEST_TEXT)

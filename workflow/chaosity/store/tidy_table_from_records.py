@@ -16,7 +16,7 @@ import pandas as pd
 from chaosity.cpusets import format_cpu_list
 from chaosity.place_names import node_name
 from chaosity.records.atomic_writes_and_record_files import load_record, record_file
-from chaosity.records.point_types import Load, LoadReference, Point
+from chaosity.records.point_types import Load, Point, PointAndLoadNames
 from chaosity.records.record_types_and_verdict import FAILED, VALID, LoadRecord, Record
 from chaosity.runner.metric_values import Reading, metric_values_or_reasons
 from chaosity.runner.parse_tool_output import ExtractionError
@@ -153,7 +153,7 @@ def tidy_rows_of_derived_metrics(
 
 
 def _reference_ratio(
-    own: Reading, other: ReplicateOutcome, to: LoadReference, metric: str
+    own: Reading, other: ReplicateOutcome, to: PointAndLoadNames, metric: str
 ) -> tuple[float | None, str | None]:
     """Return a value divided by the value of its reference, or the reason why there is no ratio."""
     if own[0] is None:
