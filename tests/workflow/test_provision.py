@@ -28,7 +28,9 @@ pytestmark = [pytest.mark.alone, pytest.mark.thorough]
 KERNELS = ("--tags", "kernels")
 TOOLS = {"fio", "numactl", "lstopo-no-graphics", "sudo"}
 # Stands in for McCalpin's file, which is not ours to ship; it tells what it was compiled with.
-STREAM = '#include <stdio.h>\nint main(void) { printf("%ld\\n", (long)STREAM_ARRAY_SIZE); }\n'
+STREAM = (
+    '#include <stdio.h>\nint main(void) { printf("%ld %d\\n", (long)STREAM_ARRAY_SIZE, NTIMES); }\n'
+)
 
 
 def play(root: Path, *arguments: str | Path, **given: Any) -> Outcome:
@@ -94,7 +96,7 @@ def test_what_was_built_runs(provisioned: Outcome, places: dict[str, Any]) -> No
 def test_stream_is_built_as_in_the_paper(provisioned: Outcome, places: dict[str, Any]) -> None:
     program = Path(places["kernels_directory"]) / "stream"
     said = subprocess.run([program], capture_output=True, text=True, check=True).stdout
-    assert said == "100000000\n", provisioned.said
+    assert said == "100000000 100\n", provisioned.said
 
 
 def test_a_second_run_changes_nothing(
@@ -159,11 +161,22 @@ def test_a_program_whose_library_is_not_there_is_left_out_and_said(
             {"kernels_stream_source": "/no/stream.c"},
             ["/no/stream.c has the SHA-256 (no such file)"],
         ),
+        ({"kernels_stream": True, "kernels_stream_source": ""}, ["an empty kernels_stream_source"]),
+        ({"kernels_stream_iterations": 1}, ["kernels_stream_iterations", "must be 2 or more"]),
         ({"kernels_stream_array_size": 0}, ["kernels_stream_array_size", "must be positive"]),
         ({"kernels_stream_array_size": "many"}, ["kernels_stream_array_size", "int"]),
         ({"kernels_directory": "kernels"}, ["is kernels; give a full path"]),
     ],
-    ids=["wrong sum", "no sum", "no file", "no elements", "no number", "relative"],
+    ids=[
+        "wrong sum",
+        "no sum",
+        "no file",
+        "no source",
+        "one iteration",
+        "no elements",
+        "no number",
+        "relative",
+    ],
 )
 def test_a_bad_kernels_variable_is_refused(
     root: Path, places: dict[str, Any], tmp_path: Path, changes: dict[str, Any], words: list[str]

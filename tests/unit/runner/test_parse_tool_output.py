@@ -51,6 +51,17 @@ def test_regex_with_scale():
     assert extract_number(source, {"stdout": STREAM}) == pytest.approx(45165.4e6)
 
 
+def test_an_amount_and_its_time_give_a_rate():
+    average = {"regex": r"^Triad:\s+[0-9.]+\s+([0-9.]+)", "amount": "240000000"}
+    assert extract_number(average, {"stdout": STREAM}) == pytest.approx(240e6 / 0.054779)
+
+
+def test_a_time_of_zero_gives_no_rate():
+    average = {"regex": "time ([0-9.]+)", "amount": 1}
+    with pytest.raises(ExtractionError, match=r"a time of 0\.0 s gives no rate"):
+        extract_number(average, {"stdout": "time 0.000000"})
+
+
 def test_events_among_other_lines():
     assert extract_values({"event": "done", "key": "valid"}, {"stdout": KERNEL}) == [True]
 

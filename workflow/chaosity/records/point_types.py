@@ -121,6 +121,7 @@ class OutputValueSource(OutputName, total=False):
     regex: str
     combine: str
     scale: float
+    amount: str | float
 
 
 class MetricValueSource(OutputValueSource, total=False):

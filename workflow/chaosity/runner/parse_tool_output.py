@@ -11,7 +11,8 @@ as ``rate_bw.*.log``) and how to read it:
     The first group of every match.
 
 ``combine`` says how several values become one: sum, mean, minimum, maximum or single (the default,
-which allows only one value). ``scale`` turns the tool's unit into SI.
+which allows only one value). ``scale`` turns the tool's unit into SI. With ``amount``, the
+output has the seconds that this amount took, and the value is the amount per second.
 """
 
 from __future__ import annotations
@@ -138,7 +139,12 @@ def extract_number(source: OutputValueSource, outputs: Mapping[str, str]) -> flo
         "minimum": min(numbers),
         "maximum": max(numbers),
     }[combine]
-    return combined * float(source.get("scale", 1))
+    value = combined * float(source.get("scale", 1))
+    if "amount" not in source:
+        return value
+    if value <= 0:
+        raise ExtractionError(f"a time of {value} s gives no rate")
+    return float(source["amount"]) / value
 
 
 def parse_event_line(line: str, event: str) -> dict[str, Any] | None:

@@ -45,10 +45,12 @@ class OutputWriter:
 
         Args:
             source: ``json``, ``event`` or ``regex``, see `runner.parse_tool_output`.
-            value: the value in SI units, or a text; numbers are divided by the source's ``scale``.
+            value: the value in SI units, or a text; a number is converted to what the tool prints.
         """
         name = source.get("in", "stdout")
         if isinstance(value, float):
+            if "amount" in source:
+                value = float(source["amount"]) / value
             value /= float(source.get("scale", 1))
         if "event" in source:
             self._events.setdefault(name, {}).setdefault(source["event"], {})[source["key"]] = value
