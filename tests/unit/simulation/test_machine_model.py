@@ -237,6 +237,41 @@ def test_swapped_distances_change_what_the_firmware_says_and_no_rate():
     assert rate(model(fault), load("a", "0-11", 1)) == rate(model(), load("a", "0-11", 1))
 
 
+def neighbour(unit: int, size: int) -> Any:
+    """A chase of another unit."""
+    return {**chase(0, size), "name": "neighbour", "initiator": {"cpus": str(unit), "nodes": [0]}}
+
+
+def test_working_sets_that_share_an_l3_cache_find_as_much_there_as_one_of_their_total_size():
+    found, size = model(), 10 * 2**20
+    alone = latency(found, chase(0, 2 * size))
+    assert latency(found, chase(0, 2 * size), neighbour(12, size)) == pytest.approx(alone, 1e-3)
+    together = latency(found, chase(0, 2 * size), neighbour(2, size))
+    assert together == pytest.approx(latency(found, chase(0, 3 * size)), 0.01)
+    assert together > 1.2 * alone
+
+
+def test_a_working_set_beyond_the_l3_cache_takes_nothing_from_its_neighbours():
+    alone = latency(model(), chase(0, 2**20))
+    assert latency(model(), chase(0, 2**20), neighbour(2, 2**30)) == pytest.approx(alone, 1e-3)
+
+
+def test_copies_of_a_gpu_use_the_memory_of_the_host():
+    topology = discover_topology(str(ROOT / "machines/topologies/desktop.xml"))
+    machine = read_machine_description(ROOT / "machines/desktop.yaml", topology)
+    metrics = {"host_to_device_bytes_per_second": {}, "device_to_host_bytes_per_second": {}}
+    device = {"name": "opencl0", "node": 0}
+    target = {"drives": [], "nodes": [0], "device": device}
+    copy = load("copy", "0", 0, metrics=metrics, target=target)
+    found = MachineModel(machine, topology, "host", TODAY)
+    reader = load("a", "2-23", 0)
+    [alone] = rate(found, copy)
+    [beside, read] = rate(found, copy, reader)
+    assert alone == 25e9
+    assert beside < alone
+    assert beside + read == pytest.approx(76e9)
+
+
 HEAD = "simulated_machine: bad\ndescription: for a test\nsources: [this test]\n"
 BODY = """memory: {core_bytes_per_second: 1.0e+10, package_bytes_per_second: 1.0e+11}
 latency_ns: {l1: 1, l2: 4, l3: 15, same_node: 100}

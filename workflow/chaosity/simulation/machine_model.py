@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.records.point_types import DriveFacts, Load
+from chaosity.records.point_types import DriveFacts, Load, OpenclTargetDevice
 from chaosity.runner.point_measurement import memory_shares_by_node
 from chaosity.simulation.machine_description import MachineDescription, current_faults
 from chaosity.simulation.max_min_fair_rates import Flow, FlowRatesAndUtilisation, max_min_fair_rates
@@ -51,6 +51,8 @@ _LINE_BYTES = 64
 # are always on the way, so drives keep most of their rate next to programs (document 000, figure
 # 7).
 _DRIVE_PACE = 4.0
+# For each cache level: the share of accesses that hit, and their latency in ns.
+HitShares = list[tuple[float, float]]
 
 
 @dataclass
@@ -119,7 +121,8 @@ class MachineModel:
 
     def noiseless_results(self, loads: list[Load]) -> dict[str, NoiselessLoadResult]:
         """Return name of each load -> what it reaches while all loads run."""
-        paths = [path for load in loads for path in self._paths(load)]
+        hits = {load["name"]: self._hit_shares(load, loads) for load in loads}
+        paths = [path for load in loads for path in self._paths(load, hits[load["name"]])]
         free = max_min_fair_rates([path.flow for path in paths], self.capacities)
         shares = {load["name"]: _rate_share(load) for load in loads}
         if any(share < 1 for share in shares.values()):
@@ -129,10 +132,10 @@ class MachineModel:
                 for path, rate in zip(paths, free.rates, strict=True)
             ]
             free = max_min_fair_rates([path.flow for path in paths], self.capacities)
-        return {load["name"]: self._truth(load, paths, free) for load in loads}
+        return {load["name"]: self._truth(load, hits[load["name"]], paths, free) for load in loads}
 
     def _truth(
-        self, load: Load, paths: list[_Path], fair: FlowRatesAndUtilisation
+        self, load: Load, hits: HitShares, paths: list[_Path], fair: FlowRatesAndUtilisation
     ) -> NoiselessLoadResult:
         """Return what a load reaches at the given rates."""
         rates = [
@@ -146,42 +149,54 @@ class MachineModel:
         if responders := set(parse_cpu_list(load["placement"]["cpus"])) - _units(load):
             truth.latency_ns = self._transfer_ns(load, min(responders))
         elif "latency_ns" in load["metrics"]:
-            truth.latency_ns = self._access_ns(load, fair)
+            truth.latency_ns = self._access_ns(load, hits, fair)
         elif "by_node" in load["target"]:
             # Threads visit the nodes in turn, so a node's rate is that of all threads with it.
             for node in load["target"]["nodes"]:
-                alone = [path.flow for path in self._memory_paths(load, {node: 1.0})]
+                alone = [path.flow for path in self._memory_paths(load, hits, {node: 1.0})]
                 rate = sum(max_min_fair_rates(alone, self.capacities).rates)
                 truth.bytes_per_second_by_node[node] = rate
         return truth
 
     # -- paths -------------------------------------------------------------------------------
 
-    def _paths(self, load: Load) -> Iterator[_Path]:
+    def _paths(self, load: Load, hits: HitShares) -> Iterator[_Path]:
         """Yield the flows of a load."""
         target = load["target"]
         if target["drives"]:
             yield from self._drive_flows(load)
         elif device := target.get("device"):
             if f"{device['name']}_in" in self.capacities:
-                yield _Path(load["name"], Flow({device["name"]: 1.0}))
+                yield _Path(load["name"], self._device_flow(load, device))
         elif "latency_ns" in load["metrics"]:
             # A chase has one access on the way at a time, which hardly loads the machine.
-            for path in self._memory_paths(load, memory_shares_by_node(load["placement"])):
-                limit = _LINE_BYTES / (self._idle_access_ns(load) * 1e-9)
+            for path in self._memory_paths(load, hits, memory_shares_by_node(load["placement"])):
+                limit = _LINE_BYTES / (self._idle_access_ns(load, hits) * 1e-9)
                 yield _Path(path.load, replace(path.flow, limit=limit))
         else:
-            yield from self._memory_paths(load, memory_shares_by_node(load["placement"]))
+            yield from self._memory_paths(load, hits, memory_shares_by_node(load["placement"]))
 
-    def _memory_paths(self, load: Load, shares: Mapping[int, float]) -> Iterator[_Path]:
+    def _device_flow(self, load: Load, device: OpenclTargetDevice) -> Flow:
+        """Return the flow of a device: within its memory, or from the host's memory by its link."""
+        if "host_to_device_bytes_per_second" not in load["metrics"]:
+            return Flow({device["name"]: 1.0})
+        [node, *_] = load["placement"]["memory_nodes"]
+        begin = node if device["node"] is None else device["node"]
+        package = self.topology.package_of_node.get(begin)
+        uses = self._way_uses(package, begin, node, 1.0, 0.0)
+        return Flow({**uses, f"{device['name']}_in": 1.0}, pace=_DRIVE_PACE)
+
+    def _memory_paths(
+        self, load: Load, hits: HitShares, shares: Mapping[int, float]
+    ) -> Iterator[_Path]:
         """Yield a flow for each thread of a load; `shares` are the shares of accesses by node."""
         reads, writes, _ = read_written_and_counted_shares(load["kernel"])
-        hits = self._cache_hits(load)
+        missed_share = _missed(hits)
         for unit in sorted(_units(load)):
             uses: dict[str, float] = {}
             for node, share in shares.items():
                 _add(uses, self._core_uses(unit, node), share)
-                missed = share * (1 - hits)
+                missed = share * missed_share
                 _add(uses, self._memory_uses(unit, node, reads, writes), missed)
                 if unit in self.topology.l3_of_pu:
                     _add(uses, {f"l3_{self.topology.l3_of_pu[unit]}": 1.0}, missed)
@@ -302,8 +317,8 @@ class MachineModel:
             named = (same_package + (count - 1) * other_package) / count
         return (named if pair is None else pair) * self.slowdown
 
-    def _hit_shares(self, load: Load) -> list[tuple[float, float]]:
-        """Return, for each cache level, the share of accesses that hit and their latency in ns."""
+    def _hit_shares(self, load: Load, loads: list[Load]) -> HitShares:
+        """Return the hits of a load in each cache level while all loads of a point run."""
         unit, size = min(_units(load)), load["memory_bytes"]
         latencies = self.machine["latency_ns"]
         found = 0.0
@@ -318,39 +333,51 @@ class MachineModel:
                 ),
                 default=0,
             )
+            if level == len(levels):
+                size += self._l3_bytes_of_others(load, loads)
             hits = _share_within(size, capacity)
             shares.append((max(0.0, hits - found), nanoseconds))
             found = max(found, hits)
         return shares
 
-    def _cache_hits(self, load: Load) -> float:
-        """Return the share of accesses that need no memory."""
-        return sum(share for share, _ in self._hit_shares(load))
+    def _l3_bytes_of_others(self, load: Load, loads: list[Load]) -> int:
+        """Return the working sets in bytes that other loads keep in the L3 cache of a load.
 
-    def _idle_access_ns(self, load: Load) -> float:
+        A working set larger than the cache does not count: its lines go before they are used again.
+        """
+        unit = min(_units(load))
+        return sum(
+            other["memory_bytes"]
+            for domain in self.topology.l3_domains
+            for other in loads
+            if unit in domain.cpus
+            and other is not load
+            and not (other["target"]["drives"] or other["target"].get("device"))
+            and other["memory_bytes"] <= (domain.size_bytes or 0)
+            and _units(other) & set(domain.cpus)
+        )
+
+    def _idle_access_ns(self, load: Load, hits: HitShares) -> float:
         """Return the latency of dependent accesses in the idle machine, in ns."""
-        hit_shares = self._hit_shares(load)
-        from_caches = sum(share * nanoseconds for share, nanoseconds in hit_shares)
-        missed = 1 - sum(share for share, _ in hit_shares)
+        from_caches = sum(share * nanoseconds for share, nanoseconds in hits)
         near = self._node_of(min(_units(load)))
         shares = memory_shares_by_node(load["placement"])
         memory = sum(share * self._memory_ns(near, node) for node, share in shares.items())
         if load.get("levels", {}).get("pages") == "base":
             within = _share_within(load["memory_bytes"], _TLB_BYTES)
             memory += (1 - within) * self.machine["latency_ns"].get("base_pages", 0.0)
-        return from_caches + missed * memory
+        return from_caches + _missed(hits) * memory
 
-    def _access_ns(self, load: Load, fair: FlowRatesAndUtilisation) -> float:
+    def _access_ns(self, load: Load, hits: HitShares, fair: FlowRatesAndUtilisation) -> float:
         """Return the latency of dependent accesses while other loads use the machine, in ns."""
         queue = self.machine["latency_ns"].get("queue", 0.0)
-        missed = 1 - self._cache_hits(load)
         unit = min(_units(load))
         waiting = 0.0
         for node, share in memory_shares_by_node(load["placement"]).items():
             for name, units in self._memory_uses(unit, node, 1.0, 0.0).items():
                 full = min(fair.utilisation.get(name, 0.0), _FULLEST) if units else 0.0
                 waiting += share * queue * full / (1 - full)  # M/M/1, time in the queue
-        return self._idle_access_ns(load) + missed * waiting
+        return self._idle_access_ns(load, hits) + _missed(hits) * waiting
 
     def _transfer_ns(self, load: Load, responder: int) -> float:
         """Return the time of the transfer of a line between two cores, in ns."""
@@ -382,6 +409,11 @@ def _units_of_slower_cores(topology: Topology) -> set[int]:
 def _share_within(size: int, capacity: int) -> float:
     """Return the share of accesses to `size` bytes that a cache of `capacity` bytes serves."""
     return (1 + (size / capacity) ** _CACHE_EDGE) ** (-1 / _CACHE_EDGE) if capacity else 0.0
+
+
+def _missed(hits: HitShares) -> float:
+    """Return the share of accesses that need memory."""
+    return 1 - sum(share for share, _ in hits)
 
 
 def _units(load: Load) -> set[int]:
