@@ -16,6 +16,7 @@ from chaosity.figures.column_values_and_bounds import lowest_bound_of_mark
 from chaosity.figures.figure_data_and_value_limits import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_spec import LevelComparison, Role
 from chaosity.figures.mark_labels_and_hover_texts import panel_title
+from chaosity.figures.sums_of_loads import LARGER_ALONE, SUM
 from chaosity.figures.value_and_curve_tables import latency_curve_numbers
 from chaosity.statistics.block_ratios import estimate_group_ratio_paired_by_block
 from chaosity.statistics.corun_interference import (
@@ -326,6 +327,35 @@ def lowest_bound_statement(data: FigureData) -> str | None:
             )
         parts.append(part[:1].upper() + part[1:])
     return ". ".join(parts) or None
+
+
+def sum_to_larger_load_statement(data: FigureData) -> str | None:
+    """Return where the sum of a point's loads stays below the larger of them alone.
+
+    None when no point has both.
+    """
+    roles: list[Role] = [role for role in ("panels", "x") if role in data.axes]
+    found: list[tuple[Estimate, str]] = []
+    for key, own in data.measurements.groupby(roles):
+        sums, alone = (own[own["series"] == name] for name in (SUM, LARGER_ALONE))
+        if sums.empty or alone.empty:
+            continue
+        axes = [(data.axes[role], str(name)) for role, name in zip(roles, key, strict=True)]
+        labels = [axis.legend_label(axis.find_value_by_name(name)) for axis, name in axes]
+        ratio = estimate_group_ratio_paired_by_block(sums, alone)
+        found.append((ratio, ", ".join(labels).replace("Number", "number")))
+    if not found:
+        return None
+    found.sort(key=lambda pair: pair[0].median)
+    below = [label for ratio, label in found if (ratio.high or ratio.median) < 1.0]
+    listed = f" ({'; '.join(below)})" if 0 < len(below) <= _MOST_NAMED else ""
+    loads = [name for name in data.axes["series"].value_names if name not in (SUM, LARGER_ALONE)]
+    ratios = dict.fromkeys(ratio_text(ratio, label) for ratio, label in (found[0], found[-1]))
+    return (
+        f"the sum of {join_with_and(loads)} is below the larger load alone in {len(below)} of "
+        f"{format_count(len(found), 'case')}{listed}. Ratio of the sum to the larger load alone: "
+        f"{' to '.join(ratios)}"
+    )
 
 
 def _line_label(data: FigureData, roles: Iterable[Role], mark: FigureMark) -> str:

@@ -80,6 +80,8 @@ def _main_statement(data: FigureData) -> str | None:
     spec, statement = data.spec, None
     if spec.loss_to is not None:
         statement = caption_statements.difference_to_base_statement(data, spec.loss_to)
+    elif spec.sum:
+        statement = caption_statements.sum_to_larger_load_statement(data)
     elif spec.compare is not None:
         statement = caption_statements.level_comparison_statement(data, spec.compare)
     elif spec.kind == "curve":

@@ -26,6 +26,7 @@ from chaosity.figures.column_values_and_bounds import (
     read_measured_limits,
 )
 from chaosity.figures.figure_spec import FigureSpec, Role
+from chaosity.figures.sums_of_loads import LARGER_ALONE, SUM, add_sums_of_loads
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.store.measurements import CELL, LOAD, Measurements, equals_or_in_list
 from chaosity.topology.topology_model import Topology
@@ -174,6 +175,10 @@ def select_figure_data(
         return None
     if spec.has_measured_x:
         return _with_measured_x(spec, axes, rows, columns)
+    if spec.sum:
+        rows = add_sums_of_loads(rows, experiment)
+        added = map(make_axis_value, (SUM, LARGER_ALONE))
+        axes["series"] = axes["series"].with_values([*axes["series"].values, *added])
     if "series" in axes:
         axes["series"], rows = _arrange_series(spec, axes["series"], rows)
     by: list[str] = [*axes, "initiator", "target"] if spec.kind == "table" else [*axes]

@@ -59,6 +59,7 @@ class FigureSpec:
     compare: LevelComparison | None = None
     loss_to: str | None = None
     bounds: tuple[BoundEntry, ...] = ()
+    sum: bool = False
     rows_title: str | None = None
     columns_title: str | None = None
     x_title: str | None = None

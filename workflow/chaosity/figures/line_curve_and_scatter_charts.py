@@ -84,6 +84,8 @@ def _upright_label_height(axis: Axis, width: float) -> float:
 def _line_legend(data: FigureData) -> list[tuple[str, LineStyle]]:
     """Return the legend entries: series, marks measured alone, failed marks, and bounds."""
     entries = series_legend(data)
+    if _has_separate_marks(data):
+        entries = [(text, _point_style(look)) for text, look in entries]
     if entries and data.marks["series"].isna().any():
         entries.append(("alone", LineStyle(color=style.GREY, dashes=(2, 2), marker="")))
     if entries and (data.marks["status"] == "failed").any():
@@ -126,7 +128,9 @@ def _fill_line_panel(panel: Panel, positions: dict[str, float]) -> None:
     data, marks = panel.data, panel.marks_of_panel
     low, high = min(positions.values()), max(positions.values())
     spread = high - low or 1.0
-    panel.axes.set_xlim(low - 0.06 * spread, high + 0.06 * spread)
+    separate = _has_separate_marks(data)
+    margin = 0.5 if separate else 0.06 * spread
+    panel.axes.set_xlim(low - margin, high + margin)
     names = data.value_names_on_axis("series")
     alone = marks[marks["series"].isna()] if "series" in data.axes else marks.iloc[:0]
     valid = alone[alone["status"] == "valid"]
@@ -139,12 +143,19 @@ def _fill_line_panel(panel: Panel, positions: dict[str, float]) -> None:
     for index, name in enumerate(names):
         own = marks if name is None else marks[marks["series"] == name]
         # Series stand side by side where they meet: overlapping intervals cannot be read.
-        aside = (index - (len(names) - 1) / 2) * min(0.03, 0.12 / len(names)) * step
+        distance = 0.1 if separate else min(0.03, 0.12 / len(names)) * step
+        aside = (index - (len(names) - 1) / 2) * distance
         points = [(positions[mark["x"]] + aside, mark) for mark in mark_rows(own)]
         points.sort(key=lambda point: point[0])
-        panel.draw_series(points, series_style(index), str(index))
+        look = series_style(index)
+        panel.draw_series(points, _point_style(look) if separate else look, str(index))
     points = [(positions[mark["x"]], mark) for mark in mark_rows(alone)]
     panel.draw_series(points, ALONE_STYLE, "alone")
+
+
+def _has_separate_marks(data: FigureData) -> bool:
+    """Return whether loads and their sums stand above names, which lines must not connect."""
+    return data.spec.sum and not data.axes["x"].is_numeric
 
 
 def _x_positions(data: FigureData) -> dict[str, float]:
