@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from chaosity.checked_yaml_files import EXPERIMENTS, ROOT, load_experiment, read_yaml
+from chaosity.topology.topology_discovery import discover_topology
 from workflow_folder import Workflow
 
 pytestmark = pytest.mark.thorough
@@ -32,8 +33,12 @@ MACHINES = {
     "desktop": "desktop",
 }
 # The machine on which every figure of an experiment has values; a server for all others.
-ON_DESKTOP = ("gpu_and_cpu", "gpu_bandwidth", "gpu_copies", "unlike_cores")
+ON_DESKTOP = (
+    *("gpu_and_cpu", "gpu_bandwidth", "gpu_copies", "interference_gpu_copies"),
+    "unlike_cores",
+)
 POINTS = 24  # of each experiment
+FEW_POINTS = 12  # are enough for every figure of the other experiments on interference
 # A sample could lack the reference of a ratio, or all points of a figure.
 WHOLE = {"memory_bandwidth", "page_placement", "numa_runtime"}
 # The label of figures that only show data of others.
@@ -73,11 +78,18 @@ def simulate(workflow: Workflow, *arguments: str) -> None:
 def machines(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workflow:
     workflow = Workflow(root, tmp_path_factory.mktemp("machines"))
     workflow.timeout = 1200
-    workflow.hosts({name: host(name, topology) for name, topology in MACHINES.items()})
+    hosts: dict[str, Any] = {name: host(name, topology) for name, topology in MACHINES.items()}
+    # Drives that do not exist may be written.
+    drives = discover_topology(hosts["epyc_7413"]["chaosity_topology"]).drives
+    hosts["epyc_7413"]["chaosity_destructive_drives"] = [drives[0].serial]
+    workflow.hosts(hosts)
     workflow.config |= {
         "experiments": NAMES,
         "replicates": 2,
-        "sample": dict.fromkeys(set(NAMES) - WHOLE, POINTS),
+        "sample": {
+            name: FEW_POINTS if name.startswith("interference_") else POINTS
+            for name in set(NAMES) - WHOLE
+        },
     }
     # Placements with measured weights need the tables of a first run.
     simulate(workflow, "--until", "tidy")

@@ -231,7 +231,7 @@ def _check_benchmark(config: Config, category: str, name: str, where: str) -> No
     """Check that a benchmark is of this category, has a stopping rule, and has its parameters."""
     place = f"{where}, benchmarks.{category}"
     benchmark = load_benchmark(name, place)
-    if benchmark["category"] != category:
+    if category not in (benchmark["category"], *benchmark.get("other_categories", ())):
         raise UserError(f"benchmark {name} is of category {benchmark['category']}", place)
     if category not in config["stopping"]:
         raise UserError(f"the key {category!r} is missing", f"{where}, stopping")

@@ -91,6 +91,7 @@ class BenchmarkDocument(TypedDict):
 
     benchmark: str
     category: str
+    other_categories: NotRequired[list[str]]
     summary: str
     label: NotRequired[str]
     needs: RequiredProgram
@@ -129,11 +130,14 @@ class InitiatorSelector(TypedDict, total=False):
     at_least: int
     at_most: int
     growing: str
+    first_half_of: str
     others_of: str
     within: str
     names: list[str]
     same_as: str
+    local_to: str
     one_of_each_relation_to: str
+    by: str
     threads: str
 
 
@@ -154,6 +158,8 @@ class DriveSelector(OpenclSelector, total=False):
     all: bool
     at_most_sets: int
     local: bool
+    one_of_each_relation: bool
+    writable: bool
 
 
 class TargetSelector(TypedDict, total=False):
@@ -166,6 +172,7 @@ class TargetSelector(TypedDict, total=False):
     nearest: bool
     none: bool
     local_to: str
+    one_of_each_relation_to: str
     same_as: str
     names: list[str]
     opencl: OpenclSelector

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, zip_longest
@@ -48,8 +48,16 @@ class HostResources:
             return [(PlaceName("package", (p.os_index,)), p.cpus) for p in topology.packages]
         return [(PlaceName("machine"), topology.pus)]
 
-    def initiators_of_level(self, level: str, one_per_core: bool) -> list[Initiator]:
-        """Return one initiator for each group of a level, see `cpu_groups_of_level`."""
+    def initiators_of_level(
+        self, level: str, one_per_core: bool, *, without: Initiator | None = None
+    ) -> list[Initiator]:
+        """Return one initiator for each group of a level, see `cpu_groups_of_level`.
+
+        With `without`, the cores of this initiator are left out. Then an initiator that loses no
+        core keeps its name, and one that loses all is left out.
+        """
+        if without:
+            return self._initiators_of_level_minus_cores_of(level, without, one_per_core)
         key = (level, one_per_core)
         if key not in self._initiators:
             self._initiators[key] = [
@@ -126,13 +134,9 @@ class HostResources:
         rest = set[int]().union(*groups.values()) - own
         return self._without(groups, initiator, self._one_pu_per_core(rest)) if rest else None
 
-    def initiators_of_level_minus_cores_of(
-        self, level: str, initiator: Initiator, *, one_per_core: bool
+    def _initiators_of_level_minus_cores_of(
+        self, level: str, initiator: Initiator, one_per_core: bool
     ) -> list[Initiator]:
-        """Return every initiator of a level without the cores of another initiator.
-
-        An initiator that loses no core keeps its name. An initiator that loses all is left out.
-        """
         own = self._with_siblings(initiator)
         found = []
         for name, cpus in self.cpu_groups_of_level(level):
@@ -157,8 +161,8 @@ class HostResources:
         cores = (self._core_of.get(cpu) for cpu in initiator.cpus)
         return set(initiator.cpus).union(*(core.cpus for core in cores if core))
 
-    def packed_and_spread_core_sets(self, level: str) -> list[Initiator]:
-        """Return initiators with 1, 2, 3, 4, 6, ... cores of each group of a level.
+    def packed_and_spread_core_sets(self, level: str, *, half: bool = False) -> list[Initiator]:
+        """Return initiators with 1, 2, 3, 4, 6, ... cores, or half the cores, of each group.
 
         Packed initiators take all cores of one L3 domain before those of the next. Spread
         initiators take one core of each domain in turn. If both have the same cores, there is one
@@ -169,7 +173,8 @@ class HostResources:
             domains = self._split_by_l3(cpus)
             packed = [cpu for domain in domains for cpu in domain]
             spread = [cpu for turn in zip_longest(*domains) for cpu in turn if cpu is not None]
-            for count in thread_counts(len(packed)):
+            halves = [len(packed) // 2] if len(packed) > 1 else []
+            for count in halves if half else thread_counts(len(packed)):
                 sets: dict[InitiatorKind, list[int]] = {"threads": packed[:count]}
                 if set(packed[:count]) != set(spread[:count]):
                     sets = {"packed": packed[:count], "spread": spread[:count]}
@@ -210,8 +215,11 @@ class HostResources:
 
     def l3_bytes(self, initiator: Initiator) -> int:
         """Return the total size in bytes of all L3 caches that an initiator's units use."""
-        used = {self.topology.l3_of_pu.get(cpu) for cpu in initiator.cpus}
+        used = self._l3_domains(initiator)
         return sum(one.size_bytes or 0 for one in self.topology.l3_domains if one.index in used)
+
+    def _l3_domains(self, initiator: Initiator) -> set[int | None]:
+        return {self.topology.l3_of_pu.get(cpu) for cpu in initiator.cpus}
 
     def cache_bytes(self, initiator: Initiator, level: int) -> int | None:
         """Return the size in bytes of the first unit's data cache of a level; None if unknown."""
@@ -286,6 +294,19 @@ class HostResources:
         if node in initiators:
             return node
         return min(initiators, key=lambda own: self._slit_distance([own], node), default=None)
+
+    def relation(self, by: str | None) -> Callable[[Endpoint, Endpoint], str]:
+        """Return the function for relations by `package` or `l3_domain`; None: by node."""
+        by_unit = {"package": self.package_relation, "l3_domain": self.l3_domain_relation}
+        return by_unit.get(by or "", self.endpoint_relation)
+
+    def l3_domain_relation(self, a: Endpoint, b: Endpoint) -> str:
+        """Return `same_l3_domain` for two initiators in one L3 domain, else `endpoint_relation`."""
+        if isinstance(a, Initiator) and isinstance(b, Initiator):
+            used = self._l3_domains(a) | self._l3_domains(b)
+            if len(used) == 1 and None not in used:
+                return "same_l3_domain"
+        return self.endpoint_relation(a, b)
 
     def endpoint_relation(self, a: Endpoint, b: Endpoint) -> str:
         """Return the relation of two endpoints: the relation of their farthest pair of nodes."""

@@ -6,7 +6,7 @@ chosen in the order of the file.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from chaosity.design.even_samples_and_plan_notes import (
@@ -21,10 +21,14 @@ from chaosity.place_names import node_name, parse_place_name
 from chaosity.yaml_document_types import InitiatorSelector
 
 S = TypeVar("S")
+E = TypeVar("E", bound=Endpoint)
 # Initiator and target of each load before this one, by its role.
 EarlierEndpoints = Mapping[str, Mapping[str, Endpoint]]
 # Keys of a selector that do not say what to select.
-_OPTIONS = {"threads", "within", "without", "at_least", "at_most", "at_most_sets", "in_each_set_of"}
+_OPTIONS = {
+    *("threads", "within", "without", "by"),
+    *("at_least", "at_most", "at_most_sets", "in_each_set_of"),
+}
 
 
 def as_list(selectors: S | list[S]) -> list[S]:
@@ -86,14 +90,11 @@ def select_initiators(
     named: list[Initiator] = []
     for selector in as_list(selectors):
         check_one_selector_key(selector, _OPTIONS, where)
-        one_per_core = _one_per_core(selector)
-        if "each" in selector and "without" in selector:
+        one_per_core, excluded = _one_per_core(selector), None
+        if "without" in selector:
             excluded = find_referred_initiator(selector["without"], earlier, where)
-            found += host.initiators_of_level_minus_cores_of(
-                selector["each"], excluded, one_per_core=one_per_core
-            )
-        elif "each" in selector:
-            every = host.initiators_of_level(selector["each"], one_per_core)
+        if "each" in selector:
+            every = host.initiators_of_level(selector["each"], one_per_core, without=excluded)
             found += pick_evenly_spread(every, selector.get("at_most", len(every)))
         elif "each_set_of" in selector:
             named += _worker_sets(selector, host)
@@ -102,6 +103,9 @@ def select_initiators(
             found += pick_evenly_spread(firsts, selector.get("at_most", len(firsts)))
         elif "growing" in selector:
             named += host.packed_and_spread_core_sets(selector["growing"])
+        elif "first_half_of" in selector:
+            halves = host.packed_and_spread_core_sets(selector["first_half_of"], half=True)
+            named += [half for half in halves if half.kind != "spread"]
         elif "others_of" in selector:
             initiator = find_referred_initiator(selector["others_of"], earlier, where)
             others = host.remaining_cores(initiator, selector.get("within", "node"))
@@ -112,9 +116,15 @@ def select_initiators(
                 (named if initiator.kind == "nodes" else found).append(initiator)
         elif "same_as" in selector:
             found.append(find_referred_initiator(selector["same_as"], earlier, where))
+        elif "local_to" in selector:
+            nodes = find_referred_endpoint(selector["local_to"], earlier, where).nodes
+            near = [node for node in map(host.nearest_initiator_node, nodes) if node is not None]
+            named += [host.worker_initiator(near, one_per_core)] if near else []
         else:
             other = find_referred_endpoint(selector["one_of_each_relation_to"], earlier, where)
-            found += _one_of_each_relation(other, host)
+            level = "core" if selector.get("by") == "l3_domain" else "node"
+            candidates = host.initiators_of_level(level, one_per_core, without=excluded)
+            found += first_of_each_relation(other, candidates, host.relation(selector.get("by")))
     return list(dict.fromkeys([*map(host.with_unique_name, found), *named]))
 
 
@@ -193,15 +203,15 @@ def _first_pu_level(selector: InitiatorSelector, host: HostResources) -> str:
     return level if enough else "core"
 
 
-def _one_of_each_relation(endpoint: Endpoint, host: HostResources) -> list[Initiator]:
-    """Return, for each relation to an endpoint, the next node with this relation.
+def first_of_each_relation(
+    endpoint: Endpoint, candidates: Iterable[E], relation: Callable[[Endpoint, Endpoint], str]
+) -> list[E]:
+    """Return, for each relation to an endpoint, the next candidate with this relation.
 
     Nodes are counted from the endpoint's own node on, so that not all points use node 0.
     """
     own = min(endpoint.nodes, default=0)
-    nodes = host.initiators_of_level("node", True)
-    onwards = sorted(nodes, key=lambda node: (node.nodes[0] < own, node.nodes[0]))
-    found: dict[str, Initiator] = {}
-    for node in onwards:
-        found.setdefault(host.endpoint_relation(endpoint, node), node)
+    found: dict[str, E] = {}
+    for other in sorted(candidates, key=lambda one: (one.nodes[:1] < (own,), one.nodes[:1])):
+        found.setdefault(relation(endpoint, other), other)
     return list(found.values())

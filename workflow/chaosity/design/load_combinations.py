@@ -124,7 +124,7 @@ class LoadCombinations:
         """Yield all choices for a load: single loads, or loads that run together."""
         selectors, where = load.spec["initiator"], load.where
         sets = select_initiator_sets(selectors, self.host, where)
-        self._note_missing_opencl(load)
+        self._note_missing_devices(load)
         if load.spec.get("together"):
             for name, initiators in self._all_initiators(load) if sets is None else sets:
                 yield from self._together(load, name, initiators)
@@ -215,8 +215,15 @@ class LoadCombinations:
         )
         return False
 
-    def _note_missing_opencl(self, load: _Load) -> None:
-        """Add a note on why a load that asks for OpenCL devices gets none."""
+    def _note_missing_devices(self, load: _Load) -> None:
+        """Add a note on why a load that asks for writable drives or OpenCL devices gets none."""
+        drives = [selector.get("drives", {}) for selector in as_list(load.spec["target"])]
+        writable = any(drive.destructive for drive in self.host.drives)
+        if any(selector.get("writable") for selector in drives) and not writable:
+            self.plan_notes.add_note(
+                f"{load.label}: no drive may be written, since the host's"
+                " chaosity_destructive_drives names none"
+            )
         wanted = any("opencl" in selector for selector in as_list(load.spec["target"]))
         if wanted and not self.host.topology.opencl_devices:
             self.plan_notes.add_note(

@@ -91,8 +91,7 @@ def factor_level_of_point(
         return len(target.drives) if isinstance(target, Target) else 0
     if "relation" in spec:
         a, b = (_referred_endpoint(reference, chosen) for reference in spec["relation"])
-        relation = host.package_relation if spec.get("by") == "package" else host.endpoint_relation
-        return relation(a, b) if a and b else ALONE
+        return host.relation(spec.get("by"))(a, b) if a and b else ALONE
     group, side = _referred_group(spec["level"], chosen)
     if group and side == "initiator":
         return group.initiator

@@ -17,6 +17,7 @@ from chaosity.design.initiator_selectors import (
     check_one_selector_key,
     find_referred_endpoint,
     find_referred_initiator,
+    first_of_each_relation,
 )
 from chaosity.design.initiators_and_targets import Initiator, Target
 from chaosity.errors import UserError, check_allowed
@@ -63,6 +64,10 @@ def select_targets(
         elif "local_to" in selector:
             near = find_referred_initiator(selector["local_to"], earlier, where)
             found.append(host.target_of_nodes(host.local_memory_nodes(near)))
+        elif "one_of_each_relation_to" in selector:
+            other = find_referred_endpoint(selector["one_of_each_relation_to"], earlier, where)
+            each = _each_memory_node(initiator, host, nearest=False)
+            found += first_of_each_relation(other, each, host.endpoint_relation)
         elif "same_as" in selector:
             target = find_referred_endpoint(selector["same_as"], earlier, where)
             if not isinstance(target, Target):
@@ -170,15 +175,25 @@ def _drive_sets(
     selector: DriveSelector, initiator: Initiator, host: HostResources, where: str
 ) -> list[Target]:
     """Return the drive sets that a selector below ``drives`` asks for."""
-    check_one_selector_key(selector, ("none", "local", "at_most_sets"), where)
+    options = ("none", "local", "one_of_each_relation", "writable", "at_most_sets")
+    check_one_selector_key(selector, options, where)
     owner = selector.get("first_of") or selector.get("all_of")
     groups = host.drives_by_package() if owner == "package" else host.drives_by_node()
+    if selector.get("writable"):
+        writable = {place: tuple(d for d in own if d.destructive) for place, own in groups.items()}
+        groups = {place: drives for place, drives in writable.items() if drives}
     if selector.get("local"):
         own = host.packages_of_initiator(initiator) if owner == "package" else initiator.nodes
         near = {place: drives for place, drives in groups.items() if place in own}
         # If no drive has a known node, "local" has no meaning, and all drives count.
         groups = near if near or set(groups) != {None} else groups
-    found: list[Target] = [_LOAD_LEFT_OUT] if selector.get("none") else []
+    if selector.get("one_of_each_relation"):
+        sets = [host.drive_set_target(f"all_of_{owner}", group) for group in groups.values()]
+        kept = first_of_each_relation(initiator, sets, host.endpoint_relation)
+        groups = {place: own for place, own in groups.items() if own in [t.drives for t in kept]}
+    # Without a drive that may be written, there is nothing to compare with a baseline.
+    baseline = selector.get("none") and (groups or not selector.get("writable"))
+    found: list[Target] = [_LOAD_LEFT_OUT] if baseline else []
     every = tuple(drive for group in groups.values() for drive in group)
     if "each" in selector:
         found += [host.drive_set_target("drive", (drive,)) for drive in every]

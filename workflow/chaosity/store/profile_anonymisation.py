@@ -277,7 +277,7 @@ def _shipped() -> dict[str, frozenset[str]]:
     loads = [load for design in designs for load in design["loads"].items()]
     # Names of factors, and levels that are words.
     words = {"bytes", "pages", "share", "mode", "responder", "placement", "alone", "serial"}
-    words |= {"concurrent", "both_packages", *_RELATIONS}
+    words |= {"concurrent", "both_packages", "same_l3_domain", *_RELATIONS}
     for document in (*experiments, *forms):
         words |= {*document.get("factors", {}), *document.get("designs", {})}
     for _, load in loads:

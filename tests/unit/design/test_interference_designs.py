@@ -1,0 +1,156 @@
+"""Which points the experiments on interference have, by the topology of the host."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from chaosity.checked_yaml_files import ROOT, read_config
+from chaosity.cpusets import parse_cpu_list
+from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
+from chaosity.errors import UserError
+from chaosity.topology.configuration_names import configuration_name
+from chaosity.topology.topology_discovery import discover_topology
+
+
+def planned(machine: str, experiment: str, writable: int = 0) -> HostPlan:
+    """The plan of an experiment; `writable` drives may lose their data."""
+    topology = discover_topology(str(ROOT / f"machines/topologies/{machine}.xml"))
+    serials = [drive.serial for drive in topology.drives][:writable]
+    variables = {"chaosity_simulated": "none", "chaosity_destructive_drives": serials}
+    host = PlannedHost("host", configuration_name(topology), topology, variables)
+    return plan_host(host, read_config(), [experiment])
+
+
+def names(machine: str, experiment: str, writable: int = 0) -> list[str]:
+    return [point["point"] for point in planned(machine, experiment, writable).points]
+
+
+def test_drives_and_memory_are_used_from_near_and_from_afar():
+    found = names("epyc_7413_nps4", "interference_remote")
+    of_reader = [name for name in found if name.endswith("storage=node0+node4drives")]
+    # Alone; beside traffic in the memory of the reader; beside traffic next to the drives.
+    memory = {"memory=node0+node0+triad.", "memory=node4+node4+triad."}
+    assert {name.removesuffix("storage=node0+node4drives") for name in of_reader} == {"", *memory}
+    remote = [name for name in found if name.startswith("memory=node0+node4+triad")]
+    assert set(remote) == {
+        "memory=node0+node4+triad",
+        "memory=node0+node4+triad.storage=node0+node0drives",
+        "memory=node0+node4+triad.storage=node4+node4drives",
+    }
+    assert len(found) == 120
+
+
+def test_on_a_host_with_one_node_nothing_is_far():
+    assert names("desktop", "interference_remote") == [
+        "storage=node0+node0drives",
+        "memory=node0+node0+triad",
+        "memory=node0+node0+triad.storage=node0+node0drives",
+    ]
+    assert not [name for name in names("desktop", "interference_memory") if "far=" in name]
+
+
+def test_two_nodes_read_one_memory_also_of_a_node_without_cores():
+    found = names("epyc_9554_cxl", "interference_memory")
+    assert "far=node1+node2+read.near=node0+node2+read" in found
+    assert "near=node1+node2+read" in found
+    assert not [name for name in found if re.search(r"far=(node\d)\+.*near=\1\+", name)]
+
+
+@pytest.mark.parametrize("machine", ["epyc_7413_nps2", "desktop", "xeon_8358"])
+def test_a_reader_and_a_writer_have_half_of_the_cores_of_a_node_each(machine: str):
+    topology = discover_topology(str(ROOT / f"machines/topologies/{machine}.xml"))
+    for point in planned(machine, "interference_memory").points:
+        cpus = {load["role"]: parse_cpu_list(load["initiator"]["cpus"]) for load in point["loads"]}
+        if cpus.keys() == {"reader", "writer"}:
+            cores = [
+                {core.index for core in topology.cores if set(core.cpus) & set(own)}
+                for own in cpus.values()
+            ]
+            assert not cores[0] & cores[1]
+            assert len(cores[0]) == len(cores[1])
+
+
+@pytest.mark.parametrize(
+    ("machine", "experiment"),
+    [
+        ("epyc_7413_nps4", "interference_remote"),
+        ("xeon_8358", "interference_remote"),
+        ("epyc_7413_nps4", "interference_memory"),
+        ("epyc_9554_cxl", "interference_memory"),
+        ("epyc_7413_nps4", "interference_writes"),
+        ("desktop", "interference_writes"),
+    ],
+)
+def test_each_load_of_each_pair_is_also_measured_alone(machine: str, experiment: str):
+    points = planned(machine, experiment, writable=4).points
+    loads = [
+        [
+            (load["kernel"], load["initiator"]["name"], load["target"]["name"])
+            for load in point["loads"]
+        ]
+        for point in points
+    ]
+    alone = {own[0] for own in loads if len(own) == 1}
+    assert {load for own in loads for load in own if len(own) > 1} <= alone
+
+
+def test_drives_are_written_only_where_the_inventory_names_them():
+    with pytest.raises(UserError, match="chaosity_destructive_drives names none"):
+        planned("epyc_7413_nps4", "interference_writes")
+    # Node 0 has three drives, of which two are named; no other node may be written.
+    assert names("epyc_7413_nps4", "interference_writes", writable=2) == [
+        "storage=node0+node0drives1",
+        "storage=node0+node0drives",
+        "memory=node0+node0+read.storage=node0+none",
+        "memory=node0+node0+read.storage=node0+node0drives1",
+        "memory=node0+node0+read.storage=node0+node0drives",
+    ]
+
+
+def test_writes_name_only_the_drives_that_may_be_written():
+    plan = planned("epyc_7413_nps4", "interference_writes", writable=2)
+    written = {
+        drive["component"]
+        for point in plan.points
+        for load in point["loads"]
+        for drive in load["target"]["drives"]
+    }
+    assert len(written) == 2
+
+
+def test_neighbours_share_an_l3_domain_or_lie_in_another():
+    found: dict[str, set[str]] = {}
+    for point in planned("epyc_7413_nps2", "interference_cache").points:
+        [chase, *neighbours] = point["loads"]
+        if neighbours:
+            relation = str(point["factors"]["neighbour"])
+            found.setdefault(relation, set()).add(neighbours[0]["initiator"]["cpus"])
+            assert neighbours[0]["initiator"]["cpus"] != chase["initiator"]["cpus"]
+    assert found.keys() == {"same_l3_domain", "same_node", "same_package", "other_package"}
+    # PU 1 is a sibling of PU 0 and no neighbour: the first other core of its L3 domain is PU 2.
+    assert "2" in found["same_l3_domain"]
+    assert "1" not in found["same_l3_domain"]
+
+
+def test_working_sets_fit_into_the_l3_cache_alone_and_not_together():
+    plan = planned("epyc_7413_nps4", "interference_cache")
+    cache = 32 * 2**20
+    pairs = [
+        [load["memory_bytes"] for load in point["loads"]]
+        for point in plan.points
+        if len(point["loads"]) > 1
+    ]
+    assert all(max(own) < cache for own in pairs)
+    assert min(map(sum, pairs)) < cache < max(map(sum, pairs))
+
+
+def test_copies_of_a_gpu_leave_their_core_to_themselves():
+    assert names("desktop", "interference_gpu_copies") == [
+        "copy=pu0+opencl0",
+        "copy=pu0+none.memory=node0_without_pu0+node0+triad",
+        "copy=pu0+opencl0.memory=node0_without_pu0+node0+triad",
+    ]
+    with pytest.raises(UserError, match="this host has no OpenCL device"):
+        planned("xeon_8358", "interference_gpu_copies")
