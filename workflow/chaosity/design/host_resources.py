@@ -24,7 +24,9 @@ class HostResources:
 
     topology: Topology
     drives: tuple[PlannedDrive, ...]
-    _initiators: dict[tuple[str, bool], list[Initiator]] = field(default_factory=dict)
+    _initiators: dict[tuple[str, bool, Initiator | None], list[Initiator]] = field(
+        default_factory=dict
+    )
 
     # Initiators
 
@@ -56,20 +58,19 @@ class HostResources:
         With `without`, the cores of this initiator are left out. Then an initiator that loses no
         core keeps its name, and one that loses all is left out.
         """
-        if without:
-            return self._initiators_of_level_minus_cores_of(level, without, one_per_core)
-        key = (level, one_per_core)
-        if key not in self._initiators:
-            self._initiators[key] = [
-                self._initiator(
-                    _level_kind(level),
-                    str(name),
-                    self._one_pu_per_core(cpus) if one_per_core else cpus,
-                )
-                for name, cpus in self.cpu_groups_of_level(level)
-                if cpus
-            ]
-        return self._initiators[key]
+        key = (level, one_per_core, without)
+        if key in self._initiators:
+            return self._initiators[key]
+        found = self._initiators[key] = []
+        own = self._with_siblings(without) if without else set()
+        for name, cpus in self.cpu_groups_of_level(level):
+            used = self._one_pu_per_core(cpus) if one_per_core else cpus
+            rest = tuple(cpu for cpu in used if cpu not in own)
+            if rest and without and rest != used:
+                found.append(self._without([name], without, rest))
+            elif rest:
+                found.append(self._initiator(_level_kind(level), str(name), used))
+        return found
 
     def _initiator(self, kind: str, name: str, cpus: CpuSet) -> Initiator:
         return Initiator(name, kind, cpus, self.topology.nodes_of_pus(cpus))
@@ -133,20 +134,6 @@ class HostResources:
         groups = {name: cpus for name, cpus in self.cpu_groups_of_level(level) if own & set(cpus)}
         rest = set[int]().union(*groups.values()) - own
         return self._without(groups, initiator, self._one_pu_per_core(rest)) if rest else None
-
-    def _initiators_of_level_minus_cores_of(
-        self, level: str, initiator: Initiator, one_per_core: bool
-    ) -> list[Initiator]:
-        own = self._with_siblings(initiator)
-        found = []
-        for name, cpus in self.cpu_groups_of_level(level):
-            used = self._one_pu_per_core(cpus) if one_per_core else cpus
-            rest = tuple(cpu for cpu in used if cpu not in own)
-            if rest == used:
-                found += [self._initiator(_level_kind(level), str(name), used)] if used else []
-            elif rest:
-                found.append(self._without([name], initiator, rest))
-        return found
 
     def _without(
         self, groups: Iterable[PlaceName], initiator: Initiator, cpus: CpuSet
