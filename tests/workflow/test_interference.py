@@ -35,4 +35,4 @@ def test_a_reader_and_a_writer_and_two_neighbours_in_a_cache(workflow):
     value = {name: float(row[median]) for name, row in rows.items()}
     assert value["sum"] == pytest.approx(value["reader"] + value["writer"])
     assert value["larger_load_alone"] > 0
-    assert shown["sentence"].startswith("The sum of reader and writer is below")
+    assert shown["sentence"].startswith("The sum of reader and writer is more than 1 % below")
