@@ -17,6 +17,7 @@ SHORT = {
     # A pass takes some milliseconds; on a busy machine it can wait for 100.
     "memory_bandwidth": {"relative_precision": None, "min_seconds": 0.3, "max_seconds": 0.3},
     "storage_bandwidth": {"relative_precision": None, "min_seconds": 1, "max_seconds": 1},
+    "storage_latency": {"relative_precision": None, "min_seconds": 1, "max_seconds": 1},
     "memory_latency": {"relative_precision": None, "min_seconds": 0.3, "max_seconds": 0.3},
     "memory_traffic": {"relative_precision": None, "min_seconds": 0.6, "max_seconds": 0.6},
     "core_to_core": {"relative_precision": None, "min_seconds": 0.3, "max_seconds": 0.3},

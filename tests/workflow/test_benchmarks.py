@@ -17,6 +17,19 @@ def verdicts(workflow):
     return {r["point"]["point"]: r["verdict"]["reason"] or "valid" for r in records}
 
 
+def test_random_reads_of_fio_obey_littles_law(workflow):
+    """Reads in flight = reads per second x mean time of a read, in the output of the real fio."""
+    workflow.config |= {"experiments": ["storage_latency"], "sample": {"storage_latency": 4}}
+    workflow.measure()
+    assert set(verdicts(workflow).values()) == {"valid"}
+    for path in (workflow.folder / "results").glob("localhost/*/storage_latency/*/rep1.json"):
+        [load] = json.loads(path.read_text())["loads"]
+        [group] = json.loads(load["outputs"]["result.json"])["jobs"]
+        in_flight = group["read"]["iops"] * group["read"]["lat_ns"]["mean"] * 1e-9
+        wanted = load["levels"]["queue_depth"] * load["levels"]["jobs"]
+        assert in_flight == pytest.approx(wanted, rel=0.25), path
+
+
 @pytest.mark.thorough
 def test_likwid_bench_alone_and_beside_fio(workflow):
     if shutil.which("likwid-bench") is None:

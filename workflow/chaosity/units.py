@@ -19,6 +19,7 @@ _BINARY = ((2.0**50, "Pi"), (2.0**40, "Ti"), (2.0**30, "Gi"), (2.0**20, "Mi"), (
 _SCALES: Mapping[str, tuple[tuple[float, str], ...]] = {
     "_bytes_per_second": tuple((factor, f"{prefix}B/s") for factor, prefix in _SI),
     "_operations_per_second": tuple((factor, f"{prefix}op/s") for factor, prefix in _SI),
+    "_reads_per_second": tuple((factor, f"{prefix} reads/s".strip()) for factor, prefix in _SI),
     "elements_per_second": tuple((factor, f"{prefix}elem/s") for factor, prefix in _SI),
     "_bits_per_second": tuple((factor, f"{prefix}bit/s") for factor, prefix in _SI),
     "_hertz": tuple((factor, f"{prefix}Hz") for factor, prefix in _SI),

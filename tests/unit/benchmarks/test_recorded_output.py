@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -27,6 +28,7 @@ def load(name, **changed):
         },
         "target": {
             "nodes": "0",
+            "page_nodes": "0",
             "drives": [],
             "count": 2,
             "link_bytes_per_second": None,
@@ -91,6 +93,55 @@ def test_fio_cut_short_is_no_result(fio):
     assert set(checks(one, cut).values()) == {False}
     with pytest.raises(ExtractionError):
         extract_number(one["metrics"][METRIC], cut)
+
+
+@pytest.fixture
+def random_reads():
+    names = {"result.json": "random_two_drives.json"} | {
+        name: name for name in ("rate_iops.1.log", "rate_iops.2.log")
+    }
+    return {name: (RECORDED / f"fio-3.33_{file}").read_text() for name, file in names.items()}
+
+
+def test_random_reads_of_two_drives_are_one_group_with_one_histogram(random_reads):
+    one = load("fio_random_read")
+    assert set(checks(one, random_reads).values()) == {True}
+    assert {name: extract_number(s, random_reads) for name, s in one["metrics"].items()} == {
+        "read_rate_reads_per_second": pytest.approx(4183.157),
+        "completion_latency_ns": 11206656,
+        "completion_latency_p99_ns": 92798976,
+    }
+    [job] = json.loads(random_reads["result.json"])["jobs"]
+    assert job["read"]["clat_ns"]["N"] == job["read"]["total_ios"]
+    series = progress_samples_and_rates.progress_series(one["progress"], random_reads, 0.0)
+    assert len(series) == 2
+    begin, end = progress_samples_and_rates.common_time_span(series)
+    both = progress_samples_and_rates.rate_in_window(series, begin, end)
+    assert both == pytest.approx(4183, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("find", "put", "broken"),
+    [
+        ('"group_reporting": "1"', '"group_reporting": "0"', "one group of jobs"),
+        ('"rw": "randread"', '"rw": "read"', "random reads"),
+        ('"iodepth": "32"', '"iodepth": "1"', "queue depth"),
+        ('"numjobs": "1"', '"numjobs": "4"', "jobs"),
+        ('"error": 0', '"error": 5', "no error"),
+    ],
+)
+def test_random_reads_that_did_something_else_are_found_out(random_reads, find, put, broken):
+    assert find in random_reads["result.json"]
+    changed = random_reads["result.json"].replace(find, put)
+    found = checks(load("fio_random_read"), {**random_reads, "result.json": changed})
+    assert [name for name, passed in found.items() if not passed] == [broken]
+
+
+def test_a_run_without_completed_reads_has_no_percentile(random_reads):
+    cut = random_reads["result.json"].replace('"percentile"', '"other"')
+    one = load("fio_random_read")
+    with pytest.raises(ExtractionError, match="no value"):
+        extract_number(one["metrics"]["completion_latency_ns"], {"result.json": cut})
 
 
 def test_likwid_bench():

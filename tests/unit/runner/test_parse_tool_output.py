@@ -87,3 +87,9 @@ def test_wrong_output_is_an_error(source, outputs, message):
 @given(st.lists(st.integers(-(2**53), 2**53), min_size=1))
 def test_every_item_of_a_list_is_found(numbers):
     assert values_at_path({"a": [{"b": n} for n in numbers]}, "a[*].b") == numbers
+
+
+@given(st.text("abc0123456789. -", min_size=1), st.integers())
+def test_a_quoted_key_may_have_dots(key, number):
+    path = f'a[0].percentile["{key}"].ns'
+    assert values_at_path({"a": [{"percentile": {key: {"ns": number}}}]}, path) == [number]

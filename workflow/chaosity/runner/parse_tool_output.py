@@ -4,7 +4,8 @@ A *source* says where the text is (``in``: ``stdout`` or a file's name; files ma
 as ``rate_bw.*.log``) and how to read it:
 
 ``{json: "jobs[*].read.bw_bytes"}``
-    A path through a JSON document: keys joined by dots, ``[*]`` for every item of a list.
+    A path through a JSON document: keys joined by dots, ``[*]`` for every item of a list. A key
+    with a dot is quoted: ``clat_ns.percentile["50.000000"]``.
 ``{event: done, key: valid}``
     A key of each JSON line with this ``event``.
 ``{regex: "Triad:\s+([0-9.]+)"}``
@@ -46,7 +47,7 @@ def output_texts_of_source(source: OutputName, outputs: Mapping[str, str]) -> li
 
 def json_path_steps(path: str) -> list[str]:
     """Return the steps of a path such as ``jobs[*].error``: ``jobs``, ``[*]`` and ``error``."""
-    return re.findall(r"[^.\[\]]+|\[\*\]", path)
+    return [key or step for key, step in re.findall(r'\["([^"]+)"\]|([^.\[\]]+|\[\*\])', path)]
 
 
 def values_at_path(document: Any, path: str) -> list[Any]:
@@ -56,14 +57,16 @@ def values_at_path(document: Any, path: str) -> list[Any]:
     """
     values = [document]
     for step in json_path_steps(path):
-        if step == "[*]":
-            values = [item for value in values if isinstance(value, list) for item in value]
-        elif step.isdigit():
-            index = int(step)
-            values = [v[index] for v in values if isinstance(v, list) and index < len(v)]
-        else:
-            values = [value[step] for value in values if isinstance(value, dict) and step in value]
+        values = [found for value in values for found in _values_at_step(value, step)]
     return values
+
+
+def _values_at_step(value: Any, step: str) -> list[Any]:
+    """Return the items of a list or the value of a mapping to which a step of a path leads."""
+    if isinstance(value, list):
+        positions = slice(int(step), int(step) + 1) if step.isdigit() else slice(0)
+        return value if step == "[*]" else value[positions]
+    return [value[step]] if isinstance(value, dict) and step in value else []
 
 
 def _parse_json_document(text: str) -> Any:

@@ -61,13 +61,15 @@ class CoreToCoreLatencies(TypedDict):
 
 
 class DriveCapacities(TypedDict):
-    """Capacities in bytes per second of drives and of their paths to memory."""
+    """Capacities in bytes per second of drives and of their paths to memory, see the schema."""
 
     read_bytes_per_second: float
     write_bytes_per_second: NotRequired[float]
     core_bytes_per_second: NotRequired[float]
     package_bytes_per_second: NotRequired[float]
     remote_package_bytes_per_second: NotRequired[float]
+    read_latency_ns: NotRequired[float]
+    random_reads_per_second: NotRequired[float]
 
 
 class DeviceCapacities(TypedDict):

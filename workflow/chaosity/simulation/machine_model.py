@@ -47,6 +47,8 @@ _TLB_BYTES = 2048 * 4096
 # lines there, and one of twice the size 48 %, as in the tables of document 003.
 _CACHE_EDGE = 3
 _LINE_BYTES = 64
+# Block size of random reads if it is not a level of the experiment.
+_RANDOM_READ_BYTES = 4096
 # How fast the requests of a drive grow in comparison with those of a core. Many requests of a MiB
 # are always on the way, so drives keep most of their rate next to programs (document 000, figure
 # 7).
@@ -64,12 +66,18 @@ class NoiselessLoadResult:
         counted_bytes_per_second: bytes that the program counts; STREAM does not count fetches.
         latency_ns: time of one dependent access or transfer; None for other loads.
         bytes_per_second_by_node: rate to each node of the target while all nodes are accessed.
+        read_rate_reads_per_second: random reads of drives; None for other loads.
+        completion_latency_ns, completion_latency_p99_ns: median and 99th percentile of the time of
+            a random read; None for other loads.
     """
 
     moved_bytes_per_second: float = 0.0
     counted_bytes_per_second: float = 0.0
     latency_ns: float | None = None
     bytes_per_second_by_node: dict[int, float] = field(default_factory=dict)
+    read_rate_reads_per_second: float | None = None
+    completion_latency_ns: float | None = None
+    completion_latency_p99_ns: float | None = None
 
 
 @dataclass(frozen=True)
@@ -150,6 +158,14 @@ class MachineModel:
             truth.latency_ns = self._transfer_ns(load, min(responders))
         elif "latency_ns" in load["metrics"]:
             truth.latency_ns = self._access_ns(load, hits, fair)
+        elif self._reads_at_random(load):
+            idle = [self._idle_read_ns(load, drive) for drive in load["target"]["drives"]]
+            # Little's law gives the mean. The time in the queue of M/M/1 is exponential.
+            waiting = load["memory_bytes"] / moved * 1e9 - sum(idle) / len(idle)
+            truth.read_rate_reads_per_second = moved / _block_bytes(load)
+            truth.completion_latency_ns, truth.completion_latency_p99_ns = (
+                sum(idle) / len(idle) + max(0.0, waiting) * math.log(times) for times in (2, 100)
+            )
         elif "by_node" in load["target"]:
             # Threads visit the nodes in turn, so a node's rate is that of all threads with it.
             for node in load["target"]["nodes"]:
@@ -278,7 +294,18 @@ class MachineModel:
                 _add(uses, self._drive_uses(drive, node, writes=load["writes"]), share)
                 if "processing_throughput_bytes_per_second" in load["metrics"]:
                     _add(uses, {f"node{node}": share})  # the cores read what has arrived
-            yield _Path(load["name"], Flow(uses, pace=_DRIVE_PACE))
+            limit = math.inf
+            if self._reads_at_random(load):
+                block = _block_bytes(load)
+                busy = block / rate, 1 / drives["random_reads_per_second"]
+                uses[drive["component"]] = max(busy) / block
+                in_flight = load["memory_bytes"] // block // len(load["target"]["drives"])
+                limit = block * closed_queue_rate(
+                    in_flight,
+                    self._idle_read_ns(load, drive) * 1e-9,
+                    max(busy) / self.capacities[drive["component"]],
+                )
+            yield _Path(load["name"], Flow(uses, limit, _DRIVE_PACE))
 
     def _drive_uses(self, drive: DriveFacts, node: int, *, writes: bool) -> dict[str, float]:
         """Return the use of ports, links and controllers for a byte between a drive and a node."""
@@ -296,6 +323,23 @@ class MachineModel:
                     if near in fault.get("drive_nodes", []) and far == fault["to_package"]:
                         _add(uses, {shared_drive_path_resource_name(fault): 1.0})
         return uses
+
+    def _reads_at_random(self, load: Load) -> bool:
+        """Return whether a load reads drives at random, and the description has such reads."""
+        described = "read_latency_ns" in self.machine.get("drives", {})
+        return described and "read_rate_reads_per_second" in load["metrics"]
+
+    def _idle_read_ns(self, load: Load, drive: DriveFacts) -> float:
+        """Return the time of a random read of an idle drive, in ns.
+
+        The request goes from the cores to the drive, and the data from the drive to the buffers.
+        """
+        cores = self._node_of(min(_units(load)))
+        near = cores if drive["node"] is None else drive["node"]
+        ways = self._memory_ns(cores, near)
+        for node, share in memory_shares_by_node(load["placement"]).items():
+            ways += share * self._memory_ns(near, node)
+        return self.machine["drives"]["read_latency_ns"] * self.slowdown + ways
 
     # -- latency -----------------------------------------------------------------------------
 
@@ -397,6 +441,31 @@ class MachineModel:
     def _node_of(self, unit: int) -> int:
         """Return the node of a processing unit, or the first node if it has none."""
         return self.topology.node_of_pu.get(unit, self.topology.nodes[0].os_index)
+
+
+def closed_queue_rate(in_flight: int, idle_seconds: float, busy_seconds: float) -> float:
+    """Return the requests per second of a device with a constant number of requests in flight.
+
+    It is the exact result of mean value analysis (Reiser and Lavenberg 1980) for a queue with
+    exponential service and a delay.
+
+    Args:
+        in_flight: number of requests, at least 1.
+        idle_seconds: time of a request while there is no other.
+        busy_seconds: time in which the device takes no other request.
+    """
+    delay = max(0.0, idle_seconds - busy_seconds)
+    queued, rate = 0.0, 0.0
+    for number in range(1, in_flight + 1):
+        served = busy_seconds * (1 + queued)
+        rate = number / (delay + served)
+        queued = rate * served
+    return rate
+
+
+def _block_bytes(load: Load) -> int:
+    """Return the size of a random read in bytes."""
+    return int(load.get("levels", {}).get("block_bytes", _RANDOM_READ_BYTES))
 
 
 def _units_of_slower_cores(topology: Topology) -> set[int]:

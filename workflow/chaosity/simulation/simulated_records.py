@@ -196,8 +196,9 @@ def _true_value(
         return truth.counted_bytes_per_second
     if metric == "traffic_bytes_per_second":
         return truth.moved_bytes_per_second
-    if metric == "latency_ns":
-        return truth.latency_ns
+    value: float | None = getattr(truth, metric, None)
+    if value is not None:  # latency_ns, read_rate_reads_per_second, ...
+        return value
     if metric == "latency_p99_ns" and truth.latency_ns is not None:
         return truth.latency_ns * P99_OVER_MEDIAN
     if metric == "elements_per_second":
@@ -354,7 +355,8 @@ def _raw_outputs(
         elif source.get("progress"):
             rate = value * quality
         else:
-            noisy = value if metric == "locality" else value * quality
+            factor = 1 / quality if metric.endswith("_ns") else quality
+            noisy = value if metric == "locality" else value * factor
             writer.put_value(source, noisy)
             rate = rate or noisy
     amount = rate if latency is None else 1e9 / latency
