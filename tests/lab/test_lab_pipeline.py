@@ -121,6 +121,37 @@ def test_a_replaced_drive_selects_exactly_the_points_that_touch_it(
         replace_or_slow_drive.replace_drive(server.folder, NEW, measured.slow, FULL)
 
 
+def test_buffers_on_a_third_node_are_where_the_kernel_says(
+    server, root: Path, tmp_path: Path
+) -> None:
+    """Cores, drives and buffers on three nodes; the pages of fio are on the node of the buffers."""
+    pipeline = Pipeline(root, tmp_path, SERVER)
+    pipeline.config |= {
+        "experiments": ["storage_buffers", "storage_latency"],
+        "sample": {"storage_buffers": 8, "storage_latency": 3},
+    }
+    pipeline.run_and_try_again()
+    third = []
+    for path, record in pipeline.records(SERVER).items():
+        assert record["verdict"]["status"] == "valid", (path, record["verdict"]["reason"])
+        assert placed(record), (path, record["verdict"]["checks"])
+        [load] = record["loads"]
+        if record["point"]["experiment"] == "storage_buffers":
+            [cores], [drives] = load["initiator"]["nodes"], load["target"]["nodes"]
+            [buffers] = load["placement"]["memory_nodes"]
+            assert load["levels"] == {"buffers": f"node{buffers}"}
+            seen = load["placement_seen"]["memory_bytes_by_node"]
+            # 32 reads of 1 MiB in flight for each drive.
+            assert seen[str(buffers)] >= len(load["target"]["drives"]) * 32 * 2**20
+            assert seen[str(buffers)] >= 0.98 * sum(seen.values())
+            if len({cores, drives, buffers}) == 3:
+                third.append(path)
+    print(f"{len(third)} points with cores, drives and buffers on three nodes")
+    assert third
+    html = pipeline.path(f"{SERVER}/nps4/report.html").read_text()
+    assert "Storage bandwidth by node of the buffers" in html
+
+
 def test_the_modes_of_the_firmware_one_after_the_other(server, root: Path, tmp_path: Path) -> None:
     pipeline = Pipeline(root, tmp_path, SERVER)
     pipeline.config |= {

@@ -203,6 +203,7 @@ class LoadDesign(TypedDict):
     vary: NotRequired[dict[str, list[Level]]]
     initiator: InitiatorSelector | list[InitiatorSelector]
     target: TargetSelector | list[TargetSelector]
+    buffers: NotRequired[TargetSelector | list[TargetSelector]]
 
 
 class LoadDesignsByRole(TypedDict):

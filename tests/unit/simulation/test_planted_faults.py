@@ -67,6 +67,11 @@ def test_the_slow_drives_of_the_papers_server_are_found_and_a_healthy_one_has_no
     assert findings("epyc_7413", LARGE).anomalies == ()
 
 
+def test_buffers_far_from_the_cores_are_no_fault():
+    """The relation of cores and drives does not tell the way of the data then."""
+    assert findings("epyc_7413", LARGE, experiments=["storage_every_buffer"]).anomalies == ()
+
+
 def test_measured_and_simulated_values_cannot_be_mixed():
     from chaosity.errors import UserError
 

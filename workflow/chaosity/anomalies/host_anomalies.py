@@ -86,7 +86,11 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     structure = "not measured"
     if len(rows):
         structure = _check_memory(_comparable(rows.where(target_kind="node")), parts, report)
-        _check_drives(rows.select(~rows.rows["file_backed"].astype(bool)), parts, report)
+        # With buffers far from the cores, the relation of cores and drives says too little.
+        own_buffers = rows.factor_level_of_each_row("buffers").isin([None, "own"])
+        usable = ~rows.rows["file_backed"].astype(bool) & ~rows.rows["metric"].str.contains("_p99_")
+        drives = rows.select(own_buffers & usable)
+        _check_drives(drives, parts, report)
         times = performance.rows["metric"].map(less_is_better).astype(bool)
         sweeps = select_latency_size_sweeps(performance.select(times).valid_rows())
         if len(sweeps):

@@ -127,7 +127,8 @@ class LoadFactorLevels:
         self, vary: Mapping[str, Sequence[Level]], members: Sequence[ChosenLoad]
     ) -> dict[str, list[Level]]:
         """Return the kinds of pages that the experiment varies and the host has."""
-        nodes = {node for member in members for node in member.target.nodes}
+        memory = [member.buffers or member.target for member in members]
+        nodes = {node for target in memory for node in target.nodes}
         found: list[Level] = []
         if "pages" not in vary:
             pages = self.benchmark.parameters.get("pages")

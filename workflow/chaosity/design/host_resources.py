@@ -230,13 +230,13 @@ class HostResources:
         kind = "node" if len(listed) == 1 else "nodes"
         return Target(nodes_name(listed) if listed else kind, kind, listed)
 
-    def local_memory_nodes(self, initiator: Initiator) -> tuple[int, ...]:
-        """Return the nodes of an initiator that have memory; if none has, the nearest node."""
+    def local_memory_nodes(self, endpoint: Endpoint) -> tuple[int, ...]:
+        """Return the nodes of an endpoint that have memory; if none has, the nearest node."""
         usable = {node.os_index for node in self.topology.memory_nodes}
-        own = tuple(node for node in initiator.nodes if node in usable)
+        own = tuple(node for node in endpoint.nodes if node in usable)
         if own or not usable:
             return own
-        return (min(usable, key=lambda node: (self._slit_distance(initiator.nodes, node), node)),)
+        return (min(usable, key=lambda node: (self._slit_distance(endpoint.nodes, node), node)),)
 
     def worker_memory_nodes(self, workers: Initiator) -> tuple[int, ...]:
         """Return the nodes whose memory the workers use: their own, or the nearest with memory."""

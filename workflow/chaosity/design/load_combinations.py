@@ -55,7 +55,10 @@ class _Load:
         """Yield, for every kernel and combination of levels, a group with a load of each member."""
         combinations = self.levels.level_combinations(self.spec, members)
         for kernel, levels in product(self.kernels, combinations):
-            chosen = tuple(replace(member, kernel=kernel, levels=levels) for member in members)
+            chosen = tuple(
+                replace(member, kernel=kernel, levels=(*member.levels, *levels))
+                for member in members
+            )
             yield LoadGroup(self.role, initiator, chosen)
 
 
@@ -165,7 +168,7 @@ class LoadCombinations:
                 yield from load.load_group_of_each_kernel_and_levels(initiator.name, [chosen])
 
     def _choices(self, load: _Load, initiator: Initiator) -> Iterator[ChosenLoad]:
-        """Yield every choice of target and responder for an initiator."""
+        """Yield every choice of target, responder and buffers for an initiator."""
         endpoints: dict[str, Endpoint] = {"initiator": initiator}
         earlier = {**load.earlier, load.role: endpoints}
         targets = select_targets(
@@ -179,7 +182,8 @@ class LoadCombinations:
                 yield ChosenLoad(initiator, target)
                 continue
             for responder in self._responders(load, initiator, earlier):
-                yield ChosenLoad(initiator, target, responder=responder)
+                chosen = ChosenLoad(initiator, target, responder=responder)
+                yield from self._with_buffers(load, chosen, earlier)
 
     def _responders(
         self, load: _Load, initiator: Initiator, earlier: EarlierEndpoints
@@ -189,6 +193,35 @@ class LoadCombinations:
         where = f"{load.where}.responder"
         found = select_initiators(load.spec["responder"], self.host, earlier, where)
         return [other for other in found if not set(other.cpus) & set(initiator.cpus)]
+
+    def _with_buffers(
+        self, load: _Load, chosen: ChosenLoad, earlier: EarlierEndpoints
+    ) -> Iterator[ChosenLoad]:
+        """Yield the load with each memory for its buffers; without the key, only the load itself.
+
+        Raises:
+            BenchmarkCannotServeDesignError: the benchmark does not place its buffers.
+            UserError: the target is not a drive set.
+        """
+        spec, where, host = load.spec, f"{load.where}.buffers", self.host
+        if "buffers" not in spec:
+            yield chosen
+            return
+        if not chosen.target.is_drive_set:
+            raise UserError("only loads on drives have buffers", where, "remove the key buffers")
+        if "buffers" in spec.get("vary", {}):
+            raise UserError("vary has buffers too", where, "remove one of the two")
+        if not any("target.page_nodes" in word for word in load.benchmark.document["command"]):
+            wrong = f"{load.benchmark.name} does not place its buffers"
+            raise BenchmarkCannotServeDesignError(wrong, where, "choose another benchmark")
+        if len(host.topology.memory_nodes) < 2:
+            self.plan_notes.add_note(
+                f"{load.label}: no places of buffers to compare, since one node has all memory"
+            )
+            return
+        ends = {**earlier, load.role: {**earlier[load.role], "target": chosen.target}}
+        for memory in select_targets(spec["buffers"], chosen.initiator, host, ends, where):
+            yield replace(chosen, buffers=memory, levels=(("buffers", memory.name),))
 
     def _note_missing_weights(self, load: _Load, found: Sequence[Target]) -> None:
         """Add notes on placements that were left out, and on what to measure for them."""

@@ -219,9 +219,11 @@ class PointExpansion(LoadCombinations):
     def _page_nodes(self, chosen: ChosenLoad, benchmark: Benchmark) -> tuple[int, ...]:
         """Return the nodes on which a load's pages must be.
 
-        For drives these are the nodes of the buffers: the initiator's own nodes, or those that the
-        benchmark's parameter `buffers` selects.
+        For drives these are the nodes of the buffers: those that the experiment selects, else the
+        initiator's own nodes, or those that the benchmark's parameter `buffers` selects.
         """
+        if chosen.buffers:
+            return chosen.buffers.nodes
         if benchmark.document["placement"]["memory"] == "initiator":
             return self.host.local_memory_nodes(chosen.initiator)
         if not chosen.target.is_drive_set:
@@ -265,7 +267,8 @@ class PointExpansion(LoadCombinations):
         packages = self.host.packages_of_initiator(load.initiator)
         if load.responder:
             packages |= self.host.packages_of_initiator(load.responder)
-        nodes = target.nodes if target.is_memory else self.host.local_memory_nodes(load.initiator)
+        memory = target if target.is_memory else load.buffers
+        nodes = memory.nodes if memory else self.host.local_memory_nodes(load.initiator)
         packages |= {found.package for found in map(topology.find_node, nodes) if found}
         used = {package_name(package) for package in packages if package is not None}
         used |= {node_name(node) for node in nodes}

@@ -21,13 +21,15 @@ ALONE = "alone"
 class ChosenLoad:
     """One load: initiator, target, kernel, and the responder of a core-to-core transfer.
 
-    `levels` are the other factors of the experiment with their levels.
+    `buffers` is the memory for the data of drives; None for the initiator's own. `levels` are the
+    other factors of the experiment with their levels.
     """
 
     initiator: Initiator
     target: Target
     kernel: str | None = None
     responder: Initiator | None = None
+    buffers: Target | None = None
     levels: tuple[tuple[str, Level], ...] = ()
 
 
@@ -49,11 +51,12 @@ class LoadGroup:
 
     @property
     def initiator_and_target(self) -> dict[str, Endpoint]:
-        """Return the initiator and the target, to which selectors may refer."""
+        """Return the initiator, the target and the buffers, to which selectors may refer."""
         if len(self.members) > 1:
             return {}
         [load] = self.members
-        return {"initiator": load.initiator, "target": load.target}
+        buffers = {"buffers": load.buffers} if load.buffers else {}
+        return {"initiator": load.initiator, "target": load.target, **buffers}
 
     def make_member_name(self, load: ChosenLoad) -> str:
         """Return the name of one load, unique within the point."""

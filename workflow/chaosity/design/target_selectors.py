@@ -16,7 +16,6 @@ from chaosity.design.initiator_selectors import (
     as_list,
     check_one_selector_key,
     find_referred_endpoint,
-    find_referred_initiator,
     first_of_each_relation,
 )
 from chaosity.design.initiators_and_targets import Initiator, Target
@@ -62,8 +61,9 @@ def select_targets(
         elif "none" in selector:
             found.append(_LOAD_LEFT_OUT)
         elif "local_to" in selector:
-            near = find_referred_initiator(selector["local_to"], earlier, where)
-            found.append(host.target_of_nodes(host.local_memory_nodes(near)))
+            near = find_referred_endpoint(selector["local_to"], earlier, where)
+            if near.nodes or isinstance(near, Initiator):  # the node of a drive can be unknown
+                found.append(host.target_of_nodes(host.local_memory_nodes(near)))
         elif "one_of_each_relation_to" in selector:
             other = find_referred_endpoint(selector["one_of_each_relation_to"], earlier, where)
             each = _each_memory_node(initiator, host, nearest=False)
@@ -196,13 +196,15 @@ def _drive_sets(
     found: list[Target] = [_LOAD_LEFT_OUT] if baseline else []
     every = tuple(drive for group in groups.values() for drive in group)
     if "each" in selector:
-        found += [host.drive_set_target("drive", (drive,)) for drive in every]
+        drives = pick_evenly_spread(every, selector.get("at_most_sets", len(every)))
+        found += [host.drive_set_target("drive", (drive,)) for drive in drives]
     elif "first_of" in selector:
         for group in groups.values():
             firsts = (group[:count] for count in range(1, len(group)))
             found += [host.drive_set_target(f"first_of_{owner}", first) for first in firsts]
     elif "all_of" in selector:
-        found += [host.drive_set_target(f"all_of_{owner}", group) for group in groups.values()]
+        wholes = pick_evenly_spread([*groups.values()], selector.get("at_most_sets", len(groups)))
+        found += [host.drive_set_target(f"all_of_{owner}", group) for group in wholes]
     elif "all_of_each_set_of" in selector:
         found += _node_drive_sets(host, selector.get("at_most_sets", AT_MOST_SETS))
     elif "all" in selector:
