@@ -160,7 +160,13 @@ def test_a_gpu_is_a_component_by_its_slot_too(config):
         assert {"opencl0", "gpu-0000-01-00-0"} <= set(point["components"])
         [load] = point["loads"]
         assert load["target"]["device"]["pci"] == "0000:01:00.0"
-        assert load["memory_bytes"] == 3 * 2**29
+        assert load["memory_bytes"] == 2**24  # on the host, to check the result
+        assert load["command"][4:8] == [
+            "--platform",
+            "OPENCL_PLATFORM_NUMBER",
+            "--device",
+            "OPENCL_DEVICE_NUMBER",
+        ]
 
 
 def test_without_a_device_there_is_no_point_and_a_reason(paper_host, config):
@@ -210,14 +216,29 @@ def test_the_commands_of_a_mac():
     answer = CliRunner().invoke(plan_command, [*options, "--commands"], catch_exceptions=False)
     blocks = dict(part.split("\n", 1) for part in answer.output.split("# ") if "\n" in part)
     memory = "unlike_cores/memory={}+node0+triad"
-    assert blocks[memory.format("pu0")] == "OMP_NUM_THREADS=1 taskpolicy -b stream\n"
-    assert blocks[memory.format("efficiency_cores")] == "OMP_NUM_THREADS=2 taskpolicy -b stream\n"
-    assert blocks[memory.format("pu2")] == "OMP_NUM_THREADS=1 stream\n"
-    assert blocks[memory.format("performance_cores")] == "OMP_NUM_THREADS=8 stream\n"
-    assert blocks[memory.format("node0")] == "OMP_NUM_THREADS=10 stream\n"
-    assert blocks["gpu_bandwidth/device=node0+opencl0"] == (
-        "clpeak --platform 0 --device 0 --global-bandwidth --xml-file clpeak.xml\n"
+    stamp = (
+        "chaosity-stamp '--begin=precision of your system timer' '--end=^Function'"
+        " '--value=^Triad:\\s+[0-9.]+\\s+([0-9.]+)' --amount=1920000000 --max-seconds=30 --"
     )
+    for cores, threads, tool in [
+        ("pu0", 1, "taskpolicy -b stream"),
+        ("efficiency_cores", 2, "taskpolicy -b stream"),
+        ("pu2", 1, "stream"),
+        ("performance_cores", 8, "stream"),
+        ("node0", 10, "stream"),
+    ]:
+        assert blocks[memory.format(cores)] == f"OMP_NUM_THREADS={threads} {stamp} {tool}\n"
+    device = blocks["gpu_bandwidth/device=node0+opencl0"]
+    assert device.startswith("chaosity-stamp '--begin=^ *float[0-9]* *:'")
+    assert device.endswith(
+        " --scale=1e9 --max-seconds=30 -- clpeak --platform 0 --device 0 --global-bandwidth\n"
+    )
+    # Table 1 of document 000: eight and ten cores beside the GPU, in one point.
+    together = [
+        name for name in blocks if name.startswith("gpu_and_cpu/device=pu0+opencl0.memory=")
+    ]
+    assert len(together) == 3
+    assert all(blocks[name].count("chaosity-stamp") == 2 for name in together)
     drive = blocks["storage_bandwidth/storage=node0+file0"]
     assert "ioengine=posixaio\n" in drive
     assert drive.endswith("fio --readonly --output-format=json --output=result.json job.fio\n")

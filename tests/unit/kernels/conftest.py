@@ -38,6 +38,7 @@ workload = program("chaosity-workload")
 paths = program("chaosity-paths")
 summing = program("chaosity-sum")
 tasks = program("chaosity-tasks")
+opencl = program("chaosity-opencl")
 
 
 @pytest.fixture(scope="session")

@@ -164,6 +164,7 @@ class ProgressSource(OutputName, total=False):
 
     `begin`, `end` and `amount` are keys of an event; `csv` has the positions of `end` (a time) and
     `rate` in a row. The scales convert the tool's units into seconds and SI units per second.
+    With `pauses`, the load does not measure between its samples.
     """
 
     event: str
@@ -175,6 +176,7 @@ class ProgressSource(OutputName, total=False):
     time_scale: float
     rate_scale: float
     clock: str
+    pauses: bool
 
 
 class RequiredProgram(TypedDict):

@@ -68,6 +68,14 @@ def window_of_all_loads(
     return begin, end
 
 
+def progress_with_pauses(
+    record: UnfinishedRecord, series: Mapping[str, list[Series]]
+) -> list[Series]:
+    """Return the progress of the loads that do not measure between their samples."""
+    pausing = (load for load in record["loads"] if (load["progress"] or {}).get("pauses"))
+    return [samples for load in pausing for samples in series[load["name"]]]
+
+
 def values_by_node(value: Value) -> dict[str | None, float]:
     """Return node -> number; a value for the whole load has the key None."""
     return dict[str | None, float](value.items()) if isinstance(value, dict) else {None: value}
@@ -81,13 +89,14 @@ def metric_values_or_reasons(record: UnfinishedRecord) -> dict[str, dict[str, Re
     """
     series = progress_by_load(record)
     window = window_of_all_loads(record, series) if len(record["loads"]) > 1 else None
+    pausing = progress_with_pauses(record, series)
     readings: dict[str, dict[str, Reading]] = {}
     for load in record["loads"]:
         name = load["name"]
         own = readings[name] = {}
         for metric, source in load["metrics"].items():
             try:
-                own[metric] = _value(load, metric, series.get(name), window), None
+                own[metric] = _value(load, metric, series.get(name), window, pausing), None
             except ExtractionError as error:
                 if not is_optional_metric(source):
                     raise
@@ -105,8 +114,13 @@ def _value(
     metric: str,
     series: list[Series] | None,
     window: tuple[float, float] | None,
+    pausing: list[Series],
 ) -> Value:
-    """Return a metric's value; `series` is the load's progress, `window` the common window."""
+    """Return a metric's value.
+
+    `series` is the load's progress, `window` the common window, and `pausing` the progress of all
+    loads that do not measure between their samples.
+    """
     source = load["metrics"][metric]
     if "counter" in source:
         return event_counters.counter_value(load.get("counted", {}), source["counter"])
@@ -122,7 +136,7 @@ def _value(
             output = load["outputs"]["stdout"]
             return sample_quantile_in_window(load["progress"], source, output, begin, end)
         if source.get("progress") or (window and _is_progress_rate(load, metric)):
-            return rate_in_window(series, begin, end)
+            return rate_in_window(series, begin, end, pausing)
     return extract_number(source, load["outputs"])
 
 

@@ -105,21 +105,38 @@ def common_time_span(series: Sequence[Series]) -> tuple[float, float]:
     return max(samples[0][0] for samples in series), min(samples[-1][1] for samples in series)
 
 
-def rate_in_window(series: Sequence[Series], begin: float, end: float) -> float:
+def spans_without_pauses(
+    pausing: Sequence[Series], begin: float, end: float
+) -> list[tuple[float, float]]:
+    """Return the parts of a window in which all series with pauses have a sample."""
+    spans = [(begin, end)] if end > begin else []
+    for samples in pausing:
+        overlaps = [(max(b, c), min(e, f)) for b, e in spans for c, f, _ in samples]
+        spans = [(first, last) for first, last in overlaps if last > first]
+    return spans
+
+
+def rate_in_window(
+    series: Sequence[Series], begin: float, end: float, pausing: Sequence[Series] = ()
+) -> float:
     """Return the amount per second between two times; samples partly inside count in part.
 
+    Only the time in which all series of `pausing` have a sample counts.
+
     Raises:
-        ExtractionError: the window is empty.
+        ExtractionError: there is no such time.
     """
-    if end <= begin:
+    spans = spans_without_pauses(pausing, begin, end)
+    if not spans:
         raise ExtractionError("the loads did not run at the same time")
     moved = sum(
         amount * max(0.0, min(last, end) - max(first, begin)) / (last - first)
+        for begin, end in spans
         for samples in series
         for first, last, amount in samples
         if last > first
     )
-    return moved / (end - begin)
+    return moved / sum(end - begin for begin, end in spans)
 
 
 def sample_quantile_in_window(

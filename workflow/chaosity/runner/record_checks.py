@@ -16,7 +16,11 @@ from chaosity.records.record_types_and_verdict import (
 from chaosity.runner import event_counters, metric_values
 from chaosity.runner.observed_placement import SHARE_TOLERANCE, page_share_deviations
 from chaosity.runner.parse_tool_output import ExtractionError, extract_values
-from chaosity.runner.progress_samples_and_rates import common_time_span, relative_half_width_of_rate
+from chaosity.runner.progress_samples_and_rates import (
+    common_time_span,
+    relative_half_width_of_rate,
+    spans_without_pauses,
+)
 
 # Share of a load's private pages that must be on the requested nodes. The rest is stacks and
 # library data: some MiB, while working sets have hundreds.
@@ -29,6 +33,10 @@ CLOCK_STEP_SECONDS = 0.005
 # Processor time of other programs, as a share of the time of the initiators' units, above which the
 # record has a note. One per cent is well below the effects that are measured.
 FOREIGN_SHARE = 0.01
+
+# Share of the common window in which repeated tools should measure together. The value of a run is
+# a mean, also over the pauses of the other tool: at this share it may hide a fifth of the loss.
+TOGETHER_SHARE = 0.8
 
 # Comparisons that a benchmark file may use below ``valid``: value, wanted -> whether it holds.
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -178,20 +186,25 @@ def checks_of_tool_remarks(load: LoadRecord) -> list[Check]:
     return checks
 
 
-def _check_precision(record: UnfinishedRecord) -> list[Check]:
-    """Return a note for each load: whether its rate reached the precision of the stopping rule."""
-    wanted = record["stopping"].get("relative_precision")
-    if wanted is None:
-        return []
+def _notes_on_progress(record: UnfinishedRecord) -> list[Check]:
+    """Return notes on the precision of each rate, and on pauses of loads that run together."""
     checks = []
+    wanted = record["stopping"].get("relative_precision")
     series = metric_values.progress_by_load(record)
     window = metric_values.window_of_all_loads(record, series)
-    for name, own in series.items():
+    for name, own in series.items() if wanted is not None else ():
         begin, end = window or common_time_span(own)
         width = relative_half_width_of_rate(own, begin, end)
         detail = "too few samples" if width is None else f"±{100 * width:.2f} % in the run"
-        passed = None if width is None else width <= wanted
+        passed = None if width is None or wanted is None else width <= wanted
         checks.append(make_check(f"{name}: precision", passed, detail, decisive=False))
+    pausing = metric_values.progress_with_pauses(record, series)
+    if pausing and window and len(record["loads"]) > 1:
+        spans = spans_without_pauses(pausing, *window)
+        share = sum(end - begin for begin, end in spans) / (window[1] - window[0])
+        detail = f"{100 * share:.0f} % of the common window; repeated tools pause between runs"
+        passed = share >= TOGETHER_SHARE
+        checks.append(make_check("measured together", passed, detail, decisive=False))
     return checks
 
 
@@ -237,7 +250,7 @@ def check_record(record: UnfinishedRecord) -> list[Check]:
         for load in record["loads"]:
             checks += check_metric_bounds(load, readings[load["name"]])
             checks += _check_counter_times(load)
-        checks += _check_precision(record)
+        checks += _notes_on_progress(record)
     except ExtractionError as error:
         checks.append(make_check("values", False, str(error)))
     return [*checks, _check_clock(record), _check_foreign_processor_time(record)]
