@@ -116,11 +116,7 @@ def _value(
     window: tuple[float, float] | None,
     pausing: list[Series],
 ) -> Value:
-    """Return a metric's value.
-
-    `series` is the load's progress, `window` the common window, and `pausing` the progress of all
-    loads that do not measure between their samples.
-    """
+    """Return a metric's value in the common window, see `progress_with_pauses` for `pausing`."""
     source = load["metrics"][metric]
     if "counter" in source:
         return event_counters.counter_value(load.get("counted", {}), source["counter"])
