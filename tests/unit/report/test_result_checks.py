@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 import synthetic
 import synthetic_report_inputs
@@ -118,3 +121,34 @@ def test_host_state_has_units_and_unknown_values():
     assert groups["Frequency"]["upper limits"] == "3.63 GHz"
     assert groups["Firmware"]["product vendor"] == "unknown"
     assert "Tools" not in groups
+
+
+def with_clocks(*clocks, source="APERF and MPERF"):
+    """The checks of a run whose loads on all cores of node 0, 1, ... had these clocks."""
+    tidy = synthetic.Machine("lab", ((0, 1),), cores_per_node=2, replicates=3).tidy()
+    of_node = dict(enumerate(clocks))
+    hertz = tidy["initiator_nodes"].map(
+        lambda nodes: of_node.get(int(nodes)) if nodes.isdigit() else None
+    )
+    run = synthetic_report_inputs.record_summaries(tidy)[0]
+    said = {"hertz": clocks[0], "source": source} if clocks else {"hertz": None, "reason": "no PMU"}
+    tidy = tidy.assign(clock_hertz=hertz.astype("Float64"))
+    return checks(tidy=tidy, runs=[replace(run, clocks=(said,))])["Clock under load"]
+
+
+def test_equal_clocks_are_shown_for_each_node_with_their_number():
+    check = with_clocks(3.1e9, 3.08e9)
+    assert check.severity == "ok"
+    assert re.match(r"median 3.10 GHz on node 0 \(n = \d+\) and 3.08 GHz on node 1", check.text)
+    assert check.text.endswith("from APERF and MPERF")
+
+
+def test_a_node_with_a_lower_clock_is_named():
+    check = with_clocks(3.0e9, 2.4e9)
+    assert check.severity == "warning"
+    assert check.text.startswith("20 % lower on node 1 than on node 0: median 3.00 GHz on node 0")
+
+
+def test_an_unknown_clock_has_its_reason_and_older_records_no_line():
+    assert with_clocks().text == "unknown: no PMU"
+    assert "Clock under load" not in checks()

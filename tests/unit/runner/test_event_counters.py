@@ -149,6 +149,12 @@ def test_a_load_is_counted_from_its_release_to_its_stop(make_point, start):
     assert found["misses_count"] == (None, "this machine has no such counter (ENOENT)")
     names = {check["name"] for check in record["verdict"]["checks"]}
     assert "memory: clock_count" in names and "memory: misses_count" not in names
+    clock = load["clock"]  # most virtual machines have no source, real ones have one
+    assert (
+        0.3e9 < clock["hertz"] < 10e9
+        if clock["hertz"]
+        else "no scaling_cur_freq" in clock["reason"]
+    )
 
 
 def count(value, enabled=100, running=100, sign=1, cpu=0):

@@ -183,3 +183,13 @@ def test_seen_nodes_exclude_stray_pages(folder):
     seen["loads"][0]["placement_seen"] = {"threads": [], "memory_bytes_by_node": by_node}
     put(folder, 1, seen)
     assert build_tidy_table(folder / "points", folder)["seen_nodes"].iloc[0] == "1,3"
+
+
+def test_the_clock_is_a_column_of_every_row_and_older_records_have_none(folder):
+    newer, older = record(), record()
+    newer["loads"][0]["clock"] = {"hertz": 3.1e9, "source": "APERF and MPERF"}
+    put(folder, 1, newer)
+    put(folder, 2, older)
+    rows = build_tidy_table(folder / "points", folder).set_index("replicate")
+    assert rows.loc[[1], "clock_hertz"].eq(3.1e9).all()
+    assert rows.loc[[2], "clock_hertz"].isna().all()

@@ -55,6 +55,14 @@ class CounterResult(TypedDict, total=False):
     reason: str
 
 
+class LoadClock(TypedDict):
+    """The mean clock of a load's units in hertz with its `source`, or the `reason` for None."""
+
+    hertz: float | None
+    source: NotRequired[str]
+    reason: NotRequired[str]
+
+
 class LoadRecord(Load):
     """A load with its results; times are on the host's monotonic clock, in seconds.
 
@@ -69,6 +77,7 @@ class LoadRecord(Load):
     signalled: str | None
     placement_seen: ObservedPlacement | None
     counted: NotRequired[dict[str, CounterResult]]
+    clock: NotRequired[LoadClock]
     outputs: dict[str, str]
 
 

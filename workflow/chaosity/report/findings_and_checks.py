@@ -13,16 +13,26 @@ from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings
 from chaosity.figures.draw_and_write_figures import FigureFile
 from chaosity.place_names import node_name
 from chaosity.report.record_summaries import RecordSummary
-from chaosity.store.measurements import Measurements
+from chaosity.store.measurements import LOAD, POINT, Measurements
 from chaosity.topology.host_fact_types import HostFacts
 from chaosity.topology.topology_json import part_to_json
 from chaosity.topology.topology_model import Topology
-from chaosity.units import format_count, format_percent, group_thousands
+from chaosity.units import (
+    format_count,
+    format_percent,
+    format_quantity,
+    group_thousands,
+    join_with_and,
+)
 
 PROBLEM, WARNING, NOTE, UNKNOWN, OK = "problem", "warning", "note", "unknown", "ok"
 SEVERITIES = (PROBLEM, WARNING, NOTE, UNKNOWN, OK)
 # A check that fails in a larger share of the records is a warning, otherwise a note.
 _WARNING_SHARE = 0.2
+# Clocks of equal nodes differ by 1 or 2 %; a power or heat limit costs more.
+_CLOCK_DIFFERENCE = 0.03
+# Of more nodes only the lowest and the highest clock are shown.
+_MOST_NODES = 8
 _RECORD_ADVICE = {
     "precision": "The intervals in this report show the precision that was reached. For narrower "
     "intervals, raise `max_seconds` in `stopping`, or `replicates`.",
@@ -58,12 +68,14 @@ def check_results(
     figures: Sequence[FigureFile],
 ) -> list[ResultCheck]:
     """Return all checks of the rows of a tidy table and of their host, the worst first."""
+    simulated = Measurements(rows).is_simulated
     checks = [
         _failed_points(rows),
         _missing_points(rows),
         _broken_figures(figures),
         _drives(rows),
-        *(() if Measurements(rows).is_simulated else _setting_checks(system, topology)),
+        *(() if simulated else _setting_checks(system, topology)),
+        None if simulated else _clocks(rows, summaries),
         _replicates(rows),
         *_record_checks(summaries),
     ]
@@ -214,6 +226,39 @@ def _replicates(rows: pd.DataFrame) -> ResultCheck | None:
         WARNING,
         f"{points} was measured once, so there are no intervals, and a difference may be chance",
         "Set `replicates` to 3 or more.",
+    )
+
+
+def _clocks(rows: pd.DataFrame, summaries: Sequence[RecordSummary]) -> ResultCheck | None:
+    """Return the median clock of the loads on all cores of each node, and whether nodes differ.
+
+    Nodes have the same points, so a lower median is a lower clock under the same loads.
+    """
+    clocks = [clock for summary in summaries for clock in summary.clocks]
+    of_node = rows["clock_hertz"].notna() & (rows["initiator_kind"] == "node")
+    known = rows[of_node].drop_duplicates([*POINT, *LOAD, "replicate"])
+    if known.empty:
+        reason = next((clock["reason"] for clock in clocks if "reason" in clock), None)
+        return ResultCheck("Clock under load", UNKNOWN, f"unknown: {reason}") if reason else None
+    found = known.groupby(known["initiator_nodes"].astype(int))["clock_hertz"]
+    summary = found.agg(["median", "size"]).sort_values("median", kind="stable")
+    shown = summary.iloc[[0, -1]] if len(summary) > _MOST_NODES else summary.sort_index()
+    texts = [
+        f"{format_quantity('clock_hertz', row['median'])} on node {node} (n = {row['size']:.0f})"
+        for node, row in shown.iterrows()
+    ]
+    sources = sorted({clock["source"] for clock in clocks if "source" in clock})
+    text = f"median {join_with_and(texts)}, from {join_with_and(sources)}"
+    lowest, highest = summary["median"].iloc[[0, -1]]
+    if lowest >= (1 - _CLOCK_DIFFERENCE) * highest:
+        return ResultCheck("Clock under load", OK, text)
+    return ResultCheck(
+        "Clock under load",
+        WARNING,
+        f"{format_percent(1 - lowest / highest)} lower on node {summary.index[0]} than on node "
+        f"{summary.index[-1]}: {text}",
+        "This can explain differences between nodes. Check power limits, cooling and governor, or "
+        "fix the clock with `ansible-playbook configure.yml`.",
     )
 
 

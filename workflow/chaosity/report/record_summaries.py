@@ -12,7 +12,7 @@ from pathlib import Path
 
 from chaosity.records.atomic_writes_and_record_files import load_record
 from chaosity.records.point_types import Load
-from chaosity.records.record_types_and_verdict import VALID, Check, Record
+from chaosity.records.record_types_and_verdict import VALID, Check, LoadClock, Record
 from chaosity.units import format_count
 
 
@@ -30,6 +30,7 @@ class RecordSummary:
         checks: the checks of the verdict.
         programs: name of each program -> its version.
         tool_notes: (note, target) -> message of the tool, or None if the note's check passed.
+        clocks: the clock of each load, or the reason why it is unknown; older records have none.
     """
 
     experiment: str
@@ -44,6 +45,7 @@ class RecordSummary:
     checks: tuple[Check, ...] = ()
     programs: Mapping[str, str] = field(default_factory=dict)
     tool_notes: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
+    clocks: tuple[LoadClock, ...] = ()
 
     @property
     def measurement_seconds(self) -> float:
@@ -81,6 +83,7 @@ def _summarise_record(record: Record) -> RecordSummary:
             for load in started.values()
             if "program" in load
         },
+        clocks=tuple(load["clock"] for load in record["loads"] if "clock" in load),
         tool_notes=dict(_tool_notes(record["loads"], verdict["checks"])),
     )
 

@@ -21,12 +21,19 @@ from chaosity.records.record_types_and_verdict import (
     ThreadPlacement,
 )
 from chaosity.runner import observed_placement
+from chaosity.runner.core_clock import (
+    clock_counter_requests,
+    clock_of_load,
+    read_scaling_frequency,
+)
 from chaosity.runner.event_counters import LoadCounters
 from chaosity.runner.parse_tool_output import ExtractionError, parse_json_lines
 from chaosity.runner.progress_samples_and_rates import Series, samples_from_events
 
 # Interval between two looks at the threads of a load without a barrier; a look costs microseconds.
 THREADS_LOOK_SECONDS = 0.1
+# Interval between two looks at the clock; a look takes less than a millisecond.
+CLOCK_LOOK_SECONDS = 0.1
 # The first look at the pages of such a load; each next look comes after twice the time. The kernel
 # walks all page tables for a look, and the last look is still late in any run.
 PAGES_LOOK_SECONDS = 0.25
@@ -58,6 +65,10 @@ class LoadProcess:
         self.signalled: str | None = None
         self.returncode: int | None = None
         self.processor_seconds = 0.0
+        self.cpus = parse_cpu_list(spec["placement"]["cpus"])
+        self.clock_counters = clock_counter_requests()
+        self.frequencies: list[float] = []
+        self._next_clock = 0.0
         self.counters = LoadCounters({}, ())
         self.errors = ""
 
@@ -104,8 +115,8 @@ class LoadProcess:
             raise MeasurementError(f"{need['program']} is not installed; {need['install']}")
         self.stderr = (self.folder / ".stderr").open("w+b")
         self.version = _start_version_query(need)
-        cpus = parse_cpu_list(self.spec["placement"]["cpus"])
-        self.counters = LoadCounters(self.spec.get("counters", {}), cpus)
+        wanted = {**self.spec.get("counters", {}), **self.clock_counters}
+        self.counters = LoadCounters(wanted, self.cpus)
         if not self.has_barrier:
             self.counters.start_counting()
         try:
@@ -208,6 +219,14 @@ class LoadProcess:
             self._observe_threads()
             self._next_threads = running + THREADS_LOOK_SECONDS
 
+    def observe_clock_when_due(self) -> None:
+        """Read the frequency driver's clock while the load runs, at equal intervals."""
+        now = time.monotonic()
+        if now >= self._next_clock and self.is_running():
+            self._next_clock = now + CLOCK_LOOK_SECONDS
+            if (hertz := read_scaling_frequency(self.cpus)) is not None:
+                self.frequencies.append(hertz)
+
     @property
     def _placement_seen(self) -> ObservedPlacement | None:
         """Return the observed placement for the record; None if the load ended too soon."""
@@ -283,6 +302,7 @@ class LoadProcess:
 
     def load_record(self) -> LoadRecord:
         """Return the load's part of the record."""
+        counted = self.counters.counted
         return {
             **self.spec,
             "program": self._program_facts(),
@@ -292,7 +312,12 @@ class LoadProcess:
             "exit_status": self.returncode,
             "signalled": self.signalled,
             "placement_seen": self._placement_seen,
-            "counted": self.counters.counted,
+            "counted": {name: counted[name] for name in self.spec.get("counters", {})},
+            "clock": clock_of_load(
+                {name: counted[name] for name in self.clock_counters},
+                len(self.cpus),
+                self.frequencies,
+            ),
             "outputs": self._outputs(),
         }
 

@@ -248,6 +248,7 @@ def _wait_for_end(
             raise MeasurementError(f"not finished after {timeout:g} s")
         for load in loads:
             load.observe_placement_when_due()
+            load.observe_clock_when_due()
         if not ends_by_itself:
             if now - began >= longest and all(load.has_reported_progress for load in loads):
                 return

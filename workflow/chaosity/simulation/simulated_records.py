@@ -315,6 +315,7 @@ def _load_record(load: Load, outputs: dict[str, str], seconds: float) -> LoadRec
             "memory_bytes_by_node": pages,
         },
         "outputs": outputs,
+        "clock": {"hertz": None, "reason": "simulated"},
         "counted": {name: {"reason": "simulated"} for name in load.get("counters", {})},
     }
 

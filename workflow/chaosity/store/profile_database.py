@@ -38,10 +38,12 @@ COMPONENT_COLUMNS = column_types_from_groups(
     ("Float64", "link_bytes_per_second"),
     ("string", "serial"),
 )
-# The columns of the tidy table without derived metrics: a profile holds measured values.
+# The columns of the tidy table without derived metrics: a profile holds measured values. Databases
+# of earlier versions have no clock.
+_NOT_IN_PROFILES = ("reference", "origin", "clock_hertz")
 MEASUREMENT_COLUMNS = {
     "profile": "string",
-    **{name: kind for name, kind in COLUMNS.items() if name not in ("reference", "origin")},
+    **{name: kind for name, kind in COLUMNS.items() if name not in _NOT_IN_PROFILES},
 }
 TABLES = {
     "profiles": PROFILE_COLUMNS,

@@ -45,6 +45,7 @@ class ReplicateOutcome:
         measured_at: time of its end, in UTC.
         readings: name of the load -> metric -> value or reason; empty unless valid.
         seen_nodes: name of the load -> nodes with its pages as the kernel reported, such as 0-1.
+        clocks: name of the load -> mean clock of its units in hertz; None if it is unknown.
         origin: "simulated" for a machine that does not exist; None for a measurement.
     """
 
@@ -55,6 +56,7 @@ class ReplicateOutcome:
     readings: Mapping[str, Mapping[str, Reading]] = field(default_factory=dict)
     seen_nodes: Mapping[str, str | None] = field(default_factory=dict)
     origin: str | None = None
+    clocks: Mapping[str, float | None] = field(default_factory=dict)
 
 
 def tidy_rows_of_outcome(point: Point, replicate: int, outcome: ReplicateOutcome) -> Iterator[Row]:
@@ -116,6 +118,7 @@ def _common_columns_of_each_load(
             "factors": json.dumps({**point["factors"], **levels}, sort_keys=True),
             "levels": json.dumps(levels, sort_keys=True),
             "seen_nodes": outcome.seen_nodes.get(load["name"]),
+            "clock_hertz": outcome.clocks.get(load["name"]),
         }
         yield load, own
 
@@ -203,6 +206,7 @@ def status_and_values_of_record(record: Record) -> ReplicateOutcome:
         readings,
         nodes,
         record.get("origin"),
+        {load["name"]: load["clock"]["hertz"] for load in record["loads"] if "clock" in load},
     )
 
 

@@ -40,6 +40,7 @@ COLUMNS = column_types_from_groups(
     ("Float64", "value"),
     ("boolean", "reference"),
     ("string", "label factors levels origin"),
+    ("Float64", "clock_hertz"),
 )
 
 
