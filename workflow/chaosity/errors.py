@@ -28,8 +28,8 @@ class UserError(Exception):
         return f"{sentence}; {self.remedy}." if self.remedy else f"{sentence}."
 
 
-class BenchmarkCannotServeDesignError(UserError):
-    """A benchmark of the config cannot measure a design; the plan leaves the design out."""
+class DesignLeftOutError(UserError):
+    """This host, or a benchmark of the config, cannot measure a design; the plan leaves it out."""
 
 
 def suggest_allowed(name: str, allowed: Iterable[str]) -> str:

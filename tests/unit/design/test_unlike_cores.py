@@ -243,3 +243,13 @@ def test_the_commands_of_a_mac():
     assert "ioengine=posixaio\n" in drive
     assert drive.endswith("fio --readonly --output-format=json --output=result.json job.fio\n")
     assert "numactl" not in answer.output
+
+
+def test_how_a_device_shares_memory_defines_no_point(paper_host, config):
+    """Discovery of a later version knows it; the measured points stay valid."""
+    digests = []
+    for device in (GPU, replace(GPU, unified_memory=False, shared_virtual_memory="coarse_grain")):
+        topology = replace(paper_host.topology, opencl_devices=(device,))
+        found = plan_host(PlannedHost("h", "c", topology), config, ["gpu_bandwidth"])
+        digests.append([point["definition"] for point in found.points])
+    assert digests[0] == digests[1] != []

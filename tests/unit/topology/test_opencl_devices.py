@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from chaosity.runner.opencl_device_lookup import find_opencl_device, parse_clinf
 from chaosity.topology.drives_gpus_and_accelerators import list_opencl_devices as topology_devices
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_json import topology_from_json, topology_to_json
+from chaosity.topology.topology_model import Topology
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "recorded"
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "topologies" / "xml"
@@ -173,3 +175,33 @@ def test_four_real_gpus_are_on_their_nodes():
     found = discover_topology(str(SHARED / "mpibind_naples-2s-7401-8n.xml")).opencl_devices
     assert [one.node for one in found] == [1, 2, 5, 7]
     assert {one.platform for one in found} == {"AMD Accelerated Parallel Processing"}
+
+
+@pytest.mark.parametrize(
+    ("line", "unified", "shared", "text"),
+    [
+        ("HOST_UNIFIED_MEMORY  CL_FALSE", False, None, "its own memory"),
+        ("HOST_UNIFIED_MEMORY  CL_TRUE", True, None, "the host's memory"),
+        (
+            "SVM_CAPABILITIES  CL_DEVICE_SVM_COARSE_GRAIN_BUFFER | CL_DEVICE_SVM_FINE_GRAIN_SYSTEM",
+            None,
+            "fine_grain_system",
+            "shared fine grain system",
+        ),
+        ("SVM_CAPABILITIES  (none)", None, "none", ""),
+        ("OTHER  CL_TRUE", None, None, ""),
+    ],
+)
+def test_how_host_and_device_share_memory(line, unified, shared, text):
+    lines = ["[NV/*] CL_PLATFORM_NAME p", "[NV/0] CL_DEVICE_NAME d", f"[NV/0] CL_DEVICE_{line}"]
+    [device] = topology_devices("\n".join(lines), None, (), ())
+    assert (device.unified_memory, device.shared_virtual_memory) == (unified, shared)
+    assert device.memory_text == text
+
+
+def test_pocl_shares_the_hosts_memory_and_that_defines_no_component():
+    [device] = topology_devices(POCL, None, (), ())
+    assert device.memory_text == "the host's memory, shared fine grain"
+    topology = replace(Topology(), opencl_devices=(device,))
+    document = make_component_documents(topology)["opencl0"]
+    assert not {"unified_memory", "shared_virtual_memory"} & set(document)

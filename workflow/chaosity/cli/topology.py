@@ -46,6 +46,13 @@ _OPENCL_COLUMNS: _Columns = {
     **{"name": "name", "device": "device", "platform": "platform"},
     "type": lambda device: "processor" if device.is_processor else device.type,
     "slot": lambda device: device.pci or "-",
+    "memory": lambda device: device.memory_text or "unknown",
+    "node": "node",
+}
+_NIC_COLUMNS: _Columns = {
+    "slot": lambda nic: nic.pci or "-",
+    **{"name": "name", "kind": "kind", "model": "model"},
+    "rate": lambda nic: format_quantity("link_bytes_per_second", nic.link_bytes_per_second),
     "node": "node",
 }
 
@@ -54,7 +61,7 @@ _OPENCL_COLUMNS: _Columns = {
 @click.argument("source", default="live")
 @JSON_OPTION
 def topology_command(source: str, as_json: bool) -> None:
-    """Show the topology of a host: NUMA nodes, caches, memory, drives and GPUs.
+    """Show the topology of a host: NUMA nodes, caches, memory, drives, GPUs and NICs.
 
     SOURCE is "live" (this machine, the default), an hwloc XML file (`lstopo --of xml FILE`), or a
     directory or tarball with a captured /sys (`hwloc-gather-topology NAME`).
@@ -84,6 +91,7 @@ def _topology_summary(topology: Topology) -> Iterator[Table | Text]:
         ),
         "GPUs": _table(topology.gpus, _GPU_COLUMNS, "unknown"),
         "OpenCL devices": _table(topology.opencl_devices, _OPENCL_COLUMNS, "unknown"),
+        "Network": _table(topology.nics, _NIC_COLUMNS, "unknown"),
         "Accelerators": ", ".join(
             f"{number} x {kind} on {_node_text(node)}" for (kind, node), number in kinds.items()
         ),

@@ -22,7 +22,7 @@ from chaosity.design.initiators_and_targets import Endpoint, Initiator, Target
 from chaosity.design.point_loads import ChosenLoad, Combination, LoadGroup
 from chaosity.design.target_selectors import WeightsLookup, notes_on_missing_weights, select_targets
 from chaosity.errors import (
-    BenchmarkCannotServeDesignError,
+    DesignLeftOutError,
     UserError,
     check_allowed,
     suggest_allowed,
@@ -200,7 +200,7 @@ class LoadCombinations:
         """Yield the load with each memory for its buffers; without the key, only the load itself.
 
         Raises:
-            BenchmarkCannotServeDesignError: the benchmark does not place its buffers.
+            DesignLeftOutError: the benchmark does not place its buffers.
             UserError: the target is not a drive set.
         """
         spec, where, host = load.spec, f"{load.where}.buffers", self.host
@@ -213,7 +213,7 @@ class LoadCombinations:
             raise UserError("vary has buffers too", where, "remove one of the two")
         if not any("target.page_nodes" in word for word in load.benchmark.document["command"]):
             wrong = f"{load.benchmark.name} does not place its buffers"
-            raise BenchmarkCannotServeDesignError(wrong, where, "choose another benchmark")
+            raise DesignLeftOutError(wrong, where, "choose another benchmark")
         if len(host.topology.memory_nodes) < 2:
             self.plan_notes.add_note(
                 f"{load.label}: no places of buffers to compare, since one node has all memory"
@@ -296,7 +296,7 @@ class LoadCombinations:
             wrong, place = f"{benchmark.name} has no kernel {listed}", f"{where}.kernel"
             others = (load_benchmark(name) for name in yaml_file_names(BENCHMARKS))
             known = {kernel for other in others for kernel in other.get("kernels", {})}
-            error = BenchmarkCannotServeDesignError if known.issuperset(missing) else UserError
+            error = DesignLeftOutError if known.issuperset(missing) else UserError
             raise error(wrong, place, remedy)
         if missing:
             reason = f"since {benchmark.name} does not have them"

@@ -16,7 +16,7 @@ from chaosity.design.initiators_and_targets import Initiator, Target
 from chaosity.design.load_combinations import LoadCombinations
 from chaosity.design.point_loads import ChosenLoad, Combination, LoadGroup, factor_level_of_point
 from chaosity.design.point_names import make_point_name
-from chaosity.errors import BenchmarkCannotServeDesignError, UserError
+from chaosity.errors import DesignLeftOutError, UserError
 from chaosity.place_names import node_name, package_name
 from chaosity.records.point_types import (
     ExpandedPoint,
@@ -25,7 +25,7 @@ from chaosity.records.point_types import (
     NodeRelation,
     PointStoppingRule,
 )
-from chaosity.topology.device_types import OpenclDevice
+from chaosity.topology.device_types import NOT_IN_POINTS, OpenclDevice
 from chaosity.yaml_document_types import ExperimentDocument
 
 # First touch of new pages, which the kernel clears: measured at 3 to 8 GB/s with one thread.
@@ -49,7 +49,7 @@ class PointExpansion(LoadCombinations):
     def expand_experiment(self, experiment: ExperimentDocument) -> list[ExpandedPoint]:
         """Return every point of an experiment, in the order of its file and without repetition.
 
-        A design is left out with a note if the config's benchmark cannot measure it.
+        A design is left out with a note if this host or the config's benchmark cannot measure it.
 
         Raises:
             UserError: this host does not have a selector, or the config is wrong.
@@ -62,7 +62,7 @@ class PointExpansion(LoadCombinations):
                 for chosen in self.iterate_combinations(name, spec["loads"], where):
                     point = self._point(experiment, design, chosen)
                     found.setdefault(point["point"], point)
-            except BenchmarkCannotServeDesignError as error:
+            except DesignLeftOutError as error:
                 self.plan_notes.add_note(f"{name}, {design}: left out, since {error.what}")
         return list(found.values())
 
@@ -151,7 +151,8 @@ class PointExpansion(LoadCombinations):
             **_placement_facts(target),
         }
         if target.device:
-            facts["device"] = asdict(target.device)
+            device = asdict(target.device).items()
+            facts["device"] = {key: fact for key, fact in device if key not in NOT_IN_POINTS}
         if any("by_node" in source for source in benchmark.document["metrics"].values()):
             memory = {str(node): self.host.target_of_nodes([node]) for node in target.nodes}
             facts["by_node"] = {node: self._relation(initiator, m) for node, m in memory.items()}
@@ -296,7 +297,7 @@ def _check_common_window(loads: Sequence[Load]) -> None:
         names = " and ".join(sorted(set(silent)))
         wrong = f"loads of {names} report no progress, so they cannot run together"
         remedy = "for one of the categories, choose a benchmark that reports progress"
-        raise BenchmarkCannotServeDesignError(wrong, "config, benchmarks", remedy)
+        raise DesignLeftOutError(wrong, "config, benchmarks", remedy)
 
 
 def _check_destructive(benchmark: Benchmark, target: Target) -> None:

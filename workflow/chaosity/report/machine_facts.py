@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.topology.device_types import NvmeDrive, OpenclDevice
+from chaosity.topology.device_types import Nic, NvmeDrive, OpenclDevice
 from chaosity.topology.host_fact_types import HostFacts
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_binary_bytes, format_count, format_decimal_bytes, format_quantity
@@ -68,6 +68,8 @@ def machine_facts(topology: Topology, system: HostFacts) -> list[Fact]:
         facts.append(Fact("GPUs", ", ".join(f"{n} x {model}" for model, n in models.items())))
     if devices := topology.opencl_devices:
         facts.append(Fact("OpenCL devices", "; ".join(map(_opencl_text, devices))))
+    if topology.nics:
+        facts.append(Fact("Network", "; ".join(map(_nic_text, topology.nics))))
     firmware = system.get("firmware") or {}
     product = " ".join(filter(None, map(firmware.get, ("product_vendor", "product_name"))))
     if product:
@@ -77,9 +79,24 @@ def machine_facts(topology: Topology, system: HostFacts) -> list[Fact]:
 
 
 def _opencl_text(device: OpenclDevice) -> str:
-    """Return a text with a device's name in points, its model and its platform."""
-    processor = ", runs on the processor" if device.is_processor else ""
-    return f"{device.name}: {device.device} ({device.platform}{processor})"
+    """Return a text with a device's name in points, its model, its platform and its memory."""
+    details = (
+        device.platform,
+        "runs on the processor" if device.is_processor else "",
+        device.memory_text,
+    )
+    return f"{device.name}: {device.device} ({', '.join(filter(None, details))})"
+
+
+def _nic_text(nic: Nic) -> str:
+    """Return a text with a NIC's name, model, rate and node."""
+    rate = nic.link_bytes_per_second
+    details = (
+        nic.kind,
+        format_quantity("link_bytes_per_second", rate) if rate else "rate unknown",
+        "node unknown" if nic.node is None else f"node {nic.node}",
+    )
+    return f"{nic.name}: {nic.model or 'unknown model'} ({', '.join(details)})"
 
 
 def _drives_text(drives: Sequence[NvmeDrive]) -> str:

@@ -47,6 +47,7 @@ TOPOLOGY_MEMBER, FACTS_MEMBER = "topology.xml", "host.json"
 KERNEL_FILES = {
     "proc": "cmdline cpuinfo zoneinfo sys/kernel/numa_balancing sys/vm/zone_reclaim_mode",
     "sys/bus/pci/devices/*": "numa_node current_link_* max_link_*",
+    "sys/class/net/*": "speed",
     "sys/class/block/*": "size device/serial device/model device/firmware_rev",
     "sys/devices/system/cpu": "online cpu*/topology/physical_package_id"
     " cpu0/cache/index0/coherency_line_size cpu0/cpuidle/state*/name cpu0/cpuidle/state*/disable"

@@ -18,6 +18,13 @@ from chaosity.runner.describe_host import read_clinfo_output
 # `[PREFIX/*]  CL_PLATFORM_NAME  value` and `[PREFIX/0]  CL_DEVICE_NAME  value`. Two platforms may
 # have the same prefix, so a platform begins at its name.
 _LINE = re.compile(r"\[[^]/]*/(?P<number>\*|\d+)\]\s+(?P<key>#?[A-Z][A-Z0-9_]*)\s*(?P<value>.*)")
+_BOOLEANS = {"CL_TRUE": True, "CL_FALSE": False}
+# Capabilities of shared virtual memory, the finest first (OpenCL 2.0, section 5.6).
+_SHARING = {
+    "FINE_GRAIN_SYSTEM": "fine_grain_system",
+    "FINE_GRAIN_BUFFER": "fine_grain",
+    "COARSE_GRAIN_BUFFER": "coarse_grain",
+}
 _TYPES = {"CPU": "cpu", "GPU": "gpu", "ACCELERATOR": "accelerator"}
 # Keys of the PCI address: KHR's, AMD's, NVIDIA's; a driver has one of them.
 _PCI_KEYS = ("CL_DEVICE_PCI_BUS_INFO_KHR", "CL_DEVICE_TOPOLOGY_AMD", "CL_DEVICE_PCI_BUS_ID_NV")
@@ -27,10 +34,12 @@ PLATFORM_NUMBER, DEVICE_NUMBER = "OPENCL_PLATFORM_NUMBER", "OPENCL_DEVICE_NUMBER
 
 
 class ClinfoDevice(ClinfoDeviceFacts):
-    """An OpenCL device with its present numbers in clinfo's output."""
+    """An OpenCL device with its present numbers, and facts that do not define a point."""
 
     platform_number: int
     device_number: int
+    unified_memory: bool | None
+    shared_virtual_memory: str | None
 
 
 def _parse_fields(output: str) -> list[tuple[int, int, str, dict[str, str]]]:
@@ -70,6 +79,8 @@ def parse_clinfo(output: str | None) -> list[ClinfoDevice]:
                 "uuid": _format_uuid(fields.get("CL_DEVICE_UUID_KHR", "")),
                 "platform_number": platform,
                 "device_number": number,
+                "unified_memory": _BOOLEANS.get(fields.get("CL_DEVICE_HOST_UNIFIED_MEMORY", "")),
+                "shared_virtual_memory": _finest_sharing(fields.get("CL_DEVICE_SVM_CAPABILITIES")),
             }
         )
     return devices
@@ -79,6 +90,14 @@ def _device_type(text: str) -> str:
     """Return the device type in a text: `CL_DEVICE_TYPE_DEFAULT | CL_DEVICE_TYPE_GPU` is a GPU."""
     words = re.findall(r"CL_DEVICE_TYPE_(\w+)", text)
     return next((_TYPES[word] for word in words if word in _TYPES), "other")
+
+
+def _finest_sharing(capabilities: str | None) -> str | None:
+    """Return the finest sharing in a text such as `CL_DEVICE_SVM_COARSE_GRAIN_BUFFER | ...`."""
+    if capabilities is None:
+        return None
+    found = (name for key, name in _SHARING.items() if f"CL_DEVICE_SVM_{key}" in capabilities)
+    return next(found, "none")
 
 
 def parse_whole_number(text: str | None) -> int | None:

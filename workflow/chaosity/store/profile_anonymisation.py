@@ -66,6 +66,7 @@ _PARTS = {
     ),
     "caches": _CACHE,
     "l3_domains": (*_CACHE, "nodes"),
+    "nics": ("kind", "model", "node", "link_bytes_per_second"),
 }
 # Returns the public text for a text, or None.
 _Rule = Callable[[str], str | None]
@@ -278,6 +279,7 @@ def _shipped() -> dict[str, frozenset[str]]:
     # Names of factors, and levels that are words.
     words = {"bytes", "pages", "share", "mode", "responder", "placement", "alone", "serial"}
     words |= {"concurrent", "both_packages", "same_l3_domain", *_RELATIONS}
+    words |= {"smt", "one_thread_per_core", "all_siblings"}
     for document in (*experiments, *forms):
         words |= {*document.get("factors", {}), *document.get("designs", {})}
     for _, load in loads:

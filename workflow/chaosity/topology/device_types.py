@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Facts of an OpenCL device that do not define a point, so that knowing them measures nothing again.
+NOT_IN_POINTS = ("unified_memory", "shared_virtual_memory")
+
 
 @dataclass(frozen=True)
 class NvmeDrive:
@@ -53,6 +56,11 @@ class OpenclDevice:
     Points use `name`. OpenCL's own names are `platform` and `device`; `twin` numbers the devices
     with equal names. A device with the `pci` address of a `Gpu` is that GPU. A processor has no
     `pci` address.
+
+    `unified_memory` says whether the host and the device use the same memory.
+    `shared_virtual_memory` is the finest sharing of memory by host and device: coarse_grain, where
+    buffers are handed over; fine_grain, buffers that both use at the same time; or
+    fine_grain_system, all memory of the host; none. Both are None if unknown.
     """
 
     name: str
@@ -67,11 +75,36 @@ class OpenclDevice:
     pci: str | None = None
     uuid: str | None = None
     node: int | None = None
+    unified_memory: bool | None = None
+    shared_virtual_memory: str | None = None
+
+    @property
+    def memory_text(self) -> str:
+        """Return how the device's memory relates to the host's; empty if unknown."""
+        unified = {True: "the host's memory", False: "its own memory", None: ""}
+        shared = self.shared_virtual_memory
+        sharing = f"shared {shared.replace('_', ' ')}" if shared not in (None, "none") else ""
+        return ", ".join(filter(None, (unified[self.unified_memory], sharing)))
 
     @property
     def is_processor(self) -> bool:
         """Return whether the device is the host's own processor, as OpenCL by PoCL has it."""
         return self.type == "cpu"
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A port of a network card; `name` is the kernel's name. Its address is never read.
+
+    `link_bytes_per_second` is the negotiated rate in one direction; None without a link.
+    """
+
+    name: str
+    kind: str
+    pci: str | None = None
+    model: str | None = None
+    node: int | None = None
+    link_bytes_per_second: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Make drives, GPUs, OpenCL devices and accelerators of the model, each with its nearest node.
+"""Make the model's drives, GPUs, OpenCL devices, accelerators and NICs, each with its nearest node.
 
 A device that hwloc attaches to the whole machine has no known locality: its node is None, unless
 the machine has only one node with processors.
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from chaosity.place_names import PlaceName
 from chaosity.runner.opencl_device_lookup import parse_clinfo, parse_whole_number
-from chaosity.topology.device_types import Accelerator, Gpu, NvmeDrive, OpenclDevice
+from chaosity.topology.device_types import Accelerator, Gpu, Nic, NvmeDrive, OpenclDevice
 from chaosity.topology.hwloc_xml import IO_TYPES, HwlocObject, HwlocTree
 from chaosity.topology.sysfs_reader import SysfsReader
 from chaosity.topology.topology_json import part_from_json
@@ -29,7 +29,9 @@ _BACKEND_ORDER = ("CUDA", "RSMI", "LevelZero", "NVML", "OpenCL", "DRM", "Display
 _GPU_VENDORS = frozenset({"10de", "1002", "8086"})
 # Newer Instinct GPUs have the PCI class of accelerators, as Intel's NPUs do.
 _AMD_INSTINCT = ("1002", "1200")
-_OSDEV_GPU, _OSDEV_DMA, _OSDEV_COPROCESSOR = "1", "4", "5"
+_OSDEV_GPU, _OSDEV_NETWORK, _OSDEV_FABRIC, _OSDEV_DMA, _OSDEV_COPROCESSOR = "12345"
+# PCI classes of controllers; others, also those without a PCI address, are just "network".
+_NIC_CLASSES = {"0200": "ethernet", "0207": "infiniband", "0208": "fabric", "0c06": "infiniband"}
 # Device numbers of Intel's on-chip engines (Linux: drivers/dma/idxd, drivers/crypto/intel/qat, and
 # DPDK for DLB), then PCI classes (PCI code and ID assignment specification).
 _INTEL_ENGINES = {
@@ -134,6 +136,27 @@ class DeviceMaker:
                 infos, "CUDAGlobalMemorySize", "RSMIVRAMSize", "OpenCLGlobalMemorySize"
             ),
             compute=bool(_COMPUTE_BACKENDS & set(backends)) or vendor in _GPU_VENDORS,
+        )
+
+    def make_nics(self) -> tuple[Nic, ...]:
+        """Return network interfaces, and OpenFabrics devices whose function has no interface."""
+        ports, fabrics = (
+            [item for item in self._os_devices if item.attributes.get("osdev_type") == kind]
+            for kind in (_OSDEV_NETWORK, _OSDEV_FABRIC)
+        )
+        served = set(map(_pci_address, ports))
+        ports += [item for item in fabrics if _pci_address(item) not in served]
+        return tuple(sorted(map(self._nic, ports), key=lambda nic: (nic.pci or "~", nic.name)))
+
+    def _nic(self, device: HwlocObject) -> Nic:
+        function, name = _pci_function(device), device.name or ""
+        return Nic(
+            name=name,
+            kind=_NIC_CLASSES.get(_pci_class(function) if function else "", "network"),
+            pci=_pci_address(device),
+            model=_clean(function.infos.get("PCIDevice")) if function else None,
+            node=self._node(device),
+            link_bytes_per_second=self._sysfs.network_bytes_per_second(name),
         )
 
     def make_accelerators(self) -> tuple[Accelerator, ...]:

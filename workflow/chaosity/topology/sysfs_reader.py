@@ -166,6 +166,11 @@ class SysfsReader:
             return None
         return link_bytes_per_second(rate, width)
 
+    def network_bytes_per_second(self, name: str) -> int | None:
+        """Return a network interface's rate in bytes/s; None without a link (-1) or unknown."""
+        megabits = self.read_number(f"sys/class/net/{name}/speed") or 0
+        return megabits * 10**6 // 8 if megabits > 0 else None
+
     def block_device_bytes(self, name: str) -> int | None:
         """Return the size of a block device in bytes."""
         sectors = self.read_number(f"sys/class/block/{name}/size")

@@ -82,6 +82,7 @@ def _build(source: TopologySource) -> Topology:
         gpus=gpus,
         opencl_devices=list_opencl_devices(source.opencl, tree, gpus, nodes),
         accelerators=devices.make_accelerators(),
+        nics=devices.make_nics(),
         core_kinds=kinds,
         distances=_distances(tree, kernel_nodes),
         caches=caches,

@@ -12,7 +12,7 @@ from chaosity.cpusets import format_cpu_list, parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.topology import topology_model as model
 from chaosity.topology.configuration_names import configuration_name
-from chaosity.topology.device_types import Accelerator, Gpu, NvmeDrive, OpenclDevice
+from chaosity.topology.device_types import Accelerator, Gpu, Nic, NvmeDrive, OpenclDevice
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -25,6 +25,7 @@ _PARTS = {
     "gpus": Gpu,
     "opencl_devices": OpenclDevice,
     "accelerators": Accelerator,
+    "nics": Nic,
     "core_kinds": model.CoreKind,
     "distances": model.SlitDistances,
     "l3_domains": model.L3Domain,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from chaosity.cpusets import CpuSet
-from chaosity.topology.device_types import Accelerator, Gpu, NvmeDrive, OpenclDevice
+from chaosity.topology.device_types import Accelerator, Gpu, Nic, NvmeDrive, OpenclDevice
 from chaosity.topology.host_fact_types import HostFacts
 
 SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE = "same_node", "same_package", "other_package"
@@ -238,6 +238,7 @@ class Topology:
     gpus: tuple[Gpu, ...] = ()
     opencl_devices: tuple[OpenclDevice, ...] = ()
     accelerators: tuple[Accelerator, ...] = ()
+    nics: tuple[Nic, ...] = ()
     core_kinds: tuple[CoreKind, ...] = ()
     distances: SlitDistances | None = None
     caches: tuple[CacheGroup, ...] = ()
