@@ -49,6 +49,7 @@ class Config(TypedDict):
         levels: experiment -> factor -> maximum number of its levels that are measured.
         benchmarks: category -> the benchmark that is used for it.
         parameters: benchmark -> parameters that replace those of its file.
+        threads: `one_per_core` or `all`, for selectors of initiators that do not say it.
         stopping: category -> stopping rule.
     """
 
@@ -64,6 +65,7 @@ class Config(TypedDict):
     levels: dict[str, dict[str, int]]
     benchmarks: dict[str, str]
     parameters: dict[str, dict[str, Any]]
+    threads: str
     replicates: int
     seed: int
     stopping: dict[str, PointStoppingRule]

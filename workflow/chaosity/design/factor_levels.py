@@ -17,6 +17,7 @@ from itertools import product
 from chaosity.benchmarks.benchmark_templates import Benchmark
 from chaosity.design.even_samples_and_plan_notes import PlanNotes, note_with_nodes
 from chaosity.design.host_resources import HostResources
+from chaosity.design.initiator_selectors import compares_smt
 from chaosity.design.initiators_and_targets import Initiator
 from chaosity.design.point_loads import ChosenLoad
 from chaosity.errors import UserError, check_allowed
@@ -72,6 +73,9 @@ class LoadFactorLevels:
         if "sizes" in spec:
             factors["bytes"] = self._sizes(spec["sizes"], members)
         factors |= {**vary, **self._pages(vary, members), **self._buffers(vary, members)}
+        if compares_smt(spec["initiator"], self.host):  # both have the same names
+            uses_siblings = self.host.uses_smt_siblings(members[0].initiator)
+            factors["smt"] = ["all_siblings" if uses_siblings else "one_thread_per_core"]
         limited = {
             name: self.notes.limit_levels(levels, self.at_most.get(name), f"{self.label}: {name}")
             for name, levels in factors.items()

@@ -218,7 +218,11 @@ def plan_host(
     for name in config["sample"]:
         unknown = f"{name!r} is not among the experiments"
         check_allowed(name, config["experiments"], unknown, "config, sample")
-    resources = HostResources(host.topology, host.drives_to_measure(Path(config["results"])))
+    resources = HostResources(
+        host.topology,
+        host.drives_to_measure(Path(config["results"])),
+        config["threads"] == "one_per_core",
+    )
     expansion = PointExpansion(resources, load_benchmark_of_each_category(config), config, weights)
     points: list[ExpandedPoint] = []
     replicates: list[int] = []

@@ -20,10 +20,14 @@ _RELATIONS = ("same_node", "same_package", "other_package", UNKNOWN)
 
 @dataclass
 class HostResources:
-    """All initiators, memory nodes, drives and devices of a host, with their names in points."""
+    """All initiators, memory nodes, drives and devices of a host, with their names in points.
+
+    `one_per_core` is the config's `threads`, the default of selectors: false for SMT siblings too.
+    """
 
     topology: Topology
     drives: tuple[PlannedDrive, ...]
+    one_per_core: bool = True
     _initiators: dict[tuple[str, bool, Initiator | None], list[Initiator]] = field(
         default_factory=dict
     )
@@ -80,8 +84,10 @@ class HostResources:
         """Return units -> the initiator whose name this set of units has; a node is preferred."""
         levels = ("node", "package", "machine", "core_kind", "l3_domain", "pu", "core")
         found: dict[CpuSet, Initiator] = {}
-        for initiator in (one for level in levels for one in self.initiators_of_level(level, True)):
-            found.setdefault(initiator.cpus, initiator)
+        for one_per_core in (True, False):
+            for level in levels:
+                for initiator in self.initiators_of_level(level, one_per_core):
+                    found.setdefault(initiator.cpus, initiator)
         return found
 
     def with_unique_name(self, initiator: Initiator) -> Initiator:
@@ -128,12 +134,13 @@ class HostResources:
     def remaining_cores(self, initiator: Initiator, level: str) -> Initiator | None:
         """Return the cores that an initiator leaves unused in its groups; None if it uses all.
 
-        SMT siblings of its units are left out too, since they share its cores.
+        SMT siblings of its units are left out, since they share its cores.
         """
         own = self._with_siblings(initiator)
         groups = {name: cpus for name, cpus in self.cpu_groups_of_level(level) if own & set(cpus)}
-        rest = set[int]().union(*groups.values()) - own
-        return self._without(groups, initiator, self._one_pu_per_core(rest)) if rest else None
+        rest = tuple(sorted(set[int]().union(*groups.values()) - own))
+        used = self._one_pu_per_core(rest) if self.one_per_core else rest
+        return self._without(groups, initiator, used) if rest else None
 
     def _without(
         self, groups: Iterable[PlaceName], initiator: Initiator, cpus: CpuSet
@@ -147,6 +154,16 @@ class HostResources:
         """Return an initiator's units and the SMT siblings that share their cores."""
         cores = (self._core_of.get(cpu) for cpu in initiator.cpus)
         return set(initiator.cpus).union(*(core.cpus for core in cores if core))
+
+    @property
+    def has_smt(self) -> bool:
+        """Return whether any core has several usable units."""
+        return any(len(core.cpus) > 1 for core in self.topology.cores)
+
+    def uses_smt_siblings(self, initiator: Initiator) -> bool:
+        """Return whether an initiator has several units of the same core."""
+        cores = [core.index for cpu in initiator.cpus if (core := self._core_of.get(cpu))]
+        return len(set(cores)) < len(cores)
 
     def packed_and_spread_core_sets(self, level: str, *, half: bool = False) -> list[Initiator]:
         """Return initiators with 1, 2, 3, 4, 6, ... cores, or half the cores, of each group.

@@ -16,7 +16,7 @@ from chaosity.design.even_samples_and_plan_notes import (
 )
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import Endpoint, Initiator
-from chaosity.errors import UserError, check_allowed
+from chaosity.errors import DesignLeftOutError, UserError, check_allowed
 from chaosity.place_names import node_name, parse_place_name
 from chaosity.yaml_document_types import InitiatorSelector
 
@@ -83,14 +83,17 @@ def select_initiators(
 
     Raises:
         UserError: this host has no such initiator, or a reference is not to an initiator.
+        DesignLeftOutError: the selectors compare SMT siblings, and this host has none.
     """
+    if compares_smt(selectors, host) and not host.has_smt:
+        raise DesignLeftOutError("no core of this host has several SMT threads in use", where)
     found: list[Initiator] = []
     # These keep their names, which list the nodes, or have the number of threads and how they are
     # distributed. `with_unique_name` would hide it.
     named: list[Initiator] = []
     for selector in as_list(selectors):
         check_one_selector_key(selector, _OPTIONS, where)
-        one_per_core, excluded = _one_per_core(selector), None
+        one_per_core, excluded = _one_per_core(selector, host), None
         if "without" in selector:
             excluded = find_referred_initiator(selector["without"], earlier, where)
         if "each" in selector:
@@ -141,7 +144,7 @@ def select_initiator_sets(
         return None
     if len(listed) > 1:
         raise UserError("in_each_set_of must be the only selector", f"{where}.initiator")
-    one_per_core = _one_per_core(listed[0])
+    one_per_core = _one_per_core(listed[0], host)
     return [
         (workers.name, [host.worker_initiator([node], one_per_core) for node in workers.nodes])
         for workers in _worker_sets(listed[0], host)
@@ -182,15 +185,22 @@ def _named_initiator(name: str, host: HostResources, one_per_core: bool, where: 
     return known[name]
 
 
-def _one_per_core(selector: InitiatorSelector) -> bool:
-    return selector.get("threads", "one_per_core") == "one_per_core"
+def _one_per_core(selector: InitiatorSelector, host: HostResources) -> bool:
+    return selector["threads"] == "one_per_core" if "threads" in selector else host.one_per_core
+
+
+def compares_smt(
+    selectors: InitiatorSelector | list[InitiatorSelector], host: HostResources
+) -> bool:
+    """Return whether some selectors take one thread per core and others all SMT siblings."""
+    return len({_one_per_core(selector, host) for selector in as_list(selectors)}) > 1
 
 
 def _worker_sets(selector: InitiatorSelector, host: HostResources) -> list[Initiator]:
     """Return sets of every size of the nodes that have processing units."""
     nodes = [node.os_index for node in host.topology.initiator_nodes]
     sets = sample_sets_of_every_size(nodes, selector.get("at_most_sets", AT_MOST_SETS))
-    return [host.worker_initiator(chosen, _one_per_core(selector)) for chosen in sets]
+    return [host.worker_initiator(chosen, _one_per_core(selector, host)) for chosen in sets]
 
 
 def _first_pu_level(selector: InitiatorSelector, host: HostResources) -> str:
