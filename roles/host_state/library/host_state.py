@@ -16,9 +16,13 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.host_settings import (
     ALONG,
     AUTO,
+    LIMIT,
     NODES,
     POOL,
+    REGISTER,
     SERVICE,
+    SMT,
+    UNCORE,
     Host,
     StateError,
     Values,
@@ -57,6 +61,8 @@ values: {description: "New value of each file that is changed.", type: dict, ret
 LOCK = "tmp/chaosity-measuring.lock"
 BOOT = "proc/sys/kernel/random/boot_id"
 STALE = "has booted since {} was written, which undid it all: nothing of that file is written back"
+OTHER_CPUS = "has other CPUs with this setting of SMT: the next snakemake discovers and plans again"
+UNSEEN = "has a setting that discovery does not see: edit the note in components/system.json"
 WHY = "values from before configure.yml, which restore.yml gives back within the same boot"
 
 
@@ -98,15 +104,23 @@ class _SavedValues:
 
 
 def _ordered(host: Host, values: Values) -> Values:
-    """Sort values: freed huge pages, new huge pages by falling size, others, then dependent files.
+    """Sort values so that each can be written.
 
-    Large pages need contiguous memory, and small pages leave less of it.
+    SMT siblings come first if they are switched on, and last if they are switched off. Between are
+    freed huge pages, new huge pages by falling size, others, limits that move apart, limits that
+    move together, then files that change with others. Large pages need contiguous memory, and small
+    pages leave less of it. The kernel refuses a lower limit above the upper limit.
     """
 
     def rank(name: str) -> tuple[int, int]:
+        if name == SMT:
+            return (-1 if values[name] == "on" else 9), 0
+        if limit := LIMIT.fullmatch(name):
+            rises = int(values[name]) > int(host.read(name))
+            return (3 if rises == (limit.group(1) == "max") else 4), 0
         pool = POOL.fullmatch(name)
         if not pool:
-            return (3 if ALONG.fullmatch(name) else 2), 0
+            return (5 if ALONG.fullmatch(name) else 2), 0
         return int(int(values[name]) > int(host.read(name))), -int(pool.group(2))
 
     return {name: values[name] for name in sorted(values, key=rank)}
@@ -230,10 +244,17 @@ def _run(
 ) -> dict[str, Any]:
     """Do the work of run(); the caller holds the lock unless nothing may change."""
     values, beside = (saved.values, []) if restore else file_values_of_settings(host, wanted)
-    gone = [f"/{name}" for name in values if name != SERVICE and not (host.root / name).exists()]
-    if gone:
+    # Files of SMT siblings that are off cannot be read, and some do not exist.
+    siblings_are_off = restore and values.get(SMT) == "on" != host.read(SMT)
+    if siblings_are_off and not check:
+        _put(host, SMT, "on")
+    gone = [f"/{name}" for name in values if not host.exists(name)]
+    if gone and not (siblings_are_off and check):
         raise StateError(f"{saved.path} is about {', '.join(gone)}, gone since; a boot resets all")
-    before = {name: host.read(name) for name in values}
+    before = {
+        name: _read_or_unknown(host, name) if siblings_are_off else host.read(name)
+        for name in values
+    }
     targets = {name: value for name, value in values.items() if before[name] != value}
     needed = saved.exists if restore else bool(targets)
     if needed and not check:
@@ -251,8 +272,29 @@ def _run(
             "before": _text({name: before[name] for name in targets}) + kept,
             "after": _text(targets),
         },
-        "warning": STALE.format(saved.path) if needed and saved.stale else None,
+        "warning": _warning(saved, targets, needed, siblings_are_off),
     }
+
+
+def _read_or_unknown(host: Host, name: str) -> str:
+    """Return a file's value, or words for a file of a CPU that is off."""
+    try:
+        return host.read(name)
+    except OSError:
+        return "unknown while its CPU is off"
+
+
+def _warning(
+    saved: _SavedValues, targets: Values, needed: bool, siblings_are_off: bool
+) -> str | None:
+    """Return what a person should know about the host, or None."""
+    unseen = any(REGISTER.fullmatch(name) or name.startswith(UNCORE) for name in targets)
+    sentences = {
+        STALE.format(saved.path): needed and saved.stale,
+        OTHER_CPUS: siblings_are_off or SMT in targets,
+        UNSEEN: unseen,
+    }
+    return "; ".join(text for text, holds in sentences.items() if holds) or None
 
 
 def _text(values: Values) -> str:

@@ -1,10 +1,11 @@
-"""Reads and writes settings of a running kernel: files below /sys and /proc, and irqbalance.
+"""Reads and writes settings of a running kernel: files below /sys and /proc, MSRs, irqbalance.
 
 This module runs on the hosts, so it needs only the standard library of Python 3.9 or later.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -22,12 +23,29 @@ WEIGHTS = "sys/kernel/mm/mempolicy/weighted_interleave"
 THP = "sys/kernel/mm/transparent_hugepage"
 NUMA_BALANCING = "proc/sys/kernel/numa_balancing"
 SERVICE = "irqbalance.service"
+CPUS = "sys/devices/system/cpu"
+SMT = f"{CPUS}/smt/control"
+UNCORE = f"{CPUS}/intel_uncore_frequency"
 
 POOL = re.compile(rf"{NODES}/node(\d+)/hugepages/hugepages-(\d+)kB/nr_hugepages")
 # The file says whether the kernel chooses weights; Linux 6.18 has it under a wrong name.
 AUTO = re.compile(rf"{WEIGHTS}/(auto|__auto_type)")
 # Files that change when another file is written, so they are restored after it.
 ALONG = re.compile(rf"{AUTO.pattern}|.*/(energy_performance_preference|policy\d+/boost)")
+# A register of a CPU: its file, and its number behind an @.
+REGISTER = re.compile(r"(dev/cpu/\d+/msr)@(0x[0-9a-f]+)")
+# The lower or upper limit of a clock.
+LIMIT = re.compile(r".*/(?:scaling_)?(min|max)_freq(?:_khz)?")
+# Vendor and family -> register of a core's prefetchers, and the bits that switch them off.
+# Intel: L2 streamer, adjacent line, L1 streamer, L1 stride (SDM volume 4, MSR_PREFETCH_CONTROL).
+# AMD family 19h: L1 stream, stride, region, L2 stream, up-down (APM volume 2, Prefetch Control).
+PREFETCHERS = {
+    ("GenuineIntel", "6"): (0x1A4, 0b1111),
+    ("AuthenticAMD", "25"): (0xC0000108, 0b101111),
+}
+# Exit latencies of idle states in microseconds; deeper states than a second do not exist.
+LATENCY_BOUNDS = (0, 10**6)
+KHZ_PER_MHZ = 1000
 KIB = {"K": 1, "M": 1024, "G": 1024**2}
 # More than any machine has. The kernel reserves what fits, and the result is read back.
 MOST_PAGES = 2**40
@@ -65,6 +83,10 @@ class Host:
         if name == SERVICE:
             # A service that failed or is stopping is restored as stopped.
             return "active" if self.service_state()["ActiveState"] == "active" else "inactive"
+        if register := REGISTER.fullmatch(name):
+            with (self.root / register.group(1)).open("rb", buffering=0) as file:
+                content = os.pread(file.fileno(), 8, int(register.group(2), 16))
+            return hex(int.from_bytes(content, "little"))
         text = (self.root / name).read_text().strip()
         chosen = re.search(r"\[(\S+)\]", text)
         return chosen.group(1) if chosen else text
@@ -74,11 +96,20 @@ class Host:
         if name == SERVICE:
             self._systemctl("start" if value == "active" else "stop", SERVICE)
             return
+        if register := REGISTER.fullmatch(name):
+            with (self.root / register.group(1)).open("r+b", buffering=0) as file:
+                content = int(value, 16).to_bytes(8, "little")
+                os.pwrite(file.fileno(), content, int(register.group(2), 16))
+            return
         handle = os.open(self.root / name, os.O_WRONLY | os.O_TRUNC)
         try:
             os.write(handle, value.encode())
         finally:
             os.close(handle)
+
+    def exists(self, name: str) -> bool:
+        """Return whether a file or the file of a register exists; the service always does."""
+        return name == SERVICE or (self.root / name.partition("@")[0]).exists()
 
     def node_memory_kib(self, node: str, what: str) -> int:
         """Return `MemTotal` or `MemFree` of a node, in KiB."""
@@ -184,14 +215,21 @@ def _fits(host: Host, node: str, counts: Values) -> None:
         )
 
 
+def _online_policies(host: Host) -> list[str]:
+    """Return the folders of all policies (groups of CPUs with one clock) with a CPU online.
+
+    Files of other policies cannot be read: on current kernels not even the list of their CPUs.
+    """
+    found = []
+    for name in host.find_files(f"{CPUFREQ}/policy[0-9]*/affected_cpus"):
+        with contextlib.suppress(OSError):
+            found += [name.rsplit("/", 1)[0]] if host.read_words(name) else []
+    return found
+
+
 def _governor(host: Host, wanted: str) -> Expanded:
-    """Return the files that set the governor of all policies (groups of CPUs with one clock)."""
-    folders = [
-        name.rsplit("/", 1)[0]
-        for name in host.find_files(f"{CPUFREQ}/policy[0-9]*/scaling_governor")
-    ]
-    # Files of a policy whose CPUs are all offline cannot be read.
-    policies = [folder for folder in folders if host.read_words(f"{folder}/affected_cpus")]
+    """Return the files that set the governor of all policies."""
+    policies = _online_policies(host)
     if not policies:
         raise StateError(f"no CPU has a governor here: /{CPUFREQ}/policy* is missing")
     for policy in policies:
@@ -203,15 +241,116 @@ def _governor(host: Host, wanted: str) -> Expanded:
     return {f"{policy}/scaling_governor": wanted for policy in policies}, beside
 
 
+def _both_limits(host: Host, lower: list[str], lowest: str, wanted: Any) -> Values:
+    """Return both limits of clocks, equal to the wanted clock in MHz.
+
+    Args:
+        host: the files of the host.
+        lower: the file with the lower limit of each clock, in kHz; max instead of min is the upper.
+        lowest: name of the file beside it with the lowest clock that the hardware has.
+        wanted: the clock.
+    """
+    values: Values = {}
+    for name in lower:
+        folder, file = name.rsplit("/", 1)
+        ends = (host.read(f"{folder}/{each}") for each in (lowest, lowest.replace("min", "max")))
+        low, high = (int(end) // KHZ_PER_MHZ for end in ends)
+        try:
+            clock = str(int(_whole(wanted, (low, high))) * KHZ_PER_MHZ)
+        except StateError as error:
+            raise StateError(f"{folder.rsplit('/', 1)[1]}: {error} MHz") from None
+        values[name] = values[f"{folder}/{file.replace('min', 'max')}"] = clock
+    return values
+
+
+def _clock_mhz(host: Host, wanted: Any) -> Expanded:
+    """Return the files that fix the clock of all CPUs."""
+    policies = _online_policies(host)
+    if not policies:
+        raise StateError(f"no CPU has a clock that can be set: /{CPUFREQ}/policy* is missing")
+    for policy in policies:
+        # Drivers with a table of clocks would take the next one instead.
+        for name in host.find_files(f"{policy}/scaling_available_frequencies"):
+            known = [int(word) // KHZ_PER_MHZ for word in host.read_words(name)]
+            if str(wanted) not in map(str, known):
+                listed = ", ".join(map(str, sorted(known)))
+                raise StateError(f"{policy.rsplit('/', 1)[1]} knows {listed} MHz, not {wanted}")
+    lower = [f"{policy}/scaling_min_freq" for policy in policies]
+    return _both_limits(host, lower, "cpuinfo_min_freq", wanted), []
+
+
+def _uncore_mhz(host: Host, wanted: Any) -> Expanded:
+    """Return the files that fix the clock of Intel's mesh, last-level cache and controllers."""
+    lower = host.find_files(f"{UNCORE}/*/min_freq_khz")
+    if not lower:
+        raise StateError(f"there is no /{UNCORE}; it needs an Intel Xeon and its kernel module")
+    return _both_limits(host, lower, "initial_min_freq_khz", wanted), []
+
+
+def _idle_latency_us(host: Host, wanted: Any) -> Expanded:
+    """Return the files that switch off idle states with a longer exit latency, and others on."""
+    latency = int(_whole(wanted, LATENCY_BOUNDS))
+    names = host.find_files(f"{CPUS}/cpu[0-9]*/cpuidle/state[0-9]*/latency")
+    if not names:
+        raise StateError(f"no CPU has idle states: /{CPUS}/cpu*/cpuidle/state* is missing")
+    deeper = {name.rsplit("/", 1)[0]: int(host.read(name)) > latency for name in names}
+    return {f"{folder}/disable": str(int(off)) for folder, off in deeper.items()}, []
+
+
+def _prefetchers(host: Host, wanted: Any) -> Expanded:
+    """Return the registers that switch the hardware prefetchers of all cores."""
+    text = (host.root / "proc/cpuinfo").read_text().partition("\n\n")[0]
+    pairs = (line.partition(":") for line in text.splitlines())
+    processor = {key.strip(): value.strip() for key, _, value in pairs}
+    family = processor.get("vendor_id", "unknown"), processor.get("cpu family", "unknown")
+    if family not in PREFETCHERS:
+        raise StateError(
+            f"no register is known for {family[0]} family {family[1]}; use the firmware's setting"
+        )
+    register, bits = PREFETCHERS[family]
+    files = host.find_files("dev/cpu/[0-9]*/msr")
+    if not files:
+        raise StateError("there is no /dev/cpu/*/msr; load it with: modprobe msr")
+    values: Values = {}
+    for file in files:
+        name = f"{file}@{register:#x}"
+        try:
+            others = int(host.read(name), 16) & ~bits
+        except PermissionError:
+            raise StateError(f"reading /{file} needs root; add --become") from None
+        except OSError:
+            raise StateError(f"this processor has no register {register:#x}") from None
+        values[name] = hex(others | (0 if boolean(wanted) else bits))
+    return values, []
+
+
+def _smt(host: Host, wanted: Any) -> Expanded:
+    """Return the file that switches the SMT siblings of all cores."""
+    if not host.find_files(SMT):
+        raise StateError(f"there is no /{SMT}")
+    if host.read(SMT) not in ("on", "off"):
+        raise StateError(f"SMT cannot be switched, since /{SMT} is {host.read(SMT)}")
+    # While siblings are off their files cannot be read, and boost resets them when they are back.
+    return {SMT: "on" if boolean(wanted) else "off"}, _files_that_boost_resets(host)
+
+
+def _files_that_boost_resets(host: Host) -> list[str]:
+    """Return the switch and the upper limit of each policy, which the common switch overrides."""
+    return [
+        name
+        for policy in _online_policies(host)
+        for file in ("boost", "scaling_max_freq")
+        for name in host.find_files(f"{policy}/{file}")
+    ]
+
+
 def _turbo(host: Host, wanted: Any) -> Expanded:
     """Return the file that allows clocks above nominal; Intel's driver has the inverse switch."""
     if host.find_files(NO_TURBO):
         return {NO_TURBO: str(int(not boolean(wanted)))}, []
     if not host.find_files(f"{CPUFREQ}/boost"):
         raise StateError(f"there is neither /{NO_TURBO} nor /{CPUFREQ}/boost")
-    # The common switch overrides the switch of each policy.
-    beside = host.find_files(f"{CPUFREQ}/policy[0-9]*/boost")
-    return {f"{CPUFREQ}/boost": str(int(boolean(wanted)))}, beside
+    return {f"{CPUFREQ}/boost": str(int(boolean(wanted)))}, _files_that_boost_resets(host)
 
 
 def _weighted_interleave(host: Host, wanted: Mapping[Any, Any]) -> Expanded:
@@ -256,6 +395,11 @@ SETTINGS: dict[str, Callable[[Host, Any], Expanded]] = {
     "huge_pages": _huge_pages,
     "governor": _governor,
     "turbo": _turbo,
+    "clock_mhz": _clock_mhz,
+    "uncore_mhz": _uncore_mhz,
+    "idle_latency_us": _idle_latency_us,
+    "prefetchers": _prefetchers,
+    "smt": _smt,
     "transparent_huge_pages": _choice(f"{THP}/enabled"),
     "transparent_huge_pages_defrag": _choice(f"{THP}/defrag"),
     "numa_balancing": _numa_balancing,
@@ -289,6 +433,9 @@ def file_values_of_settings(host: Host, wanted: Mapping[str, Any]) -> Expanded:
             # Only what is about to change can change something else.
             if any(host.read(name) != target for name, target in more.items()):
                 beside += along
+    others = [f"host_state_{name}" for name in wanted if name != "smt" and wanted[name] is not None]
+    if values.get(SMT) == "on" != host.read(SMT) and others:
+        refused.append(f"host_state_smt: run it first without {others[0]}, which needs these CPUs")
     if refused:
         raise StateError("; ".join(refused))
     return values, beside

@@ -18,7 +18,15 @@ from ansible.module_utils import host_settings as settings  # noqa: E402
 
 BOOT = "proc/sys/kernel/random/boot_id"
 THP = "sys/kernel/mm/transparent_hugepage"
-# A machine with a gap in its nodes and two clocks, the second with its CPUs offline.
+CPUS = "sys/devices/system/cpu"
+UNCORE = f"{CPUS}/intel_uncore_frequency/package_00_die_00"
+POLICY = f"{CPUS}/cpufreq/policy"
+INTEL = "vendor_id : GenuineIntel\ncpu family : 6\nmodel : 106\n"
+AMD = "vendor_id : AuthenticAMD\ncpu family : 25\nmodel : 1\n"
+REGISTERS = {INTEL: 0x1A4, AMD: 0xC0000108}
+# CPUs 2 and 3 are the SMT siblings of CPUs 0 and 1; policy 1 is their clock.
+SIBLINGS = (2, 3)
+# A machine with a gap in its nodes and three clocks, the third with its CPUs offline.
 FILES = {
     BOOT: "first",
     "proc/sys/kernel/numa_balancing": "1",
@@ -34,6 +42,27 @@ FILES = {
             "scaling_governor": "powersave",
             "energy_performance_preference": "balance_performance",
             "boost": str(1 - number % 2),
+            "cpuinfo_min_freq": "800000",
+            "cpuinfo_max_freq": "3600000",
+            "scaling_min_freq": "1000000",
+            "scaling_max_freq": str(3000000 + 100000 * number),
+        }.items()
+    },
+    "proc/cpuinfo": INTEL,
+    f"{CPUS}/smt/control": "on",
+    **{
+        f"{CPUS}/cpu{cpu}/cpuidle/state{number}/{name}": text
+        for cpu in range(4)
+        for number, latency in enumerate((0, 2, 133))
+        for name, text in {"latency": str(latency), "disable": str(int(cpu == 1))}.items()
+    },
+    **{
+        f"{UNCORE}/{name}_freq_khz": text
+        for name, text in {
+            "initial_min": "800000",
+            "initial_max": "2400000",
+            "min": "800000",
+            "max": "2200000",
         }.items()
     },
     **{
@@ -73,6 +102,10 @@ class Kernel(settings.Host):
             self.writes_left -= 1
         folder, _, file = name.rpartition("/")
         path = self.root / name
+        if settings.REGISTER.fullmatch(name):
+            super().write(name, value)
+            return
+        self._refuse_if_offline(name)
         if not path.exists():
             raise FileNotFoundError(errno.ENOENT, "No such file", name)
         if folder == THP:
@@ -94,14 +127,66 @@ class Kernel(settings.Host):
         elif file == "scaling_governor" and value == "performance":
             (self.root / folder / "energy_performance_preference").write_text("performance")
         elif file == "boost" and folder.endswith("cpufreq"):
-            for policy in (self.root / folder).glob("policy*/boost"):
-                policy.write_text(value)
+            for number in (0, 1):
+                if not self._is_offline(f"{POLICY}{number}/boost"):
+                    (self.root / f"{POLICY}{number}/boost").write_text(value)
+                    (self.root / f"{POLICY}{number}/scaling_max_freq").write_text("3600000")
+        elif limit := settings.LIMIT.fullmatch(name):
+            is_lower = limit.group(1) == "min"
+            words = ("min", "max") if is_lower else ("max", "min")
+            other = int(self.read(name.replace(*words)))
+            if int(value) > other if is_lower else int(value) < other:
+                raise OSError(errno.EINVAL, "Invalid argument", name)
+        elif name == settings.SMT:
+            path.write_text(value)
+            for cpu in SIBLINGS:
+                file, away = (self.root / f"dev/cpu/{cpu}/{each}" for each in ("msr", "away"))
+                if value == "off" and file.exists():
+                    file.rename(away)
+                elif value == "on" and away.exists():
+                    away.rename(file)
         path.write_text(value)
+
+    def read_words(self, name: str) -> list[str]:
+        self._refuse_if_offline(name)
+        return super().read_words(name)
+
+    def read(self, name: str) -> str:
+        self._refuse_if_offline(name)
+        return super().read(name)
+
+    def _is_offline(self, name: str) -> bool:
+        control = self.root / settings.SMT
+        siblings_are_off = control.exists() and control.read_text() == "off"
+        return name.startswith(f"{POLICY}2/") or (
+            siblings_are_off and name.startswith(f"{POLICY}1/")
+        )
+
+    def _refuse_if_offline(self, name: str) -> None:
+        if self._is_offline(name):
+            raise OSError(errno.EBUSY, "Device or resource busy", name)
+
+    def put_registers(self, processor: str) -> None:
+        """Give every CPU the register of a processor's prefetchers, with another bit set."""
+        (self.root / "proc/cpuinfo").write_text(processor)
+        for cpu in range(4):
+            file = self.root / f"dev/cpu/{cpu}/msr"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("wb") as content:
+                content.seek(REGISTERS[processor])
+                content.write((1 << 60).to_bytes(8, "little"))
+
+    def registers(self) -> list[str]:
+        """The number in the register of every CPU that has its file."""
+        number = REGISTERS[(self.root / "proc/cpuinfo").read_text()]
+        files = self.find_files("dev/cpu/[0-9]*/msr")
+        return [self.read(f"{file}@{number:#x}") for file in files]
 
     def tree(self) -> dict[str, str]:
         """All files that keep what is written, and what is in them."""
         kept = (name for name in FILES if not name.endswith("/compact"))
-        return {name: (self.root / name).read_text() for name in kept}
+        files = {name: (self.root / name).read_text() for name in kept}
+        return {**files, "registers": " ".join(self.registers())}
 
 
 def kernel(root: Path, **files: str) -> Kernel:
@@ -111,7 +196,9 @@ def kernel(root: Path, **files: str) -> Kernel:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     (root / "tmp").mkdir(exist_ok=True)
-    return Kernel(root)
+    found = Kernel(root)
+    found.put_registers(INTEL)
+    return found
 
 
 def load() -> ModuleType:

@@ -10,7 +10,7 @@ from typing import Any
 
 import hypothesis
 import pytest
-from fake_kernel import BOOT, THP, Try, settings
+from fake_kernel import AMD, BOOT, CPUS, THP, UNCORE, Try, settings
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +33,11 @@ wishes = st.fixed_dictionaries(
         "transparent_huge_pages_defrag": st.sampled_from(["defer", "never", None]),
         "numa_balancing": st.sampled_from([0, 1, 2, False, None]),
         "weighted_interleave": st.dictionaries(nodes, st.integers(1, 255), max_size=3),
+        "clock_mhz": st.sampled_from([800, 2000, 3600, None]),
+        "uncore_mhz": st.sampled_from([800, 2400, None]),
+        "idle_latency_us": st.sampled_from([0, 10, 500, None]),
+        "prefetchers": st.sampled_from([True, False, None]),
+        "smt": st.sampled_from([False, None]),
     },
 )
 
@@ -70,6 +75,7 @@ def test_a_trial_tells_and_changes_nothing_and_a_second_run_neither(wish: dict[s
     with tempfile.TemporaryDirectory() as folder:
         tried = Try(Path(folder))
         tried.kernel.most = {"2048kB": 1600, "1048576kB": 3}
+        wish.pop("smt", None)  # files of siblings that are off cannot be read back
         before = tried.kernel.tree()
         trial = tried.configure(check=True, **wish)
         assert tried.kernel.tree() == before
@@ -89,7 +95,8 @@ def test_all_stands_for_every_node_and_a_node_of_its_own_outranks_it(tried: Try)
 
 def test_every_clock_that_runs_gets_the_governor(tried: Try) -> None:
     tried.configure(governor="performance")
-    found = [tried.kernel.read(f"{POLICY}{number}/scaling_governor") for number in (0, 1, 2)]
+    tree = tried.kernel.tree()
+    found = [tree[f"{POLICY}{number}/scaling_governor"] for number in (0, 1, 2)]
     assert found == ["performance", "performance", "powersave"]
 
 
@@ -122,6 +129,9 @@ def test_intel_is_asked_the_other_way_round(tried: Try) -> None:
         ({"governor": "ondemand"}, "policy0 knows performance, powersave, not ondemand"),
         ({"transparent_huge_pages": "defer"}, "knows always, madvise, never, not defer"),
         ({"numa_balancing": 4}, "4 is not a whole number from 0 to 3"),
+        ({"clock_mhz": 5000}, "policy0: 5000 is not a whole number from 800 to 3600 MHz"),
+        ({"uncore_mhz": 700}, "package_00_die_00: 700 is not a whole number from 800 to 2400 MHz"),
+        ({"idle_latency_us": -1}, "-1 is not a whole number from 0 to 1000000"),
         ({"weighted_interleave": {"0": 0}}, "0 is not a whole number from 1 to 255"),
         ({"weighted_interleave": {"1": 1}}, "node 1 has no such file; node 0, 2, 10 has"),
     ],
@@ -144,6 +154,11 @@ def test_what_cannot_be_is_refused_before_anything_changes(
     [
         ("governor", "performance", "sys/devices/system/cpu/cpufreq"),
         ("turbo", False, "sys/devices/system/cpu/cpufreq"),
+        ("clock_mhz", 2000, "sys/devices/system/cpu/cpufreq"),
+        ("uncore_mhz", 2000, "sys/devices/system/cpu/intel_uncore_frequency"),
+        ("idle_latency_us", 10, "sys/devices/system/cpu"),
+        ("prefetchers", False, "dev/cpu"),
+        ("smt", False, "sys/devices/system/cpu/smt"),
         ("transparent_huge_pages", "never", THP),
         ("numa_balancing", 0, "proc/sys/kernel"),
         ("weighted_interleave", {"all": 2}, WEIGHTS),
@@ -253,3 +268,108 @@ def test_a_folder_that_others_use_stays(tried: Try) -> None:
 
 def test_with_nothing_saved_there_is_nothing_to_give_back(tried: Try) -> None:
     assert not tried.restore()["changed"]
+
+
+@pytest.mark.parametrize("clock", [800, 1500, 3050, 3600])
+def test_both_limits_of_every_clock_that_runs_are_equal(tried: Try, clock: int) -> None:
+    """Below, between and above the present limits: a lower limit never exceeds the upper."""
+    tried.configure(clock_mhz=clock)
+    for number in (0, 1):
+        for end in ("min", "max"):
+            assert tried.kernel.read(f"{POLICY}{number}/scaling_{end}_freq") == f"{clock}000"
+    tried.configure(uncore_mhz=900)
+    assert [tried.kernel.read(f"{UNCORE}/{end}_freq_khz") for end in ("min", "max")] == [
+        "900000"
+    ] * 2
+
+
+def test_a_driver_with_a_table_of_clocks_gets_one_of_them(tried: Try) -> None:
+    table = tried.kernel.root / f"{POLICY}1/scaling_available_frequencies"
+    table.write_text("2450000 2000000 1500000")
+    with pytest.raises(settings.StateError, match="policy1 knows 1500, 2000, 2450 MHz, not 2100"):
+        tried.configure(clock_mhz=2100)
+    tried.configure(clock_mhz=2000)
+
+
+def test_turbo_resets_the_upper_limit_and_it_is_given_back(tried: Try) -> None:
+    before = tried.kernel.tree()
+    tried.configure(turbo=False)
+    assert tried.kernel.read(f"{POLICY}0/scaling_max_freq") != before[f"{POLICY}0/scaling_max_freq"]
+    tried.restore()
+    assert tried.kernel.tree() == before
+
+
+def test_deeper_idle_states_are_off_and_the_others_on(tried: Try) -> None:
+    tried.configure(idle_latency_us=2)
+    for cpu in range(4):
+        states = [f"{CPUS}/cpu{cpu}/cpuidle/state{number}/disable" for number in range(3)]
+        assert [tried.kernel.read(name) for name in states] == ["0", "0", "1"]
+
+
+@pytest.mark.parametrize(("processor", "bits"), [(None, 0b1111), (AMD, 0b101111)])
+def test_prefetchers_keep_the_other_bits(tried: Try, processor: str | None, bits: int) -> None:
+    if processor:
+        tried.kernel.put_registers(processor)
+    before = tried.kernel.registers()
+    tried.configure(prefetchers=False)
+    assert tried.kernel.registers() == [hex(1 << 60 | bits)] * 4
+    tried.restore()
+    assert tried.kernel.registers() == before
+
+
+def test_unknown_prefetchers_are_refused(tried: Try) -> None:
+    cpuinfo = tried.kernel.root / "proc/cpuinfo"
+    cpuinfo.write_text("vendor_id : AuthenticAMD\ncpu family : 23\n")
+    with pytest.raises(settings.StateError, match="is known for AuthenticAMD family 23"):
+        tried.configure(prefetchers=False)
+    cpuinfo.write_text("Features : fp asimd\n")
+    with pytest.raises(settings.StateError, match="is known for unknown family"):
+        tried.configure(prefetchers=False)
+
+
+def test_siblings_go_last_and_come_back_first(tried: Try) -> None:
+    before = tried.kernel.tree()
+    order: list[str] = []
+    write = tried.kernel.write
+    tried.kernel.write = lambda name, value: (order.append(name), write(name, value))
+    wanted = {"governor": "performance", "prefetchers": False, "smt": False}
+    answer = tried.configure(**wanted)
+    assert order[-1] == settings.SMT
+    assert "the next snakemake discovers and plans again" in answer["warning"]
+    assert not tried.configure(**wanted)["changed"]  # the CPUs that are left have all of it
+    trial = tried.restore(check=True)
+    assert f"/{settings.SMT}: on" in trial["diff"]["after"]
+    order.clear()
+    assert "discovers and plans again" in tried.restore()["warning"]
+    assert order[0] == settings.SMT
+    assert tried.kernel.tree() == before
+
+
+def test_siblings_are_switched_on_alone(tried: Try) -> None:
+    (tried.kernel.root / settings.SMT).write_text("off")
+    with pytest.raises(settings.StateError, match="run it first without host_state_governor"):
+        tried.configure(smt=True, governor="performance")
+    tried.configure(smt=True)
+    tried.configure(smt=True, governor="performance")
+
+
+@pytest.mark.parametrize("state", ["forceoff", "notsupported", "notimplemented"])
+def test_smt_that_cannot_be_switched_is_refused(tried: Try, state: str) -> None:
+    (tried.kernel.root / settings.SMT).write_text(state)
+    with pytest.raises(settings.StateError, match=f"SMT cannot be switched, since .* is {state}"):
+        tried.configure(smt=False)
+
+
+def test_what_boost_resets_on_siblings_that_are_off_is_given_back(tried: Try) -> None:
+    before = tried.kernel.tree()
+    tried.configure(smt=False)
+    tried.configure(turbo=False)
+    tried.restore()
+    assert tried.kernel.tree() == before
+
+
+@pytest.mark.parametrize("wanted", [{"prefetchers": False}, {"uncore_mhz": 900}])
+def test_what_discovery_does_not_see_is_said(tried: Try, wanted: dict[str, Any]) -> None:
+    assert "edit the note in components/system.json" in tried.configure(**wanted)["warning"]
+    assert "edit the note" in tried.restore()["warning"]
+    assert tried.configure(governor="performance")["warning"] is None
