@@ -210,6 +210,23 @@ def test_other_hosts_go_on_when_one_cannot(
     assert int(BALANCING.read_text()) == extra["host_state_numa_balancing"]
 
 
+@pytest.mark.thorough
+def test_idle_states_are_switched_off_and_given_back(root: Path, tmp_path: Path) -> None:
+    states = sorted(Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpuidle/state[0-9]*"))
+    deeper = [state / "disable" for state in states if int((state / "latency").read_text())]
+    if not deeper:
+        pytest.skip("no CPU of this machine has an idle state with an exit latency")
+    before = [file.read_text() for file in deeper]
+    where = {"host_state_file": str(tmp_path / "saved" / "host_state.json")}
+    try:
+        outcome = configure(root, extra={**where, "host_state_idle_latency_us": 0})
+        assert outcome.status == 0, outcome.said
+        assert {int(file.read_text()) for file in deeper} == {1}
+    finally:
+        restore(root, extra=where)
+    assert [file.read_text() for file in deeper] == before
+
+
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> dict[str, Any]:
     """Clocks of a machine that has them, as files, for roles on one that has none."""
