@@ -2,7 +2,8 @@
 
 Each machine is simulated healthy and with each fault, over many seeds. The path is that of the
 report: plan, values of records, tidy table, findings. Reads from drives of several nodes at the
-same time are most points of a large server; only the faults that ship are simulated with them.
+same time are most points of a large server; healthy machines and the faults that ship are simulated
+with them, each fault alone without them.
 
 A fault is *found* by a finding on a value that the fault changes, and *named* if the finding names
 its part. A finding on values that are as on the healthy machine is a false alarm. Intervals are
@@ -88,7 +89,7 @@ class Scenario:
         config = {**read_config(), "experiments": list(self.experiments)}
         machine = shipped_machine(self.machine, topology)
         host = SimulatedHost.planned(machine, topology, list(faults), config)
-        return host if len(self.faults) > 1 else host.without_drives_of_several_nodes()
+        return host.without_drives_of_several_nodes() if len(self.faults) == 1 else host
 
     @property
     def looked_for(self) -> list[Fault]:

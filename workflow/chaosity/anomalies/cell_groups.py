@@ -133,22 +133,33 @@ class GroupedCells(Generic[Name]):
         """Return the suspect that explains most of the loss of the remaining cells."""
         best, most = None, 0.0
         for suspect in suspects:
-            part = suspect.cells & self.cells.measured_mask
-            if (part & remaining).sum() < max(2, _DEPARTING_SHARE * part.sum()):
-                continue
-            positions = cell_positions_in_mask(part & remaining)
-            losses = np.array([-self.departures[position] for position in positions])
-            share = max(_DEPARTING_SHARE, 1.0 - 1.0 / len(losses))
-            if np.mean(losses > self.scatter.matters / 2.0) < share:
-                continue
-            departure = self._departure(suspect, positions, comparisons)
+            departure = self.departure_of_suspect(suspect, remaining, comparisons)
             if departure is None:
                 continue
             # A larger suspect that includes cells without a loss explains no more.
+            losses = np.array([-self.departures[position] for position in departure.cells])
             explained = float(np.clip(losses, 0.0, departure.loss * 1.5).sum())
             if explained > most * 1.05:
                 best, most = departure, explained
         return best
+
+    def departure_of_suspect(
+        self,
+        suspect: SuspectedComponent,
+        remaining: Mask,
+        comparisons: int,
+        least_cells: int = 2,
+    ) -> Departure | None:
+        """Return the departure of the suspect's remaining cells if it is clear and most depart."""
+        part = suspect.cells & self.cells.measured_mask
+        if (part & remaining).sum() < max(least_cells, _DEPARTING_SHARE * part.sum()):
+            return None
+        positions = cell_positions_in_mask(part & remaining)
+        losses = np.array([-self.departures[position] for position in positions])
+        share = max(_DEPARTING_SHARE, 1.0 - 1.0 / len(losses))
+        if np.mean(losses > self.scatter.matters / 2.0) < share:
+            return None
+        return self._departure(suspect, positions, comparisons)
 
     def _departure(
         self, suspect: SuspectedComponent | None, positions: Sequence[Position], comparisons: int
@@ -185,17 +196,6 @@ class GroupedCells(Generic[Name]):
         """
         loss = float(self.cells.log_score[better] - self.cells.log_score[worse])
         return self._if_clear(None, [worse], loss, error, comparisons)
-
-    def significant_median_loss_of_cell_pairs(
-        self, pairs: Sequence[tuple[Position, Position]], comparisons: int
-    ) -> Departure | None:
-        """Return the median loss over pairs of cells that should be equal, if the loss is clear."""
-        scores, noise = self.cells.log_score, self.cells.standard_error
-        loss = float(np.median([scores[better] - scores[worse] for worse, better in pairs]))
-        variance = np.mean([noise[position] ** 2 for pair in pairs for position in pair])
-        # The median of n values varies pi/2 times as much as their mean.
-        error = float(np.hypot(np.sqrt(np.pi * variance / len(pairs)), self.scatter.natural))
-        return self._if_clear(None, [worse for worse, _ in pairs], loss, error, comparisons)
 
     def build_anomaly(
         self,

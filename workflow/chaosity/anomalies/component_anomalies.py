@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import compress, permutations
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import compress
 
 import numpy as np
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
 from chaosity.anomalies.anomaly_text import ADVICE, CHECK_PROCESSING_UNITS, PATH, TARGET
 from chaosity.anomalies.cell_groups import TidyTableSliceCells
-from chaosity.anomalies.cell_log_scores import Position, cell_positions_in_mask
 from chaosity.anomalies.departure_significance import Departure, SuspectedComponent
-from chaosity.anomalies.matrix_structure import PackageNodes
 from chaosity.cpusets import parse_cpu_list
-from chaosity.place_names import initiator_to_target_name, node_name, package_name
+from chaosity.place_names import initiator_to_target_name, node_name
 from chaosity.store.measurements import Measurements
-from chaosity.units import format_count, join_with_and
 
 _CHECK_DRIVE = (
     "Look at the drive's link (lspci -vv: LnkSta), temperature and wear (nvme smart-log), or "
     "replace the drive. The next run measures only the points that use this drive."
 )
-_CHECK_SHARED_PARTS = (
+CHECK_SHARED_PARTS = (
     "Look at what these drives share: the PCIe switch or riser, the root complex of that node, "
     "power and cooling."
 )
@@ -35,14 +31,6 @@ _CHECK_DRIVE_PATH = (
 _CHECK_WIRING = (
     "Look at the wiring: the drive may be connected to another node than the firmware reports "
     "(swapped cable or slot), or its interrupts may be bound to another node."
-)
-_CHECK_PATH_BETWEEN_PACKAGES = (
-    "Look at the firmware's settings for I/O between the packages (preferred I/O, relaxed "
-    "ordering, link width) and at the root ports of these drives."
-)
-_CHECK_ADDED_DRIVES = (
-    "Look at what the added drives share with the others: a switch, a root complex, memory "
-    "channels of the node that receives the data. Let this node read fewer drives at once."
 )
 
 
@@ -166,7 +154,7 @@ def _slow_drive(cells: TidyTableSliceCells, departure: Departure) -> Anomaly:
         what, advice = f"{drive} is slow:", _CHECK_DRIVE
     else:
         drives, node = sorted({name for _, name in names}), str(departure.suspect.name)
-        components, advice = (*([f"node{node}"] if node else []), *drives), _CHECK_SHARED_PARTS
+        components, advice = (*([f"node{node}"] if node else []), *drives), CHECK_SHARED_PARTS
         owner = f"node {node}" if node else "no known node"
         what = f"All {len(drives)} drives of {owner} are slow:"
     return cells.build_anomaly(departure, kind, components, what, advice)
@@ -207,160 +195,3 @@ def _remote_better(slice_cells: TidyTableSliceCells) -> Iterator[Anomaly]:
                 cells=[best, own],
                 than=" than remotely",
             )
-
-
-def find_asymmetric_drive_paths_between_packages(
-    rows: Measurements, packages: PackageNodes
-) -> list[Anomaly]:
-    """Find pairs of packages that read each other's drives at clearly different speed.
-
-    The drives of a node are compared with those of the node at the same position in the other
-    package, if both nodes have equally many drives (document 000, figure 5). `rows` must be valid
-    rows of loads alone on drive sets, without stand-in files.
-    """
-    found: list[Anomaly] = []
-    of_nodes = rows.where(target_kind="all_of_node", initiator_kind="node")
-    for where, part in of_nodes.comparable_slices():
-        cells = TidyTableSliceCells(part.rows, where, ("relation", "drives"))
-        # initiator node, node of the drives -> position and number of drives
-        reads: dict[tuple[int, int], tuple[Position, int]] = {}
-        for position in cell_positions_in_mask(cells.cells.measured_mask):
-            first = cells.first_rows[cells.cells.initiator_and_target(position)]
-            nodes = int(first["initiator_nodes"]), int(first["target_nodes"])
-            reads[nodes] = position, int(first["drives"])
-        for near, far in permutations(range(len(packages)), 2):
-            pairs = list(_mirrored_reads(reads, packages[near], packages[far]))
-            if not pairs:
-                continue
-            score = cells.cells.log_score
-            pairs.sort(key=lambda pair: score[pair[1]] - score[pair[0]])
-            departure = cells.significant_median_loss_of_cell_pairs(pairs, len(packages) ** 2)
-            if departure is None:
-                continue
-            shown, mirrored = pairs[len(pairs) // 2]  # the pair with the median loss
-            source, target = (package_name(number) for number in (near, far))
-            found.append(
-                cells.build_anomaly(
-                    replace(departure, cells=(shown,)),
-                    AnomalyKind.SLOW_PATH,
-                    (initiator_to_target_name(source, target),),
-                    f"{source} reads the drives of {target} slowly:",
-                    _CHECK_PATH_BETWEEN_PACKAGES,
-                    than=f" than {target} reads those of {source}",
-                    reference=mirrored,
-                    compared_with=f"{target} on the drives of {source}",
-                    cells=[worse for worse, _ in pairs],
-                    seen_at=(source, target),
-                )
-            )
-    return found
-
-
-def _mirrored_reads(
-    reads: Mapping[tuple[int, int], tuple[Position, int]], near: Sequence[int], far: Sequence[int]
-) -> Iterator[tuple[Position, Position]]:
-    """Yield the cell of each read of `far`'s drives by `near`, and the cell of the opposite read.
-
-    In the opposite read the nodes at the same positions of the other package take part.
-    """
-    for source, other_source in zip(near, far, strict=True):
-        for target, other_target in zip(far, near, strict=True):
-            read = reads.get((source, target))
-            mirrored = reads.get((other_source, other_target))
-            if read and mirrored and read[1] == mirrored[1]:
-                yield read[0], mirrored[0]
-
-
-@dataclass(frozen=True)
-class _DriveSet:
-    """A drive set: the nodes and the number of its drives, and its `target_kind`."""
-
-    nodes: frozenset[int]
-    drives: int
-    kind: str
-
-    @classmethod
-    def parse_row(cls, row: Mapping[Hashable, Any]) -> _DriveSet:
-        """Return the drive set of a row of the tidy table."""
-        nodes = frozenset(parse_cpu_list(str(row["target_nodes"] or "")))
-        return cls(nodes, int(row["drives"]), str(row["target_kind"]))
-
-    def is_subset_of(self, whole: _DriveSet) -> bool:
-        """Return whether it has the first drives of `whole`'s node or the drives of fewer nodes."""
-        if self.drives >= whole.drives:
-            return False
-        if self.nodes == whole.nodes:
-            return len(self.nodes) == 1 and self.kind != "drive"
-        # Drives of an unknown node are a part of the set of all drives only.
-        all_drives = self.kind in ("all_of_node", "all_of_nodes")
-        return all_drives and bool(self.nodes) and self.nodes < whole.nodes
-
-
-def find_losses_by_adding_drives(rows: Measurements) -> list[Anomaly]:
-    """Find drive sets that have less bandwidth than a subset of their drives.
-
-    The worst set of each node and the worst set that spans nodes are reported. `rows` must be valid
-    rows of loads alone on drive sets, without stand-in files.
-    """
-    found: list[Anomaly] = []
-    for where, part in rows.comparable_slices():
-        cells = TidyTableSliceCells(part.rows, where, ("target",))
-        firsts = {target: row for (_, target), row in cells.first_rows.items()}
-        sets = [_DriveSet.parse_row(firsts[name]) for name in cells.cells.columns]
-        by_node: dict[frozenset[int], list[Anomaly]] = {}
-        subsets = [
-            [number for number, other in enumerate(sets) if other.is_subset_of(whole)]
-            for whole in sets
-        ]
-        measured = cells.cells.measured_mask
-        for row, column in cell_positions_in_mask(measured):
-            whole = sets[column]
-            parts = [number for number in subsets[column] if measured[row, number]]
-            anomaly = _set_anomaly(cells, (row, column), parts, whole) if parts else None
-            if anomaly is not None:
-                key = whole.nodes if len(whole.nodes) == 1 else frozenset()
-                by_node.setdefault(key, []).append(anomaly)
-        found += [_worst_of(similar) for similar in by_node.values()]
-    return found
-
-
-def _set_anomaly(
-    cells: TidyTableSliceCells, position: Position, parts: Sequence[int], whole: _DriveSet
-) -> Anomaly | None:
-    """Return the anomaly of a drive set if it is clearly slower than its best subset."""
-    scored = cells.cells
-    best = position[0], parts[int(np.argmax(scored.log_score[position[0], parts]))]
-    error = float(np.hypot(scored.standard_error[best], scored.standard_error[position]))
-    # The best of several parts is selected, so noise alone makes it better than the whole.
-    comparisons = int(scored.measured_mask.sum()) * len(scored.columns)
-    departure = cells.significant_loss_against_cell(position, best, error, comparisons)
-    if departure is None:
-        return None
-    (source, name), (_, part) = (
-        scored.initiator_and_target(position),
-        scored.initiator_and_target(best),
-    )
-    return cells.build_anomaly(
-        departure,
-        AnomalyKind.ADDING_DRIVES,
-        tuple(node_name(node) for node in sorted(whole.nodes)),
-        f"{source} gets less bandwidth from {name} than from {part}, a part of these drives:",
-        _CHECK_ADDED_DRIVES,
-        than="",
-        reference=best,
-        compared_with=f"{part}, a part of these drives",
-    )
-
-
-def _worst_of(similar: Sequence[Anomaly]) -> Anomaly:
-    """Return the worst of similar anomalies, with the number of the others."""
-    worst = max(similar, key=lambda anomaly: anomaly.loss_percent)
-    others = {(other.initiator, other.target) for other in similar}
-    others -= {(worst.initiator, worst.target)}
-    if not others:
-        return worst
-    sets = len({target for _, target in others})
-    sources = join_with_and(sorted({str(source) for source, _ in others}))
-    also = f"The same holds for {format_count(sets, 'other set')}, seen from {sources}."
-    cells = tuple(cell for anomaly in similar for cell in anomaly.cells)
-    return replace(worst, cells=cells, also=(also,))

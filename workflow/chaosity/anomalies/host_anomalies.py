@@ -12,11 +12,10 @@ from chaosity.anomalies import anomaly_text
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings
 from chaosity.anomalies.component_anomalies import (
     ComponentCheckResult,
-    find_asymmetric_drive_paths_between_packages,
-    find_losses_by_adding_drives,
     find_slow_drives_and_drive_paths,
     find_slow_initiators_and_memory,
 )
+from chaosity.anomalies.drive_set_anomalies import find_slow_drive_sets
 from chaosity.anomalies.matrix_anomalies import analyse_matrix
 from chaosity.anomalies.matrix_structure import ENOUGH_CELLS, PackageNodes
 from chaosity.anomalies.size_sweep_anomalies import (
@@ -34,7 +33,12 @@ from chaosity.units import format_count, metric_words
 # most this many sentences on the others.
 _MAX_ALSO = 3
 # Kinds that another anomaly may explain.
-_SECONDARY = (AnomalyKind.ASYMMETRY, AnomalyKind.REMOTE_BETTER, AnomalyKind.SLIT_MISMATCH)
+_SECONDARY = (
+    AnomalyKind.ASYMMETRY,
+    AnomalyKind.REMOTE_BETTER,
+    AnomalyKind.SLIT_MISMATCH,
+    AnomalyKind.ADDING_DRIVES,
+)
 
 
 @dataclass(frozen=True)
@@ -184,12 +188,8 @@ def _check_drives(rows: Measurements, parts: HostComponentFacts, report: _Report
     check.anomalies = [_with_description(anomaly, parts) for anomaly in check.anomalies]
     report.add_component_check(check, "drive")
     sets = rows.select(rows.rows["drives"].notna())
-    number = sets.rows["target"].nunique()
-    tested = format_count(number, "drive set") if number > 1 else ""
-    report.add_test_result(tested, find_losses_by_adding_drives(sets), [])
-    if parts.packages:
-        paths = find_asymmetric_drive_paths_between_packages(sets, parts.packages)
-        report.add_test_result("drives read across packages" if number > 1 else "", paths, [])
+    found = find_slow_drive_sets(sets, parts.packages, parts.models, check.anomalies)
+    report.add_component_check(found, "drive set")
 
 
 def _comparable(rows: Measurements) -> Measurements:
@@ -286,7 +286,7 @@ def _without_explained(found: Sequence[Anomaly]) -> list[Anomaly]:
 
 def _explains(cause: Anomaly, anomaly: Anomaly) -> bool:
     """Return whether the anomaly `cause` explains the other, which is of a secondary kind."""
-    if anomaly.kind == AnomalyKind.ASYMMETRY:
+    if anomaly.kind in (AnomalyKind.ASYMMETRY, AnomalyKind.ADDING_DRIVES):
         return set(anomaly.cells) <= set(cause.cells)
     shared = set(anomaly.components) & set(cause.components)
     return anomaly.kind == AnomalyKind.REMOTE_BETTER and bool(shared)
