@@ -235,17 +235,18 @@ class DriveSetCells(TidyTableSliceCells):
         """Return the largest set with more nodes than a slow set that reaches no more; or None.
 
         If a path carries less than the drives of each of its nodes, each node is slow alone, and so
-        are all of them.
+        are all of them. If any further node adds nothing, the smaller set is the reason.
         """
         column = departure.cells[0][1]
         rows = np.isin(np.arange(len(self.cells.rows)), [row for row, _ in departure.cells])
         scores = self.cells.log_score[rows]
         gains = np.median(scores - scores[:, [column]], axis=0)
-        for other in reversed(self.smallest_first()):
-            larger = self.nodes[other] > self.nodes[column] and self.is_whole(other)
-            if larger and gains[other] < self.scatter.matters / 2.0:
-                return self._suspect(_PATH, other, rows)
-        return None
+        by_size: dict[int, list[int]] = {}
+        for other in np.flatnonzero(gains < self.scatter.matters / 2.0).tolist():
+            if self.nodes[other] > self.nodes[column] and self.is_whole(other):
+                by_size.setdefault(len(self.nodes[other]), []).append(other)
+        largest = by_size[max(by_size)] if by_size else []
+        return self._suspect(_PATH, largest[0], rows) if len(largest) == 1 else None
 
     def explained_cells(self, departure: Departure) -> Mask:
         """Return the mask of the cells that a departure explains, and expect it of larger sets.
