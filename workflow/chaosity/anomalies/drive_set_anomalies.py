@@ -103,6 +103,7 @@ class DriveSetCells(TidyTableSliceCells):
         drives: drives of each column; empty if they are unknown.
         nodes: nodes of the drives of each column; empty if the drives are unknown.
         drives_of_node: node -> its drives.
+        parts: columns of the smaller sets that each column contains.
         initiator_nodes: nodes of each row.
     """
 
@@ -124,6 +125,10 @@ class DriveSetCells(TidyTableSliceCells):
         self.drives_of_node: dict[int, frozenset[str]] = {}
         for node, drives in (item for own in columns for item in own.items()):
             self.drives_of_node[node] = self.drives_of_node.get(node, drives) | drives
+        self.parts = [
+            [column for column, part in enumerate(self.drives) if part and part < whole]
+            for whole in self.drives
+        ]
         nodes_of = dict(zip(rows["initiator"], rows["initiator_nodes"], strict=True))
         self.initiator_nodes = [set(parse_cpu_list(nodes_of[name])) for name in self.cells.rows]
         self._expect()
@@ -166,7 +171,10 @@ class DriveSetCells(TidyTableSliceCells):
             if len(nodes) > 1:
                 # Of a large machine only some sets are measured, but each node.
                 divisions = [[whole & self.drives_of_node[node] for node in nodes]]
-                divisions += [[part, whole - part] for part in column_of if part < whole]
+                halves = [self.drives[part] for part in self.parts[column]]
+                divisions += [
+                    [part, whole - part] for part in halves if 2 * len(part) <= len(whole)
+                ]
             for parts in divisions:
                 if len(parts) > 1 and all(part in column_of for part in parts):
                     total = values[:, [column_of[part] for part in parts]].sum(axis=1)
@@ -175,12 +183,13 @@ class DriveSetCells(TidyTableSliceCells):
         return scores
 
     def smallest_first(self) -> list[int]:
-        """Return the columns of drive sets: of few nodes first, then those with the largest loss.
+        """Return the columns in which a cell departs: sets of few nodes first, then large losses.
 
         Of the sets of one node, the set with the largest loss shows best which drives share a part.
         """
-        columns = [column for column, drives in enumerate(self.drives) if len(drives) > 1]
+        departing = (self.departures < -self.scatter.matters) & self.tested_mask
         losses = np.nan_to_num(-self.departures).mean(axis=0)
+        columns = np.flatnonzero(departing.any(axis=0)).tolist()
         return sorted(columns, key=lambda each: (len(self.nodes[each]), -losses[each]))
 
     def suspects(self, packages: PackageNodes) -> Iterator[SuspectedComponent]:
@@ -397,12 +406,13 @@ def _losses_by_adding_drives(cells: DriveSetCells) -> list[Anomaly]:
     """
     by_node: dict[frozenset[int], list[Anomaly]] = {}
     scores = cells.cells.log_score
-    for column, (whole, nodes) in enumerate(zip(cells.drives, cells.nodes, strict=True)):
-        parts = [number for number, part in enumerate(cells.drives) if part and part < whole]
-        for row in np.flatnonzero(cells.cells.measured_mask[:, column]).tolist():
+    for column, parts in enumerate(cells.parts):
+        gains = scores[:, parts] - scores[:, [column]]
+        for row in np.flatnonzero((gains > cells.scatter.matters).any(axis=1)).tolist():
             better = [part for part in parts if scores[row, part] > scores[row, column]]
-            anomaly = _set_anomaly(cells, (row, column), better) if better else None
+            anomaly = _set_anomaly(cells, (row, column), better)
             if anomaly is not None:
+                nodes = cells.nodes[column]
                 by_node.setdefault(nodes if len(nodes) == 1 else frozenset(), []).append(anomaly)
     return [_worst_of(similar) for similar in by_node.values()]
 
