@@ -11,7 +11,7 @@ import yaml
 
 from playbooks import Outcome, play
 
-MODES = {"nps1": 1, "nps2": 2, "nps4": 4}
+MODES = {"nps1": 1, "nps2": 2, "nps4": 4, "nps0": 0}
 
 
 def free_port() -> int:

@@ -18,13 +18,13 @@ from playbooks import Outcome
 
 pytestmark = pytest.mark.lab
 
-# One package that can be divided twice, with as few processing units as that takes: it boots soon.
+# Packages that can be divided or joined, with as few processing units as that takes: it boots soon.
 MACHINE = {
-    "packages": 1,
-    "modes": {"nps1": 1, "nps2": 2, "nps4": 4},
+    "packages": 2,
+    "modes": {"nps1": 1, "nps2": 2, "nps0": 0},
     "mode": "nps1",
-    "cpus_per_package": 4,
-    "memory_bytes_per_package": 4 * 384 * 2**20,
+    "cpus_per_package": 2,
+    "memory_bytes_per_package": 2 * 384 * 2**20,
 }
 NAME = "divisible"
 
@@ -111,38 +111,45 @@ def machine(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Di
         found.lab("absent")
 
 
-def test_one_node_becomes_four(machine: Divisible) -> None:
+def test_two_nodes_become_four(machine: Divisible) -> None:
     nodes, boot = machine.nodes(), machine.boot()
-    outcome = machine.set("nps4")
+    outcome = machine.set("nps2")
     assert (outcome.status, outcome.count("changed")) == (0, 2), outcome.said
-    assert (nodes, machine.nodes()) == (1, 4)
+    assert (nodes, machine.nodes()) == (2, 4)
     assert machine.boot() != boot
-    assert machine.bmc.settings(NAME) == {"current": {"NumaNodesPerSocket": "NPS4"}, "pending": {}}
+    assert machine.bmc.settings(NAME) == {"current": {"NumaNodesPerSocket": "NPS2"}, "pending": {}}
+
+
+def test_all_nodes_become_one_over_both_packages(machine: Divisible) -> None:
+    outcome = machine.set("nps0")
+    assert (outcome.status, outcome.count("changed")) == (0, 2), outcome.said
+    assert machine.nodes() == 1
+    assert machine.set("nps0").count("changed") == 0
 
 
 def test_a_mode_that_is_there_costs_no_reboot(machine: Divisible) -> None:
-    machine.set("nps4")
+    machine.set("nps2")
     boot = machine.boot()
-    outcome = machine.set("nps4")
+    outcome = machine.set("nps2")
     assert (outcome.status, outcome.count("changed")) == (0, 0), outcome.said
     assert machine.boot() == boot
 
 
 def test_a_mode_that_does_not_come_is_rolled_back(machine: Divisible) -> None:
-    machine.set("nps4")
+    machine.set("nps2")
     path = machine.bmc.lab / NAME / "machine.json"
     described = path.read_text()
     broken = json.loads(described)
     # As firmware does whose memory modules do not allow the mode: it takes the setting, no more.
-    broken["modes"]["nps2"] = 1
+    broken["modes"]["nps0"] = 1
     path.write_text(json.dumps(broken))
     boot = machine.boot()
-    outcome = machine.set("nps2")
+    outcome = machine.set("nps0")
     path.write_text(described)
     assert outcome.status != 0
     assert outcome.says(
-        f"{NAME} was asked for nps2 and showed 1 node in each package after NumaNodesPerSocket was"
-        " set to NPS2 and the host rebooted. It was rolled back to NPS4 and shows 4 nodes in each"
+        f"{NAME} was asked for nps0 and showed 1 node in each package after NumaNodesPerSocket was"
+        " set to NPS0 and the host rebooted. It was rolled back to NPS2 and shows 2 nodes in each"
         " package, as before."
     ), outcome.said
     assert machine.nodes() == 4

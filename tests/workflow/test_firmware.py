@@ -64,7 +64,7 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], str]] = {
     "value": (
         "whole",
         {"firmware_attribute": NPS, "firmware_value": "NPS8"},
-        f"does not allow {NPS} to be NPS8; it allows NPS1, NPS2, NPS4.",
+        f"does not allow {NPS} to be NPS8; it allows NPS0, NPS1, NPS2, NPS4.",
     ),
     "refused": (
         "narrow",
@@ -78,6 +78,11 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], str]] = {
         f" {NPS} had been set to NPS4, from NPS1.",
     ),
     "mode": ("whole", {"firmware_mode": "nps9"}, "firmware_mode of mode is nps9; it has to be"),
+    "one-package": (
+        "whole",
+        {"firmware_mode": "nps0", "firmware_reboot_allowed": True},
+        "nps0 of one-package would be one node over several packages, but the host has one package",
+    ),
     "maker": (
         "whole",
         {"firmware_vendor": "acme"},

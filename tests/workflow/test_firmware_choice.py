@@ -48,6 +48,11 @@ CASES: dict[str, tuple[tuple[str, dict[str, str], list[str] | None, str, list[st
         ("Lenovo", {"Processors_SNC": "Disabled"}, ["Disabled", "Enabled"], "snc4", []),
         ["lenovo", "Processors_SNC", "", True],
     ),
+    "dell-one-node": (
+        ("Dell Inc.", {"NumaNodesPerSocket": "1"}, ["0", "1", "2", "4"], "nps0", []),
+        ["dell", "NumaNodesPerSocket", "0", True],
+    ),
+    "hpe-one-node": (("HPE", {DOMAINS: "Auto"}, None, "nps0", []), ["hpe", "", "", True]),
     "ami": (
         ("GIGABYTE", {"CbsDfCmnDramNpsSHP": "NPS1"}, None, "nps2", []),
         ["ami", "CbsDfCmnDramNpsSHP", "NPS2", True],
@@ -114,6 +119,61 @@ def chosen(root: Path, tmp_path_factory: pytest.TempPathFactory) -> playbooks.Ou
         playbook=str(playbook),
         environment={"ANSIBLE_DISPLAY_OK_HOSTS": "1"},
     )
+
+
+# The packages of each node that a host shows, the requested mode, and what the role says.
+SHOWN: dict[str, tuple[list[str], str, str]] = {
+    "spanned": (
+        ["0 1"],
+        "nps1",
+        "spanned shows one node over all packages. To show 1; same False; several packages True",
+    ),
+    "divided": (
+        ["0", "0", "1", "1"],
+        "nps0",
+        "divided shows 2 nodes in each package. To show one over all packages;"
+        " same False; several packages True",
+    ),
+    "reached": (
+        ["0 1"],
+        "nps0",
+        "reached shows one node over all packages. To show one over all packages;"
+        " same True; several packages True",
+    ),
+    "single": (["0"], "nps1", "single shows 1 node in each package. To show 1; same True;"),
+}
+
+
+def test_one_node_over_all_packages_is_not_one_node_in_each(root: Path, tmp_path: Path) -> None:
+    hosts = {
+        name: {
+            "ansible_connection": "local",
+            "firmware_mode": mode,
+            "__firmware_look": {"stdout_lines": ["boot id", *packages]},
+        }
+        for name, (packages, mode, _) in SHOWN.items()
+    }
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
+    said = (
+        "{{ __firmware_wanted }}; same {{ __firmware_shown == __firmware_nodes }};"
+        " several packages {{ __firmware_several_packages }}"
+    )
+    tasks = [
+        {"ansible.builtin.include_vars": f"{root}/roles/firmware/vars/main.yml"},
+        {"ansible.builtin.debug": {"msg": said}},
+    ]
+    playbook = tmp_path / "shown.yml"
+    playbook.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
+    outcome = playbooks.play(
+        root,
+        "-i",
+        tmp_path / "hosts.yml",
+        playbook=str(playbook),
+        environment={"ANSIBLE_DISPLAY_OK_HOSTS": "1"},
+    )
+    assert outcome.status == 0, outcome.said
+    for _, _, sentence in SHOWN.values():
+        assert outcome.says(sentence), outcome.said
 
 
 @pytest.mark.parametrize("host", CASES)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-VARS = Path(__file__).resolve().parents[3] / "roles/firmware/vars"
+from chaosity.checked_yaml_files import ROOT, read_yaml
+
+VARS = ROOT / "roles/firmware/vars"
 MAKERS = sorted(path.stem for path in VARS.glob("*.yml") if path.stem != "main")
-MODES = {"nps1", "nps2", "nps4", "snc1", "snc2", "snc4"}
+MODES = {"nps0", "nps1", "nps2", "nps4", "snc1", "snc2", "snc4"}
+# HPE's reference lists no value for it.
+WITHOUT_NPS0 = {"hpe"}
 
 
 def read(name: str) -> dict[str, Any]:
@@ -56,12 +61,37 @@ def test_an_unknown_word_means_none() -> None:
 @pytest.mark.parametrize("maker", MAKERS)
 def test_a_makers_file_has_every_mode(maker: str) -> None:
     attributes = read(maker)["__firmware_attributes"]
-    assert set().union(*(attribute["values"] for attribute in attributes)) == MODES
+    missing = {"nps0"} if maker in WITHOUT_NPS0 else set()
+    assert set().union(*(attribute["values"] for attribute in attributes)) == MODES - missing
     for attribute in attributes:
         re.compile(attribute["name"])
         for spellings in attribute["values"].values():
             assert spellings
             assert all(isinstance(spelling, str) for spelling in spellings), spellings
+
+
+def test_the_config_accepts_exactly_the_modes_that_the_role_can_set() -> None:
+    modes = read("main")["__firmware_modes"]
+    schema = read_yaml(ROOT / "workflow/schemas/config.schema.yaml")
+    assert set(modes) == MODES
+    assert schema["properties"]["configurations"]["items"]["enum"] == modes
+
+
+def test_the_role_sees_the_packages_of_each_node(tmp_path: Path) -> None:
+    """The role's own shell lines over a made sysfs: CPU 2 is off-line, node 1 has no memory."""
+    units = {0: (0, 0), 1: (0, 0), 2: (0, None), 3: (0, 1), 4: (1, 1), 5: (2, 1)}
+    for unit, (node, package) in units.items():
+        folder = tmp_path / f"node{node}/cpu{unit}"
+        (folder / "topology").mkdir(parents=True)
+        if package is not None:
+            (folder / "topology/physical_package_id").write_text(f"{package}\n")
+    (tmp_path / "node3").mkdir()  # memory without processing units
+    for node, kib in enumerate((1024, 0, 1024, 1024)):
+        (tmp_path / f"node{node}/meminfo").write_text(f"Node {node} MemTotal:     {kib} kB\n")
+    [task] = read_yaml(ROOT / "roles/firmware/tasks/read_host_nodes.yml")
+    script = task["ansible.builtin.shell"].replace("/sys/devices/system/node", str(tmp_path))
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[1:] == ["0 1", "1"]
 
 
 @pytest.mark.parametrize("maker", MAKERS)

@@ -79,7 +79,7 @@ def test_what_a_machine_cannot_do_is_refused_as_a_whole(
 def test_the_registry_has_the_values_of_all_machines(driver: LabDriver) -> None:
     [entry] = firmware_settings.attribute_registry(driver.folders())
     assert entry["AttributeName"] == NPS
-    assert [value["ValueName"] for value in entry["Value"]] == ["NPS1", "NPS2", "NPS4"]
+    assert [value["ValueName"] for value in entry["Value"]] == ["NPS0", "NPS1", "NPS2", "NPS4"]
 
 
 def test_a_button_that_is_not_there_is_refused(driver: LabDriver) -> None:

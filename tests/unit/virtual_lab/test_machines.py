@@ -32,6 +32,7 @@ def values(arguments: list[str], option: str, pattern: str) -> list[tuple[str, .
     ("mode", "cpus", "memory", "bridges"),
     [
         ("nps1", [[0, 1, 2, 3], [4, 5, 6, 7]], 2 * GIB, [0, 0, 0, 0, 1, 1, 1, 1]),
+        ("nps0", [[0, 1, 2, 3, 4, 5, 6, 7]], 4 * GIB, [0] * 8),
         ("nps2", [[0, 1], [2, 3], [4, 5], [6, 7]], GIB, [0, 0, 1, 1, 2, 2, 3, 3]),
         ("nps4", [[cpu] for cpu in range(8)], GIB // 2, [0, 1, 2, 3, 4, 5, 6, 7]),
     ],
@@ -52,7 +53,7 @@ def test_a_drive_keeps_its_place_in_every_mode(described) -> None:
         words = following(qemu_arguments(described["server"], mode, FOLDER), "-device")
         return [re.sub("numa_node=.*", "", word) for word in words]
 
-    assert ports("nps1") == ports("nps2") == ports("nps4")
+    assert ports("nps0") == ports("nps1") == ports("nps2") == ports("nps4")
 
 
 def test_the_papers_server_has_its_drives(described) -> None:
@@ -64,7 +65,7 @@ def test_the_papers_server_has_its_drives(described) -> None:
     assert len(values(arguments, "-device", "^(nvme),drive=drive.*serial=NV-")) == 30
 
 
-@pytest.mark.parametrize("mode", ["nps1", "nps2", "nps4"])
+@pytest.mark.parametrize("mode", ["nps0", "nps1", "nps2", "nps4"])
 def test_bus_numbers_do_not_overlap(described, mode) -> None:
     arguments = qemu_arguments(described["server"], mode, FOLDER)
     bridges = values(arguments, "-device", r"id=bridge(\d),.*bus_nr=(\d+)")
@@ -113,7 +114,7 @@ def test_a_comma_in_a_folder_does_not_end_an_option(described) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"mode": "nps3"}, "server: mode is nps3; it has to be one of nps1, nps2, nps4"),
+        ({"mode": "nps3"}, "server: mode is nps3; it has to be one of nps1, nps2, nps4, nps0"),
         ({"modes": {"nps3": 3, "nps4": 4}, "mode": "nps4"}, "mode nps3 has 3 nodes a package"),
         ({"cpus_per_package": 2}, "4 nodes need one each"),
         ({"memory_bytes_per_package": 2**30 + 1}, "multiple of 128 MiB"),

@@ -2,7 +2,8 @@
 
 A description (``machine.json``) names the nodes of the mode with the most nodes. A mode with fewer
 nodes joins neighbouring nodes of a package, as NPS does on AMD processors: the joined node has the
-processing units, memory and drives of all of them.
+processing units, memory and drives of all of them. A mode with 0 nodes per package joins all nodes to
+one node over all packages, as NPS0 does.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def nodes_in_mode(machine: Machine, mode: str) -> list[Node]:
     cpus, memory = machine["cpus_per_package"], machine["memory_bytes_per_package"] // parts
     nodes = []
     for package in range(machine["packages"]):
-        joined = [Node(package) for _ in range(per_package)]
+        joined = [Node(package) for _ in range(max(1, per_package))]
         for part in range(parts):
             if package * parts + part not in machine["memoryless_nodes"]:
                 joined[part * per_package // parts].memory_bytes += memory
@@ -55,6 +56,9 @@ def nodes_in_mode(machine: Machine, mode: str) -> list[Node]:
             part = cpu % parts if machine["interleaved_cpus"] else cpu * parts // cpus
             joined[part * per_package // parts].cpus.append(package * cpus + cpu)
         nodes += joined
+    if per_package == 0:
+        cpus_of_all = [cpu for node in nodes for cpu in node.cpus]
+        nodes = [Node(0, sum(node.memory_bytes for node in nodes), cpus_of_all)]
     extra = machine["memory_only_nodes"]
     return nodes + [Node(node["package"], node["memory_bytes"]) for node in extra]
 
@@ -97,7 +101,7 @@ def _wrong(machine: Machine) -> Iterator[str]:
     if machine["mode"] not in modes:
         yield f"mode is {machine['mode']}; it has to be one of {', '.join(modes)}"
     for mode, count in modes.items():
-        if count < 1 or parts % count:
+        if count < 0 or (count and parts % count):
             yield f"mode {mode} has {count} nodes a package, which does not divide {parts}"
     if machine["cpus_per_package"] < parts:
         yield f"cpus_per_package is {machine['cpus_per_package']}; {parts} nodes need one each"
