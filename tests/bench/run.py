@@ -18,6 +18,7 @@ import coverage
 import faults
 import kernels
 import latency
+import mode_crossovers
 import planning
 import points
 import repeat
@@ -39,6 +40,7 @@ PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
     "planning": planning.compare,
     "coverage": coverage.compare,
     "simulated_coverage": simulated_coverage.compare,
+    "mode_crossovers": mode_crossovers.compare,
     "faults": faults.compare,
     "planted_faults": shipped_machines.compare_faults,
     "healthy_machines": shipped_machines.compare_healthy,

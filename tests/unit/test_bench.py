@@ -33,6 +33,7 @@ run.main()
                 "planning 9",
                 "coverage 9",
                 "simulated_coverage 9",
+                "mode_crossovers 9",
                 "faults 9",
                 "planted_faults 9",
                 "healthy_machines 9",

@@ -134,7 +134,7 @@ class InitiatorSelector(TypedDict, total=False):
     growing: str
     first_half_of: str
     others_of: str
-    within: str
+    within: str | list[str]
     names: list[str]
     same_as: str
     local_to: str
@@ -199,7 +199,7 @@ class LoadDesign(TypedDict):
 
     category: str
     kernel: NotRequired[list[str]]
-    together: NotRequired[bool]
+    together: NotRequired[bool | str]
     responder: NotRequired[InitiatorSelector | list[InitiatorSelector]]
     sizes: NotRequired[list[WorkingSet] | WorkingSetRange]
     vary: NotRequired[dict[str, list[Level]]]

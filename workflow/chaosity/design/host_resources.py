@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, zip_longest
@@ -131,13 +131,21 @@ class HostResources:
         firsts = dict.fromkeys(min(cpus) for _, cpus in self.cpu_groups_of_level(level) if cpus)
         return [self._initiator("pu", pu_name(pu), (pu,)) for pu in firsts]
 
-    def remaining_cores(self, initiator: Initiator, level: str) -> Initiator | None:
+    def remaining_cores(self, initiator: Initiator, levels: Sequence[str]) -> Initiator | None:
         """Return the cores that an initiator leaves unused in its groups; None if it uses all.
 
-        SMT siblings of its units are left out, since they share its cores.
+        The groups are of the level at which they have most units, of equal levels the first: a node
+        that spans packages is larger than its packages. SMT siblings of the initiator's units are
+        left out too, since they share its cores.
         """
         own = self._with_siblings(initiator)
-        groups = {name: cpus for name, cpus in self.cpu_groups_of_level(level) if own & set(cpus)}
+        groups = max(
+            (
+                {name: cpus for name, cpus in self.cpu_groups_of_level(level) if own & set(cpus)}
+                for level in levels
+            ),
+            key=lambda found: len(set().union(*found.values())),
+        )
         rest = tuple(sorted(set[int]().union(*groups.values()) - own))
         used = self._one_pu_per_core(rest) if self.one_per_core else rest
         return self._without(groups, initiator, used) if rest else None

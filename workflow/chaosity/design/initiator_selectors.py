@@ -111,7 +111,7 @@ def select_initiators(
             named += [half for half in halves if half.kind != "spread"]
         elif "others_of" in selector:
             initiator = find_referred_initiator(selector["others_of"], earlier, where)
-            others = host.remaining_cores(initiator, selector.get("within", "node"))
+            others = host.remaining_cores(initiator, as_list(selector.get("within", "node")))
             found += [others] if others else []
         elif "names" in selector:
             for name in selector["names"]:

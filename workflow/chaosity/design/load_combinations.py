@@ -140,10 +140,10 @@ class LoadCombinations:
                 yield from self._alone(load, initiator)
 
     def _all_initiators(self, load: _Load) -> list[tuple[str, list[Initiator]]]:
-        """Return one named set of all initiators of a load; none if there are fewer than two."""
+        """Return one named set of all initiators of a load; none if there are too few."""
         selectors = load.spec["initiator"]
         found = select_initiators(selectors, self.host, load.earlier, load.where)
-        if len(found) < 2:
+        if len(found) < 2 and load.spec["together"] is True:
             self.plan_notes.add_note(
                 f"{load.label}: no concurrent points, since there are fewer than two initiators"
             )

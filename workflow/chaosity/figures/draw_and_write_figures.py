@@ -237,37 +237,32 @@ def _write_csv(table: pd.DataFrame, path: Path) -> None:
     write_atomically(path, table.to_csv(index=False, lineterminator="\n"))
 
 
-def write_bar_chart(
+def write_figure_of_rows(
+    spec: FigureSpec,
+    axes: Mapping[Role, str],
     marks: pd.DataFrame,
     measurements: pd.DataFrame,
     *,
-    name: str,
-    title: str,
-    series_title: str,
     caption: str,
     directory: Path,
+    x_metric: str = "",
 ) -> FigureFile:
-    """Draw bars that no experiment's YAML describes; `figures.json` does not list them.
+    """Draw a figure of rows that a report has selected; `figures.json` does not list it.
 
     Args:
-        marks: table of `summarise_cells` for one metric, with the columns `x` and `series`; the
-            axes keep the order of the rows.
+        spec: description of the figure.
+        axes: title of each axis; its values have the order of the rows of `marks`.
+        marks: table of `summarise_cells` for one metric, with a column for each axis.
         measurements: rows of the tidy table behind the marks, with the same columns.
-        name: name of the files.
-        title: title of the figure.
-        series_title: text above the legend.
         caption: caption of the figure.
         directory: folder for the files.
+        x_metric: metric of a measured x, see `FigureData`.
     """
-    first = marks.iloc[0]
-    load = tuple(dict.fromkeys(marks["load"]))
-    spec = FigureSpec("", name, "bars", title, load, first["metric"], x="Resource")
-    columns: dict[Role, str] = {"x": "Resource", "series": series_title}
-    axes = {
-        role: Axis(column, column, tuple(map(make_text_axis_value, dict.fromkeys(marks[role]))), ())
-        for role, column in columns.items()
-    }
-    data = FigureData(spec, axes, marks, measurements)
+    named: dict[Role, Axis] = {}
+    for role, title in axes.items():
+        values = map(make_text_axis_value, dict.fromkeys(marks[role]))
+        named[role] = Axis(title, title, tuple(values), ())
+    data = FigureData(spec, named, marks, measurements, x_metric)
     with style.figure_style_context():
         limits = find_round_value_limits(spec.metric, [data], with_intervals=True)
         return _write(data, limits, directory, caption)

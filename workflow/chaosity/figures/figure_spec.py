@@ -68,6 +68,7 @@ class FigureSpec:
     value_title: str | None = None
     colour_scale: str | None = None
     source: str | None = None
+    by_configuration: bool = False
 
     @property
     def has_measured_x(self) -> bool:

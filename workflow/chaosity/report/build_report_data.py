@@ -126,7 +126,7 @@ def build_report_data(
         for column in ("host", "configuration")
     )
     svg = None if drawing is None else inline_svg(drawing.read_bytes(), "topology", str(drawing))
-    section = compare_configurations(measurements, others or {}, output, figures)
+    section = compare_configurations(measurements, others or {}, output, figures, experiments)
     compared = section.figures if section else ()
     changes, older = ([], 0) if history is None else component_changes(history, histories or {})
     return ReportData(

@@ -18,8 +18,10 @@ from chaosity.compare.comparison_text import BETTER, NO_DIFFERENCE, WORSE, ratio
 from chaosity.compare.matched_cells import PLACE
 from chaosity.compare.selection_comparison import compare_selections
 from chaosity.errors import UserError
-from chaosity.figures.draw_and_write_figures import FigureFile, write_bar_chart
+from chaosity.figures.draw_and_write_figures import FigureFile, write_figure_of_rows
+from chaosity.figures.figure_spec import FigureSpec
 from chaosity.report.experiment_section import path_relative_to_report
+from chaosity.report.figures_by_configuration import draw_figures_by_configuration
 from chaosity.report.resource_table import (
     DRIVES,
     INITIATORS,
@@ -126,12 +128,17 @@ _Ratios = Mapping[tuple[str, str], dict[Hashable, Any]]
 
 
 def compare_configurations(
-    measurements: Measurements, others: Mapping[Path, Measurements], output: Path, figures: Path
+    measurements: Measurements,
+    others: Mapping[Path, Measurements],
+    output: Path,
+    figures: Path,
+    experiments: Sequence[Mapping[str, Any]] = (),
 ) -> ConfigurationsSection | None:
     """Compare a host's configurations, and draw the comparison into the folder `figures`.
 
-    `others` maps the path of each table to its measurements; `output` is the file of the report.
-    The result is None if this configuration or all others have no value.
+    `others` maps the path of each table to its measurements; `output` is the file of the report;
+    `experiments` are the YAML documents whose figures may ask for all configurations. The result is
+    None if this configuration or all others have no value.
     """
     own = first_valid_configuration(measurements)
     with_values = {path: each for path, each in others.items() if first_valid_configuration(each)}
@@ -148,7 +155,12 @@ def compare_configurations(
         verdicts=tuple(verdicts),
         columns=columns,
         rows=tuple(row for row in rows if any(row.cells)),
-        figures=tuple(_figures(levels, ratios, names, figures)),
+        figures=(
+            *draw_figures_by_configuration(
+                experiments, dict(zip(names, tables, strict=True)), figures
+            ),
+            *_figures(levels, ratios, names, figures),
+        ),
     )
 
 
@@ -291,12 +303,21 @@ def _figures(
                     cells.append(ranked.head(1).assign(**labels))
                     sources.append(rows.assign(**labels))
         if cells:
-            yield write_bar_chart(
-                pd.concat(cells, ignore_index=True),
-                pd.concat(sources, ignore_index=True),
+            marks = pd.concat(cells, ignore_index=True)
+            spec = FigureSpec(
+                experiment="",
                 name=f"configurations_{resource.lower().replace(' ', '_')}",
+                kind="bars",
                 title=f"{resource} by configuration, best place of each",
-                series_title="configuration",
+                load=tuple(dict.fromkeys(marks["load"])),
+                metric=marks["metric"].iloc[0],
+                x="Resource",
+            )
+            yield write_figure_of_rows(
+                spec,
+                {"x": "Resource", "series": "configuration"},
+                marks,
+                pd.concat(sources, ignore_index=True),
                 caption=_figure_sentence(own, ratios, names),
                 directory=folder,
             )

@@ -211,18 +211,18 @@ class MachineModel:
         for unit in sorted(_units(load)):
             uses: dict[str, float] = {}
             for node, share in shares.items():
-                _add(uses, self._core_uses(unit, node), share)
+                _add(uses, self._core_uses(unit, node, missed_share), share)
                 missed = share * missed_share
                 _add(uses, self._memory_uses(unit, node, reads, writes), missed)
                 if unit in self.topology.l3_of_pu:
                     _add(uses, {f"l3_{self.topology.l3_of_pu[unit]}": 1.0}, missed)
             yield _Path(load["name"], Flow(uses))
 
-    def _core_uses(self, unit: int, node: int) -> dict[str, float]:
+    def _core_uses(self, unit: int, node: int, missed: float) -> dict[str, float]:
         """Return the time in seconds that a core needs for a byte of a node's memory.
 
         A core waits for a limited number of cache lines at a time, so a longer latency makes it
-        slower (Little's law).
+        slower (Little's law). Only the share `missed` of its accesses needs memory.
         """
         memory = self.machine["memory"]
         seconds = 1 / memory["core_bytes_per_second"]
@@ -230,7 +230,7 @@ class MachineModel:
             seconds /= memory.get("slow_core_share", 1.0)
         if in_flight := memory.get("core_bytes_in_flight"):
             latency = self._memory_ns(self._node_of(unit), node) * 1e-9
-            seconds = max(seconds, latency / in_flight)
+            seconds = (1 - missed) * seconds + missed * max(seconds, latency / in_flight)
         return {f"core{self._core_of_pu[unit].index}": seconds}
 
     def _memory_uses(self, unit: int, node: int, reads: float, writes: float) -> dict[str, float]:
@@ -418,9 +418,10 @@ class MachineModel:
         unit = min(_units(load))
         waiting = 0.0
         for node, share in memory_shares_by_node(load["placement"]).items():
-            for name, units in self._memory_uses(unit, node, 1.0, 0.0).items():
-                full = min(fair.utilisation.get(name, 0.0), _FULLEST) if units else 0.0
-                waiting += share * queue * full / (1 - full)  # M/M/1, time in the queue
+            # Of a node that spans packages, only a part of the accesses use a link.
+            for name, part in self._memory_uses(unit, node, 1.0, 0.0).items():
+                full = min(fair.utilisation.get(name, 0.0), _FULLEST)
+                waiting += share * part * queue * full / (1 - full)  # M/M/1, time in the queue
         return self._idle_access_ns(load, hits) + _missed(hits) * waiting
 
     def _transfer_ns(self, load: Load, responder: int) -> float:

@@ -126,7 +126,7 @@ def _quantity(quantity: str, x: Values, y: Values) -> tuple[float, str | None]:
         raise _UnknownError("no point with load")
     if quantity == "peak":
         return peak, None
-    xs, ys = _frontier(x, y)
+    xs, ys = frontier_points(x, y)
     if quantity == "knee":
         wanted = KNEE * _unloaded(x, y)
         if ys[-1] < wanted:
@@ -150,7 +150,7 @@ def _unloaded(x: Values, y: Values) -> float:
     return float(y[least])
 
 
-def _frontier(x: Values, y: Values) -> tuple[Values, Values]:
+def frontier_points(x: Values, y: Values) -> tuple[Values, Values]:
     """Return the points to which no other is better in both coordinates; both are ascending."""
     order = np.lexsort((-y, x))[::-1]
     lowest = np.minimum.accumulate(y[order])

@@ -2,8 +2,8 @@
 
 A description (``machine.json``) names the nodes of the mode with the most nodes. A mode with fewer
 nodes joins neighbouring nodes of a package, as NPS does on AMD processors: the joined node has the
-processing units, memory and drives of all of them. A mode with 0 nodes per package joins all nodes to
-one node over all packages, as NPS0 does.
+processing units, memory and drives of all of them. A mode with 0 nodes per package has one node
+over all packages, as NPS0 does.
 """
 
 from __future__ import annotations

@@ -1,0 +1,84 @@
+"""Latency and programs of all modes of the simulated server of document 001 in one figure."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from chaosity.checked_yaml_files import load_experiment, read_config
+from chaosity.figures.draw_and_write_figures import FigureFile
+from chaosity.report.figures_by_configuration import (
+    crossover_text,
+    draw_figures_by_configuration,
+)
+from chaosity.statistics.latency_crossovers import CurveComparison
+from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
+
+EXPERIMENTS = ["modes_under_load", "program_speed"]
+TRAFFIC = "traffic_bytes_per_second"
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, FigureFile], Path]:
+    tables = {}
+    for mode in ("nps1", "nps0"):
+        topology = shipped_topology(f"epyc_9575f_{mode}")
+        machine = shipped_machine("epyc_9575f", topology)
+        config = {**read_config(), "experiments": EXPERIMENTS, "replicates": 3}
+        host = SimulatedHost.planned(machine, topology, [], config, "turin", all_points=True)
+        tables[mode] = host.table(1)
+    folder = tmp_path_factory.mktemp("figures")
+    figures = draw_figures_by_configuration(list(map(load_experiment, EXPERIMENTS)), tables, folder)
+    return {figure.name.removeprefix("configurations_"): figure for figure in figures}, folder
+
+
+def test_each_figure_that_asks_for_it_is_drawn(drawn: tuple[dict[str, FigureFile], Path]) -> None:
+    figures, folder = drawn
+    assert set(figures) == {
+        "modes_under_load_one_node",
+        "modes_under_load_machine",
+        "program_speed_in_caches",
+        "program_speed_in_memory",
+    }
+    assert all((folder / str(figure.svg)).exists() for figure in figures.values())
+    assert all("simulated" in (folder / str(figure.csv)).read_text() for figure in figures.values())
+
+
+def test_the_crossover_of_one_node_is_in_words(drawn: tuple[dict[str, FigureFile], Path]) -> None:
+    one_node = drawn[0]["modes_under_load_one_node"].sentence
+    assert "With traffic read100, from 41" in one_node
+    assert "n = 3) on, nps0 has a lower latency than nps1." in one_node
+    machine = drawn[0]["modes_under_load_machine"].sentence
+    assert "no crossover is found within the measured range, up to" in machine
+    assert "nps1 has a lower latency than nps0 wherever a difference is detected" in machine
+
+
+def test_the_bandwidth_is_absolute(drawn: tuple[dict[str, FigureFile], Path]) -> None:
+    with (drawn[1] / "configurations_modes_under_load_machine.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    column = f"traffic.{TRAFFIC}"
+    tops = {
+        mode: max(float(row[column]) for row in rows if row["configuration"] == mode)
+        for mode in ("nps0", "nps1")
+    }
+    assert tops["nps0"] == pytest.approx(810e9, rel=0.03)
+    assert tops["nps1"] == pytest.approx(980e9, rel=0.03)
+
+
+def test_only_programs_with_data_in_memory_depend_on_the_mode(
+    drawn: tuple[dict[str, FigureFile], Path],
+) -> None:
+    assert "spmv 1.00 times" in drawn[0]["program_speed_in_caches"].sentence
+    assert "nps0 as a ratio to nps1: matmul 0.6" in drawn[0]["program_speed_in_memory"].sentence
+
+
+def test_what_is_not_known_is_said() -> None:
+    names = ("nps1", "nps2")
+    none = CurveComparison(4e11, (3, 3))
+    expected = "no difference between nps1 and nps2 is detected within the measured range, up to"
+    assert crossover_text(none, names, TRAFFIC) == f"{expected} 400 GB/s (n = 3)"
+    gap = CurveComparison(4e11, (3, 2), reason="the points are far apart")
+    expected = "nps1 and nps2 cannot be compared, since the points are far apart"
+    assert crossover_text(gap, names, TRAFFIC) == expected
