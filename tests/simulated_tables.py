@@ -164,7 +164,7 @@ def _factor(
     metric: str, source: MetricSourceWithUpperBound, quality: float, samples: list[float]
 ) -> float:
     """Return what the noise of a run multiplies a metric with, see `draw_noise`."""
-    if metric == "locality":
+    if metric in ("locality", "dwp"):
         return 1.0
     if less_is_better(metric):
         return 1.0 / quality

@@ -226,13 +226,14 @@ class FactorLevelRule(TypedDict, total=False):
 
 
 class RelativeMetric(TypedDict):
-    """A derived metric: `metric` of `load`, as a ratio to the reference that `to` describes."""
+    """A derived metric: `metric` of `load`, as a ratio to a reference or `per` unit of a rate."""
 
     name: str
     load: str
     metric: str
-    to: dict[str, Level]
+    to: NotRequired[dict[str, Level]]
     same: NotRequired[list[str]]
+    per: NotRequired[str]
 
 
 class ExperimentDocument(TypedDict):
@@ -242,6 +243,7 @@ class ExperimentDocument(TypedDict):
     question: str
     source: str
     replicates: NotRequired[int]
+    confidence: NotRequired[float]
     designs: dict[str, LoadDesignsByRole]
     factors: NotRequired[dict[str, FactorLevelRule]]
     relative: NotRequired[list[RelativeMetric]]

@@ -128,8 +128,33 @@ def test_fewer_than_two_cannot_run_together(config, paper_host):
 
 def test_modes_are_a_factor(config, paper_host):
     plan = plan_host(paper_host, config, ["latency_by_size"])
-    modes = {len(p["loads"]) > 1: p["factors"]["mode"] for p in plan.points}
-    assert modes == {False: "serial", True: "concurrent"}
+    cores, domains = paper_host.topology.cores, paper_host.topology.l3_domains
+    modes = {len(p["loads"]): p["factors"]["mode"] for p in plan.points}
+    assert modes == {1: "serial", len(domains): "concurrent", len(cores): "all_cores"}
+    pages = {p["loads"][0]["levels"]["pages"] for p in plan.points if len(p["loads"]) > 1}
+    assert pages == {"thp", "base"}
+
+
+@pytest.mark.parametrize(
+    ("most", "modes"), [(64, {"concurrent"}), (2, {"concurrent", "all_cores"})]
+)
+def test_the_same_cores_at_once_are_measured_only_once(config, paper_host, most, modes):
+    cores = chase(initiator={"first_pu_of": "core", "at_most": most}, together=True)
+    every = {**cores, "initiator": {"each": "core"}}
+    document = {
+        "experiment": "tried",
+        "designs": {
+            "concurrent": {"loads": {"chase": cores}},
+            "all_cores": {"loads": {"chase": every}},
+        },
+        "factors": {"mode": {"design": True}},
+    }
+    expansion = PointExpansion(
+        HostResources(paper_host.topology, ()), load_benchmark_of_each_category(config), config
+    )
+    points = expansion.expand_experiment(document)
+    assert {p["factors"]["mode"] for p in points} == modes
+    assert len(points) == len(modes)
 
 
 def test_designs_are_a_factor(config, paper_host):

@@ -19,8 +19,9 @@ from chaosity.anomalies.drive_set_anomalies import find_slow_drive_sets
 from chaosity.anomalies.matrix_anomalies import analyse_matrix
 from chaosity.anomalies.matrix_structure import ENOUGH_CELLS, PackageNodes
 from chaosity.anomalies.size_sweep_anomalies import (
-    CONCURRENT,
+    TOGETHER,
     find_contention_and_inversions,
+    reasons_why_nothing_can_be_found,
     select_latency_size_sweeps,
 )
 from chaosity.place_names import pu_name
@@ -87,7 +88,7 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     performance = measurements.performance_rows()
     rows = performance.single_load_rows().valid_rows()
     report = _Report()
-    structure = "not measured"
+    structure, limits = "not measured", tuple[str, ...]()
     if len(rows):
         structure = _check_memory(_comparable(rows.where(target_kind="node")), parts, report)
         # With buffers far from the cores, the relation of cores and drives says too little.
@@ -99,9 +100,10 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
         sweeps = select_latency_size_sweeps(performance.select(times).valid_rows())
         if len(sweeps):
             found = find_contention_and_inversions(sweeps)
-            report.add_test_result(
-                "latency over sizes", found, [100.0 * (SLOW_INITIATOR_RATIO - 1.0)]
-            )
+            limits = tuple(reasons_why_nothing_can_be_found(sweeps))
+            detectable = [100.0 * (SLOW_INITIATOR_RATIO - 1.0)]
+            tested = not any(reason.startswith("Contention") for reason in limits)
+            report.add_test_result("latency over sizes" * tested, found, detectable)
     merged = _without_explained(_merged(report.anomalies))
     merged.sort(key=lambda anomaly: -anomaly.loss_as_share_of_better_value)
     return Findings(
@@ -114,6 +116,7 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
         anomalies=tuple(merged),
         detectable_percent=max(report.detectable, default=None),
         noise_percent=None,
+        notes=limits,
         checked=tuple(report.checked),
     )
 
@@ -204,7 +207,7 @@ def _comparable(rows: Measurements) -> Measurements:
     size = rows.factor_level_of_each_row("bytes").map(lambda value: float(value or 0.0))
     largest = size.groupby([rows.rows["experiment"], rows.rows["metric"]]).transform("max")
     alike = [
-        "responder" not in factors and factors.get("mode") != CONCURRENT and "p99" not in metric
+        "responder" not in factors and factors.get("mode") not in TOGETHER and "p99" not in metric
         for factors, metric in zip(rows.factors_of_each_row, rows.rows["metric"], strict=True)
     ]
     return rows.select((size == largest).to_numpy() & np.array(alike))

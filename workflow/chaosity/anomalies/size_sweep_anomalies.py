@@ -28,7 +28,9 @@ from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.measurements import Measurements
 from chaosity.units import format_binary_bytes, join_with_and
 
-SERIAL, CONCURRENT = "serial", "concurrent"
+SERIAL = "serial"
+# Other levels of the mode, in which loads run at the same time, and which loads these are.
+TOGETHER = {"concurrent": "all", "all_cores": "all cores"}
 # An order is usual when it held at the last so many sizes.
 _MIN_SIZES = 3
 # A lead (logarithm of a ratio) that is larger than the noise of a single run.
@@ -48,7 +50,7 @@ _INVERSION_ADVICE = (
 def select_latency_size_sweeps(rows: Measurements) -> Measurements:
     """Select the rows of sweeps over sizes, and add the columns `x`, `level` and `rest`.
 
-    `x` is the size in bytes, `level` is serial or concurrent, and `rest` has the other factors as
+    `x` is the size in bytes, `level` is the mode, and `rest` has the other factors as
     JSON. `rows` must be valid rows of a latency.
     """
     with_columns = rows.with_columns(
@@ -60,7 +62,7 @@ def select_latency_size_sweeps(rows: Measurements) -> Measurements:
         ],
     )
     known = with_columns.rows["x"].notna()
-    return with_columns.select(known & with_columns.rows["level"].isin([SERIAL, CONCURRENT]))
+    return with_columns.select(known & with_columns.rows["level"].isin([SERIAL, *TOGETHER]))
 
 
 def find_contention_and_inversions(sweeps: Measurements) -> Iterator[Anomaly]:
@@ -69,7 +71,8 @@ def find_contention_and_inversions(sweeps: Measurements) -> Iterator[Anomaly]:
     looks: list[list[_Look]] = []
     for key, own in sweeps.groups_by_columns([*columns, "rest"]):
         where = {name: str(part) for name, part in zip(columns, key, strict=False)}
-        yield from _contention(own.rows, where)
+        for level in TOGETHER:
+            yield from _contention(own.rows, {**where, "mode": level})
         for (level,), side in own.groups_by_columns(["level"]):
             looks += _looks(side.rows, {**where, "mode": str(level)})
     yield from _inversions(looks)
@@ -77,11 +80,12 @@ def find_contention_and_inversions(sweeps: Measurements) -> Iterator[Anomaly]:
 
 def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
     """Yield, for each node, the initiators that are slower than the others when all run."""
-    found = compare_latency_together_and_alone(Measurements(rows), CONCURRENT, SERIAL)
+    together = where["mode"]
+    found = compare_latency_together_and_alone(Measurements(rows), together, SERIAL)
     if found.start is None:
         return
     alone = {entry.initiator: entry.alone for entry in found.slow}
-    large = rows[(rows["level"] == CONCURRENT) & (rows["x"] >= found.start)]
+    large = rows[(rows["level"] == together) & (rows["x"] >= found.start)]
     for nodes, own in large.groupby("initiator_nodes", sort=True):
         names = sorted(own["initiator"].unique(), key=_pu_number)
         affected = [name for name in names if name in alone]
@@ -112,16 +116,41 @@ def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
             n=int(own["replicate"].nunique()),
             compared_with=f"{others} of the same node, at {own['x'].nunique()} sizes",
             sentence=(
-                f"Contention within node {nodes}: when all run, with working sets of "
-                f"{format_binary_bytes(found.start)} or more, {join_with_and(affected)} "
+                f"Contention within node {nodes}: when {TOGETHER[together]} run, with working "
+                f"sets of {format_binary_bytes(found.start)} or more, {join_with_and(affected)} "
                 f"{'wait' if len(affected) > 1 else 'waits'} {loss_percent:.0f} % longer than the "
                 f"others of the node. When one runs alone, the ratio of the times is "
                 f"{np.median([alone[name] for name in affected]):.2f}."
             ),
             advice=_CONTENTION_ADVICE,
             cells=tuple((name, f"node{nodes}") for name in affected),
-            where={**where, "mode": CONCURRENT},
+            where=where,
         )
+
+
+def reasons_why_nothing_can_be_found(sweeps: Measurements) -> list[str]:
+    """Return why contention or inversions could not be found in the sweeps, a sentence each."""
+    reasons, rows = [], sweeps.rows
+    if rows.groupby(["initiator_nodes", "target"])["initiator"].nunique().max() < 2:
+        return [
+            "Contention and inversions could not be found: they need two cores of a node with the "
+            "same memory; one core of each node was measured"
+        ]
+    if rows["level"].nunique() == 1 or not (rows["level"] == SERIAL).any():
+        reasons.append(
+            "Contention could not be found: it needs the latency of each core alone and of several "
+            f"at once; measured was {join_with_and(sorted(rows['level'].unique()))}"
+        )
+    columns = ["experiment", "load", "benchmark", "metric", "rest", "level"]
+    sides = [own.rows for _, own in sweeps.groups_by_columns(columns)]
+    if not any(looks for side in sides for looks in _looks(side, {})):
+        smaller = max(side["x"].nunique() for side in sides) - 1
+        few = smaller < _MIN_SIZES
+        reasons.append(
+            "Inversions could not be found: they need three smaller sizes with a clear order of a "
+            f"node's cores; {f'measured were {smaller}' if few else 'no core was clearly faster'}"
+        )
+    return reasons
 
 
 def _log_ratios(rows: pd.DataFrame, chosen: pd.Series, by: list[str]) -> pd.Series:

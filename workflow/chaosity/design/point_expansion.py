@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, cast
 
 from chaosity.benchmarks.benchmark_templates import Benchmark
@@ -26,6 +27,7 @@ from chaosity.records.point_types import (
     PointStoppingRule,
 )
 from chaosity.topology.device_types import NOT_IN_POINTS, OpenclDevice
+from chaosity.units import format_binary_bytes
 from chaosity.yaml_document_types import ExperimentDocument
 
 # First touch of new pages, which the kernel clears: measured at 3 to 8 GB/s with one thread.
@@ -56,12 +58,16 @@ class PointExpansion(LoadCombinations):
         """
         name = experiment["experiment"]
         found: dict[str, ExpandedPoint] = {}
+        chosen_loads = set[str]()  # two selectors can choose the same cores
         for design, spec in experiment["designs"].items():
             where = f"workflow/experiments/{name}.yaml, designs.{design}"
             try:
                 for chosen in self.iterate_combinations(name, spec["loads"], where):
                     point = self._point(experiment, design, chosen)
-                    found.setdefault(point["point"], point)
+                    same = str(point["loads"]) if len(point["loads"]) > 1 else point["point"]
+                    if same not in chosen_loads:
+                        found.setdefault(point["point"], point)
+                    chosen_loads.add(same)
             except DesignLeftOutError as error:
                 self.plan_notes.add_note(f"{name}, {design}: left out, since {error.what}")
         return list(found.values())
@@ -116,6 +122,13 @@ class PointExpansion(LoadCombinations):
         if document.get("writes"):
             _check_destructive(benchmark, target)
         context = self.template_variables(chosen, benchmark, rule, len(group.members))
+        fixed, wanted = benchmark.parameters.get("bytes"), self._bytes_beyond_all_caches
+        if isinstance(fixed, int) and fixed < wanted:
+            self.plan_notes.add_note(
+                f"{benchmark.name}: its data of {format_binary_bytes(fixed)} is smaller than the"
+                f" {format_binary_bytes(wanted)} that this host's caches ask for; parameters:"
+                f" {{{benchmark.name}: {{bytes: beyond_caches}}}} in the config selects that size"
+            )
         levels = dict(chosen.levels)
         responder = {"responder": chosen.responder.name} if chosen.responder else {}
         responding = chosen.responder.cpus if chosen.responder else ()
@@ -212,6 +225,7 @@ class PointExpansion(LoadCombinations):
             "host": {
                 "cpu_flags": self.host.topology.host.get("cpu_flags") or [],
                 "line_bytes": self.host.topology.cache_line_bytes or _USUAL_LINE_BYTES,
+                "beyond_caches_bytes": self._bytes_beyond_all_caches,
             },
             "timeout_seconds": int(rule["max_seconds"] + _TIMEOUT_SECONDS),
             **rule,
@@ -247,6 +261,13 @@ class PointExpansion(LoadCombinations):
         sizes = [self.host.memory_bytes(node) or 0 for node in target.nodes]
         least = min(sizes, default=0)
         return self._beyond_caches(initiator, least, together) if target.is_memory else 0
+
+    @cached_property
+    def _bytes_beyond_all_caches(self) -> int:
+        """Return the size of data that is beyond all last-level caches, for every initiator."""
+        [machine] = self.host.initiators_of_level("machine", True)
+        sizes = (self.host.memory_bytes(node.os_index) for node in self.host.topology.memory_nodes)
+        return self._beyond_caches(machine, min((size for size in sizes if size), default=0), 1)
 
     def _beyond_caches(self, initiator: Initiator, memory: int, arrays: int) -> int:
         """Return the size of an array in bytes, a multiple of 2 MiB.

@@ -60,6 +60,10 @@ def add_reference_loads(
     for number, entry in enumerate(experiment["relative"]):
         where = f"workflow/experiments/{experiment['experiment']}.yaml, relative.{number}"
         references = _References(experiment, entry, points, where)
+        if "per" in entry:
+            for point, metric in references.metrics_per_unit_of_rate(entry["per"]):
+                found[point["point"]].append(metric)
+            continue
         metrics = list(references.derived_metrics_with_references())
         for point, metric in metrics:
             found[point["point"]].append(metric)
@@ -84,13 +88,24 @@ class _References:
         self.experiment, self.entry, self.where = experiment, entry, where
         self.role = role = entry["load"]
         self.loads = [(p, load) for p in points for load in p["loads"] if load["role"] == role]
-        self.condition = ", ".join(f"{name} {level}" for name, level in entry["to"].items())
+        to = entry.get("to", {})
+        self.condition = ", ".join(f"{name} {level}" for name, level in to.items())
         for _, load in self.loads:
             metric = entry["metric"]
             check_allowed(metric, load["metrics"], f"{role} has no metric {metric!r}", where)
             if "by_node" in load["metrics"][metric]:
                 remedy = "a ratio needs a metric with a single value"
                 raise UserError(f"{metric} has a value for each node", where, remedy)
+
+    def metrics_per_unit_of_rate(self, rate: str) -> Iterator[tuple[ExpandedPoint, MetricRatio]]:
+        """Yield the derived metric of each load: a count divided by what it did at a rate."""
+        for point, load in self.loads:
+            check_allowed(rate, load["metrics"], f"{self.role} has no rate {rate!r}", self.where)
+            if "counter" not in load["metrics"][self.entry["metric"]]:
+                remedy = "choose a metric from a processor counter"
+                raise UserError(f"{self.entry['metric']} is not a count", self.where, remedy)
+            name, metric = self.entry["name"], self.entry["metric"]
+            yield point, {"name": name, "load": load["name"], "metric": metric, "per": rate}
 
     def derived_metrics_with_references(self) -> Iterator[tuple[ExpandedPoint, MetricRatio]]:
         """Yield the derived metric of each load, with its reference or why it has no reference."""

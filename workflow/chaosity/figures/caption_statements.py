@@ -27,6 +27,7 @@ from chaosity.statistics.corun_interference import (
 from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.measurements import less_is_better
 from chaosity.units import (
+    choose_scale,
     format_count,
     format_percent,
     format_quantity,
@@ -248,15 +249,23 @@ def difference_to_base_statement(data: FigureData, base: str) -> str | None:
 
 
 def level_comparison_statement(data: FigureData, compare: LevelComparison) -> str:
-    """Return the size from which on two levels differ, and which initiators are slow."""
+    """Return the size from which on levels differ from another, and which initiators are slow."""
+    wanted = compare["level"] if isinstance(compare["level"], list) else [compare["level"]]
+    measured = [level for level in wanted if (data.measurements["level"] == level).any()]
+    texts = (_comparison_of_levels(data, each, compare["to"]) for each in measured or wanted[:1])
+    return ". ".join(text[:1].upper() + text[1:] for text in texts)
+
+
+def _comparison_of_levels(data: FigureData, together: str, alone: str) -> str:
+    """Return the size from which on a level differs from another, and which initiators are slow."""
     role: Role = "x" if "x" in data.axes else "columns"
     axis = data.axes[role]
     if not axis.is_numeric:
         return f"not compared: {axis.title.lower()} has values that are not numbers"
     numbers = {value.name: value.number for value in axis.values}
     rows = data.measurements.assign(x=data.measurements[role].map(numbers))
-    found = compare_latency_together_and_alone(rows, compare["level"], compare["to"])
-    level, base = (compare["level"].replace("_", " "), compare["to"].replace("_", " "))
+    found = compare_latency_together_and_alone(rows, together, alone)
+    level, base = together.replace("_", " "), alone.replace("_", " ")
     if not found.ratios:
         return f"no latency was measured both with {level} and with {base}"
     labels = {value.number: value.long for value in axis.values}
@@ -291,6 +300,42 @@ def _slow_text(found: LatencyDivergence, level: str, base: str) -> str:
     listed = f": {join_with_and(names)}" if len(names) <= _MOST_NAMED else ""
     verb, their = ("is", "its node") if len(names) == 1 else ("are", "their nodes")
     return f"With {level}, {number} {verb} slower than others of {their} ({details}){listed}"
+
+
+def best_mark(data: FigureData) -> FigureMark:
+    """Return the valid mark with the best median of the figure; of equal marks, the first."""
+    valid = data.marks[data.marks["status"] == "valid"]
+    less = less_is_better(data.spec.metric)
+    return mark_rows(valid.sort_values("median", ascending=less, kind="stable"))[0]
+
+
+def best_mark_statement(data: FigureData) -> str:
+    """Return the best mark, and the other values of x whose best mark is not clearly worse."""
+    rows = data.measurements[data.measurements["status"] == "valid"]
+    sign, found = (1.0 if less_is_better(data.spec.metric) else -1.0), best_mark(data)
+    keys: list[Role] = [role for role in data.axes if role != "x" and found.get(role)]
+
+    def rows_of(mark: FigureMark) -> pd.DataFrame:
+        return rows[np.logical_and.reduce([rows[role] == mark[role] for role in ("x", *keys)])]
+
+    similar = []
+    for value in data.axes["x"].values:
+        own = data.marks[(data.marks["x"] == value.name) & (data.marks["status"] == "valid")]
+        if value.name == found["x"] or own.empty:
+            continue
+        best = mark_rows(own.loc[[(sign * own["median"]).idxmin()]])[0]
+        ratio = estimate_group_ratio_paired_by_block(rows_of(best), rows_of(found))
+        if not ratio.is_outside_interval(1.0):
+            similar.append(value.short)
+    axis, estimate = data.axes["x"], Estimate.of_cell(found)
+    at = f"{axis.title.lower()} {axis.find_value_by_name(found['x']).short}"
+    others = [data.value_label_without_axis_title(role, str(found[role])) for role in keys]
+    scale = choose_scale(data.spec.metric, [estimate.median])
+    text = f"best: {at}{''.join(f', {label}' for label in others)}, {estimate.text(scale)}"
+    no_other = "no other number is as good"
+    return f"{text}. " + (
+        f"{axis.title} {join_with_and(similar)}: not clearly worse" if similar else no_other
+    )
 
 
 def lowest_bound_statement(data: FigureData) -> str | None:

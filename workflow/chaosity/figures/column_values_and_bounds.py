@@ -26,13 +26,15 @@ from chaosity.store.measurements import (
 _BLOCK = [*POINT, "replicate"]
 # Columns that are summed over several loads with the same name.
 _SUMMED = ("threads", "drives")
+# Columns that count the nodes of another column.
+_NODE_COUNTS = {f"{side}_node_count": f"{side}_nodes" for side in ("initiator", "target")}
 
 
 class FigureColumnValues:
     """Values of columns for the rows of a figure.
 
     A column is a factor of the experiment, a column of the measurements, a column of another load
-    of the point (LOAD.COLUMN), or `target_node_count`.
+    of the point (LOAD.COLUMN), or a number of nodes (`initiator_node_count`).
     """
 
     def __init__(self, spec: FigureSpec, rows: Measurements, experiment: Measurements) -> None:
@@ -51,13 +53,13 @@ class FigureColumnValues:
             return self._figure.factor_level_of_each_row(name)
         if name in self._rows.columns:
             return self._rows[name]
-        if name == "target_node_count":
-            return self._rows["target_nodes"].map(lambda nodes: len(parse_node_list(nodes)))
+        if name in _NODE_COUNTS:
+            return self._rows[_NODE_COUNTS[name]].map(lambda nodes: len(parse_node_list(nodes)))
         load, _, column = name.partition(".")
         others = self._experiment.where(load=load)
         if column and column in {*others.rows.columns, *_factor_names(others)} and len(others):
             return self._of_load(others, column)
-        allowed = ", ".join(sorted({*factors, *self._rows.columns, "target_node_count"}))
+        allowed = ", ".join(sorted({*factors, *self._rows.columns, *_NODE_COUNTS}))
         raise UserError(
             f"unknown column {name}",
             self._spec.name_in_errors,

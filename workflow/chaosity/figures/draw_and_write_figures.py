@@ -17,6 +17,7 @@ from chaosity.errors import UserError
 from chaosity.figures import figure_style_header_and_legends as style
 from chaosity.figures.axis_order_and_labels import Axis, make_text_axis_value
 from chaosity.figures.bar_charts import draw_bar_chart
+from chaosity.figures.cache_step_marks import latency_step_table
 from chaosity.figures.figure_captions import figure_caption
 from chaosity.figures.figure_data_and_value_limits import (
     FigureData,
@@ -43,6 +44,7 @@ from chaosity.figures.value_and_curve_tables import (
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.records.record_types_and_verdict import SIMULATED
 from chaosity.statistics.cell_summary import UNMEASURED
+from chaosity.statistics.estimates_and_ratios import intervals_with_confidence
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
 
@@ -73,7 +75,7 @@ class FigureFile:
         marks: number of marks with a value.
         svg, png, csv: file names in the figures' folder; None for a figure without data. A table
             has only a CSV.
-        numbers: name of the CSV file with a curve's numbers; None for other kinds.
+        numbers: name of the CSV file with a curve's numbers or the steps of latency, or None.
         tables: text tables below the drawing or instead of it.
         unmeasured: reasons why marks have no value although nothing failed.
     """
@@ -132,7 +134,8 @@ def draw_figures(
                 files.append(_not_drawn(spec, data))
                 continue
             try:
-                files.append(_write(data, limits[spec.name], directory))
+                with intervals_with_confidence(spec.confidence):
+                    files.append(_write(data, limits[spec.name], directory))
             except UserError as error:  # the description does not fit the data
                 files.append(_not_drawn(spec, str(error)))
     manifest = json.dumps([asdict(file) for file in files], indent=1, ensure_ascii=False)
@@ -172,7 +175,8 @@ def _try_select(
     measurements must still give a report then, so the error becomes a line of the report.
     """
     try:
-        return select_figure_data(spec, measurements, topology)
+        with intervals_with_confidence(spec.confidence):
+            return select_figure_data(spec, measurements, topology)
     except UserError as error:
         return str(error)
 
@@ -194,9 +198,11 @@ def _write(data: FigureData, limits: ValueLimits, directory: Path, caption: str 
     table = _figure_table(data)
     table = table.assign(origin=SIMULATED) if is_simulated(data) else table
     _write_csv(table, directory / f"{spec.name}.csv")
-    numbers = f"{spec.name}_numbers.csv" if spec.kind == "curve" else None
+    has_numbers = spec.kind == "curve" or spec.cache_steps
+    numbers = f"{spec.name}_numbers.csv" if has_numbers else None
     if numbers:
-        _write_csv(_curve_csv(data), directory / numbers)
+        own = latency_step_table(data) if spec.cache_steps else _curve_csv(data)
+        _write_csv(own, directory / numbers)
     return FigureFile(
         name=spec.name,
         experiment=spec.experiment,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from chaosity.figures import caption_statements
+from chaosity.figures.cache_step_marks import cache_steps_statement
 from chaosity.figures.figure_data_and_value_limits import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_style_header_and_legends import STATUS_TEXTS
 from chaosity.figures.mark_labels_and_hover_texts import (
@@ -84,6 +85,10 @@ def _main_statement(data: FigureData) -> str | None:
         statement = caption_statements.sum_to_larger_load_statement(data)
     elif spec.compare is not None:
         statement = caption_statements.level_comparison_statement(data, spec.compare)
+    elif spec.mark_best:
+        statement = caption_statements.best_mark_statement(data)
+    elif spec.cache_steps:
+        statement = cache_steps_statement(data)
     elif spec.kind == "curve":
         statement = caption_statements.latency_curve_statement(data)
     elif spec.kind == "scatter":

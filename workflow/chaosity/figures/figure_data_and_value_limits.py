@@ -28,6 +28,7 @@ from chaosity.figures.column_values_and_bounds import (
 from chaosity.figures.figure_spec import FigureSpec, Role
 from chaosity.figures.sums_of_loads import LARGER_ALONE, SUM, add_sums_of_loads
 from chaosity.statistics.cell_summary import summarise_cells
+from chaosity.statistics.latency_steps import LatencyStep, find_latency_steps
 from chaosity.store.measurements import CELL, LOAD, Measurements, equals_or_in_list
 from chaosity.topology.topology_model import Topology
 from chaosity.units import UnitScale, choose_scale
@@ -90,6 +91,8 @@ class FigureData:
             with `level` if the figure compares levels, and with the numbers `x` if x is measured.
         x_metric: metric (or column, if it is not a metric) of a measured x; else empty.
         bounds: bounds of the marks, measured elsewhere in the experiment.
+        steps: steps of latency over the sizes; empty unless the figure marks them.
+        cache_bytes: sizes of the data caches by hwloc, ascending: ("L1", 32768).
     """
 
     spec: FigureSpec
@@ -98,6 +101,8 @@ class FigureData:
     measurements: pd.DataFrame
     x_metric: str = ""
     bounds: tuple[MeasuredBound, ...] = ()
+    steps: tuple[LatencyStep, ...] = ()
+    cache_bytes: tuple[tuple[str, int], ...] = ()
 
     @property
     def labels_required_by_benchmarks(self) -> list[str]:
@@ -184,7 +189,21 @@ def select_figure_data(
     by: list[str] = [*axes, "initiator", "target"] if spec.kind == "table" else [*axes]
     combined = _combine_points(spec, rows, by)
     marks = summarise_cells(combined, list(dict.fromkeys(["host", "configuration", *by])))
-    return FigureData(spec, axes, marks, rows, bounds=read_measured_limits(spec, experiment))
+    data = FigureData(spec, axes, marks, rows, bounds=read_measured_limits(spec, experiment))
+    return _with_latency_steps(data, combined, topology) if spec.cache_steps else data
+
+
+def _with_latency_steps(data: FigureData, rows: pd.DataFrame, topology: Topology) -> FigureData:
+    """Return the figure with the steps of its line, and the sizes of the machine's caches."""
+    sizes = {value.name: value.number for value in data.axes["x"].values}
+    valid = rows[rows["status"] == "valid"]
+    known = {
+        (f"L{cache.level}", cache.size_bytes)
+        for cache in topology.caches
+        if cache.kind != "instruction" and cache.size_bytes
+    }
+    steps = find_latency_steps(valid.assign(x=valid["x"].map(sizes)))
+    return replace(data, steps=steps, cache_bytes=tuple(sorted(known)))
 
 
 def _axis(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypedDict
 
 from chaosity.checked_yaml_files import validate_document
 from chaosity.errors import UserError
+from chaosity.statistics.estimates_and_ratios import CONFIDENCE
 
 # A value in `where`; None selects rows without a value.
 Level = str | float | bool | None
@@ -31,7 +32,7 @@ class LevelComparison(TypedDict):
     """The entry `compare`, see `schemas/figure.schema.yaml`."""
 
     column: str
-    level: str
+    level: str | list[str]
     to: str
 
 
@@ -57,6 +58,8 @@ class FigureSpec:
     x_scale: str = "linear"
     value_scale: str = "linear"
     compare: LevelComparison | None = None
+    cache_steps: bool = False
+    mark_best: bool = False
     loss_to: str | None = None
     bounds: tuple[BoundEntry, ...] = ()
     sum: bool = False
@@ -69,6 +72,7 @@ class FigureSpec:
     colour_scale: str | None = None
     source: str | None = None
     by_configuration: bool = False
+    confidence: float = CONFIDENCE
 
     @property
     def has_measured_x(self) -> bool:
@@ -113,6 +117,7 @@ def parse_figure_specs(experiments: Iterable[Mapping[str, Any]]) -> list[FigureS
     for document in experiments:
         for entry in document.get("figures") or ():
             spec = FigureSpec.from_yaml_entry(document["experiment"], entry)
+            spec = replace(spec, confidence=document.get("confidence", CONFIDENCE))
             if spec.name in owners:
                 raise UserError(
                     f"experiment {owners[spec.name]} already has a figure of this name",

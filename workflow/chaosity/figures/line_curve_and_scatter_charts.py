@@ -18,6 +18,8 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 from chaosity.errors import UserError
 from chaosity.figures import figure_style_header_and_legends as style
 from chaosity.figures.axis_order_and_labels import Axis, axis_title
+from chaosity.figures.cache_step_marks import cache_step_legend, draw_cache_steps
+from chaosity.figures.caption_statements import best_mark
 from chaosity.figures.figure_data_and_value_limits import (
     FigureData,
     FigureMark,
@@ -91,7 +93,7 @@ def _line_legend(data: FigureData) -> list[tuple[str, LineStyle]]:
     if entries and (data.marks["status"] == "failed").any():
         entries.append(("failed", LineStyle(color=style.FAILED, marker="x", linestyle="none")))
     entries += [(bound.title, _bound_style(index)) for index, bound in enumerate(data.bounds)]
-    return entries
+    return entries + cache_step_legend(data) if data.spec.cache_steps else entries
 
 
 def _bound_style(index: int) -> LineStyle:
@@ -138,8 +140,10 @@ def _fill_line_panel(panel: Panel, positions: dict[str, float]) -> None:
         level = valid["median"].iloc[0] / panel.limits.scale.factor
         panel.axes.axhline(level, color=style.GREY, lw=0.9, dashes=(2, 2))
     _draw_bounds(panel, positions)
+    draw_cache_steps(panel)
     step = min((b - a for a, b in pairwise(sorted(set(positions.values())))), default=1.0)
 
+    best = best_mark(data) if data.spec.mark_best else None
     for index, name in enumerate(names):
         own = marks if name is None else marks[marks["series"] == name]
         # Series stand side by side where they meet: overlapping intervals cannot be read.
@@ -149,6 +153,11 @@ def _fill_line_panel(panel: Panel, positions: dict[str, float]) -> None:
         points.sort(key=lambda point: point[0])
         look = series_style(index)
         panel.draw_series(points, _point_style(look) if separate else look, str(index))
+        if best is not None and best.get("series") == name:
+            x = positions[best["x"]] + aside
+            ring = LineStyle(color=style.INK, marker="o", mfc="none", markersize=12)
+            height = best["median"] / panel.limits.scale.factor
+            panel.axes.plot([x], [height], clip_on=False, gid=f"best-{name}", **ring)
     points = [(positions[mark["x"]], mark) for mark in mark_rows(alone)]
     panel.draw_series(points, ALONE_STYLE, "alone")
 

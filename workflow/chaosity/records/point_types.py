@@ -262,13 +262,17 @@ class PointAndLoadNames(TypedDict):
 
 
 class MetricRatio(TypedDict):
-    """A ratio of a load's `metric` to that of its reference `to`, or the `reason` for no ratio."""
+    """A ratio of a load's `metric` to that of its reference `to`, or the `reason` for no ratio.
+
+    With `per`, the counter `metric` is divided by what the load did at this rate meanwhile.
+    """
 
     name: str
     load: str
     metric: str
     to: NotRequired[PointAndLoadNames]
     reason: NotRequired[str]
+    per: NotRequired[str]
 
 
 class ExpandedPoint(TypedDict):

@@ -55,6 +55,7 @@ from chaosity.report.measurement_methods import methodology_facts
 from chaosity.report.record_summaries import RecordSummary
 from chaosity.report.resource_table import ResourceRow, resource_table
 from chaosity.report.variance_analysis_section import analysis_sections
+from chaosity.statistics.estimates_and_ratios import CONFIDENCE
 from chaosity.store.measurements import POINT, Measurements
 from chaosity.topology.host_fact_types import HostFacts
 from chaosity.topology.topology_model import Topology
@@ -119,7 +120,8 @@ def build_report_data(
     findings = findings or analyse_host(measurements, host_component_facts(topology, components))
     checks = check_results(rows, topology, system, summaries, drawn)
     checks.append(anomaly_search_coverage_check(findings))
-    analyses = analysis_sections(measurements)
+    confidences = {each["experiment"]: each.get("confidence", CONFIDENCE) for each in experiments}
+    analyses = analysis_sections(measurements, confidences)
     failed = _failed_points(rows, summaries, config)
     host, configuration = (
         str(rows[column].iloc[0]) if len(rows) else f"unknown {column}"

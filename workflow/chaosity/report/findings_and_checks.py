@@ -345,13 +345,14 @@ def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly
 def anomaly_search_coverage_check(findings: Findings) -> ResultCheck:
     """Return what was tested for anomalies, and the smallest loss that would have been found."""
     if not findings.checked:
-        return ResultCheck("Anomalies", UNKNOWN, findings.verdict.rstrip("."))
+        text = ". ".join((findings.verdict.rstrip("."), *findings.notes))
+        return ResultCheck("Anomalies", UNKNOWN, text)
     result = "tested" if findings.anomalies else "no anomaly detected in"
     return ResultCheck(
         "Anomalies",
         OK,
         f"{result} {'; '.join(findings.checked)}; a smallest detectable loss would have been found "
-        "with 95 % power",
+        f"with 95 % power{''.join(f'. {note}' for note in findings.notes)}",
     )
 
 

@@ -7,6 +7,7 @@ the levels and the residuals follow.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from chaosity.figures.residual_plots import MOST_MARKS, residual_plots_svg
@@ -24,14 +25,13 @@ from chaosity.statistics.effects_and_contrasts import (
     Contrast,
     DifferenceWithInterval,
 )
-from chaosity.statistics.estimates_and_ratios import CONFIDENCE
+from chaosity.statistics.estimates_and_ratios import confidence_text
 from chaosity.statistics.find_anova_studies import LOCAL, REMOTE, AnovaStudy, analyse_all_studies
 from chaosity.store.measurements import Measurements
 from chaosity.units import format_quantity, join_with_and, metric_words
 
 # A relation that explains less of the variation is not a summary of the pairs.
 _RELATION_FROM_PERCENT = 50.0
-_PERCENT = f"{100.0 * CONFIDENCE:g} %"
 _KINDS = {"pu": "PUs", "l3": "L3 domains", "nodes": "sets of nodes", "machine": "the machine"}
 
 
@@ -82,6 +82,7 @@ class AnalysisSection:
         levels: levels of each factor.
         remarks: remarks on number of values, scale, missing values and omitted columns.
         svg: drawing of the residuals; None without residuals.
+        confidence: of the intervals, in per cent.
     """
 
     title: str
@@ -92,12 +93,19 @@ class AnalysisSection:
     levels: tuple[FactorLevels, ...]
     remarks: tuple[str, ...]
     svg: str | None
+    confidence: str
 
 
-def analysis_sections(measurements: Measurements) -> defaultdict[str, tuple[AnalysisSection, ...]]:
-    """Return experiment -> analyses, of one host in one configuration."""
+def analysis_sections(
+    measurements: Measurements, confidences: Mapping[str, float] | None = None
+) -> defaultdict[str, tuple[AnalysisSection, ...]]:
+    """Return experiment -> analyses, of one host in one configuration.
+
+    `confidences` are those of intervals by experiment, where they are not 95 %.
+    """
     sections: defaultdict[str, tuple[AnalysisSection, ...]] = defaultdict(tuple)
-    for number, (study, analysis) in enumerate(analyse_all_studies(measurements), start=1):
+    found = analyse_all_studies(measurements, confidences or {})
+    for number, (study, analysis) in enumerate(found, start=1):
         sections[study.experiment] += (_section(study, analysis, f"residuals-{number}"),)
     return sections
 
@@ -113,6 +121,7 @@ def _section(study: AnovaStudy, analysis: AnovaResult, name: str) -> AnalysisSec
         levels=tuple(_levels(study, analysis, factor) for factor in analysis.factors),
         remarks=tuple(_remarks(study, analysis, has_residuals)),
         svg=residual_plots_svg(analysis, study.metric, name) if has_residuals else None,
+        confidence=confidence_text(),
     )
 
 
@@ -168,17 +177,17 @@ def _difference_clause(
     if interval.excludes_zero is False:
         return f"no difference between {level} and {other} is detected: {_range(interval, metric)}"
     if interval.ratio is not None:
-        end = f" ({_PERCENT} interval {bounds})" if bounds else ""
+        end = f" ({confidence_text()} interval {bounds})" if bounds else ""
         return f"{level} is {_ratio(interval.ratio)} times {other}{end}"
     side = "above" if interval.value > 0.0 else "below"
-    end = f" ({_PERCENT} interval of the difference: {bounds})" if bounds else ""
+    end = f" ({confidence_text()} interval of the difference: {bounds})" if bounds else ""
     return f"{level} is {format_quantity(metric, abs(interval.value))} {side} {other}{end}"
 
 
 def _range(interval: DifferenceWithInterval, metric: str) -> str:
     """Return what the bounds are, and the bounds: "ratio of the means 0.99 to 1.01 (...)"."""
     name = "difference" if interval.ratio is None else "ratio"
-    return f"{name} of the means {_bounds(interval, metric)} ({_PERCENT} interval)"
+    return f"{name} of the means {_bounds(interval, metric)} ({confidence_text()} interval)"
 
 
 def _ratio(ratio: float) -> str:

@@ -104,6 +104,16 @@ def metric_values_or_reasons(record: UnfinishedRecord) -> dict[str, dict[str, Re
     return readings
 
 
+def counted_seconds_of_each_metric(load: LoadRecord) -> dict[str, float]:
+    """Return metric -> for how long its processor counter counted; empty without counters."""
+    counted = load.get("counted", {})
+    return {
+        metric: max(count.get("time_enabled_ns", 0) for count in result["counts"]) * 1e-9
+        for metric, source in load["metrics"].items()
+        if "counts" in (result := counted.get(source.get("counter", ""), {}))
+    }
+
+
 def is_optional_metric(source: MetricSourceWithUpperBound) -> bool:
     """Return whether a point is valid without this metric: it is optional, or from a counter."""
     return bool(source.get("optional") or "counter" in source)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 
 from chaosity.cpusets import parse_cpu_list
+from chaosity.place.page_share_arithmetic import shift_shares_to_workers
 from chaosity.records.point_types import DriveFacts, Load, OpenclTargetDevice
 from chaosity.runner.point_measurement import memory_shares_by_node
 from chaosity.simulation.machine_description import MachineDescription, current_faults
@@ -46,7 +47,7 @@ _TLB_BYTES = 2048 * 4096
 # Sharpness of the edge of a cache. With 3, a working set as large as the L3 cache finds 79 % of its
 # lines there, and one of twice the size 48 %, as in the tables of document 003.
 _CACHE_EDGE = 3
-_LINE_BYTES = 64
+LINE_BYTES = 64
 # Block size of random reads if it is not a level of the experiment.
 _RANDOM_READ_BYTES = 4096
 # How fast the requests of a drive grow in comparison with those of a core. Many requests of a MiB
@@ -66,6 +67,7 @@ class NoiselessLoadResult:
         counted_bytes_per_second: bytes that the program counts; STREAM does not count fetches.
         latency_ns: time of one dependent access or transfer; None for other loads.
         bytes_per_second_by_node: rate to each node of the target while all nodes are accessed.
+        dwp: data-to-worker proximity that the load's search finds; None without a search.
         read_rate_reads_per_second: random reads of drives; None for other loads.
         completion_latency_ns, completion_latency_p99_ns: median and 99th percentile of the time of
             a random read; None for other loads.
@@ -75,6 +77,7 @@ class NoiselessLoadResult:
     counted_bytes_per_second: float = 0.0
     latency_ns: float | None = None
     bytes_per_second_by_node: dict[int, float] = field(default_factory=dict)
+    dwp: float | None = None
     read_rate_reads_per_second: float | None = None
     completion_latency_ns: float | None = None
     completion_latency_p99_ns: float | None = None
@@ -86,6 +89,19 @@ class _Path:
 
     load: str
     flow: Flow
+
+
+def _searches_a_placement(load: Load) -> bool:
+    """Return whether a load begins with a search: AutoNUMA has no shares to begin with."""
+    return bool(load["placement"].get("settles") and load["placement"].get("shares"))
+
+
+def _with_proximity(load: Load, dwp: float) -> Load:
+    """Return a load whose pages are moved towards its workers by a data-to-worker proximity."""
+    shares = memory_shares_by_node(load["placement"])
+    moved = shift_shares_to_workers(shares, load["initiator"]["nodes"], dwp)
+    by_node = {str(node): share for node, share in moved.items()}
+    return {**load, "placement": {**load["placement"], "shares": by_node}}
 
 
 def read_written_and_counted_shares(kernel: str | None) -> tuple[float, float, float]:
@@ -128,7 +144,23 @@ class MachineModel:
         self.slowdown = 1 / math.prod(whole)
 
     def noiseless_results(self, loads: list[Load]) -> dict[str, NoiselessLoadResult]:
-        """Return name of each load -> what it reaches while all loads run."""
+        """Return name of each load -> what it reaches while all loads run.
+
+        A search for a placement tries all steps, and the fastest step is its result.
+        """
+        searched = [load for load in loads if _searches_a_placement(load)]
+        if not searched:
+            return self._results(loads)
+        [load], tried = searched, []
+        for tenths in range(11):
+            moved = _with_proximity(load, tenths / 10)
+            results = self._results([moved if each is load else each for each in loads])
+            results[load["name"]].dwp = tenths / 10
+            tried.append(results)
+        return max(tried, key=lambda results: results[load["name"]].moved_bytes_per_second)
+
+    def _results(self, loads: list[Load]) -> dict[str, NoiselessLoadResult]:
+        """Return name of each load -> what it reaches while all loads run as they are placed."""
         hits = {load["name"]: self._hit_shares(load, loads) for load in loads}
         paths = [path for load in loads for path in self._paths(load, hits[load["name"]])]
         free = max_min_fair_rates([path.flow for path in paths], self.capacities)
@@ -187,7 +219,7 @@ class MachineModel:
         elif "latency_ns" in load["metrics"]:
             # A chase has one access on the way at a time, which hardly loads the machine.
             for path in self._memory_paths(load, hits, memory_shares_by_node(load["placement"])):
-                limit = _LINE_BYTES / (self._idle_access_ns(load, hits) * 1e-9)
+                limit = LINE_BYTES / (self._idle_access_ns(load, hits) * 1e-9)
                 yield _Path(path.load, replace(path.flow, limit=limit))
         else:
             yield from self._memory_paths(load, hits, memory_shares_by_node(load["placement"]))
@@ -210,13 +242,30 @@ class MachineModel:
         missed_share = _missed(hits)
         for unit in sorted(_units(load)):
             uses: dict[str, float] = {}
-            for node, share in shares.items():
+            for node, share in self.access_shares(load, unit, shares).items():
                 _add(uses, self._core_uses(unit, node, missed_share), share)
                 missed = share * missed_share
                 _add(uses, self._memory_uses(unit, node, reads, writes), missed)
                 if unit in self.topology.l3_of_pu:
                     _add(uses, {f"l3_{self.topology.l3_of_pu[unit]}": 1.0}, missed)
             yield _Path(load["name"], Flow(uses))
+
+    def access_shares(
+        self, load: Load, unit: int, shares: Mapping[int, float]
+    ) -> Mapping[int, float]:
+        """Return the share of a unit's accesses by node; `shares` are those of the load's pages.
+
+        A runtime that keeps tasks on the node of their data accesses only the unit's own node.
+        """
+        near = self._node_of(unit)
+        keeps = load.get("levels", {}).get("runtime") == "locality" and near in shares
+        return {near: 1.0} if keeps else shares
+
+    def local_and_missed_shares(self, load: Load) -> tuple[float, float]:
+        """Return the shares of a load's accesses to the core's own node, and beyond all caches."""
+        pages, units = memory_shares_by_node(load["placement"]), _units(load)
+        near = (self.access_shares(load, unit, pages).get(self._node_of(unit), 0) for unit in units)
+        return sum(near) / len(units), _missed(self._hit_shares(load, [load]))
 
     def _core_uses(self, unit: int, node: int, missed: float) -> dict[str, float]:
         """Return the time in seconds that a core needs for a byte of a node's memory.

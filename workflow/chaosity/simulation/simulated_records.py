@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from chaosity.cpusets import format_cpu_list, parse_cpu_list
 from chaosity.errors import UserError
@@ -32,6 +32,8 @@ from chaosity.records.point_types import Load, MetricSourceWithUpperBound, Point
 from chaosity.records.record_types_and_verdict import (
     SIMULATED,
     Check,
+    CounterResult,
+    EventCount,
     HostState,
     LoadRecord,
     Record,
@@ -42,7 +44,7 @@ from chaosity.records.record_types_and_verdict import (
 from chaosity.runner.point_measurement import memory_shares_by_node
 from chaosity.runner.record_checks import check_record
 from chaosity.simulation.machine_description import MACHINE_FILE, MachineDescription
-from chaosity.simulation.machine_model import MachineModel, NoiselessLoadResult
+from chaosity.simulation.machine_model import LINE_BYTES, MachineModel, NoiselessLoadResult
 from chaosity.simulation.tool_output_from_values import OutputWriter
 from chaosity.topology.topology_json import read_topology
 
@@ -55,6 +57,9 @@ SAMPLES = 24
 P99_OVER_MEDIAN = 1.06
 # Bytes that a program moves for one element, cell or gathered value: two doubles and an index.
 _ELEMENT_BYTES = 24
+# Counters of the model, and the time for which they count.
+_LOCAL_MISSES, _REMOTE_MISSES = "last_level_misses_local_memory", "last_level_misses_remote_memory"
+_COUNTED_SECONDS = 1.0
 # Virtual time at which each measurement begins, in seconds since boot.
 _BEGIN_SECONDS = 1000.0
 _REALTIME_MINUS_MONOTONIC = 1.6e9
@@ -190,6 +195,11 @@ def _true_value(
         UnknownMetricError: the simulation has no value for the metric.
     """
     devices = model.machine.get("devices")
+    if "counter" in source:
+        local, missed = model.local_and_missed_shares(load)
+        shares = {_LOCAL_MISSES: local, _REMOTE_MISSES: 1 - local}
+        lines = truth.moved_bytes_per_second * _COUNTED_SECONDS / LINE_BYTES
+        return shares[source["counter"]] * missed * lines if source["counter"] in shares else None
     if "by_node" in source:
         return {str(node): rate for node, rate in truth.bytes_per_second_by_node.items()}
     if metric in ("bandwidth_bytes_per_second", "processing_throughput_bytes_per_second"):
@@ -205,14 +215,15 @@ def _true_value(
         return truth.moved_bytes_per_second / _ELEMENT_BYTES
     if metric == "runs_per_second":
         return truth.moved_bytes_per_second / load["memory_bytes"]
+    if metric == "dwp":
+        return truth.dwp
     if metric == "locality":
-        shares, near = memory_shares_by_node(load["placement"]), load["initiator"]["nodes"]
-        return sum(shares.get(node, 0.0) for node in near) / max(1, len(near))
+        return model.local_and_missed_shares(load)[0]
     if devices and metric == "device_copy_bytes_per_second":
         return devices["memory_bytes_per_second"] / 2
     if devices and metric.startswith(("host_to_device", "device_to_host")):
         return min(devices["link_bytes_per_second"], truth.moved_bytes_per_second or math.inf)
-    if source.get("optional") or "counter" in source:
+    if source.get("optional"):
         return None
     raise UnknownMetricError(f"{load['benchmark']}: the simulation has no value for {metric}")
 
@@ -261,7 +272,8 @@ def _simulate_loads(record: UnfinishedRecord, model: MachineModel) -> None:
     drawn = zip(point["loads"], noise.qualities, noise.samples, strict=True)
     for load, quality, factors in drawn:
         outputs = _raw_outputs(load, values[load["name"]], quality, factors, seconds)
-        record["loads"].append(_load_record(load, outputs, seconds))
+        counted = _counted(load, values[load["name"]], quality)
+        record["loads"].append(_load_record(load, outputs, seconds, counted))
     ended = _host_state(_BEGIN_SECONDS + seconds + 1)
     cpus = [load["placement"]["cpus"] for load in point["loads"]]
     units = {unit for listed in cpus for unit in parse_cpu_list(listed)}
@@ -283,13 +295,16 @@ def _host_state(monotonic: float) -> HostState:
     }
 
 
-def _load_record(load: Load, outputs: dict[str, str], seconds: float) -> LoadRecord:
+def _load_record(
+    load: Load, outputs: dict[str, str], seconds: float, counted: dict[str, CounterResult]
+) -> LoadRecord:
     """Return the part of the record that a real load would have given.
 
     Args:
         load: the load as planned.
         outputs: name -> raw output of the load.
         seconds: duration of the run.
+        counted: results of the processor counters.
     """
     placement = load["placement"]
     # A load without progress runs while all others do.
@@ -316,8 +331,24 @@ def _load_record(load: Load, outputs: dict[str, str], seconds: float) -> LoadRec
         },
         "outputs": outputs,
         "clock": {"hertz": None, "reason": "simulated"},
-        "counted": {name: {"reason": "simulated"} for name in load.get("counters", {})},
+        "counted": counted,
     }
+
+
+def _counted(load: Load, values: TrueValues, quality: float) -> dict[str, CounterResult]:
+    """Return the counts of a load's counters; where the model has none, it is the reason."""
+    counted: dict[str, CounterResult] = {
+        name: {"reason": "simulated"} for name in load.get("counters", {})
+    }
+    nanoseconds = round(_COUNTED_SECONDS * 1e9)
+    for metric, value in values.items():
+        name = load["metrics"][metric].get("counter")
+        if name is not None and isinstance(value, float):
+            times = {"time_enabled_ns": nanoseconds, "time_running_ns": nanoseconds}
+            event = {"cpu": min(parse_cpu_list(load["placement"]["cpus"])), "type": 0, "config": 0}
+            count = {**event, "count": round(value * quality), **times}
+            counted[name] = {"counts": [cast(EventCount, count)]}
+    return counted
 
 
 def _raw_outputs(
@@ -348,6 +379,8 @@ def _raw_outputs(
     latency = None
     for metric, value in values.items():
         source = load["metrics"][metric]
+        if "counter" in source:
+            continue
         if isinstance(value, dict):
             rate = sum(value.values()) / len(value) * quality
         elif "quantile" in source:
@@ -357,7 +390,7 @@ def _raw_outputs(
             rate = value * quality
         else:
             factor = 1 / quality if metric.endswith("_ns") else quality
-            noisy = value if metric == "locality" else value * factor
+            noisy = value if metric in ("locality", "dwp") else value * factor
             writer.put_value(source, noisy)
             rate = rate or noisy
     amount = rate if latency is None else 1e9 / latency

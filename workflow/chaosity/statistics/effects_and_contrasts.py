@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import linalg, stats
 
 from chaosity.statistics.anova_design import AnovaDesign, Members, Values
-from chaosity.statistics.estimates_and_ratios import CONFIDENCE
+from chaosity.statistics.estimates_and_ratios import present_confidence
 from chaosity.statistics.sums_of_squares import indicator_columns
 
 # All pairs of twelve levels are 66 lines; of more levels only the extremes are reported.
@@ -28,10 +28,9 @@ _MOST_LEVELS = 128
 _MOST_COLUMNS = 1000
 
 
-@lru_cache(maxsize=256)
 def interval_half_width_in_standard_errors(freedom: float) -> float:
-    """Return half the width of a 95 % interval of one estimate, in standard errors."""
-    return float(stats.t.ppf(0.5 + CONFIDENCE / 2.0, freedom))
+    """Return half the width of an interval of one estimate, in standard errors."""
+    return float(stats.t.ppf(0.5 + present_confidence() / 2.0, freedom))
 
 
 @dataclass(frozen=True)
@@ -210,7 +209,7 @@ def compare_level_pairs_with_tukey_intervals(
         chosen = [(j, i) for i, j in combinations(range(size), 2)]
     multiple = None
     if size > 2 and error.variance is not None:
-        multiple = _range_quantile(size, error.freedom) / math.sqrt(2.0)
+        multiple = _range_quantile(present_confidence(), size, error.freedom) / math.sqrt(2.0)
     return [
         Contrast(
             factor=design.names[factor],
@@ -228,9 +227,9 @@ def compare_level_pairs_with_tukey_intervals(
 
 
 @lru_cache(maxsize=256)
-def _range_quantile(levels: int, freedom: int) -> float:
+def _range_quantile(confidence: float, levels: int, freedom: int) -> float:
     """Return the quantile of the studentized range."""
-    return float(stats.studentized_range.ppf(CONFIDENCE, levels, freedom))
+    return float(stats.studentized_range.ppf(confidence, levels, freedom))
 
 
 def interaction_effects(

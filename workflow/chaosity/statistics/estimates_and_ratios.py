@@ -12,7 +12,9 @@ estimate the same centre. The median is reported because one disturbed replicate
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +31,29 @@ from chaosity.units import UnitScale
 
 Values = NDArray[np.float64]
 CONFIDENCE = 0.95
+_confidence = ContextVar("confidence", default=CONFIDENCE)
 # The interval over two ratios would be 13 times as wide as their distance.
 FEWEST_RATIOS = 3
+
+
+@contextmanager
+def intervals_with_confidence(share: float) -> Iterator[None]:
+    """Compute and write intervals with this confidence (0.9: 90 %) in the body of `with`."""
+    token = _confidence.set(share)
+    try:
+        yield
+    finally:
+        _confidence.reset(token)
+
+
+def present_confidence() -> float:
+    """Return the confidence of the intervals that are computed now: 0.95 unless it was changed."""
+    return _confidence.get()
+
+
+def confidence_text() -> str:
+    """Return the present confidence in per cent: "95 %"."""
+    return f"{100.0 * _confidence.get():g} %"
 
 
 def change_text(ratio: float) -> str:
@@ -68,7 +91,7 @@ class _HasInterval:
         if self.low_and_high is None:
             return "no interval"
         low, high = map(show, self.low_and_high)
-        return f"95 % interval {low} to {high}"
+        return f"{confidence_text()} interval {low} to {high}"
 
     def interval_and_n_text(self, show: Callable[[float], str] = "{:.2f}".format) -> str:
         """Return the interval with n: "95 % interval 17.9 to 18.8, n = 3"."""
@@ -149,7 +172,7 @@ class Ratio(_HasInterval):
             return cls(ratio, None, None, n, m)
         with silence_warnings_on_equal_values():
             test = stats.ttest_ind(above, below, equal_var=False)
-            low, high = test.confidence_interval(CONFIDENCE)
+            low, high = test.confidence_interval(_confidence.get())
         if not np.isfinite(low):  # without any scatter
             low = high = above.mean() - below.mean()
         p = p_value_or_exact_comparison(float(test.pvalue), ratio)
@@ -177,7 +200,7 @@ class Ratio(_HasInterval):
         n, ratio = len(logs), float(np.exp(np.median(logs)))
         if n < fewest:
             return cls(ratio, None, None, n, n)
-        half = stats.t.ppf(0.5 + CONFIDENCE / 2.0, n - 1) * stats.sem(logs)
+        half = stats.t.ppf(0.5 + _confidence.get() / 2.0, n - 1) * stats.sem(logs)
         with silence_warnings_on_equal_values():
             p = p_value_or_exact_comparison(float(stats.ttest_1samp(logs, 0.0).pvalue), ratio)
         return cls(ratio, *_ends(logs.mean() - half, logs.mean() + half, ratio), n, n, p)
@@ -250,7 +273,11 @@ class GroupedSample:
         scaled = np.where(logs, np.log(np.where(logs, self.values, 1.0)), self.values)
         mean, deviation = self.mean_and_deviation(scaled)
         with np.errstate(invalid="ignore", divide="ignore"):
-            half = stats.t.ppf(0.5 + CONFIDENCE / 2.0, self.n - 1.0) * deviation / np.sqrt(self.n)
+            half = (
+                stats.t.ppf(0.5 + _confidence.get() / 2.0, self.n - 1.0)
+                * deviation
+                / np.sqrt(self.n)
+            )
             low, high = mean - half, mean + half
             low, high = np.where(positive, np.exp(low), low), np.where(positive, np.exp(high), high)
         # With n >= 8 and a lopsided sample the median can lie outside an interval of the mean.

@@ -24,6 +24,7 @@ import pandas as pd
 from chaosity.errors import UserError
 from chaosity.statistics.anova import AnovaResult, analyse_variance
 from chaosity.statistics.effects_and_contrasts import Contrast
+from chaosity.statistics.estimates_and_ratios import CONFIDENCE, intervals_with_confidence
 from chaosity.store.measurements import POINT, Measurements, parse_levels_json
 
 RESPONSE, BLOCK = "value", "replicate"
@@ -258,10 +259,18 @@ def _independent(
     return tuple(kept), tuple(reversed(follow))
 
 
-def analyse_all_studies(measurements: Measurements) -> Iterator[tuple[AnovaStudy, AnovaResult]]:
-    """Yield every study with its analysis; studies that cannot be analysed are skipped."""
+def analyse_all_studies(
+    measurements: Measurements, confidences: Mapping[str, float]
+) -> Iterator[tuple[AnovaStudy, AnovaResult]]:
+    """Yield every study with its analysis; studies that cannot be analysed are skipped.
+
+    `confidences` are those of intervals by experiment; until the next study, they hold too for
+    intervals of the reader of this study.
+    """
     for study in find_anova_studies(measurements):
-        try:
-            yield study, study.analyse_variance_of_table()
-        except UserError:
-            continue
+        with intervals_with_confidence(confidences.get(study.experiment, CONFIDENCE)):
+            try:
+                analysis = study.analyse_variance_of_table()
+            except UserError:
+                continue
+            yield study, analysis

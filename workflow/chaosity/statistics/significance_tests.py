@@ -60,18 +60,18 @@ def is_variation_between_cells_significant(
 ) -> bool | None:
     """Return whether cells differ by more than the noise of their replicates.
 
-    The test is a one-way analysis of variance of the logarithms of valid values; the columns `by`
-    identify the cells. The best and the worst of many cells are far apart even when all cells are
-    equal. So their intervals do not show whether cells differ, but the variance between cells
-    compared with the variance within cells does.
+    The test is a one-way analysis of variance of the logarithms of valid values, or of the values
+    themselves if one is zero; the columns `by` identify the cells. The best and the worst of many
+    cells are far apart even when all cells are equal. So their intervals do not show whether cells
+    differ, but the variance between cells compared with the variance within cells does.
 
     Returns:
         The answer; None for a single cell, or if no cell has two replicates.
     """
-    valid = as_measurements(measurements).valid_rows()
-    cells = [
-        np.log(cell.rows["value"].to_numpy(dtype=float)) for _, cell in valid.groups_by_columns(by)
-    ]
+    valid = as_measurements(measurements).rows_with_value()
+    cells = [cell.rows["value"].to_numpy(dtype=float) for _, cell in valid.groups_by_columns(by)]
+    if all((cell > 0.0).all() for cell in cells):  # a share or a count may be zero
+        cells = [np.log(cell) for cell in cells]
     if len(cells) < 2 or all(len(cell) < 2 for cell in cells):
         return None
     with silence_warnings_on_equal_values():

@@ -16,9 +16,13 @@ import pandas as pd
 from chaosity.cpusets import format_cpu_list
 from chaosity.place_names import node_name
 from chaosity.records.atomic_writes_and_record_files import load_record, record_file
-from chaosity.records.point_types import Load, Point, PointAndLoadNames
+from chaosity.records.point_types import Load, MetricRatio, Point, PointAndLoadNames
 from chaosity.records.record_types_and_verdict import FAILED, VALID, LoadRecord, Record
-from chaosity.runner.metric_values import Reading, metric_values_or_reasons
+from chaosity.runner.metric_values import (
+    Reading,
+    counted_seconds_of_each_metric,
+    metric_values_or_reasons,
+)
 from chaosity.runner.parse_tool_output import ExtractionError
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
 
@@ -47,6 +51,7 @@ class ReplicateOutcome:
         seen_nodes: name of the load -> nodes with its pages as the kernel reported, such as 0-1.
         clocks: name of the load -> mean clock of its units in hertz; None if it is unknown.
         origin: "simulated" for a machine that does not exist; None for a measurement.
+        counted_seconds: name of the load -> metric -> for how long its counter counted.
     """
 
     status: str
@@ -57,6 +62,7 @@ class ReplicateOutcome:
     seen_nodes: Mapping[str, str | None] = field(default_factory=dict)
     origin: str | None = None
     clocks: Mapping[str, float | None] = field(default_factory=dict)
+    counted_seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 def tidy_rows_of_outcome(point: Point, replicate: int, outcome: ReplicateOutcome) -> Iterator[Row]:
@@ -141,6 +147,8 @@ def tidy_rows_of_derived_metrics(
     for metric in derived:
         to = metric.get("to")
         value, reason = None, metric.get("reason") or outcome.reason
+        if "per" in metric and outcome.status == VALID:
+            value, reason = _count_per_unit_of_rate(metric, outcome)
         if to and outcome.status == VALID:
             others = outcomes.get((point["experiment"], to["point"]), [])
             other = others[replicate - 1] if len(others) >= replicate else ReplicateOutcome(MISSING)
@@ -151,8 +159,22 @@ def tidy_rows_of_derived_metrics(
             "metric": metric["name"],
             "value": value,
             "reason": reason,
-            "reference": to == {"point": point["point"], "load": metric["load"]},
+            "reference": to is not None and to == {"point": point["point"], "load": metric["load"]},
         }
+
+
+def _count_per_unit_of_rate(metric: MetricRatio, outcome: ReplicateOutcome) -> Reading:
+    """Return a count divided by the amount that the load did meanwhile, or why there is none.
+
+    The rate is that of the common window. The count goes on for some moments until the load stops,
+    so the amount is the rate times the counted time, and not the sum of the samples.
+    """
+    readings = outcome.readings[metric["load"]]
+    (count, reason), (rate, _) = readings[metric["metric"]], readings[metric["per"]]
+    seconds = outcome.counted_seconds[metric["load"]].get(metric["metric"])
+    if not isinstance(count, float) or not isinstance(rate, float) or not rate or not seconds:
+        return None, reason or f"{metric['per']} is zero"
+    return count / (rate * seconds), None
 
 
 def _reference_ratio(
@@ -207,6 +229,7 @@ def status_and_values_of_record(record: Record) -> ReplicateOutcome:
         nodes,
         record.get("origin"),
         {load["name"]: load["clock"]["hertz"] for load in record["loads"] if "clock" in load},
+        {load["name"]: counted_seconds_of_each_metric(load) for load in record["loads"]},
     )
 
 

@@ -1,0 +1,53 @@
+"""The search for a placement on the simulated Opteron of document 002, and its figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaosity.checked_yaml_files import load_experiment, read_config
+from chaosity.figures.draw_and_write_figures import draw_figures
+from chaosity.simulation.machine_model import MachineModel
+from chaosity.simulation.simulated_records import true_values
+from simulated_tables import TODAY, SimulatedHost, shipped_machine, shipped_topology
+
+
+@pytest.fixture(scope="module")
+def host() -> SimulatedHost:
+    config = {**read_config(), "experiments": ["page_placement"]}
+    config["levels"] = {"page_placement": {"kernel": 1}}
+    topology = shipped_topology("opteron_6272")
+    machine = shipped_machine("opteron_6272", topology)
+    planned = SimulatedHost.planned(machine, topology, [], config, all_points=True)
+    alone = tuple(point for point in planned.points if len(point["loads"]) == 1)
+    return SimulatedHost(machine, topology, alone, planned.name)
+
+
+def test_a_searched_placement_is_the_best_step_between_all_nodes_and_the_workers(host):
+    model = MachineModel(host.machine, host.topology, host.name, TODAY)
+    values = {
+        (point["factors"]["workers"], point["factors"]["policy"]): true_values(point, model)["work"]
+        for point in host.points
+    }
+    for (workers, policy), own in values.items():
+        assert ("dwp" in own) == (policy == "bwap_uniform")
+        if policy == "bwap_uniform":
+            others = (values[workers, name] for name in ("uniform_all", "uniform_workers"))
+            speed = own["elements_per_second"]
+            assert all(speed >= other["elements_per_second"] * 0.999 for other in others)
+    # One worker leaves most pages on other nodes, as in document 002; if all nodes are workers, no
+    # other node is left.
+    assert 0.0 < values["node0", "bwap_uniform"]["dwp"] < 0.5
+    assert values["nodes0-7", "bwap_uniform"]["dwp"] == 0.0
+
+
+def test_the_best_number_of_workers_is_marked_and_the_proximity_is_drawn(host, tmp_path):
+    table = host.table_of_records(1)
+    files = draw_figures([load_experiment("page_placement")], table, host.topology, tmp_path)
+    drawn = {file.name: file for file in files}
+    speed = drawn["placed_triad_by_worker_count"]
+    assert speed.problem is None and speed.marks == 40
+    assert speed.sentence.startswith("Best: worker nodes 8, ")
+    assert "not clearly worse" in speed.sentence and "n = 3" in speed.sentence
+    assert (tmp_path / speed.svg).read_text().count("-best-") == 1
+    assert drawn["placed_proximity_uniform"].marks > 8
+    assert drawn["placed_proximity"].marks == 0  # no weights were measured

@@ -1,0 +1,174 @@
+"""The indicators of document 004: misses of a run of the program, and intervals of 90 %."""
+
+from __future__ import annotations
+
+import copy
+import re
+
+import pytest
+
+from chaosity.checked_yaml_files import load_experiment, read_config
+from chaosity.design.even_samples_and_plan_notes import PlanNotes
+from chaosity.design.host_plan import PlannedHost, plan_host
+from chaosity.design.ratio_reference_loads import add_reference_loads
+from chaosity.errors import UserError
+from chaosity.figures.draw_and_write_figures import draw_figures
+from chaosity.records.atomic_writes_and_record_files import replicate_numbers
+from chaosity.report.variance_analysis_section import analysis_sections
+from chaosity.simulation.machine_model import MachineModel
+from chaosity.simulation.simulated_records import simulate_replicate
+from chaosity.statistics.estimates_and_ratios import Estimate, intervals_with_confidence
+from chaosity.store.measurements import Measurements
+from chaosity.store.tidy_table_from_records import (
+    ReplicateOutcome,
+    status_and_values_of_record,
+    tidy_rows_of_derived_metrics,
+    tidy_rows_of_outcome,
+)
+from chaosity.store.tidy_table_parquet import COLUMNS, rows_to_table
+from simulated_tables import TODAY, SimulatedHost, shipped_machine, shipped_topology
+
+MIB = 2**20
+REMOTE = "remote_memory_misses_per_run"
+
+
+def planned(**config) -> SimulatedHost:
+    """The machine of document 004 with four L3 caches of 16 MiB."""
+    topology = shipped_topology("xeon_e5_4620")
+    config = {**read_config(), "experiments": ["numa_runtime"], **config}
+    machine = shipped_machine("xeon_e5_4620", topology)
+    return SimulatedHost.planned(machine, topology, [], config, all_points=True)
+
+
+@pytest.fixture(scope="module")
+def host() -> SimulatedHost:
+    return planned(parameters={"chaosity_tasks": {"bytes": "beyond_caches"}})
+
+
+@pytest.fixture(scope="module")
+def records(host):
+    model = MachineModel(host.machine, host.topology, host.name, TODAY)
+    return {
+        (point["experiment"], point["point"]): [
+            simulate_replicate(point, replicate, model) for replicate in replicate_numbers(point)
+        ]
+        for point in host.points
+    }
+
+
+def table_of(host, records) -> Measurements:
+    outcomes = {
+        key: [status_and_values_of_record(each) for each in own] for key, own in records.items()
+    }
+    rows = []
+    for point in host.points:
+        own = outcomes[point["experiment"], point["point"]]
+        for replicate, outcome in enumerate(own, start=1):
+            rows += tidy_rows_of_outcome(point, replicate, outcome)
+            rows += tidy_rows_of_derived_metrics(point, replicate, outcomes)
+    return Measurements.from_table(rows_to_table(rows, COLUMNS))
+
+
+@pytest.fixture(scope="module")
+def table(host, records) -> Measurements:
+    return table_of(host, records)
+
+
+def test_data_follows_the_rule_of_working_sets_if_the_config_says_so(host):
+    sizes = {load["memory_bytes"] for point in host.points for load in point["loads"]}
+    assert sizes == {4 * 4 * 16 * MIB}  # four times all L3 caches, for one core too
+    words = host.points[0]["loads"][0]["command"]
+    assert f"--bytes={256 * MIB}" in words
+
+
+@pytest.mark.parametrize(("size", "noted"), [(128 * MIB, True), (256 * MIB, False)])
+def test_the_plan_says_that_the_caches_hold_a_large_part_of_the_data(size, noted):
+    parameters = {"chaosity_tasks": {"bytes": size}}
+    config = {**read_config(), "experiments": ["numa_runtime"], "parameters": parameters}
+    topology = shipped_topology("xeon_e5_4620")
+    plan = plan_host(PlannedHost("h", "snc1", topology), config)
+    notes = [note for note in plan.notes if "beyond_caches" in str(note)]
+    assert bool(notes) == noted
+    assert not noted or "128 MiB is smaller than the 256 MiB" in str(notes[0])
+
+
+def test_misses_of_a_run_do_not_grow_with_the_time_of_the_measurement(host, records, table):
+    key = next(key for key in records if "machine" in key[1] and "vanilla" in key[1])
+    longer = copy.deepcopy(records)
+    for record in longer[key]:
+        for result in record["loads"][0]["counted"].values():
+            for count in result.get("counts", ()):
+                for name in ("count", "time_enabled_ns", "time_running_ns"):
+                    count[name] *= 3
+    own = {"point": key[1], "replicate": 1}
+    values, after = (
+        {
+            metric: each.where(**own, metric=metric).rows["value"].item()
+            for metric in (REMOTE, "last_level_misses_remote_memory_count")
+        }
+        for each in (table, table_of(host, longer))
+    )
+    count = "last_level_misses_remote_memory_count"
+    assert after[count] == pytest.approx(3 * values[count])
+    assert after[REMOTE] == pytest.approx(values[REMOTE])
+    # A run moves its data once; 3/4 of the lines are remote, and the caches hold 6 % or less.
+    assert values[REMOTE] == pytest.approx(0.75 * 256 * MIB / 64, rel=0.1)
+
+
+def test_the_three_indicators_are_figures_with_intervals_of_90_percent(host, table, tmp_path):
+    drawn = draw_figures([load_experiment("numa_runtime")], table, host.topology, tmp_path)
+    files = {file.name: file for file in drawn}
+    assert not any(file.problem for file in drawn)
+    remote, local, cache = (
+        files[f"numa_runtime_{name}"] for name in ("remote_memory", "local_memory", "remote_cache")
+    )
+    assert (remote.marks, local.marks) == (8, 8)
+    assert "no difference" not in remote.sentence  # the locality runtime has none
+    assert "90 % interval" in local.sentence and "95 %" not in local.sentence
+    assert cache.sentence == "Not measured: simulated."
+
+
+def test_the_analysis_of_variance_has_the_confidence_of_its_experiment(table):
+    rows = table.where(metric="speedup")
+    [wide] = analysis_sections(rows)["numa_runtime"]
+    [narrow] = analysis_sections(rows, {"numa_runtime": 0.9})["numa_runtime"]
+    assert (wide.confidence, narrow.confidence) == ("95 %", "90 %")
+    ends = [
+        [float(end) for end in re.findall(r"[\d.]+", section.levels[0].rows[0].interval)]
+        for section in (wide, narrow)
+    ]
+    assert ends[0][0] <= ends[1][0] <= ends[1][1] <= ends[0][1]
+    assert ends[0] != ends[1]
+
+
+def test_an_interval_has_the_requested_confidence_only_inside_the_block():
+    sample = [10.0, 11.0, 12.0, 13.0]
+    wide = Estimate.of_values(sample)
+    with intervals_with_confidence(0.9):
+        narrow = Estimate.of_values(sample)
+        assert narrow.interval_text().startswith("90 % interval")
+    assert wide.low < narrow.low < narrow.high < wide.high
+    assert wide.interval_text().startswith("95 % interval")
+    assert Estimate.of_values(sample) == wide
+
+
+def test_a_count_without_a_counter_has_the_reason(host):
+    point = next(point for point in host.points if point["relative"])
+    load = point["loads"][0]["name"]
+    metrics = {"runs_per_second": (2.0, None)} | {
+        metric: (None, "it needs root")
+        for metric in point["loads"][0]["metrics"]
+        if "miss" in metric
+    }
+    outcome = ReplicateOutcome("valid", readings={load: metrics}, counted_seconds={load: {}})
+    own = {**point, "relative": [each for each in point["relative"] if "per" in each]}
+    rows = tidy_rows_of_derived_metrics(own, 1, {(own["experiment"], own["point"]): [outcome]})
+    assert [(row["value"], row["reason"]) for row in rows] == [(None, "it needs root")] * 3
+
+
+def test_only_a_count_can_be_divided_by_what_a_load_did():
+    document = copy.deepcopy(load_experiment("numa_runtime"))
+    document["relative"][1]["metric"] = "locality"
+    points = planned().points
+    with pytest.raises(UserError, match="locality is not a count"):
+        add_reference_loads(document, points, PlanNotes())
