@@ -87,7 +87,7 @@ def test_beside_others_relative_to_alone_and_the_other_way_round(planned):
 
 
 def test_all_at_once_relative_to_one_at_a_time(planned):
-    _, plan = planned("latency_by_size", "chase", {"mode": "serial"}, "latency_ns")
+    _, plan = planned("l3_domain_bandwidth", "memory", {"mode": "serial"})
     several = [point for point in plan.points if len(point["loads"]) > 1]
     assert several
     serial = {point["point"]: point for point in plan.points if len(point["loads"]) == 1}

@@ -64,7 +64,8 @@ def server():
 
 def published(topology, experiment):
     """The rows of an experiment's points, each value 1, and as others would see them."""
-    host = PlannedHost("db-prod-17", "nps4", topology)
+    serials = [drive.serial for drive in topology.drives if drive.serial]
+    host = PlannedHost("db-prod-17", "nps4", topology, {"chaosity_destructive_drives": serials})
     rows = []
     weights = dict.fromkeys((node.os_index for node in topology.memory_nodes), 1.0)
     for point in plan_host(host, read_config(), [experiment], lambda *_: weights).points:

@@ -58,13 +58,16 @@ class PointExpansion(LoadCombinations):
         """
         name = experiment["experiment"]
         found: dict[str, ExpandedPoint] = {}
-        chosen_loads = set[str]()  # two selectors can choose the same cores
+        # Two designs of one role can choose the same cores: all cores, and one of each domain.
+        chosen_loads = set[str]()
         for design, spec in experiment["designs"].items():
             where = f"workflow/experiments/{name}.yaml, designs.{design}"
             try:
                 for chosen in self.iterate_combinations(name, spec["loads"], where):
                     point = self._point(experiment, design, chosen)
-                    same = str(point["loads"]) if len(point["loads"]) > 1 else point["point"]
+                    roles = [load["role"] for load in point["loads"]]
+                    one_role = len(roles) > 1 and len(set(roles)) == 1
+                    same = str(point["loads"]) if one_role else point["point"]
                     if same not in chosen_loads:
                         found.setdefault(point["point"], point)
                     chosen_loads.add(same)

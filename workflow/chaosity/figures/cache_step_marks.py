@@ -60,11 +60,12 @@ def _step_text(step: LatencyStep, data: FigureData) -> str:
     at = f"between {below} and {above}, at about {end}"
     at += f" ({step.end_bytes.interval_and_n_text(format_binary_bytes)})"
     rise = f"latency rises from {lower} to {upper}"
-    names = join_with_and([name for name, _ in caches])
     if len(caches) == 1:
-        return f"{names} ends {at}: {rise}; hwloc says {format_binary_bytes(caches[0][1])}"
+        [(name, size)] = caches
+        return f"{name} ends {at}: {rise}; hwloc says {format_binary_bytes(size)}"
     remark = "hwloc has no cache of such a size" if data.cache_bytes else "caches are unknown"
     if caches:
+        names = join_with_and([name for name, _ in caches])
         sizes = join_with_and([format_binary_bytes(size) for _, size in caches])
         remark = f"{names} ({sizes} by hwloc) end in this step, and more sizes would separate them"
     return f"{rise[:1].upper()}{rise[1:]} {at}; {remark}"
