@@ -12,7 +12,9 @@ from typing import Any
 from chaosity.runner import temporary_kernel_settings
 
 WEIGHTS = f"{temporary_kernel_settings.WEIGHTS}/node"
-PLACE = (sys.executable, "-m", "chaosity.place")
+# Under nohup, or behind `&` of a script, tests inherit ignored signals and would pass that on.
+SIGNALS_AS_USUAL = ("env", "--default-signal=HUP,INT")
+PLACE = (*SIGNALS_AS_USUAL, sys.executable, "-m", "chaosity.place")
 
 
 class Kernel:

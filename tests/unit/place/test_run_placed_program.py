@@ -128,7 +128,8 @@ def test_on_a_terminal_the_program_gets_keyboard_signals_once(kernel):
     )
     child, terminal = pty.fork()
     if child == 0:
-        os.execv(sys.executable, kernel.command(*python(code)))
+        command = kernel.command(*python(code))
+        os.execvp(command[0], command)
     text = b""
     while b"True True" not in text:
         text += os.read(terminal, 1000)
