@@ -67,7 +67,7 @@ lab-down: .venv/requirements-test.installed ## remove the virtual machines; thei
 lab-test: .venv/requirements-test.installed ## run the tests that need virtual machines; boots the needed machines and removes them
 	$(BIN)/pytest -m lab tests/lab $(PYTEST_ARGUMENTS)
 
-slurm-test: .venv/requirements-test.installed ## set up a Slurm with two nodes on this machine, run its tests, remove it; needs root
+slurm-test: test-tools ## set up a Slurm with two nodes on this machine, run its tests, remove it; needs root
 	$(BIN)/pytest -m slurm tests/slurm $(PYTEST_ARGUMENTS)
 
 environment: .venv/requirements-test.installed ## make the virtual environment, test tools included

@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# On a busy machine, the time that an example takes says nothing about the code.
+settings.register_profile("without deadline", deadline=None)
+settings.load_profile("without deadline")
 
 ROOT = Path(__file__).resolve().parent.parent
 

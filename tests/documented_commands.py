@@ -15,6 +15,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = Path(__file__).with_suffix(".yaml")
+FILES = ROOT / "tests/data/command_files"
 PROGRAMS = {
     *("ansible-playbook", "chaosity", "chaosity-place", "chaosity-run", "git", "hwloc-calc"),
     *("lstopo", "make", "pytest", "python3", "snakemake", "sudo", "taskpolicy"),
@@ -120,5 +121,4 @@ def listed_commands() -> list[DocumentedCommand]:
 
 def prepared_files() -> dict[str, str]:
     """Return the files that the commands read: content by name."""
-    files: dict[str, str] = yaml.safe_load(LIST.read_text())["files"]
-    return files
+    return {path.name: path.read_text() for path in FILES.iterdir()}

@@ -1,37 +1,39 @@
-"""The crossover of two firmware modes under load on a simulated machine: planted, and as found."""
+"""Compare the crossover in the model of a simulated machine with the crossover in its tables."""
 
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from functools import cached_property
 
-import numpy as np
 import pandas as pd
 from scipy.optimize import brentq
 
 from chaosity.checked_yaml_files import load_experiment, read_config
 from chaosity.figures.figure_data_and_value_limits import select_figure_data
 from chaosity.figures.figure_spec import parse_figure_specs
+from chaosity.records.point_types import Point
+from chaosity.report.crossovers import mean_curves
 from chaosity.simulation.machine_model import MachineModel
-from chaosity.simulation.simulated_records import true_values
-from chaosity.statistics.latency_crossovers import (
-    CurveComparison,
-    compare_latency_curves,
-    mean_curve_over_places,
-)
-from chaosity.statistics.loaded_latency_curves import repeat_unloaded_points_on_each_line
+from chaosity.simulation.true_values import true_values
+from chaosity.statistics.latency_crossovers import CurveComparison, compare_latency_curves
+from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
 from chaosity.yaml_document_types import Config
 from simulated_tables import TODAY, SimulatedHost, shipped_machine, shipped_topology
 
 EXPERIMENT, FIGURE = "modes_under_load", "modes_under_load_one_node"
 MIXES = ("read100", "read67_nt")
+_SHARES = (1.0, 100.0)  # of the traffic's peak, in per cent
 
 
 class SimulatedModes:
     """A simulated machine in two of its firmware modes, with points under load."""
 
-    def __init__(self, machine: str, modes: tuple[str, str], replicates: int) -> None:
+    def __init__(
+        self, machine: str, modes: tuple[str, ...], replicates: int, memory_share: float = 1.0
+    ) -> None:
+        """Plan the machine in each mode; `memory_share` is left of the bandwidth of its memory."""
         config: Config = {
             **read_config(),
             "experiments": [EXPERIMENT],
@@ -41,49 +43,64 @@ class SimulatedModes:
         self.hosts = []
         for mode in modes:
             topology = shipped_topology(f"{machine}_{mode}")
-            description = shipped_machine(machine, topology)
+            description = copy.deepcopy(shipped_machine(machine, topology))
+            description["memory"]["package_bytes_per_second"] *= memory_share
             host = SimulatedHost.planned(
                 description, topology, [], config, name=machine, all_points=True
             )
-            self.hosts.append(host)
+            self.hosts.append(replace(host, points=tuple(filter(_is_compared, host.points))))
 
     @cached_property
     def planted(self) -> dict[str, float]:
-        """Mix of reads and writes -> the bandwidth at which both modes have the same latency.
+        """The true crossover in bytes per second, for each mix of reads and writes.
 
-        It comes from the model and not from points: the share of the traffic's peak is continuous.
+        It is the bandwidth at which the model gives the same latency in both modes. The model is
+        evaluated at any share of the peak, not only at the few shares that are measured.
         """
         return {mix: self._planted(mix) for mix in MIXES}
 
     def _planted(self, mix: str) -> float:
-        shares = np.linspace(1, 100, 400)
-        curves = [
-            np.array([_bandwidth_and_latency(host, mix, share) for share in shares]).T
-            for host in self.hosts
+        def latency(host: SimulatedHost, bandwidth: float) -> float:
+            share = brentq(
+                lambda share: _bandwidth_and_latency(host, mix, share)[0] - bandwidth,
+                *_SHARES,
+                xtol=1e-3,
+            )
+            return _bandwidth_and_latency(host, mix, float(share))[1]
+
+        ends = [
+            [_bandwidth_and_latency(host, mix, share)[0] for host in self.hosts]
+            for share in _SHARES
         ]
-        top = min(bandwidth[-1] for bandwidth, _ in curves)
+        first, second = self.hosts
+        crossover = brentq(
+            lambda bandwidth: latency(first, bandwidth) - latency(second, bandwidth),
+            max(ends[0]),
+            min(ends[1]),
+            rtol=1e-5,
+        )
+        return float(crossover)
 
-        def difference(x: float) -> float:
-            first, second = (float(np.interp(x, *curve)) for curve in curves)
-            return first - second
-
-        return float(brentq(difference, max(bandwidth[0] for bandwidth, _ in curves), top))
+    def tables(self, seed: int) -> Measurements:
+        """Return the tables of all modes as one."""
+        return Measurements.concatenated(host.table(seed) for host in self.hosts)
 
     def found(self, seed: int) -> dict[str, CurveComparison]:
-        """Mix -> the comparison of the two modes by the tables of a seed, as in the report."""
+        """Return the comparison of both modes for each mix, from the tables of a seed."""
         curves = [_curves(host, seed) for host in self.hosts]
         return {mix: compare_latency_curves(curves[0][mix], curves[1][mix]) for mix in MIXES}
 
 
+def _is_compared(point: Point) -> bool:
+    """Return whether the compared curves have this point: idle, or traffic of one node."""
+    traffic = point["factors"]["traffic_of"]
+    has_mix = any(f"+{mix}+" in point["point"] for mix in MIXES)
+    return traffic == "idle" or (traffic == "one_node" and has_mix)
+
+
 def _bandwidth_and_latency(host: SimulatedHost, mix: str, share: float) -> tuple[float, float]:
     """Return the traffic and the latency in ns of one node at a share of the traffic's peak."""
-    point = copy.deepcopy(
-        next(
-            each
-            for each in host.points
-            if each["factors"]["traffic_of"] == "one_node" and f"+{mix}+" in each["point"]
-        )
-    )
+    point = copy.deepcopy(next(each for each in host.points if f"+{mix}+" in each["point"]))
     for load in point["loads"]:
         if load["role"] == "traffic":
             load["levels"]["share"] = share  # type: ignore[assignment]
@@ -97,9 +114,8 @@ def _bandwidth_and_latency(host: SimulatedHost, mix: str, share: float) -> tuple
 
 
 def _curves(host: SimulatedHost, seed: int) -> dict[str, pd.DataFrame]:
-    """Return mix -> the points of one node, as the figure selects them."""
+    """Return the points of one node for each mix, as the figure selects them."""
     [spec] = [s for s in parse_figure_specs([load_experiment(EXPERIMENT)]) if s.name == FIGURE]
     data = select_figure_data(spec, host.table(seed), Topology())
     assert data is not None
-    rows = repeat_unloaded_points_on_each_line(data.measurements, "series")
-    return {mix: mean_curve_over_places(rows[rows["series"] == mix]) for mix in MIXES}
+    return mean_curves(data)

@@ -32,7 +32,8 @@ from chaosity.simulation.machine_description import (
     read_machine_description,
 )
 from chaosity.simulation.machine_model import MachineModel
-from chaosity.simulation.simulated_records import draw_noise, simulate_replicate, true_values
+from chaosity.simulation.simulated_records import draw_noise, simulate_replicate
+from chaosity.simulation.true_values import true_values
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.store.tidy_table_from_records import (
     ReplicateOutcome,
@@ -154,7 +155,7 @@ class SimulatedHost:
 
 
 def _is_read(point: Point) -> bool:
-    """Return whether the search for anomalies reads a point; no metric has a value by node."""
+    """Return whether the search for anomalies uses a point."""
     metrics = [load["metrics"] for load in point["loads"]]
     by_node = any("by_node" in source for own in metrics for source in own.values())
     return not by_node and (len(metrics) == 1 or all("latency_ns" in own for own in metrics))
@@ -163,7 +164,7 @@ def _is_read(point: Point) -> bool:
 def _factor(
     metric: str, source: MetricSourceWithUpperBound, quality: float, samples: list[float]
 ) -> float:
-    """Return what the noise of a run multiplies a metric with, see `draw_noise`."""
+    """Return the factor by which the noise of a run changes a metric, see `draw_noise`."""
     if metric in ("locality", "dwp"):
         return 1.0
     if less_is_better(metric):

@@ -32,9 +32,11 @@ class Machine:
         drives: number of drives of each node.
         link: PCI link of a drive in GB/s.
         gpu: name and GiB of a GPU at node 0.
-        kinds: kinds of cores: name, processing units, highest frequency in MHz.
+        integrated_gpu: whether the GPU is a part of the processor, so that it has no PCI device.
+        kinds: kinds of cores: name (only Intel has names), processing units, highest MHz.
         extra: numbers and kinds of the nodes without cores.
         pairs: two nodes and their entry of the SLIT, for pairs with an entry of their own.
+        architecture: as the kernel names it.
     """
 
     synthetic: str
@@ -43,9 +45,11 @@ class Machine:
     drives: tuple[int, ...] = ()
     link: float = PCIE4_X4
     gpu: tuple[str, int] | None = None
+    integrated_gpu: bool = False
     kinds: tuple[tuple[str, str, int], ...] = ()
     extra: tuple[tuple[int, str], ...] = ()
     pairs: tuple[tuple[int, int, int], ...] = ()
+    architecture: str = "x86_64"
 
 
 def milan(nodes: int, drives: tuple[int, ...]) -> Machine:
@@ -129,6 +133,15 @@ MACHINES = {
         gpu=("NVIDIA GeForce RTX 4070", 12),
         kinds=(("IntelAtom", "8-23", 4300), ("IntelCore", "0-7", 5800)),
     ),
+    "apple_m1_pro": Machine(
+        f"pack:1 [numa(memory={32 * GIB})] l3:1(size=25165824)"
+        " l2:10(size=3145728) l1:1(size=131072) core:1 pu:1",
+        "Apple M1 Pro",
+        gpu=("Apple M1 Pro", 32),
+        integrated_gpu=True,
+        kinds=(("", "0-1", 2064), ("", "2-9", 3228)),
+        architecture="aarch64",
+    ),
     "xeon_8358": Machine(
         f"pack:2 [numa(memory={256 * GIB})] l3:1(size=50331648)"
         " l2:32(size=1310720) l1:1(size=49152) core:1 pu:1",
@@ -147,7 +160,8 @@ def make_topology(machine: Machine) -> etree._Element:
     top = root.find("object")
     for info in top.findall("info"):  # they name the program and its version
         top.remove(info)
-    for place, (name, value) in enumerate({"OSName": "Linux", "Architecture": "x86_64"}.items()):
+    system = {"OSName": "Linux", "Architecture": machine.architecture}
+    for place, (name, value) in enumerate(system.items()):
         top.insert(place, etree.Element("info", name=name, value=value))
     for package in root.iter("object"):
         if package.get("type") == "Package":
@@ -159,7 +173,8 @@ def make_topology(machine: Machine) -> etree._Element:
     add_distances(machine, root, nodes)
     for name, cpus, megahertz in machine.kinds:
         kind = etree.SubElement(root, "cpukind", cpuset=cpu_mask(cpus))
-        etree.SubElement(kind, "info", name="CoreType", value=name)
+        if name:
+            etree.SubElement(kind, "info", name="CoreType", value=name)
         etree.SubElement(kind, "info", name="FrequencyMaxMHz", value=str(megahertz))
     return root
 
@@ -200,30 +215,32 @@ def add_devices(machine: Machine, nodes: dict[int, etree._Element]) -> None:
             drive += 1
     if machine.gpu:
         name, size = machine.gpu
-        bridge = add_object(
-            nodes[0].getparent(),
-            "Bridge",
-            numbers,
-            bridge_type="0-1",
-            depth="0",
-            bridge_pci="0000:[f1-f1]",
-        )
         infos = {
             "OpenCLDeviceType": "GPU",
             "GPUVendor": "Simulated",
             "GPUModel": name,
             "OpenCLPlatformName": "Simulated OpenCL",
             "OpenCLPlatformDeviceIndex": "0",
-            "OpenCLComputeUnits": "46",
+            "OpenCLComputeUnits": "16" if machine.integrated_gpu else "46",
             "OpenCLGlobalMemorySize": str(size * 2**20),
         }
-        add_device(
-            bridge, numbers, "0000:f1:00.0", "0300", 4 * PCIE4_X4, "5", "opencl0d0", "OpenCL", infos
-        )
+        device = ("5", "opencl0d0", "OpenCL", infos)
+        if machine.integrated_gpu:
+            add_os_device(nodes[0].getparent(), numbers, *device)
+        else:
+            bridge = add_object(
+                nodes[0].getparent(),
+                "Bridge",
+                numbers,
+                bridge_type="0-1",
+                depth="0",
+                bridge_pci="0000:[f1-f1]",
+            )
+            add_device(bridge, numbers, "0000:f1:00.0", "0300", 4 * PCIE4_X4, *device)
 
 
-def add_device(bridge, numbers, address, kind, link, osdev_type, name, subtype, infos):
-    """Add a PCI device with an operating system's device."""
+def add_device(bridge, numbers, address, kind, link, *device):
+    """Add a PCI device with an operating system's device; `device` is for `add_os_device`."""
     pci = add_object(
         bridge,
         "PCIDev",
@@ -232,7 +249,12 @@ def add_device(bridge, numbers, address, kind, link, osdev_type, name, subtype, 
         pci_type=f"{kind} [0000:0000] [0000:0000] 00",
         pci_link_speed=str(link),
     )
-    device = add_object(pci, "OSDev", numbers, name=name, subtype=subtype, osdev_type=osdev_type)
+    add_os_device(pci, numbers, *device)
+
+
+def add_os_device(parent, numbers, osdev_type, name, subtype, infos):
+    """Add an operating system's device."""
+    device = add_object(parent, "OSDev", numbers, name=name, subtype=subtype, osdev_type=osdev_type)
     for key, value in infos.items():
         etree.SubElement(device, "info", name=key, value=value)
 

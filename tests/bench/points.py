@@ -10,12 +10,10 @@ from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
-import yaml
+from bare_tools import read_point, run_bare, run_workflow
 
-ROOT = Path(__file__).resolve().parents[2]
 # One short load, the same each time.
 CONFIG = {
-    "results": "results",
     "experiments": ["storage_bandwidth"],
     "stopping": {
         "memory_bandwidth": {"relative_precision": None, "min_seconds": 1, "max_seconds": 1},
@@ -24,47 +22,11 @@ CONFIG = {
 }
 
 
-def bare(point: dict, folder: Path) -> float:
-    """Seconds that the point's own command takes without runner or workflow."""
-    [load] = point["loads"]
-    for name, text in load["files"].items():
-        (folder / name).write_text(text)
-    (folder / "drives").mkdir(exist_ok=True)
-    for drive in load["target"]["drives"]:
-        link = folder / "drives" / drive["component"]
-        if not link.exists():
-            link.symlink_to(drive["file"])
-    began = time.monotonic()
-    subprocess.run(load["command"], cwd=folder, check=True, capture_output=True)
-    return time.monotonic() - began
-
-
 def compare(pairs: int) -> list[tuple[str, list[float], str, str]]:
     """Milliseconds over the bare tool: of the runner alone, and of runner and workflow."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        hosts = {
-            "localhost": {
-                "ansible_connection": "local",
-                "chaosity_storage_file": {"directory": str(folder / "drive"), "bytes": 64 * 2**20},
-            }
-        }
-        (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
-        config = {**CONFIG, "inventory": str(folder / "hosts.yml"), "replicates": pairs + 1}
-        (folder / "bench.yaml").write_text(yaml.safe_dump(config))
-        command = [
-            "snakemake",
-            "--snakefile",
-            str(ROOT / "workflow/Snakefile"),
-            "--workflow-profile",
-            str(ROOT / "profiles/default"),
-            "--directory",
-            name,
-            "--configfile",
-            "bench.yaml",
-            "--quiet",
-        ]
-        subprocess.run(command, check=True, capture_output=True, cwd=name)
+        run_workflow(folder, file_bytes=64 * 2**20, replicates=pairs + 1, **CONFIG)
         [path] = folder.glob("results/*/*/points/*/*.json")
         records = [json.loads(one.read_text()) for one in folder.glob("results/*/*/*/*/rep*.json")]
         records.sort(key=lambda one: one["began_at"])
@@ -81,7 +43,7 @@ def compare(pairs: int) -> list[tuple[str, list[float], str, str]]:
 
 def pair(path: Path, folder: Path) -> float:
     """Seconds that the runner takes more than the bare command, one after the other."""
-    alone = bare(json.loads(path.read_text()), folder)
+    alone = run_bare(read_point(path, folder / "bare"), folder / "bare")
     began = time.monotonic()
     command = ["chaosity-run", str(path), "--record", str(folder / "rep1.json")]
     subprocess.run(command, check=True, capture_output=True)

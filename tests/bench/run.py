@@ -14,8 +14,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import click
-import coverage
 import faults
+import fio_by_hand
+import interval_coverage
 import kernels
 import latency
 import mode_crossovers
@@ -37,8 +38,9 @@ PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
     "streaming": streaming.compare,
     "repeat": repeat.compare,
     "points": points.compare,
+    "fio": fio_by_hand.compare,
     "planning": planning.compare,
-    "coverage": coverage.compare,
+    "coverage": interval_coverage.compare,
     "simulated_coverage": simulated_coverage.compare,
     "mode_crossovers": mode_crossovers.compare,
     "faults": faults.compare,

@@ -18,6 +18,7 @@ run.main()
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "given, expected",
     [
@@ -30,6 +31,7 @@ run.main()
                 "streaming 9",
                 "repeat 9",
                 "points 9",
+                "fio 9",
                 "planning 9",
                 "coverage 9",
                 "simulated_coverage 9",

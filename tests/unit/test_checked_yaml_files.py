@@ -30,7 +30,7 @@ def test_the_default_config_fits_its_schema_key_by_key(good):
         ({"benchmarks": {"memory_bandwidth": "sream"}}, ["'sream'", "did you mean stream?"]),
         (
             {"benchmarks": {"memory_bandwidth": "fio_sequential_read"}},
-            ["is of category storage_bandwidth"],
+            ["is of the category storage_bandwidth"],
         ),
         ({"parameters": {"fio_sequential_read": {"depth": 1}}}, ["no parameter 'depth'"]),
         ({"parameters": {"fio": {}}}, ["unknown benchmark 'fio'"]),
@@ -89,8 +89,32 @@ def test_null_means_all_levels(good):
 def test_a_file_that_is_not_yaml_is_named_with_its_line(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text("a: 1\nb: [1,\nc: 2\n")
-    with pytest.raises(UserError, match=r"config.yaml, line \d+: is not YAML"):
+    with pytest.raises(UserError, match=r"config.yaml, line \d+: the file is not YAML"):
         read_config(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "config.yaml: the file has no key of a config"),
+        ("- 1\n", "config.yaml: the file has no key of a config"),
+        ("1: 2\n", "unknown key 1; allowed: benchmarks"),
+        ('levels: {a: {b: "x: y: z"}}\n', "levels.a.b: the value 'x: y: z' is not of type integer"),
+    ],
+)
+def test_a_config_of_another_form_is_an_error_of_one_sentence(tmp_path, text, words):
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=words):
+        read_config(path)
+
+
+def test_a_config_changes_single_keys_of_the_default(tmp_path, good):
+    path = tmp_path / "config.yaml"
+    path.write_text("working_set: {at_least_bytes: 4096}\nbenchmarks: {}\n")
+    changed = read_config(path)
+    assert changed["working_set"] == {**good["working_set"], "at_least_bytes": 4096}
+    assert changed["benchmarks"] == good["benchmarks"]
 
 
 def test_a_missing_file_is_named(tmp_path):
@@ -102,6 +126,25 @@ def test_every_benchmark_file_is_valid():
     for name in yaml_file_names(module.BENCHMARKS):
         document = load_benchmark(name)
         assert document["summary"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("([0-9.]+ MiB", "is not a regular expression: missing ), unterminated subpattern"),
+        ("([0-9]+)[.]([0-9]+) MiB", "has 2 groups, not 1; put ( ) around the value alone"),
+    ],
+)
+def test_a_wrong_regular_expression_is_refused(tmp_path, monkeypatch, pattern, words):
+    text = (module.BENCHMARKS / "sysbench_memory.yaml").read_text()
+    (tmp_path / "sysbench_memory.yaml").write_text(
+        text.replace('"\\\\(([0-9.]+) MiB/sec\\\\)"', f"'{pattern}'")
+    )
+    monkeypatch.setattr(module, "BENCHMARKS", tmp_path)
+    with pytest.raises(UserError) as caught:
+        load_benchmark("sysbench_memory")
+    assert words in str(caught.value)
+    assert "sysbench_memory.yaml, metrics.elements_per_second" in str(caught.value)
 
 
 def test_no_benchmark_or_experiment_is_named_in_the_code(root):

@@ -17,6 +17,7 @@ def verdicts(workflow):
     return {r["point"]["point"]: r["verdict"]["reason"] or "valid" for r in records}
 
 
+@pytest.mark.thorough
 def test_random_reads_of_fio_obey_littles_law(workflow):
     """Reads in flight = reads per second x mean time of a read, in the output of the real fio."""
     workflow.config |= {"experiments": ["storage_latency"], "sample": {"storage_latency": 4}}

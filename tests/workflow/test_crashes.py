@@ -50,6 +50,7 @@ def test_kill_in_the_middle_and_go_on(workflow):
 @pytest.mark.thorough
 def test_two_runs_in_one_folder_do_not_meet(workflow):
     workflow.config["experiments"] = ["memory_bandwidth"]
+    workflow.config["replicates"] = 30  # the first run lasts until the second has started
     run = start(workflow)
     try:
         wait_until(lambda: len(records(workflow)) >= 1)
@@ -74,7 +75,7 @@ def test_a_tool_that_prints_rubbish_fails_its_points_alone(workflow, monkeypatch
     said = workflow.run()
     assert "failed: storage=node0+file0: " in said
     report = workflow.path("localhost/*/report.html").read_text()
-    assert "wrote no result.json" in report
+    assert "wrote no output result.json" in report
     verdicts = {
         path.parent.parent.name: json.loads(path.read_text())["verdict"]["status"]
         for path in records(workflow)

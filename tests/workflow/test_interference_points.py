@@ -26,7 +26,7 @@ def test_a_reader_and_a_writer_and_two_neighbours_in_a_cache(workflow):
         for file in json.loads(workflow.path("*/*/figures/figures.json").read_text())
     }
     assert figures["latency_beside_l3_neighbour"]["sentence"].startswith(
-        "Latency with same l3 domain"
+        "Latency with neighbour same l3 domain"
     )
     shown = figures["reads_beside_writes"]
     with workflow.path(f"*/*/figures/{shown['csv']}").open() as stream:

@@ -44,6 +44,7 @@ def test_every_kind_of_point_is_measured_and_shown(latency):
     assert latency.selected() == set()
 
 
+@pytest.mark.thorough
 def test_huge_pages_that_are_not_reserved_are_refused_before_anything_runs(latency):
     latency.config["parameters"] = {"chaosity_latency": {"pages": "1G"}}
     latency.config["experiments"] = ["core_to_core", "latency_matrix", "loaded_latency"]

@@ -58,7 +58,7 @@ def test_another_configuration_asks_for_a_report_and_for_no_measurement(repaired
     repaired.run()
     html = (own.parent / "report.html").read_text()
     assert "<h2>Comparison of configurations</h2>" in html
-    assert re.search(r"no difference of 5 % or more detected in \d+ cells?", html)
+    assert re.search(r"no difference of 5\s% or more detected in \d+ cells?", html)
     assert not (other / "storage_bandwidth").exists()
     assert repaired.counts() == {}
 

@@ -30,6 +30,7 @@ def test_nothing_changed_selects_nothing(four_drives):
     assert four_drives.selected() == set()
 
 
+@pytest.mark.thorough
 def test_a_replaced_drive_selects_the_points_that_touch_it(four_drives):
     component = four_drives.path("localhost/*/components/file2.json")
     before = component.read_text()

@@ -40,6 +40,7 @@ def test_a_writing_benchmark_is_refused_before_any_job(workflow, tmp_path):
         assert checksum(image) == before
 
 
+@pytest.mark.thorough
 def test_a_named_drive_with_a_file_system_is_refused_even_so(workflow, tmp_path):
     image = tmp_path / "image"
     with loop_device(image, filesystem=True) as device:

@@ -40,7 +40,7 @@ def chaosity(workflow: Workflow, *arguments: str) -> subprocess.CompletedProcess
     )
 
 
-def test_every_output_says_simulated(simulated: Workflow):
+def test_every_output_says_simulated_and_none_can_be_used_by_a_machine(simulated: Workflow):
     folder = simulated.path("imagined/*/report.html").parent
     records = [json.loads(path.read_text()) for path in folder.glob("*/*/rep1.json")]
     assert {record["origin"] for record in records} == {"simulated"}
@@ -54,19 +54,13 @@ def test_every_output_says_simulated(simulated: Workflow):
         assert "simulated" in path.read_text(), path
     placement = json.loads((folder / "exports/placement.json").read_text())
     assert placement["origin"] == "simulated"
-
-
-def test_values_of_a_simulated_host_leave_it_in_no_form_that_a_machine_would_use(
-    simulated: Workflow,
-):
-    folder = simulated.path("imagined/*/report.html").parent
     notes = (folder / "exports/notes.txt").read_text()
-    assert "hwloc must not use its values" in notes
-    assert "the kernel must not use its values" in notes
+    assert "hwloc must not use simulated values" in notes
+    assert "the kernel must not use simulated values" in notes
     assert not (folder / "exports/weights.json").exists()
     refused = chaosity(simulated, "profile", "collect", "results")
     assert refused.returncode == 2
-    assert "is a table of a simulated host" in refused.stderr
+    assert "the table is of a simulated host" in refused.stderr
 
 
 @pytest.mark.thorough
@@ -85,12 +79,13 @@ def test_a_bulk_run_writes_the_same_values_and_keeps_what_exists(simulated: Work
     first = chaosity(simulated, "simulate", "--config", "test.yaml", "--results", "bulk")
     assert first.returncode == 0, first.stderr
     again = chaosity(simulated, "simulate", "--config", "test.yaml", "--results", "bulk")
-    assert "imagined: 0 records written" in again.stdout
+    assert "imagined snc1: 0 records written" in again.stdout
     for path in simulated.folder.glob("bulk/imagined/*/*/*/rep1.json"):
         other = simulated.folder / "results" / path.relative_to(simulated.folder / "bulk")
         assert json.loads(path.read_text())["loads"] == json.loads(other.read_text())["loads"]
 
 
+@pytest.mark.thorough
 def test_a_simulated_host_without_a_topology_file_is_refused(root: Path, tmp_path: Path):
     workflow = Workflow(root, tmp_path)
     workflow.host("imagined", chaosity_simulated=HOST["chaosity_simulated"])
@@ -109,6 +104,7 @@ def test_no_playbook_does_anything_for_a_simulated_host(root: Path, tmp_path: Pa
     assert [done.count(word) for word in ("ok", "changed", "failed")] == [0, 0, 0], done.said
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("topology", "config", "message"),
     [
@@ -116,7 +112,7 @@ def test_no_playbook_does_anything_for_a_simulated_host(root: Path, tmp_path: Pa
         (
             "epyc_9575f_{configuration}",
             {},
-            "its topology file depends on the configuration, and none is given",
+            "the topology file depends on the configuration, but no configuration is given",
         ),
     ],
 )

@@ -52,7 +52,7 @@ def records(workflow: Workflow, name: str) -> list[Path]:
 
 
 def test_a_host_is_measured_over_one_kept_connection(workflow, server):
-    workflow.run()
+    workflow.measure()
     found = records(workflow, "far")
     assert found
     for path in found:
@@ -125,7 +125,7 @@ def test_a_wrong_key_is_refused_by_name(workflow, server):
     workflow.hosts({"far": host(workflow, server, ansible_ssh_private_key_file=str(wrong))})
     done = workflow.snakemake()
     assert done.returncode == 2
-    assert "host far: cannot be reached: it refused the key or the password" in done.stdout
+    assert "host far: the host cannot be reached: it refused the key or the password" in done.stdout
 
 
 @pytest.mark.thorough

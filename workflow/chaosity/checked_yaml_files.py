@@ -6,6 +6,8 @@ keys. Errors appear before any job runs.
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -16,6 +18,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 
 from chaosity.errors import UserError, check_allowed, suggest_allowed
+from chaosity.records.point_types import OutputValueSource
 from chaosity.units import metric_has_unit
 from chaosity.yaml_document_types import BenchmarkDocument, Config, ExperimentDocument
 
@@ -29,6 +32,8 @@ PUBLISHED = ROOT / "templates" / "published"
 # Keys of the config that hold only numbers. On its command line, Snakemake (9.27) reads the values
 # within braces (--config 'levels={latency_by_size: {bytes: 3}}') as texts.
 NUMBER_KEYS = ("sample", "levels", "stopping", "working_set")
+# A Jinja2 expression in a text of a benchmark file.
+_TEMPLATE = re.compile(r"\{\{.*?\}\}")
 # libyaml's parser is nine times as fast as Python's, and every command reads some 50 files.
 YAML_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
@@ -55,15 +60,16 @@ def read_yaml(path: Path) -> Any:
     try:
         return yaml.load(path.read_text(encoding="utf-8"), YAML_LOADER)
     except OSError as error:
-        raise UserError(f"cannot be read ({error.strerror})", str(path)) from error
+        raise UserError(f"the file cannot be read ({error.strerror})", str(path)) from error
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2026-13-01
         mark = getattr(error, "problem_mark", None)
         place = f"{path}, line {mark.line + 1}" if mark else str(path)
-        raise UserError(f"is not YAML: {getattr(error, 'problem', error)}", place) from error
+        problem = getattr(error, "problem", error)
+        raise UserError(f"the file is not YAML: {problem}", place) from error
 
 
 def _validation_user_error(error: ValidationError, where: str) -> UserError:
-    """Return a validation error as one sentence with the file, the key, and what is allowed."""
+    """Return a validation error as one sentence with the file, the key and the allowed values."""
     key = ".".join(str(step) for step in error.absolute_path) or "the document"
     place = f"{where}, {key}"
     schema: Mapping[str, Any] = error.schema if isinstance(error.schema, Mapping) else {}
@@ -71,16 +77,16 @@ def _validation_user_error(error: ValidationError, where: str) -> UserError:
     if error.validator == "additionalProperties" and isinstance(error.instance, dict):
         allowed = schema.get("properties", {})
         extra = next(iter(set(error.instance) - set(allowed)))
-        return UserError(f"unknown key {extra!r}", place, suggest_allowed(extra, allowed))
+        return UserError(f"unknown key {extra!r}", place, suggest_allowed(str(extra), allowed))
     if error.validator == "required":
         instance: Any = error.instance
         missing = next(key for key in expected if key not in instance)
         return UserError(f"the key {missing!r} is missing", place)
     if error.validator == "enum":
         remedy = suggest_allowed(str(error.instance), map(str, expected))
-        return UserError(f"{error.instance!r} is not allowed", place, remedy)
+        return UserError(f"the value {error.instance!r} is not allowed", place, remedy)
     if error.validator == "type":
-        return UserError(f"{error.instance!r} is not of type {expected}", place)
+        return UserError(f"the value {error.instance!r} is not of type {expected}", place)
     return UserError(error.message, place)
 
 
@@ -124,8 +130,8 @@ def load_validated_document(folder: Path, name: str, where: str, kind: str) -> A
     document = read_yaml(path)
     validate_document(document, kind, _path_in_repository(path))
     if document[kind] != name:
-        found = f"has `{kind}: {document[kind]}`"
-        raise UserError(found, _path_in_repository(path), f"it must be the file's name, {name}")
+        found = f"the file has `{kind}: {document[kind]}`"
+        raise UserError(found, _path_in_repository(path), f"the file's name requires {name!r}")
     return document
 
 
@@ -162,15 +168,31 @@ def load_benchmark(name: str, where: str = "config, benchmarks") -> BenchmarkDoc
     """Return the checked document of a benchmark.
 
     Raises:
-        UserError: no such file, wrong content, or a metric needs a counter that is not listed.
+        UserError: no such file, wrong content, a metric needs a counter that is not listed, or a
+            regular expression is wrong.
     """
     document: BenchmarkDocument = load_validated_document(BENCHMARKS, name, where, "benchmark")
-    listed = document.get("counters", [])
+    listed, file = document.get("counters", []), f"{_path_in_repository(BENCHMARKS)}/{name}.yaml"
     for metric, source in document["metrics"].items():
+        place = f"{file}, metrics.{metric}"
         if counter := source.get("counter"):
-            place = f"{_path_in_repository(BENCHMARKS)}/{name}.yaml, metrics.{metric}"
-            check_allowed(counter, listed, f"{counter!r} is not among `counters`", place)
+            check_allowed(counter, listed, f"counter {counter!r} is not in `counters`", place)
+        _check_regular_expression(source, place)
+    for rule in document["valid"]:
+        _check_regular_expression(rule, f"{file}, valid, {rule['name']}")
     return document
+
+
+def _check_regular_expression(source: OutputValueSource, where: str) -> None:
+    """Check that Python accepts a source's regular expression, which may contain templates."""
+    pattern = source.get("regex", "")
+    try:
+        groups = re.compile(_TEMPLATE.sub("x", pattern)).groups
+    except re.error as error:
+        raise UserError(f"{pattern!r} is not a regular expression: {error}", where) from None
+    if groups > 1:
+        remedy = "put ( ) around the value alone, and (?: ) around other parts"
+        raise UserError(f"the pattern {pattern!r} has {groups} groups, not 1", where, remedy)
 
 
 def _path_in_repository(path: Path) -> str:
@@ -189,15 +211,17 @@ def _varied_names(experiment: ExperimentDocument) -> set[str]:
     return names
 
 
-def _convert_number_texts(value: Any) -> Any:
+def _convert_number_texts(value: object) -> object:
     """Return the value, with texts such as "3" or "null" converted to numbers or None."""
     if isinstance(value, Mapping):
         return {key: _convert_number_texts(inner) for key, inner in value.items()}
-    parsed = yaml.safe_load(value) if isinstance(value, str) and value else value
+    parsed: object = value
+    with contextlib.suppress(yaml.YAMLError):  # the schema's error names the unchanged text
+        parsed = yaml.safe_load(value) if isinstance(value, str) and value else value
     return value if isinstance(parsed, (str, dict, list)) else parsed
 
 
-def check_config(config: Mapping[str, Any], where: str = "config") -> Config:
+def check_config(config: Mapping[str, object], where: str = "config") -> Config:
     """Check a config against its schema, the experiments and the benchmarks.
 
     Raises:
@@ -232,7 +256,7 @@ def _check_benchmark(config: Config, category: str, name: str, where: str) -> No
     place = f"{where}, benchmarks.{category}"
     benchmark = load_benchmark(name, place)
     if category not in (benchmark["category"], *benchmark.get("other_categories", ())):
-        raise UserError(f"benchmark {name} is of category {benchmark['category']}", place)
+        raise UserError(f"benchmark {name} is of the category {benchmark['category']}", place)
     if category not in config["stopping"]:
         raise UserError(f"the key {category!r} is missing", f"{where}, stopping")
     known, place = benchmark.get("parameters", {}), f"{where}, parameters.{name}"
@@ -242,16 +266,18 @@ def _check_benchmark(config: Config, category: str, name: str, where: str) -> No
 
 def read_config(path: Path = CONFIG) -> Config:
     """Return a checked config file, merged over the default like ``snakemake --configfile``."""
-    given = read_yaml(path)
-    if path != CONFIG:
-        given = _merge_mappings(read_yaml(CONFIG), given)
-    return check_config(given, _path_in_repository(path))
+    given, where = read_yaml(path), _path_in_repository(path)
+    if not isinstance(given, dict):
+        raise UserError(
+            "the file has no key of a config",
+            where,
+            f"{_path_in_repository(CONFIG)} lists all keys",
+        )
+    return check_config(_merged(read_yaml(CONFIG), given), where)
 
 
-def _merge_mappings(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping with the changes applied; mappings within it are merged key by key."""
-    merged = {**base, **changes}
-    for key in base.keys() & changes.keys():
-        if isinstance(base[key], Mapping) and isinstance(changes[key], Mapping):
-            merged[key] = _merge_mappings(base[key], changes[key])
-    return merged
+def _merged(base: object, changes: object) -> Any:
+    """Return the changes; keys that a changed mapping lacks are those of the base."""
+    if isinstance(base, Mapping) and isinstance(changes, Mapping):
+        return {**base, **{key: _merged(base.get(key), value) for key, value in changes.items()}}
+    return changes

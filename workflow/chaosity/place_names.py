@@ -146,7 +146,7 @@ def parse_place_name(text: str) -> PlaceName | None:
             parts = match.groupdict()
             try:
                 indices = parse_cpu_list(parts.get("indices", parts.get("index", "")))
-            except ValueError:  # a range that runs backwards
+            except ValueError:  # the range's end is below its start
                 return None
             groups = _parse_groups(parts.get("groups", ""))
             without = parse_place_name(parts.get("without", ""))

@@ -79,7 +79,7 @@ def choose_scale(metric: str, values: Iterable[float]) -> UnitScale:
     """
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     steps = _SCALES.get(_suffix(metric) or "", _NO_UNIT)
-    if largest == 0.0:  # zero has no magnitude: the metric's own unit
+    if largest == 0.0:  # zero has no magnitude, so use the metric's own unit
         factor, symbol = next(step for step in steps if step[0] == 1.0)
     else:  # 999.7 would read "1000": the next prefix starts where rounding reaches it
         factor, symbol = next((step for step in steps if largest >= step[0] * 0.9995), steps[-1])

@@ -1,4 +1,4 @@
-"""Types of the YAML documents: the config, experiments, benchmarks, counters, host variables.
+"""Types of the YAML documents: the config, experiments, benchmarks, counters, forms, hosts.
 
 Each file is checked against its schema in ``workflow/schemas``, which explains the keys.
 """
@@ -64,7 +64,7 @@ class Config(TypedDict):
     sample: dict[str, int]
     levels: dict[str, dict[str, int]]
     benchmarks: dict[str, str]
-    parameters: dict[str, dict[str, Any]]
+    parameters: dict[str, dict[str, Level]]
     threads: str
     replicates: int
     seed: int
@@ -88,6 +88,27 @@ class MetricTemplate(MetricValueSource, total=False):
     at_most: str | float | None
 
 
+class SimulatedProgram(TypedDict):
+    """What a simulated machine knows of a program.
+
+    A run moves its data `moves` times to or from memory. `time_in_memory` is the share of a run's
+    time in which one core waits for memory of its own node.
+    """
+
+    moves: float
+    time_in_memory: float
+
+
+class SimulatedPrograms(TypedDict, total=False):
+    """What simulated machines know of a benchmark's programs, by kernel.
+
+    With the parameters `own_node_if`, each core accesses only the memory of its own node.
+    """
+
+    own_node_if: dict[str, Any]
+    programs: dict[str, SimulatedProgram]
+
+
 class BenchmarkDocument(TypedDict):
     """A benchmark file; its texts are templates, which are filled in for each load."""
 
@@ -97,11 +118,12 @@ class BenchmarkDocument(TypedDict):
     summary: str
     label: NotRequired[str]
     needs: RequiredProgram
-    parameters: NotRequired[dict[str, Any]]
+    parameters: NotRequired[dict[str, Level]]
     platform: NotRequired[str]
     device_vendor: NotRequired[str]
     kernels: NotRequired[dict[str, KernelNameAndArrayCount]]
     memory_bytes: NotRequired[str | int]
+    simulation: NotRequired[SimulatedPrograms]
     writes: NotRequired[bool]
     files: NotRequired[dict[str, str]]
     environment: NotRequired[dict[str, str]]
@@ -248,6 +270,29 @@ class ExperimentDocument(TypedDict):
     factors: NotRequired[dict[str, FactorLevelRule]]
     relative: NotRequired[list[RelativeMetric]]
     figures: NotRequired[list[dict[str, Any]]]
+
+
+# ---- templates/published/*.yaml ----
+
+
+class PublishedForm(TypedDict):
+    """The meaning of others' CSV columns; texts are templates over the columns of a row.
+
+    Attributes:
+        matrix: metric, bandwidth or latency, if the file is a matrix of node x node.
+        columns: column of the tidy table -> its text.
+        factors: factor -> its level.
+    """
+
+    published: str
+    summary: str
+    matrix: NotRequired[str]
+    experiment: str
+    load: str
+    metric: str
+    value: str
+    columns: dict[str, str]
+    factors: NotRequired[dict[str, str]]
 
 
 # ---- templates/counters/*.yaml ----

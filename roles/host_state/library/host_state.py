@@ -17,18 +17,14 @@ from ansible.module_utils.host_settings import (
     ALONG,
     AUTO,
     LIMIT,
-    NODES,
     POOL,
-    REGISTER,
-    SERVICE,
     SMT,
     UNCORE,
-    Host,
-    StateError,
     Values,
     file_values_of_settings,
     format_size,
 )
+from ansible.module_utils.kernel_files import NODES, REGISTER, SERVICE, Host, StateError
 
 DOCUMENTATION = r"""
 module: host_state

@@ -1,4 +1,4 @@
-"""Reads and writes settings of a running kernel: files below /sys and /proc, MSRs, irqbalance.
+"""Settings of a running kernel: the files that hold them, and the values to write.
 
 This module runs on the hosts, so it needs only the standard library of Python 3.9 or later.
 """
@@ -6,23 +6,18 @@ This module runs on the hosts, so it needs only the standard library of Python 3
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import shutil
-import subprocess
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ansible.module_utils.kernel_files import NODES, SERVICE, Host, StateError
 from ansible.module_utils.parsing.convert_bool import boolean
 
 CPUFREQ = "sys/devices/system/cpu/cpufreq"
 NO_TURBO = "sys/devices/system/cpu/intel_pstate/no_turbo"
-NODES = "sys/devices/system/node"
 WEIGHTS = "sys/kernel/mm/mempolicy/weighted_interleave"
 THP = "sys/kernel/mm/transparent_hugepage"
 NUMA_BALANCING = "proc/sys/kernel/numa_balancing"
-SERVICE = "irqbalance.service"
 CPUS = "sys/devices/system/cpu"
 SMT = f"{CPUS}/smt/control"
 UNCORE = f"{CPUS}/intel_uncore_frequency"
@@ -32,8 +27,6 @@ POOL = re.compile(rf"{NODES}/node(\d+)/hugepages/hugepages-(\d+)kB/nr_hugepages"
 AUTO = re.compile(rf"{WEIGHTS}/(auto|__auto_type)")
 # Files that change when another file is written, so they are restored after it.
 ALONG = re.compile(rf"{AUTO.pattern}|.*/(energy_performance_preference|policy\d+/boost)")
-# A register of a CPU: its file, and its number behind an @.
-REGISTER = re.compile(r"(dev/cpu/\d+/msr)@(0x[0-9a-f]+)")
 # The lower or upper limit of a clock.
 LIMIT = re.compile(r".*/(?:scaling_)?(min|max)_freq(?:_khz)?")
 # Vendor and family -> register of a core's prefetchers, and the bits that switch them off.
@@ -57,83 +50,6 @@ NUMA_BALANCING_BOUNDS = (0, 3)
 # Requested contents by file; and these together with files that are restored after them.
 Values = dict[str, str]
 Expanded = tuple[Values, list[str]]
-
-
-class StateError(Exception):
-    """A setting is impossible or did not work; the message is one sentence with the reason."""
-
-
-class Host:
-    """The files below a folder with `sys` and `proc`, named relative to it, and the service."""
-
-    def __init__(self, root: str | Path) -> None:
-        self.root = Path(root)
-
-    def find_files(self, pattern: str) -> list[str]:
-        """Return the names of matching files, sorted by the numbers in them."""
-        found = (str(path.relative_to(self.root)) for path in self.root.glob(pattern))
-        return sorted(found, key=lambda name: [int(part) for part in re.findall(r"\d+", name)])
-
-    def read_words(self, name: str) -> list[str]:
-        """Return all words of a file, without brackets; for a choice, the possible values."""
-        return re.sub(r"[\[\]]", "", (self.root / name).read_text()).split()
-
-    def read(self, name: str) -> str:
-        """Return a file's value; for a choice, the word in brackets."""
-        if name == SERVICE:
-            # A service that failed or is stopping is restored as stopped.
-            return "active" if self.service_state()["ActiveState"] == "active" else "inactive"
-        if register := REGISTER.fullmatch(name):
-            with (self.root / register.group(1)).open("rb", buffering=0) as file:
-                content = os.pread(file.fileno(), 8, int(register.group(2), 16))
-            return hex(int.from_bytes(content, "little"))
-        text = (self.root / name).read_text().strip()
-        chosen = re.search(r"\[(\S+)\]", text)
-        return chosen.group(1) if chosen else text
-
-    def write(self, name: str, value: str) -> None:
-        """Write a value with a single write; a missing file is an error and is not created."""
-        if name == SERVICE:
-            self._systemctl("start" if value == "active" else "stop", SERVICE)
-            return
-        if register := REGISTER.fullmatch(name):
-            with (self.root / register.group(1)).open("r+b", buffering=0) as file:
-                content = int(value, 16).to_bytes(8, "little")
-                os.pwrite(file.fileno(), content, int(register.group(2), 16))
-            return
-        handle = os.open(self.root / name, os.O_WRONLY | os.O_TRUNC)
-        try:
-            os.write(handle, value.encode())
-        finally:
-            os.close(handle)
-
-    def exists(self, name: str) -> bool:
-        """Return whether a file or the file of a register exists; the service always does."""
-        return name == SERVICE or (self.root / name.partition("@")[0]).exists()
-
-    def node_memory_kib(self, node: str, what: str) -> int:
-        """Return `MemTotal` or `MemFree` of a node, in KiB."""
-        text = (self.root / f"{NODES}/node{node}/meminfo").read_text()
-        found = re.search(rf"{what}: *(\d+) kB", text)
-        if found is None:
-            raise StateError(f"node {node} does not report {what}")
-        return int(found.group(1))
-
-    def service_state(self) -> dict[str, str]:
-        """Return systemd's LoadState and ActiveState of irqbalance."""
-        lines = self._systemctl("show", "--property=LoadState,ActiveState", SERVICE)
-        return dict(line.split("=", 1) for line in lines)
-
-    @staticmethod
-    def _systemctl(*arguments: str) -> list[str]:
-        if not shutil.which("systemctl"):
-            raise StateError("systemd is missing, which starts and stops the service")
-        answer = subprocess.run(
-            ["systemctl", *arguments], capture_output=True, text=True, check=False
-        )
-        if answer.returncode:
-            raise StateError(answer.stderr.splitlines()[0])
-        return answer.stdout.splitlines()
 
 
 def _pool_of(name: str) -> tuple[str, int]:
@@ -227,15 +143,29 @@ def _online_policies(host: Host) -> list[str]:
     return found
 
 
-def _governor(host: Host, wanted: str) -> Expanded:
-    """Return the files that set the governor of all policies."""
+def _policies_with(host: Host, what: str) -> list[str]:
+    """Return the folders of `_online_policies`; refuse a host without any, which lacks `what`."""
     policies = _online_policies(host)
     if not policies:
-        raise StateError(f"no CPU has a governor here: /{CPUFREQ}/policy* is missing")
+        raise StateError(f"no CPU has {what}: /{CPUFREQ}/policy* is missing")
+    return policies
+
+
+def _check_known(place: str, known: Sequence[str], wanted: Any, unit: str = "") -> None:
+    """Refuse a value that a place (a policy or the kernel) does not know; the error lists `known`.
+
+    `unit` follows the list, such as " MHz".
+    """
+    if str(wanted) not in known:
+        raise StateError(f"{place} knows {', '.join(known)}{unit}, not {wanted}")
+
+
+def _governor(host: Host, wanted: str) -> Expanded:
+    """Return the files that set the governor of all policies."""
+    policies = _policies_with(host, "a governor here")
     for policy in policies:
         known = host.read_words(f"{policy}/scaling_available_governors")
-        if wanted not in known:
-            raise StateError(f"{policy.rsplit('/', 1)[1]} knows {', '.join(known)}, not {wanted}")
+        _check_known(policy.rsplit("/", 1)[1], known, wanted)
     # Drivers of current CPUs change this with the governor, and do not restore it with it.
     beside = [n for p in policies for n in host.find_files(f"{p}/energy_performance_preference")]
     return {f"{policy}/scaling_governor": wanted for policy in policies}, beside
@@ -265,16 +195,12 @@ def _both_limits(host: Host, lower: list[str], lowest: str, wanted: Any) -> Valu
 
 def _clock_mhz(host: Host, wanted: Any) -> Expanded:
     """Return the files that fix the clock of all CPUs."""
-    policies = _online_policies(host)
-    if not policies:
-        raise StateError(f"no CPU has a clock that can be set: /{CPUFREQ}/policy* is missing")
+    policies = _policies_with(host, "a clock that can be set")
     for policy in policies:
         # Drivers with a table of clocks would take the next one instead.
         for name in host.find_files(f"{policy}/scaling_available_frequencies"):
-            known = [int(word) // KHZ_PER_MHZ for word in host.read_words(name)]
-            if str(wanted) not in map(str, known):
-                listed = ", ".join(map(str, sorted(known)))
-                raise StateError(f"{policy.rsplit('/', 1)[1]} knows {listed} MHz, not {wanted}")
+            known = sorted(int(word) // KHZ_PER_MHZ for word in host.read_words(name))
+            _check_known(policy.rsplit("/", 1)[1], [str(clock) for clock in known], wanted, " MHz")
     lower = [f"{policy}/scaling_min_freq" for policy in policies]
     return _both_limits(host, lower, "cpuinfo_min_freq", wanted), []
 
@@ -368,8 +294,7 @@ def _choice(name: str) -> Callable[[Host, str], Expanded]:
     def choose(host: Host, wanted: str) -> Expanded:
         if not host.find_files(name):
             raise StateError(f"there is no /{name}")
-        if wanted not in host.read_words(name):
-            raise StateError(f"this kernel knows {', '.join(host.read_words(name))}, not {wanted}")
+        _check_known("this kernel", host.read_words(name), wanted)
         return {name: wanted}, []
 
     return choose

@@ -135,7 +135,7 @@ def run_once(command: Sequence[str], stamps: RunStamps, stop: StopRequest) -> st
     status = process.wait()
     stamps.add_end_of_tool()
     os.close(terminal)
-    # The same signal may reach the tool first, if it was sent to both.
+    # A signal to the whole process group reaches the tool too, and perhaps before this process.
     if stop.arrived or status in (-signal.SIGTERM, -signal.SIGINT):
         return None
     if status != 0:
@@ -149,9 +149,16 @@ def samples_of_run(
     """Return begin, end, end by the wall clock, and amount of each measurement of a run.
 
     Raises:
-        FailedRunError: the output has no measurement, or another number of values.
+        FailedRunError: the output has no measurement, another number of values, or a value that
+            is not a number or gives no rate.
     """
-    found = [float(text) for text in re.findall(options.value, output, re.MULTILINE)]
+    texts = [match.group(1) for match in re.finditer(options.value, output, re.MULTILINE)]
+    try:
+        found = [float(text) for text in texts]
+    except (TypeError, ValueError):
+        raise FailedRunError(f"not all values are numbers: {', '.join(map(str, texts))}") from None
+    if options.amount and not all(found):
+        raise FailedRunError("a time of 0 s gives no rate")
     if not found or len(found) != len(stamps.spans):
         raise FailedRunError(
             f"the run has {len(stamps.spans)} measurements and {len(found)} values"
@@ -256,6 +263,13 @@ def pattern(text: str) -> str:
     return text
 
 
+def pattern_with_group(text: str) -> str:
+    """Return a regular expression if Python accepts it and it has a group."""
+    if re.compile(pattern(text)).groups == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} has no group, in parentheses, for the value")
+    return text
+
+
 def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
     """Return the options; end the program with a message if they are wrong."""
     parser = argparse.ArgumentParser(
@@ -282,7 +296,7 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--value",
-        type=pattern,
+        type=pattern_with_group,
         metavar="PATTERN",
         help="its first group is the rate of a measurement; as many values as measurements",
     )

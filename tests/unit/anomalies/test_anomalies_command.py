@@ -145,7 +145,7 @@ def test_a_results_folder_is_read_with_its_components(tmp_path):
 BAD = {
     "empty": ([], "is empty"),
     "only a header": ([HEAD], "has column names but no row"),
-    "ragged": ([HEAD, ROWS[0], "1,20,40"], "row 3: has 3 cells, but the first row has 5"),
+    "ragged": ([HEAD, ROWS[0], "1,20,40"], "row 3: the row has 3 cells, but the first row has 5"),
     "text": ([HEAD, "0,40,fast,1,1"], "row 2, column mem_1: 'fast' is not a number"),
     "negative": ([HEAD, "0,40,20,-20,20"], "row 2, column mem_2: -20 is not a measurement"),
     "zero": ([HEAD, *ROWS[:3], "3,20,20,20,0"], "row 5, column mem_3: 0 is not a measurement"),
@@ -172,7 +172,7 @@ def test_a_bad_matrix_gives_an_error_of_one_sentence(write, lines, said):
     [
         ([], "--metric is required for a CSV matrix"),
         ([*BANDWIDTH, "--unit", "furlongs"], "furlongs is not a unit of bandwidth"),
-        (["--metric", "latency"], "a name that ends in a unit of bandwidth, not of latency"),
+        (["--metric", "latency"], "the file name ends in a unit of bandwidth, not of latency"),
         ([*BANDWIDTH, "--packages", "a;b"], "'a' is not a list of nodes"),
         ([*BANDWIDTH, "--packages", "0,1;1,2,3"], "node 1 is in two packages"),
         ([*BANDWIDTH, "--packages", "0,1;2"], "node 3 of the matrix is in no package"),
@@ -186,7 +186,7 @@ def test_a_bad_option_gives_an_error_of_one_sentence(file, options, said):
 
 
 def test_a_file_of_latencies_is_refused_as_bandwidth(write):
-    with pytest.raises(UserError, match="a name that ends in a unit of latency"):
+    with pytest.raises(UserError, match="the file name ends in a unit of latency"):
         run(write("from,0,1\n0,80,130\n1,130,80\n", "idle_ns.csv"), *BANDWIDTH)
 
 

@@ -147,6 +147,19 @@ def test_a_path_that_carries_less_than_one_node_is_one_finding_of_all_its_nodes(
     assert one.components == tuple(f"node{node}" for node in sorted(nodes))
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("metric", "share"), [("reads_per_second", 0.9), ("completion_latency_ns", 3.0)]
+)
+def test_a_slow_drive_explains_the_loss_of_its_sets_once(metric, share):
+    bandwidth, single = table(limited({4, 7}, 24 * GB, {0, 1, 2, 3})), table(metric=metric)
+    bandwidth.loc[bandwidth["target"] == drive(4, 0), "value"] *= 0.9
+    single.loc[single["target"] == drive(4, 0), "value"] *= share
+    single = single[single["target_kind"] == "drive"].assign(experiment="storage_latency")
+    paths = [one.components for one in found(pd.concat([bandwidth, single], ignore_index=True))]
+    assert ((drive(4, 0),) in paths) and (("node4", "node7") in paths) == (share < 1.0)
+
+
 def test_larger_sets_that_lose_as_much_are_explained_by_the_smallest():
     def rate(initiator: int, drives: DriveSet) -> float:
         slow = {4, 7} <= set(drives) and initiator < 4
@@ -200,7 +213,7 @@ def test_two_nodes_of_one_node_packages_are_compared_with_each_other():
     assert one.components == ("package0->package1",)
 
 
-# What is no fault of drives together.
+# Cases without a fault of several drives together.
 
 
 def test_a_slow_initiator_is_not_a_slow_drive_set():
@@ -210,7 +223,7 @@ def test_a_slow_initiator_is_not_a_slow_drive_set():
 
 
 def test_a_slow_drive_explains_the_sets_with_it():
-    """Also if the whole set is read no faster than its slowest drive."""
+    """A set is not accused, even if it is read no faster than its slowest drive."""
 
     def rate(initiator: int, drives: DriveSet) -> float:
         return healthy(initiator, drives) * (0.3 if 1 in drives.get(5, ()) else 1.0)
@@ -246,8 +259,9 @@ def test_drives_of_unknown_models_are_not_compared_with_other_nodes():
     assert found(table(limited({6}, 12 * GB, set(range(8)))), facts) == ()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("noise", [0.005, 0.02])
 def test_noise_is_no_finding(noise):
-    """Of 20 machines one may have a finding, with a chance of 20 %; two have one of 2 %."""
+    """At most one of 20 machines has a finding; two would have one with a probability of 2 %."""
     wrong = sum(bool(found(table(noise=noise, seed=seed))) for seed in range(20))
     assert wrong <= 1

@@ -13,7 +13,7 @@ import synthetic_latency
 
 from chaosity.anomalies.anomaly_results import AnomalyKind
 from chaosity.anomalies.host_anomalies import HostComponentFacts, analyse_host, host_component_facts
-from chaosity.anomalies.size_sweep_anomalies import (
+from chaosity.anomalies.latency_sweep_anomalies import (
     find_contention_and_inversions,
     select_latency_size_sweeps,
 )
@@ -149,6 +149,15 @@ def test_cores_that_are_slow_only_when_all_run_show_contention():
     assert "pu15 of the same node" in by["node2"].compared_with
 
 
+def test_a_single_slow_value_is_no_contention():
+    found = synthetic_latency.small(replicates=1)
+    tidy = synthetic_latency.tidy(found).assign(value=100.0)
+    largest = tidy["factors"].str.contains(f'"bytes": {synthetic_latency.SIZES[-1]}')
+    together = largest & tidy["factors"].str.contains('"mode": "concurrent"')
+    tidy.loc[together & (tidy["initiator"] == "pu0"), "value"] *= 1.5
+    assert of_kind(latency(tidy, found), "contention_within_node") == []
+
+
 def test_an_inverted_order_at_the_largest_size_is_an_inversion():
     found = synthetic_latency.small()
     tidy = synthetic_latency.tidy(found)
@@ -179,6 +188,14 @@ def test_an_inversion_of_which_the_interval_holds_zero_is_not_told():
         assert [one.confidence for one in serial] == told
 
 
+def test_percentiles_of_slow_accesses_are_not_compared():
+    found = synthetic_latency.epyc()
+    tidy = synthetic_latency.tidy(found)
+    tail = tidy[tidy["metric"] == "latency_ns"].assign(metric="latency_p99_ns")
+    tail.loc[tail["initiator_nodes"] == "1", "value"] *= 3.0
+    assert len(tail) and latency(pd.concat([tidy, tail]), found) == latency(tidy, found)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(("replicates", "at_most"), [(1, 9), (3, 3)])
 def test_noise_of_a_virtual_machine_is_no_inversion(replicates, at_most):
@@ -190,7 +207,7 @@ def test_noise_of_a_virtual_machine_is_no_inversion(replicates, at_most):
     for _ in range(100):
         noisy = tidy.assign(value=tidy["value"] * np.exp(random.normal(0.0, 0.3, len(tidy))))
         sweeps = select_latency_size_sweeps(Measurements.from_table(noisy))
-        kinds = {one.kind for one in find_contention_and_inversions(sweeps)}
+        kinds = {one.kind for one in find_contention_and_inversions(sweeps).anomalies}
         alarms += AnomalyKind.INVERSION in kinds
     assert alarms <= at_most
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import faulty_machines as faulty
 from chaosity.anomalies.anomaly_results import AnomalyKind
 from chaosity.anomalies.matrix_anomalies import analyse_matrix
-from chaosity.store.node_matrix_csv import NodeMatrix, read_matrix_csv
+from chaosity.store.read_node_matrix_csv import NodeMatrix, read_matrix_csv
 from faulty_machines import BANDWIDTH, LATENCY, measure
 
 REGULAR = [faulty.two_packages(4), faulty.full_mesh(8), faulty.ring(8), faulty.mesh(2, 4)]

@@ -9,7 +9,7 @@ import pytest
 from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.anomalies.matrix_anomalies import analyse_matrix
 from chaosity.store.measurements import Measurements
-from chaosity.store.node_matrix_csv import read_matrix_csv
+from chaosity.store.read_node_matrix_csv import read_matrix_csv
 from chaosity.store.read_published_csv import read_published_csv
 
 PUBLISHED = Path(__file__).resolve().parents[4] / "shared" / "published"

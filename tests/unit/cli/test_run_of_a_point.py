@@ -8,26 +8,38 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chaosity.cli.measure_point import measure_point_command
+from chaosity.cli.records_and_tidy_table import measure_point_command
 from chaosity.errors import UserError
 
 
 def test_a_point_of_a_simulated_host_is_refused_wherever_its_file_is(tmp_path):
     (tmp_path / "host.json").write_text(json.dumps({"transport": {"kind": "simulated"}}))
     for folder in ("", "a", "a/b/c/d"):
-        with pytest.raises(UserError, match="is a point of a simulated host"):
+        with pytest.raises(UserError, match="the point is of a simulated host"):
             run(tmp_path / folder)
 
 
 def test_a_host_that_is_only_named_simulated_is_measured(tmp_path):
     (tmp_path / "host.json").write_text(json.dumps({"host": "simulated", "transport": {}}))
-    with pytest.raises(UserError, match="has no replicate 7"):
+    with pytest.raises(UserError, match="replicate 7 is unknown"):
         run(tmp_path)
 
 
 def test_a_point_file_outside_of_results_is_measured(tmp_path):
-    with pytest.raises(UserError, match="has no replicate 7"):
+    with pytest.raises(UserError, match="replicate 7 is unknown"):
         run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("[1]", "is not a point of a plan"), ('{"orders": [0]}', "has no key 'components'; name a")],
+)
+def test_a_file_that_is_not_a_point_is_refused(tmp_path, text, words):
+    (tmp_path / "point.json").write_text(text)
+    with pytest.raises(UserError, match=words):
+        CliRunner().invoke(
+            measure_point_command, [str(tmp_path / "point.json")], catch_exceptions=False
+        )
 
 
 def run(folder: Path) -> None:

@@ -241,7 +241,7 @@ def test_the_json_has_all_cells(results):
 def test_three_selections_are_searched_for_the_outlier_host(results):
     done = run(*(results / f"{name}/nps4" for name in "abc"))
     words = " ".join(done.output.split())
-    assert words.startswith("a nps4 is an outlier: 4 of 16 cells differ clearly")
+    assert words.startswith("a nps4 is an outlier host: 4 of 16 cells differ clearly")
 
 
 def test_conditions_may_differ_between_the_sides(results):
@@ -274,7 +274,7 @@ def test_periods_before_and_after_a_repair_can_be_selected(tmp_path):
         (["a/nps4"], "a second selection is required"),
         (["a/nps4", "b/nps4#kernal=triad"], "unknown column 'kernal'; did you mean kernel"),
         (["a/nps4", "b/nps4#kernel=tried"], "no row has kernel 'tried'; did you mean triad"),
-        (["a/nps4", "b"], "measurements.parquet is missing"),
+        (["a/nps4", "."], "measurements.parquet is missing"),
     ],
 )
 def test_errors_are_one_sentence(results, given, words):

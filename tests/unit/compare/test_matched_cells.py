@@ -1,4 +1,4 @@
-"""Names of places within factors, which a comparison by class leaves out."""
+"""A comparison by class ignores factors that name a place."""
 
 from __future__ import annotations
 

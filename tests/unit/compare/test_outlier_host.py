@@ -13,7 +13,7 @@ from chaosity.errors import UserError
 
 
 def fleet(number, seed, *, odd=None, between=0.005, **keys):
-    """Hosts that differ by a little from node to node, as real ones do."""
+    """Return hosts whose nodes differ by about 1 %, as the nodes of real hosts do."""
     random = np.random.default_rng(seed)
     odd = odd or {}
     found = {}
@@ -48,7 +48,7 @@ def test_the_host_with_a_slower_node_is_named(replicates):
     assert worst.worst_ratio == pytest.approx(0.9, abs=0.03)
     assert worst.p_adjusted < 1e-3
     assert set(found.cells["host"]) == {"h05"} and len(found.cells) == 4
-    assert found.sentences[0].startswith("h05 is an outlier: 4 of 16 cells differ")
+    assert found.sentences[0].startswith("h05 is an outlier host: 4 of 16 cells differ")
 
 
 def test_one_outlier_of_three_hosts_is_named_alone():
@@ -89,15 +89,15 @@ def test_missing_cells_of_a_host_are_counted():
         "h03": 4,
     }
     assert found.compared == 16
-    assert found.sentences[-1] == "Missing cells that other hosts have: h03 4."
+    assert found.sentences[-1] == "Some hosts lack cells that most hosts have: h03 lacks 4."
 
 
 def test_hosts_without_common_cells_are_not_compared():
     tables = fleet(4, 8) | {"x": host("x", 1, metric="latency_ns")}
     found = find_outliers(tables)
-    assert "among 4 hosts" in found.sentences[0] and found.sentences[-1].endswith("x 16.")
+    assert "among 4 hosts" in found.sentences[0] and found.sentences[-1].endswith("x lacks 16.")
     json.dumps(found.to_json(), allow_nan=False)
-    with pytest.raises(UserError, match="no cell that three hosts have"):
+    with pytest.raises(UserError, match="no cell was measured on three hosts"):
         find_outliers({name: table.iloc[:0] for name, table in tables.items()})
 
 
@@ -138,7 +138,7 @@ def test_several_configurations_are_noted():
 def test_two_hosts_are_too_few_and_65_too_many():
     with pytest.raises(UserError, match="add a third host"):
         find_outliers(fleet(2, 1, nodes=2))
-    with pytest.raises(UserError, match="more than 64"):
+    with pytest.raises(UserError, match="at most 64 hosts"):
         find_outliers({str(number): host("a", 1, nodes=1) for number in range(65)})
 
 

@@ -14,8 +14,8 @@ from chaosity.benchmarks.benchmark_templates import Benchmark, load_benchmark_of
 from chaosity.checked_yaml_files import load_experiment, read_config
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources
+from chaosity.design.initiator_and_target_types import PlannedDrive
 from chaosity.design.initiator_selectors import first_of_each_relation
-from chaosity.design.initiators_and_targets import PlannedDrive
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.errors import UserError
 from chaosity.topology.topology_discovery import discover_topology
@@ -144,7 +144,7 @@ def test_a_sum_over_an_array_on_drives_can_have_the_same_buffers(resources):
                 "vary": {"buffers": ["own"]},
                 "buffers": {"each": "node"},
             },
-            "vary has buffers too",
+            "vary also has the key buffers",
         ),
         ({"buffers": {"names": ["node9"]}}, "no memory node 'node9'"),
     ],

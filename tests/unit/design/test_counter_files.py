@@ -130,5 +130,5 @@ def test_a_metric_of_a_counter_that_is_not_listed_is_refused(tmp_path, monkeypat
     )
     (tmp_path / "chaosity_bandwidth.yaml").write_text(text)
     monkeypatch.setattr(module, "BENCHMARKS", tmp_path)
-    with pytest.raises(UserError, match="is not among `counters`"):
+    with pytest.raises(UserError, match="is not in `counters`"):
         module.load_benchmark("chaosity_bandwidth")

@@ -33,6 +33,7 @@ def planned(config: dict, path: Path, experiments: list[str] | None = None) -> i
         return 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", TOPOLOGIES, ids=lambda path: path.stem)
 def test_the_default_config_plans_its_experiments(path):
     darwin = "m1-pro" in path.stem

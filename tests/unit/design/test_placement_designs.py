@@ -9,6 +9,7 @@ import pytest
 import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from parsed_point_names import parse_point_name
 
 from chaosity.benchmarks.benchmark_templates import Benchmark, load_benchmark_of_each_category
 from chaosity.checked_yaml_files import EXPERIMENTS, yaml_file_names
@@ -17,7 +18,6 @@ from chaosity.design.even_samples_and_plan_notes import sample_sets_of_every_siz
 from chaosity.design.host_plan import PlannedHost
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
-from chaosity.design.point_names import parse_point_name
 from chaosity.design.target_selectors import page_placement_target, round_page_shares
 from chaosity.errors import UserError
 from chaosity.place.placement_policies import POLICIES
@@ -223,15 +223,16 @@ def test_weights_that_lack_a_node_are_not_known(config, paper_host):
     assert {point["factors"]["policy"] for point in points} == {"uniform_all"}
 
 
-def test_with_one_memory_node_there_is_nothing_to_place(config, paper_host):
+def test_with_one_memory_node_all_placements_are_first_touch(config, paper_host):
     nodes = tuple(
         node if node.os_index == 0 else replace(node, target=False, memory_bytes=0)
         for node in paper_host.topology.nodes
     )
     host = replace(paper_host, topology=replace(paper_host.topology, nodes=nodes))
     points, notes = expand(config, host, even, work=work(ALL))
-    assert points == []
-    assert any("nothing to place" in note for note in notes)
+    assert {point["loads"][0]["target"]["name"] for point in points} == {"first_touch"}
+    assert [note for note in notes if "only first touch, since one node has all memory" in note]
+    assert not [note for note in notes if "weights" in note]
 
 
 @pytest.mark.parametrize(

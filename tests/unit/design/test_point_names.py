@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from parsed_point_names import parse_point_name
 
-from chaosity.design.point_names import LoadName, make_point_name, parse_point_name
+from chaosity.design.point_names import LoadName, make_point_name
 
 PART = st.from_regex(r"[A-Za-z0-9_,\-]+", fullmatch=True)
 KERNEL = st.from_regex(r"[A-Za-z0-9_,]+", fullmatch=True)

@@ -67,7 +67,7 @@ def test_the_config_gives_every_load_all_siblings_under_the_same_names(paper_hos
     assert every[name]["loads"][0]["initiator"]["cpus"] == "0-5,48-53"
     assert every[name]["loads"][0]["initiator"]["kind"] == "node"
     assert usual[name]["definition"] != every[name]["definition"]
-    # One unit is one unit.
+    # A load on a single processing unit uses no sibling.
     assert (
         every["memory=pu0+node0+triad"]["definition"]
         == usual["memory=pu0+node0+triad"]["definition"]

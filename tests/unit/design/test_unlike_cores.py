@@ -233,7 +233,7 @@ def test_the_commands_of_a_mac():
     assert device.endswith(
         " --scale=1e9 --max-seconds=30 -- clpeak --platform 0 --device 0 --global-bandwidth\n"
     )
-    # Table 1 of document 000: eight and ten cores beside the GPU, in one point.
+    # Table 1 of document 000: each of these points runs the GPU and some cores at the same time.
     together = [
         name for name in blocks if name.startswith("gpu_and_cpu/device=pu0+opencl0.memory=")
     ]

@@ -93,6 +93,7 @@ def test_nodes_without_units_answer_as_measured(tmp_path):
     assert check_answers(HBM, tmp_path / "r") == 8
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("xml", sorted(REAL.glob("*.xml")), ids=lambda path: path.stem)
 def test_real_machines_answer_as_measured(xml, tmp_path):
     assert check_answers(xml, tmp_path / "r", at_most=3) > 0

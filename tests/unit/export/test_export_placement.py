@@ -124,7 +124,10 @@ def test_the_worst_corunning_load_for_latency_makes_it_longest(whole):
 
 
 def test_a_single_replicate_has_no_interval(tmp_path):
-    found = document(synthetic.epyc(replicates=1).tidy(), tmp_path / "r")
+    tidy = synthetic.epyc(replicates=1).tidy()
+    # Drives read from one node are enough.
+    others = (tidy["experiment"] == "storage_bandwidth") & (tidy["initiator"] != "node0")
+    found = document(tidy[~others], tmp_path / "r")
     validate_document(found, "placement", "document")
     first = found["memory"]["placements"][0][BANDWIDTH]
     assert (first["low"], first["high"], first["n"]) == (None, None, 1)

@@ -234,8 +234,8 @@ def test_one_replicate_has_no_interval(tmp_path):
     found = machine(replicates=1)
     file, *_ = draw([experiment(heatmap("nodes"))], found.tidy(), found.topology(), tmp_path)
     assert (
-        "There are no intervals, since there is one replicate. 2 of 16 cells have no value: "
-        in file.sentence
+        "The values have no intervals, since each point has one replicate. "
+        "2 of 16 cells have no value: " in file.sentence
     )
     text = titles(tmp_path, "nodes")["nodes-cell-0-0"]
     assert "no interval: n = 1" in text

@@ -60,7 +60,7 @@ def test_noise_is_not_called_a_difference():
     found.memory_rate = lambda initiator, target, share=1.0: 40e9 * share
     text = caption(NODES, found)
     assert text.startswith("16 cells have 3")
-    assert text.endswith(" GB/s, n = 3; no difference is detected.")
+    assert text.endswith(" GB/s, n = 3; no difference between these cells is detected.")
     assert "as a ratio to" not in text
 
 
@@ -104,7 +104,7 @@ def test_colour_limits_are_round_and_wide_enough_to_keep_noise_quiet():
 
 
 def loss_of(device_rate, **keys):
-    """Caption of two bars: the cores alone, and with a co-running device."""
+    """Return the caption of two bars: cores alone, and cores beside a device."""
     found = machine(**keys)
     rows = found.tidy()
     rows = rows[

@@ -1,4 +1,4 @@
-"""Bars of two loads, alone and together, as the experiment's own file asks for them."""
+"""Test bars of cores and a device, alone and together, drawn by the experiment's YAML."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BESIDE = "device=pu0+opencl0.memory=pu1+node0+triad"
 
 
 def table(cores, device):
-    """Cores and device alone and together, which leaves them these shares."""
+    """Return a table of cores and a device; together they reach these shares of their values."""
     tidy = synthetic.small().tidy()
     rows = tidy[tidy["experiment"] == "memory_bandwidth"]
     rows = rows[rows["point"] == rows["point"].iloc[0]]

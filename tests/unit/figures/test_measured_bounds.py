@@ -1,4 +1,4 @@
-"""Bounds beside the marks of a figure, and what the sentence makes of them (figure 8)."""
+"""Test the bounds of a figure, and what its caption says about them (figure 8 of 000)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from table_figures import draw, select_figure_data
 
 from chaosity.checked_yaml_files import load_experiment
 from chaosity.errors import UserError
-from chaosity.figures.column_values_and_bounds import (
+from chaosity.figures.column_values_and_upper_bounds import (
     lowest_bound_of_mark,
     read_measured_limits,
 )

@@ -12,9 +12,9 @@ from table_figures import draw
 from chaosity.benchmarks.benchmark_templates import Benchmark, load_benchmark_of_each_category
 from chaosity.checked_yaml_files import load_experiment, read_config
 from chaosity.cpusets import format_cpu_list
+from chaosity.design.find_reference_loads_of_ratios import add_reference_loads
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
-from chaosity.design.ratio_reference_loads import add_reference_loads
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import (
     ReplicateOutcome,
@@ -89,7 +89,7 @@ def measured(elements):
 
 
 def made_up(load, loads):
-    """Values by metric: a path gets less of far nodes and the more workers there are."""
+    """Return values by metric: a path is slower to far nodes, and the more workers there are."""
     for metric, source in load["metrics"].items():
         value = 1e9 * (1 + len(load["target"]["nodes"]))
         if "by_node" in source:

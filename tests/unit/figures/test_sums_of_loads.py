@@ -1,4 +1,4 @@
-"""Figures of two loads with their sum and the larger of them alone."""
+"""Test figures with the sum of two loads, and with the larger load alone."""
 
 from __future__ import annotations
 

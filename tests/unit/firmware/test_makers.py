@@ -78,7 +78,7 @@ def test_the_config_accepts_exactly_the_modes_that_the_role_can_set() -> None:
 
 
 def test_the_role_sees_the_packages_of_each_node(tmp_path: Path) -> None:
-    """The role's own shell lines over a made sysfs: CPU 2 is off-line, node 1 has no memory."""
+    """The role's shell lines read files like those of /sys: CPU 2 is off, node 1 has no memory."""
     units = {0: (0, 0), 1: (0, 0), 2: (0, None), 3: (0, 1), 4: (1, 1), 5: (2, 1)}
     for unit, (node, package) in units.items():
         folder = tmp_path / f"node{node}/cpu{unit}"

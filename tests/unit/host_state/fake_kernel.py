@@ -15,6 +15,7 @@ ROLE = Path(__file__).resolve().parents[3] / "roles/host_state"
 ansible.module_utils.__path__.append(str(ROLE / "module_utils"))
 
 from ansible.module_utils import host_settings as settings  # noqa: E402
+from ansible.module_utils import kernel_files  # noqa: E402
 
 BOOT = "proc/sys/kernel/random/boot_id"
 THP = "sys/kernel/mm/transparent_hugepage"
@@ -83,7 +84,7 @@ FILES = {
 }
 
 
-class Kernel(settings.Host):
+class Kernel(kernel_files.Host):
     """Files of a fake tree that answer a write as a kernel does, side effects included."""
 
     def __init__(self, root: Path) -> None:
@@ -102,7 +103,7 @@ class Kernel(settings.Host):
             self.writes_left -= 1
         folder, _, file = name.rpartition("/")
         path = self.root / name
-        if settings.REGISTER.fullmatch(name):
+        if kernel_files.REGISTER.fullmatch(name):
             super().write(name, value)
             return
         self._refuse_if_offline(name)

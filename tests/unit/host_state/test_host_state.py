@@ -42,6 +42,7 @@ wishes = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.thorough
 @hypothesis.settings(deadline=None)
 @given(st.lists(wishes, min_size=1, max_size=3), st.booleans(), st.none() | st.integers(0, 12))
 def test_whatever_was_set_is_given_back(
@@ -69,6 +70,7 @@ def test_whatever_was_set_is_given_back(
         assert not tried.file.parent.exists()
 
 
+@pytest.mark.thorough
 @hypothesis.settings(deadline=None)
 @given(wishes)
 def test_a_trial_tells_and_changes_nothing_and_a_second_run_neither(wish: dict[str, Any]) -> None:

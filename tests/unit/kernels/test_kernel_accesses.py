@@ -112,6 +112,7 @@ def test_each_line_of_each_array_is_moved_once_a_pass(
     assert sum(loaded.values()) + sum(stored.values()) == passes * ran.ready["bytes_per_pass"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kernel", fast_ones(MIXES))
 def test_traffic_counts_the_lines_that_it_moves(
     binary_of: Callable[[str], Path], tmp_path: Path, kernel: str, cpu: str

@@ -36,10 +36,12 @@ def run_clean(checked: Checked, cpus: str, kernels: list[str]) -> None:
             assert (ran.code, ran.stderr) == (0, ""), (kernel, pages)
 
 
+@pytest.mark.thorough
 def test_clean_under_address_and_undefined_behaviour_sanitizer(memory_checked: Checked, cpus: str):
     run_clean(memory_checked, cpus, KERNELS)
 
 
+@pytest.mark.thorough
 def test_clean_under_thread_sanitizer(threads_checked: Checked, cpus: str):
     # what threads share is the same for all
     run_clean(threads_checked, cpus, ["read", "triad_nt"])

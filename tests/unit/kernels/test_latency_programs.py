@@ -294,6 +294,7 @@ def checked(request: pytest.FixtureRequest) -> Checked:
     return request.getfixturevalue(request.param)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("pages", ["base", "thp"])
 def test_clean_under_sanitizers(checked: Checked, program: str, options: list[str], pages: str):
     more = ["--max-seconds", "0.1", "--pages", pages, "--barrier"]

@@ -112,7 +112,7 @@ def test_a_host_without_a_driver_is_refused(opencl: Path, tmp_path: Path):
 
 
 def test_clean_under_the_sanitizers(memory_checked: Checked, device: dict):
-    """Of this program, not of the driver, which does not free all of its memory at the end."""
+    """Leaks are not searched, because the driver does not free all of its memory at the end."""
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
     ran = run([*memory_checked("chaosity-opencl"), *SMALL], env=environment)
     assert (ran.code, ran.stderr) == (0, "")

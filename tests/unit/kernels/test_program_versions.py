@@ -74,6 +74,7 @@ def test_a_version_changes_with_the_programs_own_code(
     assert {name for name in PROGRAMS if before[name][1] != after[name][1]} == changed
 
 
+@pytest.mark.thorough
 def test_other_flags_are_another_version_and_warnings_are_not(tmp_path: Path) -> None:
     versions = {
         flags: build(SOURCES, tmp_path / f"flags{flags}", f"EXTRA={flags}")["chaosity-latency"][0]

@@ -248,6 +248,7 @@ def test_clean_under_address_and_undefined_behaviour_sanitizer(memory_checked: C
     run_clean(memory_checked, cpus, list(MIXES))
 
 
+@pytest.mark.thorough
 def test_clean_under_thread_sanitizer(threads_checked: Checked, cpus: str):
     # what threads share is the same for all
     run_clean(threads_checked, cpus, ["read", "copy_nt"])

@@ -12,7 +12,7 @@ from typing import Any
 from chaosity.runner import temporary_kernel_settings
 
 WEIGHTS = f"{temporary_kernel_settings.WEIGHTS}/node"
-# Under nohup, or behind `&` of a script, tests inherit ignored signals and would pass that on.
+# Under nohup, or after `&` in a script, tests ignore these signals, and their programs would too.
 SIGNALS_AS_USUAL = ("env", "--default-signal=HUP,INT")
 PLACE = (*SIGNALS_AS_USUAL, sys.executable, "-m", "chaosity.place")
 

@@ -104,6 +104,7 @@ AREAS = st.lists(
 )
 
 
+@pytest.mark.thorough
 @given(AREAS, SHARES)
 def test_every_node_gets_its_share(areas, wanted):
     memory = Memory(areas)

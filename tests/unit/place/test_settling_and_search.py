@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from kernel_files import Kernel, placed_point, report
 
 from chaosity.checked_yaml_files import load_benchmark
-from chaosity.place import dwp_search_and_autonuma
-from chaosity.place.dwp_search_and_autonuma import AutonumaSettling
+from chaosity.place import settle_placement
 from chaosity.place.hold_back_ready_line import BarrierPhase, BarrierProxy
 from chaosity.place.run_placed_program import SETTLE_SECONDS
+from chaosity.place.settle_placement import AutonumaSettling
 from chaosity.runner import load_process, metric_values, observed_placement, record_checks
 from chaosity.runner.point_measurement import READY_SECONDS
 from chaosity.runner.point_measurement import measure_point as measured
@@ -57,7 +57,7 @@ HASTY = (
 )
 MAIN = """
 import sys
-from chaosity.place import run_placed_program, program_rate, dwp_search_and_autonuma
+from chaosity.place import run_placed_program, program_rate, settle_placement
 from chaosity.place.__main__ import main
 {}
 main(sys.argv[1:])
@@ -185,7 +185,7 @@ def test_a_program_stopped_during_the_search_was_never_ready(start, how):
     assert (status, names) == (0, ["done"])
     assert found["exit_status"] == 0
     assert found["search"]["settled"] is False
-    assert found["search"]["reason"] == "the program ended before the search did"
+    assert found["search"]["reason"] == "the program ended before the search was finished"
 
 
 def test_a_crash_during_the_search_gives_the_programs_status(start):
@@ -281,7 +281,7 @@ def test_without_settling_the_program_keeps_its_own_barrier(start):
 
 
 def test_the_kernels_moves_end_before_the_ready_line(start):
-    run = start("dwp_search_and_autonuma.LOOK_SECONDS = 0.05", policy="autonuma")
+    run = start("settle_placement.LOOK_SECONDS = 0.05", policy="autonuma")
     assert run.event()["event"] == "ready"
     assert run.mark.exists()  # it runs
     found = report(run.path)["settling"]
@@ -293,9 +293,7 @@ def test_the_kernels_moves_end_before_the_ready_line(start):
 def at_rest(monkeypatch, shares):
     """What becomes of pages whose shares on node 0 are these, a second apart, and then the last."""
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(
-        dwp_search_and_autonuma, "time", SimpleNamespace(monotonic=lambda: clock.now)
-    )
+    monkeypatch.setattr(settle_placement, "time", SimpleNamespace(monotonic=lambda: clock.now))
     left = list(shares)
 
     def let_program_run(seconds: float) -> bool:

@@ -194,5 +194,5 @@ def test_without_root_the_setting_is_named_before_anything_runs(kernel, tmp_path
         [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert "numa_balancing: is 1 and must be 0, but this user may not write it" in (done.stderr)
+    assert "numa_balancing: the setting is 1 and must be 0, but this user may not" in done.stderr
     assert kernel.balancing == "1"

@@ -55,7 +55,7 @@ def rows(point, era, values, drive=A, system=A, asked="a", load="storage"):
 
 
 def repaired(points=1):
-    """Points that touch a drive which read at a fifth of its speed before it was replaced."""
+    """Return points with a drive that had a fifth of its speed before it was replaced."""
     found = []
     for number in range(points):
         found += rows(f"storage=node{number}+drive0", 1, [1.0e9, 1.01e9, 0.99e9])

@@ -27,7 +27,7 @@ def nps1(**keys):
 
 
 def compare(tidy, others, output, figures):
-    """`compare_configurations` of tidy tables."""
+    """Call `compare_configurations` with tidy tables."""
     tables = {path: Measurements.from_table(other) for path, other in others.items()}
     return compare_configurations(Measurements.from_table(tidy), tables, output, figures)
 
@@ -107,7 +107,7 @@ def test_each_other_configuration_has_a_verdict(tmp_path):
 
 
 def test_verdicts_are_adjusted_for_all_ratios_of_a_configuration(tmp_path):
-    """One of many that is off by 4 % in every replicate is no verdict, one off by 50 % is."""
+    """Among many ratios, a difference of 4 % has no verdict, and a difference of 50 % has."""
     other = nps1(noise=0.001).tidy()
     drive = (other["target_kind"] == "drive") & (other["load"] == "storage")
     other.loc[drive, "value"] *= 0.96
@@ -140,7 +140,7 @@ def half(tidy):
 
 
 def test_a_package_that_is_one_node_is_found_by_its_threads(tmp_path):
-    """Its units have one name, the node's, so there is no point under the package's."""
+    """Its cores are named after the node, so no point has the name of the package."""
     own = nps4()
     package = own.tidy()
     package.loc[package["initiator_kind"] == "package", "threads"] = 12
@@ -180,7 +180,7 @@ def test_each_bar_has_a_hover_text(found):
     marks = svg.xpath("//*[@class='mark']/*[local-name()='title']/text()")
     start = "configuration nps1, resource one node: "
     assert any(text.startswith(start) and "n = 3" in text for text in marks)
-    assert "Best places compared with nps4" in storage.sentence
+    assert "compared with the best places of nps4" in storage.sentence
     assert (folder / storage.csv).read_text().count("nps1") == len(
         [row for row in side.rows if row.name.startswith("Storage") and row.cells[1]]
     )

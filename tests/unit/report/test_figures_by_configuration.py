@@ -1,4 +1,4 @@
-"""Latency and programs of all modes of the simulated server of document 001 in one figure."""
+"""Test figures that show several firmware modes of the simulated server of document 001."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import pytest
 
 from chaosity.checked_yaml_files import load_experiment, read_config
 from chaosity.figures.draw_and_write_figures import FigureFile
-from chaosity.report.figures_by_configuration import (
-    crossover_text,
-    draw_figures_by_configuration,
-)
+from chaosity.report.crossovers import crossover_text
+from chaosity.report.figures_by_configuration import draw_figures_by_configuration
 from chaosity.statistics.latency_crossovers import CurveComparison
 from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
 
@@ -71,7 +69,9 @@ def test_only_programs_with_data_in_memory_depend_on_the_mode(
     drawn: tuple[dict[str, FigureFile], Path],
 ) -> None:
     assert "spmv 1.00 times" in drawn[0]["program_speed_in_caches"].sentence
-    assert "nps0 as a ratio to nps1: matmul 0.6" in drawn[0]["program_speed_in_memory"].sentence
+    in_memory = drawn[0]["program_speed_in_memory"].sentence
+    assert "nps0 as a ratio to nps1: matmul 0.95 times" in in_memory
+    assert "spmv 0.71 times" in in_memory  # waits for memory for a larger share of its time
 
 
 def test_what_is_not_known_is_said() -> None:

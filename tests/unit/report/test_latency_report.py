@@ -1,4 +1,4 @@
-"""Latency in the report: text tables, quantities of curves, and the resource table."""
+"""Test latency in the report: text tables, numbers of curves, and the resource table."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_table_figure_is_in_the_page_with_its_csv(report):
     assert [table.findtext("caption").split(":")[0] for table in tables] == ["serial", "concurrent"]
     heads = ["".join(head.itertext()) for head in tables[0].xpath(".//thead//th")]
     assert heads[3:5] == ["Pages found on", "4 KiB"]
-    assert "n = 3" in tables[0].xpath(".//tbody/tr[1]/td[4]/@title")[0]
+    assert "n\xa0=\xa03" in tables[0].xpath(".//tbody/tr[1]/td[4]/@title")[0]
     assert tables[0].getparent().get("class") == "wide"  # scrolls
     assert json.dumps(dataclasses.asdict(context))
 

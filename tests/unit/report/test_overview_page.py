@@ -35,7 +35,7 @@ def figures(tmp_path_factory):
 
 
 def measured(results, figures, host="lab", configuration="default", **keys):
-    """A host's report and what is beside it."""
+    """Write the report of a host and the files beside it."""
     found = synthetic.Machine(host, ((0,),), cores_per_node=2, configuration=configuration, **keys)
     folder = results / host / configuration
     folder.mkdir(parents=True)
@@ -162,7 +162,7 @@ EPYC = "AMD EPYC 7413 24-Core Processor"
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory, figures):
-    """What the report of a host says in short; of equal hosts it is the same but for the name."""
+    """Return the summary of a report; the summaries of equal hosts differ in the name only."""
     folder = measured(tmp_path_factory.mktemp("said"), figures, "NAME")
     return (folder / "summary.json").read_text()
 
@@ -172,7 +172,7 @@ def machine_rows(name, **keys):
 
 
 def hosts(results, said, number, slow=None):
-    """Hosts a, b, c ... that are equal but for the one whose memory is slow."""
+    """Return equal hosts a, b, c, ...; the memory of one of them is slow."""
     for seed, name in enumerate("abcdef"[:number], start=1):
         folder = results / name / "default"
         (folder / "components").mkdir(parents=True)
@@ -192,8 +192,8 @@ def test_an_outlier_host_is_named_and_linked(tmp_path, said):
     [group] = found.groups
     assert (group.configuration, group.processor, group.hosts) == ("default", EPYC, 5)
     assert group.outlier_hosts == {"d"}
-    assert group.statements[0].text.startswith("d is an outlier: ")
-    assert "worst memory bandwidth of " in group.statements[0].text
+    assert group.statements[0].text.startswith("d is an outlier host: ")
+    assert "The worst cell is memory bandwidth of " in group.statements[0].text
     assert [row.summary.host for row in found.rows if row.outlier] == ["d"]
     assert found.sentence.startswith("Worst: d default, ")
     assert '<a href="d/default/report.html">Report of d</a>' in html
@@ -215,7 +215,7 @@ def test_two_hosts_are_compared_without_naming_an_outlier(tmp_path, said):
     [group] = overview(tmp_path)[0].groups
     assert group.statements[0].text.startswith("a against b: ")
     assert "differ clearly" in group.statements[0].text
-    assert group.statements[1].text.startswith("Two hosts do not show which of them has the fault")
+    assert group.statements[1].text.startswith("Two hosts do not show which host has the fault")
     assert group.outlier_hosts == frozenset()
 
 
@@ -239,7 +239,7 @@ def test_hosts_of_another_processor_or_configuration_need_not_be_equal(tmp_path,
 
 
 def write_columns(rows, path):
-    """A table with these columns only; DuckDB finds it by its name."""
+    """Write a table with these columns only; DuckDB finds the frame by its Python name."""
     duckdb.sql("SELECT * FROM rows").write_parquet(str(path))
 
 
@@ -299,4 +299,4 @@ def test_the_overview_command_prints_the_outlier_host(tmp_path, said):
         write_overview_command, [*given, "--output", str(tmp_path / "index.html")]
     )
     assert done.exit_code == 0, done.output
-    assert "\ndefault: c is an outlier: " in done.output
+    assert "\ndefault: c is an outlier host: " in done.output

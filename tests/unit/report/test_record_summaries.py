@@ -43,7 +43,7 @@ def test_a_record_without_started_loads_has_the_planned_command(tmp_path):
 
 
 def noted(folder, *said, target="bwap"):
-    """Runs of which each noted this of its search; None came to its end, "" had none."""
+    """Return runs with these notes on their search; None: it converged, "": there was none."""
     for number, words in enumerate(said, start=1):
         found = record()
         [load] = found["loads"]

@@ -79,7 +79,7 @@ def machine(**keys):
 
 
 def write(folder, found, figures=None, **parts):
-    """Write a report; figures that are drawn already are taken as they are."""
+    """Write a report; figures that exist already are not drawn again."""
     tidy = parts.pop("tidy", None)
     if tidy is None:
         tidy = found.tidy()
@@ -119,9 +119,9 @@ def figures(report, folder):
 
 
 class Page(HTMLParser):
-    """Collects what a page refers to and checks that every element is closed."""
+    """Collect the links of a page, and check that every element is closed."""
 
-    EMPTY = frozenset(["meta", "br", "link", "img", "input", "hr"])
+    EMPTY = frozenset(["meta", "br", "link", "img", "input", "hr", "wbr"])
 
     def __init__(self):
         super().__init__()

@@ -124,7 +124,7 @@ def test_host_state_has_units_and_unknown_values():
 
 
 def with_clocks(*clocks, source="APERF and MPERF"):
-    """The checks of a run whose loads on all cores of node 0, 1, ... had these clocks."""
+    """Return the checks of a run; the loads on all cores of node 0, 1, ... had these clocks."""
     tidy = synthetic.Machine("lab", ((0, 1),), cores_per_node=2, replicates=3).tidy()
     of_node = dict(enumerate(clocks))
     hertz = tidy["initiator_nodes"].map(

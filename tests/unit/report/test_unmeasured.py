@@ -31,7 +31,7 @@ def figures(metric):
 
 
 def with_metric(tidy, metric, values, reasons=None):
-    """A table with one more metric of the loads on memory; `values` by each row's own value."""
+    """Return a table with one more metric of loads on memory, computed from each row's value."""
     rows = tidy[(tidy["experiment"] == "memory_bandwidth") & (tidy["status"] == "valid")]
     more = rows.assign(metric=metric, value=values(rows), reason=None)
     if reasons is not None:
@@ -48,7 +48,7 @@ def everywhere(rows):
 
 
 def of_node0(rows):
-    """Only initiator node 0 has none."""
+    """Return no value for initiator node 0, and a value for all others."""
     return rows["value"].where(rows["initiator"] != "node0").div(1e6).round()
 
 
@@ -63,7 +63,7 @@ def drawn(folder, tidy, metric):
 
 
 def texts(folder):
-    """All that was written, but for pictures, where letters mean nothing."""
+    """Return all written texts, without the data of pictures."""
     return {path.name: path.read_text() for path in folder.iterdir() if path.suffix != ".png"}
 
 
@@ -129,6 +129,7 @@ def test_the_report_lists_unmeasured_metrics_with_reasons(tmp_path):
     assert len(context.failed) == len(plain.failed)
 
 
+@pytest.mark.thorough
 def test_the_report_counts_searches_that_were_cut_short(tmp_path):
     tidy = machine().tidy()
     runs = synthetic_report_inputs.record_summaries(tidy)

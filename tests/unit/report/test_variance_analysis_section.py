@@ -90,7 +90,7 @@ def test_tables_and_residuals_are_folded(report):
     [drawing] = details.xpath(".//*[local-name()='svg']")
     assert "Residuals against fitted values" in drawing.get("aria-label")
     [matrix] = sections(context)["latency_matrix"]
-    assert matrix.remarks[0] == "48 values."
+    assert matrix.remarks[0] == "Analysed: 48 values."
     assert matrix.remarks[1].startswith("The logarithms are analysed, since their residuals are")
 
 

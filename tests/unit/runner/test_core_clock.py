@@ -47,7 +47,7 @@ def test_without_one_of_the_events_nothing_is_counted(tmp_path):
 
 
 def test_the_clock_is_aperf_over_mperf_times_the_rate_of_the_tsc():
-    """Two units for 2 s with a TSC of 2 GHz; busy for half the time, at 3 GHz."""
+    """Two processing units for 2 s, TSC at 2 GHz; they are busy half of the time, at 3 GHz."""
     whole = (2_000_000_000, 2_000_000_000)
     counted = {
         "aperf": counts(3_000_000_000, whole, whole),

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+
+import pytest
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.runner import observed_placement, record_checks
@@ -28,6 +32,27 @@ def test_this_process_is_observed_on_its_units():
 def test_an_ended_process_has_no_placement():
     assert observed_placement.read_process_threads(2**22 + 1) == []
     assert observed_placement.read_process_memory(2**22 + 1) is None
+
+
+def test_the_memory_of_a_launcher_does_not_count():
+    """As with chaosity-place: the launcher and its fork have memory of their own."""
+    launches = (
+        "import os, subprocess; own = b'x' * (48 << 20); fork = os.fork();"
+        " fork or os.read(0, 1) or os._exit(0);"
+        " child = subprocess.Popen(['sleep', '60']); print('started', flush=True);"
+        " os.read(0, 1); child.kill()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", launches], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as launcher:
+        assert launcher.stdout.readline() == b"started\n"
+        whole = observed_placement.read_process_memory(launcher.pid)
+        program = observed_placement.read_process_memory(launcher.pid, launcher=True)
+        launcher.stdin.close()
+    if whole is None:
+        pytest.skip("this kernel has no numa_maps")
+    assert sum(whole.values()) > 90 << 20
+    assert 0 < sum(program.values()) < 4 << 20
 
 
 def test_a_single_mapping_can_be_counted():

@@ -94,6 +94,12 @@ def test_each_line_of_a_run_can_be_a_measurement():
         assert sample["amount"] == pytest.approx(rate * seconds)
 
 
+def test_the_value_is_the_first_of_several_groups():
+    options = [*LINES[:4], "--value", "^rate ([0-9]+)[.]([0-9]+)", "--max-seconds", "0.1"]
+    sample, _ = events(run(stamped(*options, command=tool(0, 0.1, 7.5))).stdout)
+    assert sample["amount"] == pytest.approx(7 * (sample["end_ns"] - sample["begin_ns"]) * 1e-9)
+
+
 def test_it_repeats_the_tool_until_a_signal_and_leaves_the_broken_run_out():
     pipe = subprocess.PIPE
     command = stamped(*LINES, command=tool(0, 0.1, 100))
@@ -116,6 +122,9 @@ def test_it_repeats_the_tool_until_a_signal_and_leaves_the_broken_run_out():
         (LINES, ["no-such-tool"], 1, "no-such-tool cannot be started"),
         (LINES[:4], tool(0, 0, 1), 2, "--value and a command are needed"),
         ([*LINES[:4], "--value", "("], tool(0, 0, 1), 2, "is not a pattern"),
+        ([*LINES[:4], "--value", "^rate"], tool(0, 0, 1), 2, "'^rate' has no group"),
+        ([*LINES[:4], "--value", "^(rate)"], tool(0, 0, 1), 1, "not all values are numbers: rate"),
+        ([*LINES[:6], "--amount", "600"], tool(0, 0, 0), 1, "a time of 0 s gives no rate"),
         ([*LINES[:4], "--value", "^speed (.*)"], tool(0, 0, 1), 1, "1 measurements and 0 values"),
         (["--begin", "^never$", *LINES[2:]], tool(0, 0, 1), 1, "0 measurements and 1 values"),
     ],

@@ -17,7 +17,13 @@ FOLDER = ROOT / "machines" / "topologies"
 def test_files_follow_from_the_table():
     program = runpy.run_path(str(FOLDER / "make_topologies.py"))
     assert {path.stem for path in FOLDER.glob("*.xml")} == set(program["MACHINES"])
-    for name in ("epyc_7413_nps4", "desktop", "epyc_9554_cxl", "xeon_max_9480_snc4"):
+    for name in (
+        "epyc_7413_nps4",
+        "desktop",
+        "apple_m1_pro",
+        "epyc_9554_cxl",
+        "xeon_max_9480_snc4",
+    ):
         made = program["make_topology"](program["MACHINES"][name])
         etree.indent(made)
         stored = etree.parse(FOLDER / f"{name}.xml").getroot()

@@ -7,7 +7,7 @@ import pytest
 from chaosity.checked_yaml_files import load_experiment, read_config
 from chaosity.figures.draw_and_write_figures import draw_figures
 from chaosity.simulation.machine_model import MachineModel
-from chaosity.simulation.simulated_records import true_values
+from chaosity.simulation.true_values import true_values
 from simulated_tables import TODAY, SimulatedHost, shipped_machine, shipped_topology
 
 

@@ -14,7 +14,8 @@ from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.runner.metric_values import metric_values_or_reasons
 from chaosity.simulation.machine_description import read_machine_description
 from chaosity.simulation.machine_model import MachineModel
-from chaosity.simulation.simulated_records import simulate_replicate, true_values
+from chaosity.simulation.simulated_records import simulate_replicate
+from chaosity.simulation.true_values import true_values
 from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology
 

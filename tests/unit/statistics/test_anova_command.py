@@ -92,7 +92,7 @@ def test_residuals_are_drawn(file, tmp_path):
     [
         ([], "stream.csv: is empty; write a row of column names"),
         (ROWS[:1], "stream.csv: the table has too few rows of values (0)"),
-        ([*ROWS, "1,copy,3"], "stream.csv, row 10: has 3 cells; the file has 4 columns"),
+        ([*ROWS, "1,copy,3"], "stream.csv, row 10: the row has 3 cells; the file has 4 columns"),
         (
             [*ROWS[:3], "", "1,copy,1,fast", *ROWS[3:]],
             "stream.csv, row 5, column MBps: 'fast' is not a number",

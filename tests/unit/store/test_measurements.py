@@ -61,11 +61,11 @@ def test_every_row_knows_the_number_of_loads_of_its_point(latency):
         rows.set_index(list(POINT))["load_count"]
         == loads.reindex(pd.MultiIndex.from_frame(rows[list(POINT)]))
     ).all()
-    assert len(latency.single_load_rows()) + len(latency.corunning_rows()) == len(latency)
+    assert len(latency.single_load_rows()) + len(latency.rows_of_corunning_loads()) == len(latency)
 
 
 def test_a_selection_keeps_the_number_of_loads(latency):
-    alone = latency.corunning_rows().where(load="load")
+    alone = latency.rows_of_corunning_loads().where(load="load")
     assert len(alone) and (alone.rows["load_count"] > 1).all()
 
 
@@ -77,7 +77,7 @@ def test_only_positive_values_with_a_good_verdict_are_valid(small):
     rows.loc[rows.index[2], "value"] = np.nan
     found = Measurements(rows)
     assert len(found.valid_rows()) == len(small.valid_rows()) - 3
-    assert len(found.rows_with_value()) == len(small.rows_with_value()) - 2
+    assert len(found.valid_rows_with_value()) == len(small.valid_rows_with_value()) - 2
 
 
 def test_levels_are_parsed_once(latency):

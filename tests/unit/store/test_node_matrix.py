@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaosity.errors import UserError
-from chaosity.store.node_matrix_csv import read_distances_csv, read_matrix_csv
+from chaosity.store.read_node_matrix_csv import read_distances_csv, read_matrix_csv
 
 GOOD = "from,0,1\n0,40,10\n1,20,40\n"
 
@@ -109,14 +109,17 @@ def test_delimiters_comments_and_encodings_are_recognised(write, text):
         ("", "m.csv: is empty"),
         ("\n\n", "m.csv: is empty"),
         ("from,0,1\n", "has column names but no row"),
-        ("from\n0\n", "row 1: has no target node"),
-        ("from,0,1\n0,40\n", "row 2: has 2 cells, but the first row has 3"),
-        ("from,0,1\n0,40,10\n\n1,20,40,50\n", "row 4: has 4 cells, but the first row has 3"),
+        ("from\n0\n", "row 1: the first row has no target node"),
+        ("from,0,1\n0,40\n", "row 2: the row has 2 cells, but the first row has 3"),
+        (
+            "from,0,1\n0,40,10\n\n1,20,40,50\n",
+            "row 4: the row has 4 cells, but the first row has 3",
+        ),
         ("from,0,1\n0,40,fast\n", "row 2, column 1: 'fast' is not a number"),
         ("from,0,mem_1\n0,40,-3\n", "row 2, column mem_1: -3 is not a measurement"),
         ("from,0\n0,0\n", "row 2, column 0: 0 is not a measurement"),
         ("from,0\n0,nan\n", "row 2, column 0: nan is not a measurement"),
-        ("from,0\n0,inf\n", "above the bandwidth of any memory bus"),
+        ("from,0\n0,inf\n", "row 2, column 0: inf is not a measurement"),
         (
             "from,0,1,2\n0,40,40,40000\n",
             "row 2, column 2: 40000 GB/s is above the bandwidth of any memory bus",
@@ -125,8 +128,8 @@ def test_delimiters_comments_and_encodings_are_recognised(write, text):
         ("from,0,node0\n0,40,10\n", "row 1: target node 0 has two columns"),
         ("from,0,total\n0,40,10\n", "row 1: column 'total' is not a node"),
         ("from,0,1\nsum,40,10\n", "row 2: 'sum' in the first column is not a node"),
-        ("from,0,1\n0,-,\n", "m.csv: has no number"),
-        (b"from,0\n0,\xff\n", "m.csv: cannot be read"),
+        ("from,0,1\n0,-,\n", "m.csv: the file has no number"),
+        (b"from,0\n0,\xff\n", "m.csv: the file is not a CSV file"),
     ],
 )
 def test_errors_in_a_matrix_name_row_and_column(write, text, said):
@@ -146,11 +149,11 @@ def test_a_unit_of_the_other_metric_is_refused(write):
         (
             "idle_latency_ns.csv",
             "bandwidth",
-            "a name that ends in a unit of latency, not of bandwidth",
+            "the file name ends in a unit of latency, not of bandwidth",
         ),
-        ("idle_us.csv", "bandwidth", "a name that ends in a unit of latency"),
-        ("stream_MBps.csv", "latency", "a name that ends in a unit of bandwidth, not of latency"),
-        ("stream_GiBps.csv", "latency", "a name that ends in a unit of bandwidth"),
+        ("idle_us.csv", "bandwidth", "the file name ends in a unit of latency"),
+        ("stream_MBps.csv", "latency", "the file name ends in a unit of bandwidth, not of latency"),
+        ("stream_GiBps.csv", "latency", "the file name ends in a unit of bandwidth"),
     ],
 )
 def test_a_file_of_the_other_metric_is_refused_by_its_name(write, name, metric, said):
@@ -171,7 +174,12 @@ def test_distances_have_the_same_form(write):
     ("text", "said"),
     [
         ("node,0,1\n0,10,0\n", "row 2, column 1: 0 is not a distance"),
-        ("node,0\n0,10\n0,12\n", "initiator 0 has two rows"),
+        (
+            "node,0,1\n0,10,nan\n",
+            "row 2, column 1: nan is not a distance; distances must be above 0",
+        ),
+        ("node,0,1\n0,10,inf\n", "row 2, column 1: inf is not a distance"),
+        ("node,0\n0,10\n0,12\n", "initiator node 0 has two rows"),
     ],
 )
 def test_errors_in_a_distance_table_name_row_and_column(write, text, said):

@@ -244,12 +244,27 @@ def test_a_file_that_is_not_a_bundle_is_refused(bundle, tmp_path):
         archive.writestr("readme.txt", "hello")
     refused(tmp_path / "other.zip", tmp_path, "it has no manifest")
     bent = forge(bundle, tmp_path / "f.zip", manifest={"bundle": "photos"})
-    refused(bent, tmp_path, "a bundle of 'photos', not of")
+    refused(bent, tmp_path, "the kind 'photos', not")
+
+
+def test_a_manifest_without_a_finite_version_is_refused(bundle, tmp_path):
+    bent = forge(bundle, tmp_path / "f.zip", manifest={"schema_version": float("inf")})
+    refused(bent, tmp_path, "has a broken manifest")
+
+
+def test_a_compressed_part_that_is_damaged_is_refused(tmp_path):
+    path = tmp_path / "f.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("manifest.json", b"{}" * 100)
+    content = path.read_bytes()
+    start = content.index(b"manifest.json") + len("manifest.json")
+    path.write_bytes(content[:start] + b"\xff\xff" + content[start + 2 :])
+    refused(path, tmp_path, "is not a bundle of profiles: Error -3 while decompressing")
 
 
 def test_a_newer_schema_is_refused_in_plain_words(bundle, tmp_path):
     newer = forge(bundle, tmp_path / "f.zip", manifest={"schema_version": 2})
-    words = "written by a newer chaosity .schema 2; supported: 1.; install a newer version"
+    words = "a newer chaosity wrote this file .schema 2; supported: 1.; install a newer version"
     refused(newer, tmp_path, words)
 
 
@@ -267,13 +282,13 @@ def test_a_missing_part_of_a_bundle_is_refused_by_name(bundle, tmp_path):
     with zipfile.ZipFile(tmp_path / "f.zip", "w") as archive:
         for name in parts.keys() - {left_out}:
             archive.writestr(name, parts[name])
-    refused(tmp_path / "f.zip", tmp_path, f"has no part '{left_out}'")
+    refused(tmp_path / "f.zip", tmp_path, f"lacks the part '{left_out}'")
 
 
 def test_a_changed_part_is_refused(bundle, tmp_path):
     part = parquet(tmp_path, bundle, "measurements", lambda rows: rows.assign(value=1.0))
     bent = forge(bundle, tmp_path / "f.zip", parts=part, keep_hashes=True)
-    refused(bent, tmp_path, "damaged: its hash differs from the manifest")
+    refused(bent, tmp_path, "the hash differs from the manifest")
 
 
 def test_a_part_that_is_too_large_is_refused(bundle, tmp_path, monkeypatch):
@@ -293,16 +308,24 @@ def broken(column, value, where=0):
     ("part", "change", "words"),
     [
         ("measurements", broken("value", -3.0), "the value -3; a valid row has a finite value"),
-        ("measurements", broken("value", float("inf")), "row 1 has the value inf"),
-        ("measurements", broken("value", None), "row 1 has the value nan"),
-        ("measurements", broken("status", "failed"), "row 1 has the value"),
-        ("measurements", broken("host", "localhost"), "another host than their profile"),
+        (
+            "measurements",
+            broken("value", float("inf")),
+            "row 1 has the status valid and the value inf",
+        ),
+        ("measurements", broken("value", None), "row 1 has the status valid and the value nan"),
+        ("measurements", broken("status", "failed"), "row 1 has the status failed and the value"),
+        ("measurements", broken("host", "localhost"), "another host than its profile"),
         ("measurements", broken("profile", "0" * 16), "rows with the unknown profile"),
         ("measurements", broken("levels", "[1]"), "not a JSON object"),
         ("measurements", broken("kernel", "\x1b]0;x\x07"), "control characters"),
-        ("measurements", broken("label", "x" * 500), "a text of 500 characters"),
+        ("measurements", broken("label", "x" * 500), "a text has 500 characters"),
         ("measurements", broken("initiator", None), "initiator: a row has no value"),
-        ("measurements", lambda rows: rows.drop(columns="metric"), "other columns than a profile"),
+        (
+            "measurements",
+            lambda rows: rows.drop(columns="metric"),
+            "the column 'metric' is missing",
+        ),
         ("profiles", broken("id", "x' OR 1=1"), "an id that is not 16 hexadecimal digits"),
         ("profiles", broken("topology", "{"), "not a JSON object"),
     ],

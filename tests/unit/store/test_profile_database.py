@@ -105,7 +105,7 @@ def test_a_file_that_is_not_a_profile_database_is_refused(tmp_path):
     other.write_text("hello, this is a text")
     with pytest.raises(UserError, match="is not a DuckDB database"):
         find_profiles(other)
-    with pytest.raises(UserError, match="does not exist"):
+    with pytest.raises(UserError, match="there is no such database"):
         find_profiles(tmp_path / "none.duckdb")
     with duckdb.connect(str(tmp_path / "mine.duckdb")) as connection:
         connection.execute("CREATE TABLE t (a INTEGER)")

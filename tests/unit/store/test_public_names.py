@@ -90,6 +90,7 @@ def _value(load, source):
     return dict.fromkeys(load["target"]["by_node"], 1.0) if "by_node" in source else 1.0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("experiment", yaml_file_names(EXPERIMENTS))
 def test_all_names_of_shipped_experiments_survive_except_drives(server, experiment):
     own, public = published(server, experiment)

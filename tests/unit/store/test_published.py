@@ -45,7 +45,8 @@ def test_a_row_becomes_a_row_of_the_tidy_table(sweep):
     ("line", "words"),
     [
         ("serial,0,0,0,0,1,fast", "row 3: 'fast' is not a number"),
-        ("serial,0,0,0,0,1,-3", "row 3: '-3"),
+        ("serial,0,0,0,0,1,-3", "row 3: -3 is not a measurement"),
+        ("serial,0,0,0,0,1,inf", "row 3: inf is not a measurement; values must be above 0 and fin"),
         ("serial,0,0,0,0,1,", "row 3"),
     ],
 )
@@ -53,6 +54,19 @@ def test_a_value_that_is_not_a_measurement_is_reported_with_its_row(sweep, line,
     sweep.write_text(f"{HEAD}{ROWS[0]}\n{line}\n")
     with pytest.raises(UserError, match=words):
         read_published_csv(sweep, "numa_bench", "theirs")
+
+
+def test_a_file_without_values_is_reported(sweep):
+    sweep.write_text(HEAD)
+    with pytest.raises(UserError, match=r"sweep\.csv: the file has no row of values"):
+        read_published_csv(sweep, "numa_bench", "theirs")
+
+
+def test_a_count_that_is_not_whole_is_reported_with_its_row(tmp_path):
+    path = tmp_path / "runs.csv"
+    path.write_text("policy,cpu_nodes,mem_nodes,slurm_job,triad_best_MBps\ninterleave,0,0,1.5,9\n")
+    with pytest.raises(UserError, match=r"row 2: '1\.5' is not a whole number"):
+        read_published_csv(path, "stream_placement", "theirs")
 
 
 def test_a_missing_column_is_named(sweep):
@@ -65,9 +79,13 @@ def test_the_figures_of_its_experiment_are_drawn(sweep, tmp_path):
     given = ["published", str(sweep), "--form", "numa_bench", "--output", str(tmp_path / "out")]
     done = CliRunner().invoke(chaosity, given, catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    assert "Latency with concurrent is 1.22 times that with serial at 1 GiB." in done.output
-    slow = "slower than others of its node (1.50 times their latency; 1.00 times with serial): PU 0"
-    assert slow in done.output
+    assert (
+        "Latency with mode concurrent is 1.22 times the latency with mode serial at 1 GiB."
+        in done.output
+    )
+    slow = "slower than others of its node (1.50 times the latency of the others; "
+    slow += "1.00 times with mode serial)"
+    assert f"{slow}: PU 0" in done.output
     assert (tmp_path / "out/figures/latency_by_size.svg").exists()
 
 

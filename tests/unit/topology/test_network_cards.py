@@ -1,4 +1,4 @@
-"""Network cards: their places in real topologies, their rates in /sys, and no addresses."""
+"""Network cards get their node and rate; their hardware addresses are never read."""
 
 from __future__ import annotations
 

@@ -176,6 +176,7 @@ def test_cache_lines(xml):
     assert topology(xml).cache_line_bytes == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("file", [*XMLS, *(f"sysfs/{name}" for name in CAPTURES)])
 def test_cores_partition_the_usable_processing_units(file):
     found = topology(file)
@@ -185,6 +186,7 @@ def test_cores_partition_the_usable_processing_units(file):
     assert len(owners) == len(set(owners))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", WITH_FACTS)
 def test_captures_show_the_nodes_of_the_kernel(name):
     found, view = topology(f"sysfs/{name}"), FACTS[f"xml/{stem(name)}.xml"]["sysfs_view"]

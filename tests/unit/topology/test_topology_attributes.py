@@ -89,5 +89,5 @@ def test_a_topology_is_read_from_its_file(epyc, tmp_path):
     assert read_topology(path) == epyc
     for broken in ("rubbish", "[]", '{"nodes": [1]}', '{"usable": {"cpus": "x"}}'):
         path.write_text(broken)
-        with pytest.raises(UserError, match="is not a readable topology"):
+        with pytest.raises(UserError, match="the topology is unreadable"):
             read_topology(path)

@@ -45,7 +45,7 @@ def test_a_source_that_does_not_exist(tmp_path, name):
 
 @pytest.mark.parametrize("text", ["", "hello", "{}", "\x7fELF"])
 def test_a_file_that_is_not_xml(written, text):
-    assert "topology.xml: is not XML" in refusal(written(text))
+    assert "topology.xml: the file is not XML" in refusal(written(text))
 
 
 def test_xml_of_another_program(written):
@@ -67,7 +67,7 @@ def test_xml_that_hwloc_refuses(written, whole):
     broken = whole.replace('type="Machine"', 'type="Submarine"', 1)
     said = refusal(written(broken))
     assert "hwloc" in said
-    assert "cannot read it" in said
+    assert "cannot read the topology" in said
 
 
 def test_a_version_that_is_not_a_number(written):
@@ -94,7 +94,7 @@ def test_a_newer_format_is_recognised_from_the_error_of_lstopo(written, whole, f
 def test_a_directory_without_a_captured_sys(tmp_path):
     (tmp_path / "etc").mkdir()
     said = refusal(tmp_path)
-    assert "has no sys/devices/system" in said
+    assert "sys/devices/system of a captured /sys is missing" in said
     assert "hwloc-gather-topology" in said
 
 
@@ -103,14 +103,14 @@ def test_a_tarball_without_a_captured_sys(tmp_path):
     path = tmp_path / "backup.tar.gz"
     with tarfile.open(path, "w:gz") as archive:
         archive.add(tmp_path / "etc", "etc")
-    assert "backup.tar.gz: has no sys/devices/system" in refusal(path)
+    assert "backup.tar.gz: sys/devices/system of a captured /sys is missing" in refusal(path)
 
 
 @pytest.mark.parametrize("suffix", ["tar", "tar.gz", "tar.bz2", "tar.xz"])
 def test_a_broken_tarball(tmp_path, suffix):
     path = tmp_path / f"broken.{suffix}"
     path.write_bytes(b"this is no tarball, whatever its name says" * 50)
-    assert "is a broken tarball" in refusal(path)
+    assert "the tarball is broken" in refusal(path)
 
 
 @pytest.mark.parametrize("mode", ["gz", "bz2", "xz"])
@@ -119,7 +119,7 @@ def test_a_truncated_tarball(tmp_path, mode, own):
     with tarfile.open(path, f"w:{mode}") as archive:
         archive.add(own, "machine/sys/devices/system")
     path.write_bytes(path.read_bytes()[:-500])
-    assert "is a broken tarball" in refusal(path)
+    assert "the tarball is broken" in refusal(path)
 
 
 def test_a_full_disk_is_not_reported_as_a_broken_tarball(tmp_path, own, monkeypatch):
@@ -130,7 +130,7 @@ def test_a_full_disk_is_not_reported_as_a_broken_tarball(tmp_path, own, monkeypa
     with tarfile.open(path, "w:gz") as archive:
         archive.add(own, "machine/sys/devices/system")
     monkeypatch.setattr(Path, "write_bytes", full)
-    assert "cannot be unpacked: No space left on device" in refusal(path)
+    assert "the tarball is unreadable: No space left on device" in refusal(path)
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_hwloc_without_a_version(fake_lstopo):
 
 def test_hwloc_prints_nothing(fake_lstopo):
     fake_lstopo('[ "$1" = --version ] && echo lstopo 2.9.0; exit 0')
-    assert "cannot read it: no message" in refusal("live")
+    assert "cannot read the topology: no message" in refusal("live")
 
 
 def test_hwloc_prints_other_text(fake_lstopo):

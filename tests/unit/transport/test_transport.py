@@ -85,7 +85,7 @@ def test_the_socket_folder_is_closed_to_other_users(tmp_path, monkeypatch):
     folder = control_socket_folder()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     folder.chmod(0o755)
-    with pytest.raises(Exception, match="accessible to other users"):
+    with pytest.raises(Exception, match="other users can access the folder"):
         control_socket_folder()
 
 

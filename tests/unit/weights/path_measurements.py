@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from chaosity.store.measurements import Measurements
-from chaosity.store.node_matrix_csv import BANDWIDTH
+from chaosity.store.read_node_matrix_csv import BANDWIDTH
 from chaosity.store.tidy_table_parquet import COLUMNS
 from chaosity.weights.canonical_weights import PATH_BANDWIDTH
 

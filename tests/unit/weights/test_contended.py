@@ -131,7 +131,7 @@ def test_weights_that_this_run_does_not_use_are_kept(folder):
 @pytest.mark.parametrize("text", ["", "[]", '{"other": 1}'])
 def test_a_file_without_weights_is_refused(folder, text):
     (folder / "weights.json").write_text(text)
-    with pytest.raises(UserError, match="has no weights; delete the file"):
+    with pytest.raises(UserError, match="the file has no weights; delete the file"):
         HostPageWeights(folder)
 
 

@@ -78,6 +78,7 @@ def test_the_second_run_adds_what_the_first_one_measured(campaign):
     assert elsewhere.plans["milan"].points_fingerprint == second.plans["milan"].points_fingerprint
 
 
+@pytest.mark.thorough
 def test_a_matrix_that_was_measured_again_asks_for_no_placement(campaign):
     folder = campaign().configuration_folder("milan")
     digests = []

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.place.page_share_arithmetic import shift_shares_to_workers, uniform_shares
-from chaosity.store.node_matrix_csv import NodeMatrix, read_matrix_csv
+from chaosity.store.read_node_matrix_csv import NodeMatrix, read_matrix_csv
 from chaosity.store.read_published_csv import read_published_csv
 from chaosity.weights.canonical_weights import canonical_weights
 from chaosity.weights.interleave_weight_advice import advise_interleave_weights, kernel_weights
@@ -307,7 +307,9 @@ def test_the_command_refuses_workers(file, workers, said):
 def test_the_command_refuses_a_file_of_latencies(tmp_path):
     path = tmp_path / "idle_latency_ns.csv"
     path.write_text("from,0,1\n0,80,130\n1,130,80\n")
-    with pytest.raises(UserError, match="a name that ends in a unit of latency, not of bandwidth"):
+    with pytest.raises(
+        UserError, match="the file name ends in a unit of latency, not of bandwidth"
+    ):
         run(str(path), "--workers", "0")
 
 
@@ -354,6 +356,7 @@ def test_the_command_prints_the_rank_correlation():
     assert found["interleaved"]["n"] == 18
 
 
+@pytest.mark.thorough
 @published
 @pytest.mark.parametrize("size", ["05", "1", "2", "5"])
 def test_placements_rank_at_every_size_if_threads_stay(size):

@@ -62,13 +62,11 @@ def expected_score_of_each_group(cells: ScoredCells[Name], labels: Labels) -> Sc
     return expected
 
 
-def departures_from_groups(cells: ScoredCells[Name], labels: Labels) -> Scores:
-    """Return each cell's score minus the expected score of its group; negative means a loss."""
-    expected = np.append(
-        expected_score_of_each_group(cells, labels), np.nan
-    )  # label -1 takes the NaN
-    departures: Scores = cells.log_score - expected[labels]
-    return departures
+def expected_score_of_each_cell(cells: ScoredCells[Name], labels: Labels) -> Scores:
+    """Return the expected score of each cell's group; NaN for a cell without a group."""
+    of_groups = expected_score_of_each_group(cells, labels)
+    expected: Scores = np.append(of_groups, np.nan)[labels]  # label -1 takes the NaN
+    return expected
 
 
 class GroupedCells(Generic[Name]):
@@ -89,7 +87,7 @@ class GroupedCells(Generic[Name]):
         """Compare the cells with the expected scores of their groups."""
         self.cells: ScoredCells[Name] = cells
         self.labels, self.where = labels, where or {}
-        self.expected = np.append(expected_score_of_each_group(cells, labels), np.nan)[labels]
+        self.expected = expected_score_of_each_cell(cells, labels)
         self.departures = cells.log_score - self.expected
         self.scatter = estimate_scatter_without_faults(cells, self.departures, labels)
 

@@ -87,11 +87,9 @@ def find_slow_initiators_and_memory(
 def _slow_on_memory(cells: TidyTableSliceCells, departure: Departure) -> Anomaly:
     source, target = cells.cells.initiator_and_target(departure.cells[0])
     on_one_target = int(cells.cells.measured_mask[departure.cells[0][0]].sum()) == 1
-    kind, nodes = (
-        AnomalyKind.SLOW_COMPONENT,
-        str(cells.first_rows[source, target]["initiator_nodes"]),
-    )
-    # Seen from cores of several nodes, its own among them: no path is common to all of them.
+    kind = AnomalyKind.SLOW_COMPONENT
+    nodes = str(cells.first_rows[source, target]["initiator_nodes"])
+    # Cores of several nodes find it slow, those of its own node too: they share only the memory.
     from_all = not nodes.isdigit() and target in map(node_name, parse_cpu_list(nodes))
     if from_all or (departure.suspect is not None and departure.suspect.part == "target"):
         component, what, advice = target, f"The memory of {target} is slow:", ADVICE[TARGET]

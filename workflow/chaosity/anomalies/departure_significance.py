@@ -104,7 +104,7 @@ def estimate_scatter_without_faults(
     """
     sizes = np.bincount(labels[labels >= 0], minlength=int(labels.max()) + 1)
     size = np.where(labels >= 0, sizes[np.maximum(labels, 0)], 0)
-    # The expected score of a group of one or two is that of a cell, whose departure is 0.
+    # In a group of one or two cells, one cell is the expected score, so it always departs by 0.
     informative = departures[(size > 2) & (labels >= 0) & cells.measured_mask]
     spread = 0.0
     if len(informative) >= _MIN_CELLS:
@@ -116,7 +116,7 @@ def estimate_scatter_without_faults(
         natural = float(max(NATURAL_SCATTER, np.sqrt(max(0.0, spread**2 - typical**2))))
         single, freedom = float(np.hypot(cells.noise, natural)), cells.freedom
     else:
-        # One run: the spread holds all scatter. A spread below the assumed noise is not trusted.
+        # With one run, the spread includes all scatter. The assumed noise is its lower limit.
         single = max(ASSUMED_NOISE, spread)
         noise, natural = np.full(size.shape, single), 0.0
         freedom = float(len(informative) - 1) if spread > ASSUMED_NOISE else np.inf

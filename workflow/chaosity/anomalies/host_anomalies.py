@@ -16,17 +16,20 @@ from chaosity.anomalies.component_anomalies import (
     find_slow_initiators_and_memory,
 )
 from chaosity.anomalies.drive_set_anomalies import find_slow_drive_sets
-from chaosity.anomalies.matrix_anomalies import analyse_matrix
-from chaosity.anomalies.matrix_structure import ENOUGH_CELLS, PackageNodes
-from chaosity.anomalies.size_sweep_anomalies import (
+from chaosity.anomalies.latency_sweep_anomalies import (
     TOGETHER,
     find_contention_and_inversions,
-    reasons_why_nothing_can_be_found,
     select_latency_size_sweeps,
 )
+from chaosity.anomalies.matrix_anomalies import analyse_matrix
+from chaosity.anomalies.matrix_structure import ENOUGH_CELLS, PackageNodes
 from chaosity.place_names import pu_name
 from chaosity.statistics.corun_interference import SLOW_INITIATOR_RATIO
-from chaosity.store.measurements import Measurements, less_is_better
+from chaosity.store.measurements import (
+    Measurements,
+    is_percentile_of_slow_accesses,
+    less_is_better,
+)
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count, metric_words
 
@@ -86,24 +89,27 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     """
     parts = parts or HostComponentFacts()
     performance = measurements.performance_rows()
+    # A few slow accesses decide these metrics, so they scatter more than the medians.
+    of_few = performance.rows["metric"].map(is_percentile_of_slow_accesses).astype(bool)
+    performance = performance.select(~of_few)
     rows = performance.single_load_rows().valid_rows()
     report = _Report()
     structure, limits = "not measured", tuple[str, ...]()
     if len(rows):
         structure = _check_memory(_comparable(rows.where(target_kind="node")), parts, report)
-        # With buffers far from the cores, the relation of cores and drives says too little.
+        # Rows with buffers on a third node are left out: the relation of cores and drives does not
+        # say how far the data has to go.
         own_buffers = rows.factor_level_of_each_row("buffers").isin([None, "own"])
-        usable = ~rows.rows["file_backed"].astype(bool) & ~rows.rows["metric"].str.contains("_p99_")
-        drives = rows.select(own_buffers & usable)
+        drives = rows.select(own_buffers & ~rows.rows["file_backed"].astype(bool))
         _check_drives(drives, parts, report)
         times = performance.rows["metric"].map(less_is_better).astype(bool)
         sweeps = select_latency_size_sweeps(performance.select(times).valid_rows())
         if len(sweeps):
             found = find_contention_and_inversions(sweeps)
-            limits = tuple(reasons_why_nothing_can_be_found(sweeps))
+            limits = tuple(dict.fromkeys(found.untested.values()))
             detectable = [100.0 * (SLOW_INITIATOR_RATIO - 1.0)]
-            tested = not any(reason.startswith("Contention") for reason in limits)
-            report.add_test_result("latency over sizes" * tested, found, detectable)
+            tested = AnomalyKind.CONTENTION not in found.untested
+            report.add_test_result("latency over sizes" * tested, found.anomalies, detectable)
     merged = _without_explained(_merged(report.anomalies))
     merged.sort(key=lambda anomaly: -anomaly.loss_as_share_of_better_value)
     return Findings(
@@ -207,8 +213,8 @@ def _comparable(rows: Measurements) -> Measurements:
     size = rows.factor_level_of_each_row("bytes").map(lambda value: float(value or 0.0))
     largest = size.groupby([rows.rows["experiment"], rows.rows["metric"]]).transform("max")
     alike = [
-        "responder" not in factors and factors.get("mode") not in TOGETHER and "p99" not in metric
-        for factors, metric in zip(rows.factors_of_each_row, rows.rows["metric"], strict=True)
+        "responder" not in factors and factors.get("mode") not in TOGETHER
+        for factors in rows.factors_of_each_row
     ]
     return rows.select((size == largest).to_numpy() & np.array(alike))
 

@@ -20,7 +20,7 @@ from chaosity.anomalies.departure_significance import MATTERS, Departure
 from chaosity.anomalies.matrix_departures import MatrixAnalysis
 from chaosity.anomalies.matrix_structure import (
     NONE,
-    MatrixStructure,
+    EqualCellGroups,
     PackageNodes,
     SlitEntries,
     learn_matrix_structure,
@@ -28,7 +28,7 @@ from chaosity.anomalies.matrix_structure import (
 from chaosity.anomalies.slit_mismatch import check_packages_and_slit
 from chaosity.anomalies.structural_departures import is_repeated_by_symmetry
 from chaosity.place_names import initiator_to_target_name, node_name
-from chaosity.store.node_matrix_csv import NodeMatrix
+from chaosity.store.read_node_matrix_csv import NodeMatrix
 from chaosity.units import join_with_and
 
 # Most cells that a note names.
@@ -75,7 +75,7 @@ def analyse_matrix(
         metric=matrix.metric,
         anomalies=tuple(found),
         groups=tuple(_groups(cells, structure)),
-        structure=structure.text,
+        structure=structure.description,
         packages=structure.packages,
         verdict=_verdict(found, cells, structure, detectable),
         detectable_percent=detectable,
@@ -118,7 +118,7 @@ def _cell_texts(cells: ScoredCells[int], part: Mask) -> list[str]:
     return [f"{cells.rows[i]}->{cells.columns[j]}" for i, j in cell_positions_in_mask(part)]
 
 
-def _groups(cells: ScoredCells[int], structure: MatrixStructure) -> Iterator[CellGroup]:
+def _groups(cells: ScoredCells[int], structure: EqualCellGroups) -> Iterator[CellGroup]:
     for label, name in enumerate(structure.names):
         positions = cell_positions_in_mask(structure.labels == label)
         typical = float(np.median([cells.log_score[position] for position in positions]))
@@ -129,7 +129,7 @@ def _groups(cells: ScoredCells[int], structure: MatrixStructure) -> Iterator[Cel
 def _verdict(
     found: Sequence[Anomaly],
     cells: ScoredCells[int],
-    structure: MatrixStructure,
+    structure: EqualCellGroups,
     detectable: float | None,
 ) -> str:
     size = f"{len(cells.rows)} x {len(cells.columns)} nodes"
@@ -210,10 +210,7 @@ def _remote_better(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
     cells, reported = analysis.cells, set()
     comparisons = int(cells.measured_mask.sum()) * analysis.looks
     for remote, local in analysis.remote_better:
-        (source, target), (node, _) = (
-            cells.initiator_and_target(remote),
-            cells.initiator_and_target(local),
-        )
+        (source, target), node = cells.initiator_and_target(remote), cells.rows[local[0]]
         departure = _loss_against(analysis, local, remote, comparisons)
         if node in reported or departure is None:
             continue

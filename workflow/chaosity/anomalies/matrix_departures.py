@@ -19,7 +19,7 @@ from chaosity.anomalies.departure_significance import (
     SuspectedComponent,
     estimate_scatter_without_faults,
 )
-from chaosity.anomalies.matrix_structure import NONE, MatrixStructure
+from chaosity.anomalies.matrix_structure import NONE, EqualCellGroups
 from chaosity.anomalies.structural_departures import (
     is_repeated_by_symmetry,
     losses_explained_by_node_position,
@@ -43,14 +43,14 @@ class MatrixAnalysis(GroupedCells[int]):
         found: the departures of cells and components.
     """
 
-    def __init__(self, cells: ScoredCells[int], structure: MatrixStructure, looks: int) -> None:
+    def __init__(self, cells: ScoredCells[int], structure: EqualCellGroups, looks: int) -> None:
         """Compare the cells with their groups; rows and columns of the cells are node numbers."""
         self.structure, self.looks = structure, looks
         self.remote_better = _remote_cells_better_than_local(cells, structure)
         labels = structure.labels.copy()
         for remote, _ in self.remote_better:
-            # A cell that is better than local memory and than its group does not show what its
-            # group should reach.
+            # This cell is better than local memory and better than its group. It is an exception,
+            # so the other cells of the group are not compared with it.
             group = structure.labels == structure.labels[remote]
             group[remote] = False
             level = np.median(cells.log_score[group]) if group.any() else -np.inf
@@ -118,14 +118,11 @@ class MatrixAnalysis(GroupedCells[int]):
                 part, component, than = text.LOCAL, node_name(target), " than other nodes"
                 what = f"{text.suspected_part_of_node_text(part, target)}:"
             else:
-                part, component = (
-                    text.PATH,
-                    initiator_to_target_name(node_name(source), node_name(target)),
-                )
+                part = text.PATH
+                component = initiator_to_target_name(node_name(source), node_name(target))
                 verb = text.verb_before_value(self.cells.metric)
-                what = (
-                    f"The path from node {source} to the memory of node {target} is slow: it {verb}"
-                )
+                path = f"The path from node {source} to the memory of node {target}"
+                what = f"{path} is slow: it {verb}"
             yield self.build_anomaly(
                 departure,
                 AnomalyKind.SLOW_COMPONENT if part in _OF_A_NODE else AnomalyKind.SLOW_PATH,
@@ -149,7 +146,7 @@ class MatrixAnalysis(GroupedCells[int]):
 
 
 def _remote_cells_better_than_local(
-    cells: ScoredCells[int], structure: MatrixStructure
+    cells: ScoredCells[int], structure: EqualCellGroups
 ) -> list[tuple[Position, Position]]:
     """Return pairs of positions: a remote cell, and a local cell that is clearly worse.
 

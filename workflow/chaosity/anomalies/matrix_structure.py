@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+from scipy.sparse import csgraph
 
 from chaosity.anomalies.cell_groups import (
     Labels,
-    departures_from_groups,
+    expected_score_of_each_cell,
     expected_score_of_each_group,
 )
 from chaosity.anomalies.cell_log_scores import Mask, ScoredCells, cell_positions_in_mask
@@ -46,7 +47,7 @@ GAPS = (0.06, 0.1, 0.2)
 
 
 @dataclass(frozen=True)
-class MatrixStructure:
+class EqualCellGroups:
     """A hypothesis about which cells should be equal.
 
     Attributes:
@@ -62,8 +63,8 @@ class MatrixStructure:
     packages: PackageNodes | None = None
 
     @property
-    def text(self) -> str:
-        """Description of the structure, such as "local / remote"."""
+    def description(self) -> str:
+        """Description of the groups, such as "local / remote"."""
         if self.kind == UNKNOWN:
             return "unknown: no node was measured both on its own memory and on remote memory"
         if self.kind == NONE:
@@ -78,7 +79,7 @@ def learn_matrix_structure(
     cells: ScoredCells[int],
     packages: PackageNodes | None = None,
     distances: SlitEntries | None = None,
-) -> MatrixStructure:
+) -> EqualCellGroups:
     """Return the hypothesis that explains a node matrix best.
 
     Given packages and entries of the SLIT are tried too; given packages exclude others.
@@ -100,12 +101,13 @@ def _same_groups(labels: Labels, others: Labels) -> bool:
     return len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})
 
 
-def structure_cost(cells: ScoredCells[int], structure: MatrixStructure) -> float:
+def structure_cost(cells: ScoredCells[int], structure: EqualCellGroups) -> float:
     """Return unexplained departures plus a penalty for each group; smaller is better."""
     scale = max(
         LEAST_SCALE, cells.noise if not cells.freedom else float(np.nanmedian(cells.standard_error))
     )
-    departures = departures_from_groups(cells, structure.labels)[cells.measured_mask]
+    expected = expected_score_of_each_cell(cells, structure.labels)
+    departures = (cells.log_score - expected)[cells.measured_mask]
     groups = len(np.unique(structure.labels[cells.measured_mask]))
     # Twice the penalty of Schwarz's criterion: one group too few is better than one too many.
     penalty = 2.0 * np.log(max(2, len(departures)))
@@ -114,7 +116,7 @@ def structure_cost(cells: ScoredCells[int], structure: MatrixStructure) -> float
     return float(costs.sum() + penalty * groups)
 
 
-def _ordered(cells: ScoredCells[int], structure: MatrixStructure) -> MatrixStructure:
+def _ordered(cells: ScoredCells[int], structure: EqualCellGroups) -> EqualCellGroups:
     """Return the structure with groups numbered from the best to the worst, local groups first."""
     labels, names = structure.labels, structure.names
     used = [label for label in range(len(names)) if (labels == label).any()]
@@ -130,7 +132,7 @@ def _ordered(cells: ScoredCells[int], structure: MatrixStructure) -> MatrixStruc
 
 def _hypotheses(
     cells: ScoredCells[int], packages: PackageNodes | None, distances: SlitEntries | None
-) -> Iterator[MatrixStructure]:
+) -> Iterator[EqualCellGroups]:
     measured = cells.measured_mask
     equal = np.where(measured, 0, -1)
     local = cells.local_mask
@@ -141,9 +143,9 @@ def _hypotheses(
     if not (local & measured).any() or not (plain & ~local).any():
         yield _unknown(cells, local)
         return
-    yield MatrixStructure(NONE, equal, _names(["all"], equal))
+    yield EqualCellGroups(NONE, equal, _names(["all"], equal))
     remote = np.where(plain & ~local, 1, _shifted(equal, plain, 2))
-    yield MatrixStructure(LOCAL_REMOTE, remote, _names(["local", "remote"], remote))
+    yield EqualCellGroups(LOCAL_REMOTE, remote, _names(["local", "remote"], remote))
     for nodes in [packages] if packages else _partitions(cells):
         for hypothesis in _by_packages(cells, plain, local, equal, nodes):
             if packages or are_groups_within_packages_better(cells, hypothesis):
@@ -153,14 +155,14 @@ def _hypotheses(
         yield from _by_distances(cells, plain & ~local, remote, distances)
 
 
-def _unknown(cells: ScoredCells[int], local: Mask) -> MatrixStructure:
+def _unknown(cells: ScoredCells[int], local: Mask) -> EqualCellGroups:
     """Return the structure in which local cells are one group and each other cell is a group."""
     labels = np.where(local & cells.measured_mask, 0, -1)
     names = ["local"] if (labels == 0).any() else []
     for position in cell_positions_in_mask(~local & cells.measured_mask):
         labels[position] = len(names)
         names.append("{}->{}".format(*cells.initiator_and_target(position)))
-    return MatrixStructure(UNKNOWN, labels, tuple(names))
+    return EqualCellGroups(UNKNOWN, labels, tuple(names))
 
 
 def _one_sided(cells: ScoredCells[int]) -> Mask:
@@ -221,7 +223,7 @@ def _partitions(cells: ScoredCells[int]) -> Iterator[PackageNodes]:
 
 def _by_packages(
     cells: ScoredCells[int], plain: Mask, local: Mask, equal: Labels, packages: PackageNodes
-) -> Iterator[MatrixStructure]:
+) -> Iterator[EqualCellGroups]:
     """Yield groups local, same package, other package; then these divided by steps of value."""
     same = np.zeros(local.shape, dtype=bool)
     for nodes in packages:
@@ -236,10 +238,10 @@ def _by_packages(
                 labels = np.where(step, len(names), labels)
                 names.append(name if len(steps) == 1 else f"{name}, step {number}")
         labels = _shifted(labels, plain, len(names))
-        yield MatrixStructure(PACKAGES, labels, _names(names, labels), packages)
+        yield EqualCellGroups(PACKAGES, labels, _names(names, labels), packages)
 
 
-def are_groups_within_packages_better(cells: ScoredCells[int], structure: MatrixStructure) -> bool:
+def are_groups_within_packages_better(cells: ScoredCells[int], structure: EqualCellGroups) -> bool:
     """Return whether each group of cells within packages is better than each between packages."""
     level = dict(
         zip(structure.names, expected_score_of_each_group(cells, structure.labels), strict=False)
@@ -251,7 +253,7 @@ def are_groups_within_packages_better(cells: ScoredCells[int], structure: Matrix
 
 def _by_steps(
     cells: ScoredCells[int], remote: Mask, two_groups: Labels
-) -> Iterator[MatrixStructure]:
+) -> Iterator[EqualCellGroups]:
     """Yield structures of steps of value, and of hops between nearest neighbours."""
     for gap in GAPS:
         for steps in _steps_of_value(cells, remote, gap):
@@ -271,17 +273,17 @@ def _by_steps(
 
 def _structure(
     kind: str, parts: Sequence[Mask], names: Sequence[str], remote: Mask, two_groups: Labels
-) -> MatrixStructure:
+) -> EqualCellGroups:
     labels = two_groups
     for number, part in enumerate(parts, start=1):
         labels = np.where(part, number, labels)
     labels = _shifted(labels, remote | (two_groups == 0), len(parts) + 1)
-    return MatrixStructure(kind, labels, _names(["local", *names], labels))
+    return EqualCellGroups(kind, labels, _names(["local", *names], labels))
 
 
 def _by_distances(
     cells: ScoredCells[int], remote: Mask, two_groups: Labels, distances: SlitEntries
-) -> Iterator[MatrixStructure]:
+) -> Iterator[EqualCellGroups]:
     """Yield the structure with one group for each distance of the SLIT."""
     table = np.array([[distances.get((r, c), np.nan) for c in cells.columns] for r in cells.rows])
     values = np.unique(table[remote & ~np.isnan(table)])
@@ -350,14 +352,9 @@ def _cells_by_hop_count(nearest: Mask) -> dict[int, Mask] | None:
     """
     if nearest.shape[0] != nearest.shape[1]:
         return None
-    size = len(nearest)
-    hops = {1: nearest}
-    reached = nearest | np.eye(size, dtype=bool)
-    front = nearest
-    while not reached.all():
-        front = (front.astype(int) @ nearest.astype(int) > 0) & ~reached
-        if not front.any() or (len(hops) == 1 and not _recurs(front, ~np.eye(size, dtype=bool))):
-            return None
-        hops[len(hops) + 1] = front
-        reached = reached | front
-    return hops if len(hops) > 1 else None
+    distance = csgraph.shortest_path(nearest, unweighted=True)
+    most = distance.max()
+    other_nodes = ~np.eye(len(nearest), dtype=bool)
+    if not 2 <= most < np.inf or not _recurs(distance == 2, other_nodes):
+        return None
+    return {number: distance == number for number in range(1, int(most) + 1)}

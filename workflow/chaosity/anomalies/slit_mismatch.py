@@ -31,7 +31,7 @@ from chaosity.anomalies.matrix_structure import (
     ENOUGH_CELLS,
     NONE,
     PACKAGES,
-    MatrixStructure,
+    EqualCellGroups,
     NodePair,
     PackageNodes,
     SlitEntries,
@@ -68,13 +68,13 @@ class PackagesAndSlitCheck:
     """
 
     anomalies: tuple[Anomaly, ...] = ()
-    structure: MatrixStructure | None = None
+    structure: EqualCellGroups | None = None
     notes: tuple[str, ...] = ()
 
 
 def check_packages_and_slit(
     cells: ScoredCells[int],
-    structure: MatrixStructure,
+    structure: EqualCellGroups,
     packages: PackageNodes | None,
     distances: SlitEntries | None,
 ) -> PackagesAndSlitCheck:
@@ -205,21 +205,8 @@ def _positions(
     return {pair: position for pair, position in named.items() if pair in distances}
 
 
-@dataclass(frozen=True)
-class _WrongPair:
-    """A node pair in another group than most pairs at its distance: its score and their score."""
-
-    pair: NodePair
-    observed: float
-    expected: float
-
-    @property
-    def difference_from_expected_score(self) -> float:
-        return abs(self.observed - self.expected)
-
-
 def _wrong_entries(
-    groups: GroupedCells[int], structure: MatrixStructure, distances: SlitEntries
+    groups: GroupedCells[int], structure: EqualCellGroups, distances: SlitEntries
 ) -> list[Anomaly]:
     """Return one anomaly of all pairs that are in another group than most pairs at their distance.
 
@@ -230,36 +217,38 @@ def _wrong_entries(
     positions = _positions(cells, distances, local=False)
     labels = {pair: int(groups.labels[position]) for pair, position in positions.items()}
     usual = _usual_groups(labels, distances)
-    wrong: list[_WrongPair] = []
+    wrong: dict[NodePair, float] = {}  # pair -> difference from most pairs at its distance
+    typical = {
+        label: float(np.median(cells.log_score[groups.labels == label]))
+        for label in set(usual.values())
+    }
     for pair, position in positions.items():
         label = usual[distances[pair]]
-        expected = float(np.median(cells.log_score[groups.labels == label]))
-        entry = _WrongPair(pair, float(cells.log_score[position]), expected)
-        limit = max(MATTERS, entry.difference_from_expected_score / 3.0)
-        far_from_group = abs(groups.departures[position]) > limit
-        if (
-            labels[pair] != label
-            and not far_from_group
-            and entry.difference_from_expected_score > _SLIT_STEP
-        ):
-            wrong.append(entry)
+        difference = abs(float(cells.log_score[position]) - typical[label])
+        far_from_group = abs(groups.departures[position]) > max(MATTERS, difference / 3.0)
+        if labels[pair] != label and not far_from_group and difference > _SLIT_STEP:
+            wrong[pair] = difference
     if not wrong:
         return []
-    worst = max(wrong, key=lambda entry: entry.difference_from_expected_score)
-    _, confidence = is_significant_and_large(
-        worst.difference_from_expected_score,
-        _error_of_difference(groups),
-        groups.scatter,
-        len(positions),
-    )
-    pairs = [entry.pair for entry in wrong]
-    distance = distances[worst.pair]
+    worst = max(wrong, key=wrong.__getitem__)
+    error = _error_of_difference(groups)
+    _, confidence = is_significant_and_large(wrong[worst], error, groups.scatter, len(positions))
+    distance = distances[worst]
+    scores = float(cells.log_score[positions[worst]]), typical[usual[distance]]
     if len({distances[pair] for pair in positions}) == 1:
-        sentence = _flat_table_text(cells, structure.names, worst)
+        sentence = _flat_table_text(cells, structure.names, wrong[worst])
     else:
-        sentence = _entries_text(cells, pairs, worst, distance, structure.names[labels[worst.pair]])
-    scores, compared_with = (worst.observed, worst.expected), f"pairs at distance {distance:g}"
-    return [_mismatch(cells, *scores, confidence, pairs, sentence, compared_with, worst.pair)]
+        named = anomaly_text.shorten_list(list(map(_pair_text, wrong)), _MAX_NAMED)
+        plural = len(wrong) > 1
+        measured, other = (_value_text(cells, score) for score in scores)
+        sentence = (
+            f"SLIT {'entries' if plural else 'entry'} {join_with_and(named)} "
+            f"{'contradict' if plural else 'contradicts'} the measurement: {_pair_text(worst)} has "
+            f"distance {distance:g}, and other pairs at this distance have {other}, but its "
+            f"measured value is {measured}, like that of {structure.names[labels[worst]]} nodes."
+        )
+    compared_with = f"pairs at distance {distance:g}"
+    return [_mismatch(cells, *scores, confidence, list(wrong), sentence, compared_with, worst)]
 
 
 def _error_of_difference(groups: GroupedCells[int]) -> float:
@@ -284,29 +273,12 @@ def _usual_groups(labels: Mapping[NodePair, int], distances: SlitEntries) -> dic
     return usual
 
 
-def _flat_table_text(cells: ScoredCells[int], names: Sequence[str], worst: _WrongPair) -> str:
-    apart = abs(loss_percent(-worst.difference_from_expected_score, cells.metric))
+def _flat_table_text(cells: ScoredCells[int], names: Sequence[str], difference: float) -> str:
+    apart = abs(loss_percent(-difference, cells.metric))
     return (
         f"The SLIT does not distinguish {join_with_and(names[1:])} nodes, but some pairs "
         f"{anomaly_text.verb_before_value(cells.metric)[:-1]} "
         f"{anomaly_text.loss_text(cells.metric, apart)} than others."
-    )
-
-
-def _entries_text(
-    cells: ScoredCells[int],
-    pairs: Sequence[NodePair],
-    worst: _WrongPair,
-    distance: float,
-    group: str,
-) -> str:
-    named = anomaly_text.shorten_list(list(map(_pair_text, pairs)), _MAX_NAMED)
-    entries, contradict = ("entry", "contradicts") if len(pairs) == 1 else ("entries", "contradict")
-    return (
-        f"SLIT {entries} {join_with_and(named)} {contradict} the measurement: "
-        f"{_pair_text(worst.pair)} has distance {distance:g}, and other pairs at this distance "
-        f"have {_value_text(cells, worst.expected)}, but its measured value is "
-        f"{_value_text(cells, worst.observed)}, like that of {group} nodes."
     )
 
 

@@ -26,8 +26,8 @@ from chaosity.anomalies.matrix_structure import NodePair, PackageNodes
 # Most steps of the search for permutations, for one cell. A regular machine needs one step per
 # node, and a search without a result ends early.
 _MAX_STEPS = 20_000
-# A departure is similar when it is at least this share of the other: noise takes from one and adds
-# to the other, and where there is no departure, there is nothing to take from.
+# Noise makes equal departures different. So a departure is similar to another if it is at least
+# this share of it.
 _SIMILAR = 0.4
 
 

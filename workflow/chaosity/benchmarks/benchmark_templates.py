@@ -1,4 +1,4 @@
-"""Fills in the templates of a benchmark file for a load.
+"""Fill in the templates of a benchmark file for a load.
 
 Everything about a benchmark is in its YAML file, so this module names no benchmark. The texts in
 the file are Jinja2 templates. An unknown variable in a template is an error.
@@ -26,7 +26,7 @@ ENVIRONMENT = Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
-# Between texts that are filled in together. People do not write this character.
+# This character separates texts that are filled in together. People do not write it.
 _SEPARATOR = "\x1f"
 # Jinja2's marks: a text without them is constant.
 _MARKS = ("{{", "{%", "{#")
@@ -102,8 +102,9 @@ class Benchmark:
         except (TemplateError, TypeError) as error:
             for text in texts:
                 if len(texts) > 1:
-                    self._fill_texts([text], context)  # raises the error for this text alone
-            raise UserError(f"{texts[0]!r} cannot be filled in: {error}", self.file_path) from error
+                    self._fill_texts([text], context)  # the error names this text
+            what = f"the template {texts[0]!r} cannot be filled in: {error}"
+            raise UserError(what, self.file_path) from error
 
     def _filled_number(self, text: str, filled: str) -> float | None:
         """Return a filled-in text as a number; None for an empty text or ``None``.
@@ -114,11 +115,12 @@ class Benchmark:
         try:
             return None if filled in ("None", "") else float(filled)
         except ValueError:
-            raise UserError(f"{text!r} gives {filled!r}, not a number", self.file_path) from None
+            what = f"the template {text!r} gives {filled!r}, which is not a number"
+            raise UserError(what, self.file_path) from None
 
     @cached_property
     def _parts(self) -> tuple[list[str], _Fill]:
-        """Return the templates that every load has, and a function that fills them in."""
+        """Return the templates that every load has, and the function that fills them in."""
         document = self.document
         bounds = {name: source.get("at_most") for name, source in document["metrics"].items()}
         templates: list[str] = []
@@ -181,7 +183,8 @@ class Benchmark:
         try:
             return ENVIRONMENT.get_template(template).render(context)
         except (TemplateError, TypeError) as error:
-            raise UserError(f"cannot be filled in: {error}", f"templates/{template}") from error
+            what = f"the template cannot be filled in: {error}"
+            raise UserError(what, f"templates/{template}") from error
 
     def expected_seconds(self, rule: PointStoppingRule, context: Mapping[str, Any]) -> float:
         """Return the expected duration in seconds of a run with a stopping rule, without set-up."""

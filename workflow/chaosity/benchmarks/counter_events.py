@@ -29,7 +29,7 @@ def find_counter_events(
 ) -> dict[str, CounterRequest]:
     """Return the events of each counter on a host, or the reason why it has none.
 
-    `names` are the counters of the benchmark file `where`, `host` are the facts in `Topology.host`.
+    `names` are the counters of the benchmark file `where`. `host` has the facts in `Topology.host`.
 
     Raises:
         UserError: no file has a counter of a given name.
@@ -43,7 +43,7 @@ def find_counter_events(
 
 
 def _counter(name: str, host: HostFacts) -> CounterRequest:
-    # These reasons are part of a point's definition. Other words would ask for new measurements.
+    # A point's definition includes its reason. Points with a changed reason are measured again.
     document = next((file for file in read_counter_files() if _is_for(file, host)), None)
     if document is None:
         return {"reason": f"which events count it is not known for {_processor(host)}"}
@@ -77,7 +77,7 @@ def _is_for(document: CounterEventsDocument, host: HostFacts) -> bool:
     try:
         family = int(host.get("cpu_family") or "")
         model = int(host.get("cpu_model_number") or "")
-    except ValueError:  # not every architecture has such numbers
+    except ValueError:  # not every architecture has these numbers
         return False
     return any(
         processor["vendor"] == host.get("cpu_vendor")

@@ -1,8 +1,8 @@
 """Manage the Slurm jobs of a workflow run: nodes, batches, resources, observation and cost.
 
-Only ``workflow/rules/hosts_and_plans.smk`` uses it, and only for ``transport: slurm`` in the
-config. In each job Snakemake starts itself twice: to run a step, and to run the batch's
-measurements one after the other. These two processes do not call Slurm.
+Only ``workflow/rules/hosts_and_plans.smk`` uses this module, and only for ``transport: slurm`` in
+the config. In each job Snakemake starts itself twice: to run a step, and to run the batch's
+measurements one after the other. Processes within a job do not call Slurm.
 """
 
 from __future__ import annotations
@@ -140,8 +140,9 @@ class CampaignSlurmJobs:
     def _minutes(self, wildcards: MeasurementWildcards, attempt: int) -> int:
         """Return a measurement's part of the time limit of its job, in minutes.
 
-        Snakemake adds the minutes of all measurements of a batch. One minute for each of a hundred
-        points of two seconds would be far too long, so the first measurement has the whole limit.
+        Snakemake adds the minutes of all measurements of a batch. A minute for each of a hundred
+        points of two seconds would be too long. So the batch's first measurement has the whole
+        limit.
         """
         key = _measurement_key(wildcards)
         batch = self._batches.get(key)

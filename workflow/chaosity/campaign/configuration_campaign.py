@@ -11,7 +11,6 @@ import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -41,7 +40,7 @@ class ConfigurationCampaign:
         UserError: config or inventory is wrong, or a host (or every host) cannot be rebooted.
     """
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Mapping[str, object]) -> None:
         self.config = check_config(config)
         self.results = Path(self.config["results"])
         self.names = self.config["configurations"]
@@ -49,15 +48,15 @@ class ConfigurationCampaign:
         self.hosts = {host.name: host for host in found if host.can_change_configuration}
         for host in found:
             if host.is_simulated and not host.can_change_configuration:
-                what = "is simulated in a single configuration"
+                what = "this host is simulated in a single configuration"
                 remedy = f"write {CONFIGURATION} in the name of its topology file"
                 raise UserError(what, f"host {host.name}", remedy)
             if host.topology_source == LIVE and host.local_or_ssh == LOCAL:
-                what = "cannot be rebooted into other configurations: the reboot would end this run"
-                remedy = "run this on another machine, or list only other hosts in `hosts`"
+                what = "a reboot of this host into another configuration would end this run"
+                remedy = "start the run on another machine, or list only other hosts in `hosts`"
                 raise UserError(what, f"host {host.name}", remedy)
         if not self.hosts:
-            what = "has no host that can be set to other configurations"
+            what = "the inventory has no host that can be set to other configurations"
             remedy = "list a host without chaosity_topology, or leave `configurations` empty"
             raise UserError(what, f"inventory {self.config['inventory']}", remedy)
 
@@ -70,7 +69,7 @@ class ConfigurationCampaign:
         return str(self.configuration_folder(host, configuration) / "measured.txt")
 
     def previous_finished_file(self, host: str, configuration: str) -> list[str]:
-        """Return the finished file of the previous configuration; an empty list for the first."""
+        """Return the previous configuration's finished file; an empty list for the first one."""
         index = self.names.index(configuration)
         return [self.finished_file(host, self.names[index - 1])] if index else []
 
@@ -90,8 +89,8 @@ class ConfigurationCampaign:
     def write_configuration_files(self) -> None:
         """Write the config of each configuration's run, and files that say if records are missing.
 
-        While records are missing, ``wanted.json`` is written again, so that its new time makes
-        Snakemake measure the configuration. If no record is missing, ``measured.txt`` is written.
+        While records or the report are missing, ``wanted.json`` is written again, so that its new
+        time makes Snakemake run the configuration. If none is missing, ``measured.txt`` is written.
         """
         for host, configuration in itertools.product(self.hosts, self.names):
             missing = self._count_missing(self.hosts[host], configuration)
@@ -104,8 +103,9 @@ class ConfigurationCampaign:
             }
             write_atomically(folder / "config.yaml", yaml.safe_dump(own, sort_keys=False))
             wanted = folder / "wanted.json"
-            if missing != 0 or not wanted.exists():
+            complete = missing == 0 and (folder / "report.html").exists()
+            if not complete or not wanted.exists():
                 note = {"asked_at": utc_now_text(), "records_missing": missing}
                 write_atomically(wanted, json.dumps(note) + "\n")
-            if missing == 0:
+            if complete:
                 Path(self.finished_file(host, configuration)).touch()

@@ -23,6 +23,8 @@ from chaosity.errors import UserError
 from chaosity.hosts.host_discovery import discover_hosts, read_discovered_hosts
 from chaosity.records.atomic_writes_and_record_files import record_file, replicate_numbers
 from chaosity.records.point_types import Point
+from chaosity.simulation.simulated_records import open_machine_model
+from chaosity.simulation.true_values import check_programs_can_be_simulated
 from chaosity.topology.topology_sources import LIVE
 
 T = TypeVar("T")
@@ -83,7 +85,7 @@ class Campaign:
 
     def __init__(
         self,
-        config: Mapping[str, Any],
+        config: Mapping[str, object],
         *,
         root: Path,
         discover: bool = True,
@@ -106,6 +108,9 @@ class Campaign:
             weights = HostPageWeights(folder, recalculate=discover)
             plan = self.plans[host.name] = plan_host(host, self.config, weights=weights)
             if discover:
+                if host.is_simulated:
+                    model = open_machine_model(folder, host.name)
+                    check_programs_can_be_simulated(plan.points, model)
                 weights.write_known_weights()
                 plan.write_plan(folder, points=False)
         self._points = {
@@ -113,7 +118,7 @@ class Campaign:
             for plan in self.plans.values()
             for point in plan.points
         }
-        self._failures: dict[str, Counter[str]] = {}  # by folder and replicate
+        self._failures: dict[str, Counter[str]] = {}  # failed attempts by folder and replicate
         self._locks: list[int] = []
         Campaign.current = self
 
@@ -125,7 +130,7 @@ class Campaign:
         """
         for name, host in self.hosts.items():
             if host.topology.kind != LIVE and not host.is_simulated:
-                what = "its topology is a file, so the host can be planned but not measured"
+                what = "the host's topology is a file, so the host can be planned but not measured"
                 remedy = (
                     "use snakemake --dry-run, or list only other hosts in `hosts` of the config"
                 )
@@ -133,6 +138,11 @@ class Campaign:
         self._locks = [_lock_results(self.results / name) for name in self.plans]
         for name, plan in self.plans.items():
             plan.write_plan(self.configuration_folder(name), points=True)
+
+    def unlock_results(self) -> None:
+        """Let another campaign write to the results before this process ends."""
+        while self._locks:
+            os.close(self._locks.pop())
 
     def check_no_host_was_skipped(self) -> None:
         """Report the skipped hosts at the end of the run.
@@ -144,7 +154,7 @@ class Campaign:
             raise UserError(
                 f"{len(self.skipped)} of {len(self.skipped) + len(self.plans)} hosts were skipped:"
                 f" {' '.join(str(error) for error in self.skipped)}",
-                remedy="the next run measures their points",
+                remedy="the next run measures the points of the skipped hosts",
             )
 
     @property
@@ -155,7 +165,7 @@ class Campaign:
     @property
     def measurement_resources(self) -> dict[str, int | HostFunction]:
         """Return the Snakemake resources of a measurement: one unit of its host's resource."""
-        if len(self.plans) == 1:  # a function costs time for each of ten thousand jobs
+        if len(self.plans) == 1:  # calling a function for each of ten thousand jobs takes time
             return {measuring_resource_name(name): 1 for name in self.plans}
 
         def resource_units_of_host(name: str) -> HostFunction:
@@ -178,8 +188,8 @@ class Campaign:
             if resource not in limits:
                 register(resource, 1)
             elif limits[resource].value != 1:
-                what = f"measurements of {name} could run at the same time"
-                raise UserError(what, f"resources, {resource}", "remove it or set it to 1")
+                what = f"several measurements could run on host {name} at the same time"
+                raise UserError(what, f"resources, {resource}", "set the resource to 1")
 
     @property
     def measurement_threads(self) -> int | HostFunction:
@@ -233,7 +243,7 @@ def _lock_results(results: Path) -> int:
         pid = os.read(handle, 20).decode().strip()
         os.close(handle)
         what = f"another run (process {pid}) writes to this folder"
-        raise UserError(what, str(results), "wait for it or stop it") from None
+        raise UserError(what, str(results), "wait for the other run or stop it") from None
     os.ftruncate(handle, 0)
     os.write(handle, str(os.getpid()).encode())
     return handle

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, TypedDict
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.place.page_share_arithmetic import largest_share_deviation
+from chaosity.place.placement_policies import CONTENDED
 from chaosity.records.atomic_writes_and_record_files import utc_now_text, write_if_changed
 from chaosity.runner.observed_placement import SHARE_TOLERANCE
 
 if TYPE_CHECKING:
-    from chaosity.campaign.page_weight_calculation import PageWeightsOfHost
+    from chaosity.export.host_measurements_for_export import MeasuredHost, NodeMeasurements
 
 FILE = "weights.json"
 
@@ -55,7 +56,7 @@ class HostPageWeights:
                 remedy = (
                     "delete the file, then the next run computes the weights from the measurements"
                 )
-                raise UserError("has no weights", str(self.path), remedy) from error
+                raise UserError("the file has no weights", str(self.path), remedy) from error
 
     def __call__(self, name: str, workers: Sequence[int]) -> dict[int, float] | None:
         """Return the share of each node's pages; None if the measurements for it are missing."""
@@ -64,7 +65,7 @@ class HostPageWeights:
         kept: dict[int, float] | None = None
         if key in own:
             kept = {int(node): share for node, share in own[key]["shares"].items()}
-        calculated = self._results.calculate_weights(name, workers) if self.recalculate else None
+        calculated = self._calculate(name, workers) if self.recalculate else None
         if calculated and not (kept and shares_agree(kept, calculated[0])):
             kept, source = calculated
             shares = {str(node): share for node, share in kept.items()}
@@ -77,12 +78,45 @@ class HostPageWeights:
             text = json.dumps({"weights": known}, indent=1, sort_keys=True)
             write_if_changed(self.path, text + "\n")
 
-    @cached_property
-    def _results(self) -> PageWeightsOfHost:
-        # Imported here since it loads pandas, and most plans need no weights.
-        from chaosity.campaign.page_weight_calculation import PageWeightsOfHost
+    def _calculate(
+        self, name: str, workers: Sequence[int]
+    ) -> tuple[dict[int, float], str | None] | None:
+        """Return node -> share and the source of the shares; None if bandwidths are not measured.
 
-        return PageWeightsOfHost(self.folder)
+        CANONICAL weights are from paths measured alone, CONTENDED from all workers at once.
+        """
+        # Imported here since they load pandas for a second, and most plans need no weights.
+        from chaosity.weights.canonical_weights import (
+            canonical_weights,
+            find_contended_bandwidth_matrix,
+        )
+
+        if self._measured is None:
+            return None
+        host, alone = self._measured
+        try:
+            if name == CONTENDED:
+                matrix = find_contended_bandwidth_matrix(host.measurements, workers)
+                return (canonical_weights(matrix, workers), matrix.source) if matrix else None
+            # The source names the kernel: triad if several kernels have the same number of places.
+            return (canonical_weights(alone.matrix, workers), alone.source_text) if alone else None
+        except UserError:  # a path of the workers was not measured
+            return None
+
+    @cached_property
+    def _measured(self) -> tuple[MeasuredHost, NodeMeasurements | None] | None:
+        """Return the host's results, and its bandwidths from node to node; None without results."""
+        from chaosity.export.host_measurements_for_export import (
+            read_measured_host,
+            select_most_complete_node_measurements,
+        )
+        from chaosity.store.read_node_matrix_csv import BANDWIDTH
+
+        try:
+            host = read_measured_host(self.folder)
+        except UserError:  # the host has no results yet
+            return None
+        return host, select_most_complete_node_measurements(host, BANDWIDTH)
 
 
 def shares_agree(kept: Mapping[int, float], calculated: Mapping[int, float]) -> bool:

@@ -34,12 +34,9 @@ COMMANDS = {
     "weights": "Compute interleave weights from measured bandwidths.",
 }
 _OTHER_MODULES = {
-    "overview": "report",
+    **dict.fromkeys(("overview", "published", "reports"), "report"),
     "place": "place_pages",
-    "published": "published_measurements",
-    "reports": "report",
-    "run": "measure_point",
-    "tidy": "tidy_table",
+    **dict.fromkeys(("run", "simulate", "tidy"), "records_and_tidy_table"),
 }
 
 
@@ -78,4 +75,4 @@ def main() -> None:
         print(f"chaosity: {error}", file=sys.stderr)
         sys.exit(2)
     except BrokenPipeError:
-        sys.exit(1)  # the reader of the output, such as head, has ended
+        sys.exit(1)  # the program that reads the output, such as head, has ended

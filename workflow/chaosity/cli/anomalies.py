@@ -20,9 +20,9 @@ from chaosity.units import format_quantity
 if TYPE_CHECKING:
     from chaosity.anomalies.anomaly_results import Findings
     from chaosity.anomalies.matrix_structure import PackageNodes
-    from chaosity.store.node_matrix_csv import NodeMatrix
+    from chaosity.store.read_node_matrix_csv import NodeMatrix
 
-# Cells of a group that the terminal lists; all are in the JSON.
+# Number of cells of a group that the terminal lists. The JSON has all cells.
 _MOST_CELLS = 12
 
 
@@ -68,7 +68,7 @@ def find_anomalies_command(
     (adjusted for all comparisons) and by at least 5 % (8 % without replicates).
     """  # noqa: D301 (click's mark for lines that are not to be filled)
     from chaosity.anomalies.matrix_anomalies import analyse_matrix
-    from chaosity.store.node_matrix_csv import read_matrix_csv
+    from chaosity.store.read_node_matrix_csv import read_matrix_csv
 
     if file.is_dir() or file.suffix == ".parquet":
         given = {"metric": metric, "unit": unit, "distances": distances, "packages": packages}
@@ -132,7 +132,7 @@ def _parse_packages(text: str, matrix: NodeMatrix) -> PackageNodes:
 
 def _matching_distances(path: Path, matrix: NodeMatrix) -> dict[tuple[int, int], float]:
     """Return (initiator, target) -> SLIT entry in a CSV file, for the nodes of the matrix."""
-    from chaosity.store.node_matrix_csv import read_distances_csv
+    from chaosity.store.read_node_matrix_csv import read_distances_csv
 
     distances = read_distances_csv(path)
     for initiator, target in matrix.samples:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from chaosity.statistics.anova import AnovaResult
     from chaosity.statistics.effects_and_contrasts import DifferenceWithInterval
 
-# Lines of a table that the terminal shows; all are in the JSON.
+# Number of lines of a table that the terminal shows. The JSON has all lines.
 _MOST_LINES = 40
 
 
@@ -89,14 +88,9 @@ def _read_csv_texts(path: Path) -> pd.DataFrame:
     """Return the cells of a CSV file as texts; the index has the line numbers of the file."""
     import pandas as pd
 
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            reader = csv.reader(stream)
-            stripped = ([cell.strip() for cell in row] for row in reader)
-            rows = [(reader.line_num, row) for row in stripped if any(row)]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"is not a CSV file: {error}", str(path)) from error
-    if not rows:
+    from chaosity.store.read_node_matrix_csv import read_csv_rows
+
+    if not (rows := read_csv_rows(path)):
         raise UserError("is empty", str(path), "write a row of column names, then rows of values")
     (first, names), *body = rows
     where = f"{path}, row {first}"
@@ -108,7 +102,7 @@ def _read_csv_texts(path: Path) -> pd.DataFrame:
     for number, row in body:
         if len(row) != len(names):
             columns = f"the file has {len(names)} columns"
-            raise UserError(f"has {len(row)} cells", f"{path}, row {number}", columns)
+            raise UserError(f"the row has {len(row)} cells", f"{path}, row {number}", columns)
     return pd.DataFrame.from_dict(dict(body), orient="index", columns=names, dtype=object)
 
 
@@ -170,7 +164,7 @@ def _table(title: str, left: tuple[str, ...], right: tuple[str, ...]) -> Table:
 
 
 def _interval_texts(interval: DifferenceWithInterval) -> tuple[str, str]:
-    """Return the texts of the ratio (without one, of the difference) and of its interval."""
+    """Return two texts: the ratio, or the difference if there is no ratio, and its interval."""
     value, low, high = interval.value, interval.low, interval.high
     if interval.ratio is not None:
         value, low, high = interval.ratio, interval.ratio_low, interval.ratio_high

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 
     from chaosity.compare.outlier_host_search import OutlierHosts
     from chaosity.compare.selection_comparison import SelectionComparison
+    from chaosity.report.crossovers import CrossoverVerdict
 
-# Rows that fit a terminal below the verdict.
+# Number of rows that fit on a terminal below the verdict.
 _MOST_ROWS = 15
 _LONGEST_NAME = 14
 _COLOURS = {"worse": "red", "better": "green"}
@@ -57,22 +59,27 @@ def compare_command(
     """Compare two SELECTIONS cell by cell; of three or more, find outlier hosts.
 
     A selection is a tidy table (measurements.parquet, or history.parquet with its periods), a
-    folder results/HOST/CONFIGURATION, or a database of profiles. Conditions follow after a #:
+    folder results/HOST/CONFIGURATION, a folder results/HOST with all configurations of a host, or a
+    database of profiles. Conditions follow after a #:
     history.parquet#era=2, or in a database cpu, configuration, drive, host, id:
     'profiles.duckdb#cpu=EPYC 7413&configuration=nps4'. Each profile of a database that meets the
     conditions is a separate selection.
 
-    Ratios are the first selection divided by the second.
+    Ratios are the first selection divided by the second. Two configurations of a host are also
+    compared by the bandwidth from which on one has a lower latency under load. Two folders
+    results/HOST are compared by this crossover of their configurations.
     """
     from chaosity.compare.outlier_host_search import find_outlier_hosts
     from chaosity.compare.selection_comparison import SelectionComparison, compare_selections
     from chaosity.compare.selections_to_compare import read_selections
+    from chaosity.report.crossovers import compare_crossovers
 
     pinned = dict(_condition(text) for text in conditions)
     selected = [selection.filter_rows(pinned) for selection in read_selections(selections)]
     if len(selected) < 2:
         raise UserError("a second selection is required", selected[0].name, "name another table")
     result: SelectionComparison | OutlierHosts
+    crossovers: list[CrossoverVerdict] = []
     if len(selected) == 2:
         left, right = selected
         both = left.pinned.keys() & right.pinned.keys()
@@ -81,13 +88,16 @@ def compare_command(
         result = compare_selections(
             left.measurements, right.measurements, names=names, by=by, ignore=ignore
         )
+        crossovers += compare_crossovers(left.measurements, right.measurements, names)
     else:
         result = find_outlier_hosts({each.name: each.measurements for each in selected}, by=by)
     if as_json:
-        print_json(result.to_json())
+        listed = {"crossovers": list(map(asdict, crossovers))} if len(selected) == 2 else {}
+        print_json({**result.to_json(), **listed})
         return
     most = None if print_all else _MOST_ROWS
-    print_rich(map(escape, result.sentences), wrap=True)
+    sentences = [*result.sentences, *(verdict.sentence for verdict in crossovers)]
+    print_rich(map(escape, sentences), wrap=True)
     if isinstance(result, SelectionComparison):
         print_rich(_cells_text(result, most), wrap=True)
     else:

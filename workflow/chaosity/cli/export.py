@@ -48,7 +48,7 @@ def export_hwloc_command(folder: Path, output: Path | None) -> None:
     from chaosity.export.hwloc_xml_with_measurements import export_hwloc_xml
 
     if output is not None and output.resolve() == (folder / "topology.xml").resolve():
-        raise UserError("discovery wrote this file", str(output), "name another file")
+        raise UserError("discovery wrote this file", str(output), "write to another file")
     exported = export_hwloc_xml(read_measured_host(folder))
     _print_or_write(exported.xml, output, exported.notes)
 
@@ -122,7 +122,7 @@ def export_all_command(folder: Path, output: Path) -> None:
         try:
             _print_or_write(make(read_once(folder)), output / name, ())
         except UserError as error:
-            (output / name).unlink(missing_ok=True)  # from an earlier run
+            (output / name).unlink(missing_ok=True)  # delete the file of an earlier run
             notes.append(f"No {name}: {error}")
     write_atomically(output / "notes.txt", "\n".join(notes) + "\n")
 

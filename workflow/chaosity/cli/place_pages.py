@@ -57,7 +57,7 @@ def canonical_shares_of_workers(given: argparse.Namespace) -> dict[int, float]:
 
     path: Path = given.matrix
     if given.shares is not None:
-        raise UserError("--shares is given too", "--matrix", "remove one of the two options")
+        raise UserError("--shares is given too", "--matrix", "remove --matrix or --shares")
     if not path.exists():
         remedy = "name a CSV file or results/HOST/CONFIGURATION"
         raise UserError("does not exist", str(path), remedy)

@@ -19,18 +19,22 @@ from chaosity.errors import UserError
 from chaosity.units import format_binary_bytes, format_count, format_quantity
 
 _DATABASE = click.option(
-    "--database", default="profiles.duckdb", show_default=True, type=FILE, help="Database file."
+    "--database",
+    default="profiles.duckdb",
+    show_default=True,
+    type=FILE,
+    help="DuckDB file of the profiles.",
 )
 
 
 def _filters(command: Callable[..., None]) -> Callable[..., None]:
     """Return the command with the options that select profiles."""
     for name, text in (
-        ("drive", "Only hosts with a drive whose model contains TEXT."),
-        ("configuration", "Only this configuration, such as nps4."),
-        ("cpu", "Only hosts whose processor model contains TEXT."),
-        ("host", "Only this host."),
-        ("id", "Only the profile whose id begins with TEXT."),
+        ("drive", "Select profiles of hosts with a drive whose model contains TEXT."),
+        ("configuration", "Select profiles of this configuration, such as nps4."),
+        ("cpu", "Select profiles of hosts whose processor model contains TEXT."),
+        ("host", "Select profiles of this host."),
+        ("id", "Select the profile whose id begins with TEXT."),
     ):
         command = click.option(f"--{name}", name, help=text)(command)
     return command
@@ -112,8 +116,8 @@ def query_profiles_command(database: Path, as_json: bool, **filters: str | None)
 
     To compare a profile, select it by its id: chaosity compare profiles.duckdb#id=ID ...
     """
-    from chaosity.store.node_matrix_csv import BANDWIDTH
     from chaosity.store.profile_database import IMPORTED, find_profiles
+    from chaosity.store.read_node_matrix_csv import BANDWIDTH
 
     profiles = find_profiles(database, **filters)
     if as_json:
@@ -121,7 +125,8 @@ def query_profiles_command(database: Path, as_json: bool, **filters: str | None)
         return
     if not profiles:
         given = ", ".join(f"{name} {value}" for name, value in filters.items() if value)
-        raise UserError(f"has no profile of {given}" if given else "is empty", str(database))
+        problem = f"the database has no profile of {given}" if given else "the database is empty"
+        raise UserError(problem, str(database))
     # Only bandwidths: the highest time is not a result.
     best = [
         {row["category"]: row for row in each["measured"] if row["metric"] == BANDWIDTH}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # A wider matrix does not fit on 100 columns; the pairs at each distance are counted instead.
 _WIDEST_MATRIX = 16
-# CPUs in turn over nodes (0,4,8,...) make lists of any length.
+# Where CPUs are numbered in turn over nodes (0,4,8,...), their lists can be very long.
 _LONGEST_CPU_LIST, _START_OF_LONG_LIST = 28, 14
 # Head of a column -> attribute of the items, or a function that returns the text of an item.
 _Columns = Mapping[str, str | Callable[[Any], str]]
@@ -132,7 +132,7 @@ def _machine(topology: Topology) -> Iterator[Text]:
 
 
 def _table(items: Sequence[object], columns: _Columns, missing: str) -> Table | None:
-    """Return a table with a row for each item, None without items; None is shown as `missing`."""
+    """Return a table with a row for each item, or None without items; `missing` replaces None."""
     if not items:
         return None
     table = borderless_table(list(columns))

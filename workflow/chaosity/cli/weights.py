@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from rich.table import Table
@@ -25,7 +25,7 @@ from chaosity.place.placement_policies import CANONICAL, CONTENDED
 from chaosity.units import format_quantity
 
 if TYPE_CHECKING:
-    from chaosity.store.node_matrix_csv import NodeMatrix
+    from chaosity.store.read_node_matrix_csv import NodeMatrix
     from chaosity.weights.canonical_weights import WeightsComparison
     from chaosity.weights.interleave_weight_advice import PlacementAdvice
     from chaosity.weights.placement_bandwidth_model import RankCorrelation
@@ -97,7 +97,7 @@ def weights_command(
         {} if placements is None else rank_correlations_of_all_and_interleaved(alone, placements)
     )
     if as_json:
-        document: dict[str, Any] = advice.to_json()
+        document = advice.to_json()
         if is_table:
             document["contended"] = comparison.to_json() if comparison else None
         if ranks:
@@ -129,13 +129,13 @@ def read_bandwidths_alone_and_contended(
         read_measured_host,
         select_node_bandwidths,
     )
-    from chaosity.store.node_matrix_csv import read_matrix_csv
+    from chaosity.store.read_node_matrix_csv import read_matrix_csv
     from chaosity.weights.canonical_weights import find_contended_bandwidth_matrix
 
     if path.suffix != ".parquet" and not path.is_dir():
         return read_matrix_csv(path, "bandwidth", unit), None
     if unit:
-        raise UserError("a tidy table has units of its own", "--unit", "remove the option")
+        raise UserError("a tidy table has units of its own", "--unit", "remove the option --unit")
     host = read_measured_host(path if path.is_dir() else path.parent)
     contended = find_contended_bandwidth_matrix(host.measurements, workers)
     return select_node_bandwidths(host).matrix, contended
@@ -168,7 +168,7 @@ def _advice_text(advice: PlacementAdvice) -> Iterator[Table | Text]:
 
 def _comparison_text(comparison: WeightsComparison) -> Iterator[Table | Text]:
     """Yield weights from paths alone and from all workers at once, and their largest difference."""
-    from chaosity.store.node_matrix_csv import BANDWIDTH
+    from chaosity.store.read_node_matrix_csv import BANDWIDTH
 
     yield bold_heading("Measured in two ways")
     table = borderless_table((), ["node", *(_WEIGHTS[name] for name in comparison.weights)])

@@ -29,7 +29,7 @@ class GroupVerdict:
         low, high: 95 % interval of the median ratio; None for fewer than three cells.
         cells: number of compared cells.
         better, worse: number of cells in which the left side is clearly better, or worse.
-        unsaid: number of cells that have too few replicates for a test.
+        unsaid: number of cells with too few replicates for a test.
     """
 
     group: str
@@ -73,10 +73,15 @@ def group_text(category: str, metric: str, corunning: bool = False) -> str:
 
 
 def place_text(description: Mapping[str, Any]) -> str:
-    """Return the initiator and target of a cell, such as "node2 -> node3", or its class."""
+    """Return the initiator and target of a cell, such as "node2 -> node3", or its class.
+
+    The configuration comes first if cells of several configurations are compared.
+    """
     ends = [description.get(end) for end in ("initiator", "target")]
     known = [str(end) for end in ends if end is not None]
-    return f" {_ARROW} ".join(known) or class_text(description)
+    place = f" {_ARROW} ".join(known) or class_text(description)
+    configuration = description.get("configuration")
+    return f"{configuration}: {place}" if configuration else place
 
 
 def class_text(description: Mapping[str, Any]) -> str:
@@ -84,7 +89,7 @@ def class_text(description: Mapping[str, Any]) -> str:
     part = str(description["part"]).replace("_", " ")
     kind = str(description["target_kind"]).replace("_", " ")
     drives = description.get("drives")
-    several = drives is not None and drives > 1  # NaN is not above 1
+    several = drives is not None and drives > 1  # NaN > 1 is false
     number = f"{drives:.0f} x " if several else ""
     target = part if kind == "node" else f"{number}{kind}, {part}"
     return f"{description['initiator_kind']} {_ARROW} {target}"

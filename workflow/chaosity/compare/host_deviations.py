@@ -1,12 +1,12 @@
 """Find how far each host deviates from the others in each cell, and how likely that is by chance.
 
-A host is compared with the scatter of the *other* hosts, not with that of its own replicates. One
-host is named at a time, the clearest first. The other hosts are then tested without it, since it
-shifts their median and scatter.
+A host is compared with the scatter of the *other* hosts, not with that of its own replicates.
+Outlier hosts are named one by one, the clearest first. The other hosts are then tested without the
+named host, since it shifts their median and scatter.
 
 With three hosts, only two others show how much equal hosts differ in a cell: a test with one degree
 of freedom finds nothing. But all cells of a metric scatter similarly. So the variance of each cell
-is moved towards the typical variance; the less the variances differ, the further (Smyth, "Linear
+is moved towards the typical variance. It moves further if the variances differ less (Smyth, "Linear
 models and empirical Bayes methods for assessing differential expression", 2004, section 6.2, there
 for thousands of genes with few arrays each).
 """
@@ -32,6 +32,7 @@ from chaosity.compare.matched_cells import (
     ComparableCell,
     Key,
     add_matching_columns,
+    configuration_key,
     group_cells,
     key_columns,
     place_names_mean_the_same,
@@ -44,10 +45,10 @@ from chaosity.statistics.significance_tests import (
 from chaosity.store.measurements import Measurements
 
 MIN_HOSTS = 3
-# A standard deviation below 1e-4 is not one of measurements. Its logarithm would draw all others
-# down.
+# Measurements do not have a standard deviation below 1e-4. Its logarithm would lower the typical
+# variance of all cells.
 _LEAST_VARIANCE = 1e-4**2
-# Fewer cells do not show how variances scatter.
+# From fewer cells it is not known how variances scatter.
 _MIN_CELLS = 5
 _Values = NDArray[np.float64]
 
@@ -153,13 +154,15 @@ def match_cells_and_collect_values(
     # The given names count, since two tables can be of one host.
     named = [table.with_columns(host=name) for name, table in tables.items()]
     side = add_matching_columns(Measurements.concatenated(named)).valid_rows()
+    configuration = configuration_key(list(tables.values()))
     if by is None:
-        alike = place_names_mean_the_same([side.where(host=name) for name in tables])
+        hosts = [side.where(host=name) for name in tables]
+        alike = place_names_mean_the_same(hosts, configuration)
         by = PLACE if alike else CLASS
     if by == CLASS:
         [side] = simplify_relations_if_any_unknown([side])
     cells: dict[str, dict[Key, ComparableCell]] = {name: {} for name in tables}
-    for key, cell in group_cells(side, ["host", *key_columns(by)]).items():
+    for key, cell in group_cells(side, ["host", *key_columns(by), *configuration]).items():
         cells[str(key[0])][key[1:]] = cell
     hosts_by_key = Counter(chain(*cells.values()))
     common = [key for key, number in hosts_by_key.items() if number >= MIN_HOSTS]
@@ -196,7 +199,7 @@ def find_outliers_one_by_one(values: HostValues) -> tuple[set[int], HostDeviatio
         p = np.where(clear, current.p, np.inf).min(axis=0)
         if not np.isfinite(p).any():
             break
-        # Of p-values that are equally small, the host with the larger deviation comes first.
+        # If p-values are equally small, the host with the larger deviation comes first.
         largest = np.where(clear, np.abs(current.deviation), 0.0).max(axis=0)
         worst = min(remaining, key=lambda host: (p[host], -largest[host]))
         named.add(worst)
@@ -209,7 +212,7 @@ def find_outliers_one_by_one(values: HostValues) -> tuple[set[int], HostDeviatio
 
 
 def _deviations(values: HostValues, hosts: Sequence[int]) -> HostDeviations:
-    """Return the deviation of each of `hosts` from the rest of them; NaN for other hosts."""
+    """Return the deviation of each of `hosts` from the rest of `hosts`; NaN for other hosts."""
     deviation, p, detectable = (np.full(values.logs.shape, np.nan) for _ in range(3))
     own = values.logs[:, hosts]
     within = np.array([_variance_within([cell[host] for host in hosts]) for cell in values.samples])
@@ -227,13 +230,14 @@ def _deviations(values: HostValues, hosts: Sequence[int]) -> HostDeviations:
             if not chosen.any():
                 continue
             part, n = others[chosen], number[chosen]
-            # The prior is of the others too, or an outlier would make its own deviation look usual.
+            # The prior too is fitted without the tested host; else an outlier would make its own
+            # deviation look usual.
             scatter = np.nanvar(part, axis=1, ddof=1)
             prior = fit_variance_prior(scatter, n - 1.0)
             variance, freedom[chosen, place] = prior.shrink_variances(scatter, n - 1.0)
-            # Hosts that agree better than their replicates agree by chance.
+            # If hosts differ less than their replicates scatter, they agree by chance.
             variance = np.maximum(variance, within[chosen])
-            # The host's own value scatters as the others do, and so does their mean.
+            # The tested host's value and the mean of the other hosts scatter too.
             spread[chosen, place] = np.sqrt(variance * (1.0 + 1.0 / n))
             expected[chosen, place] = np.nanmean(part, axis=1)
     with np.errstate(invalid="ignore"):

@@ -32,8 +32,8 @@ from chaosity.statistics.estimates_and_ratios import Ratio
 from chaosity.store.measurements import LOAD, POINT, Measurements
 
 PLACE, CLASS = "place", "class"
-# A difference counts when it is at least this large and significant. Equal servers differ by 1 or
-# 2 % in the bandwidth of their memory; a wrong setting or a slow module takes at least 5 %.
+# A difference counts if it is significant and at least this large. Equal servers differ by 1 or 2 %
+# in the bandwidth of their memory; a wrong setting or a slow module takes at least 5 %.
 MATTERS = 1.05
 LEVEL = 0.05
 OWN_NODE, OTHER_NODES = "own node", "other nodes"
@@ -76,7 +76,7 @@ class ComparableCell:
 
     @property
     def median_over_blocks(self) -> float:
-        """Median of the logarithms over the blocks; so a ratio has an exact reciprocal."""
+        """Median of the blocks' logarithms, by which a ratio has an exact reciprocal."""
         return math.exp(statistics.median(self.logs.values()))
 
     @property
@@ -102,7 +102,7 @@ class ComparableCell:
         """Kernel, levels and co-running loads of the cell: "triad, 64 MiB, pages thp"."""
         return load_text(self.description, self.corunning_text)
 
-    def ratio_to(self, reference: ComparableCell, *, paired: bool) -> Ratio:
+    def ratio_to_reference(self, reference: ComparableCell, *, paired: bool) -> Ratio:
         """Return the ratio of this cell to a reference cell.
 
         Cells of one run are paired by equal blocks. If they have no common block (each side failed
@@ -125,7 +125,7 @@ def add_matching_columns(measurements: Measurements) -> Measurements:
     side = measurements.performance_rows()
     rows = side.rows
     asked = rows["load_parameters"]
-    if "asked" in rows:  # of the history
+    if "asked" in rows:  # only a history has this column
         asked = asked + " " + rows["asked"].fillna("").astype(str)
     side = side.with_columns(
         asked=asked,
@@ -149,14 +149,29 @@ def factors_without_places(factors: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in factors.items() if parse_place_name(str(value)) is None}
 
 
-def place_names_mean_the_same(sides: Sequence[Measurements]) -> bool:
+def configuration_key(sides: Sequence[Measurements]) -> list[str]:
+    """Return the column `configuration` if only cells of equal configurations are comparable.
+
+    That is so if a side has several configurations and another side has one of them. Otherwise the
+    result is empty: then the configurations themselves are compared.
+    """
+    found = [set(side.rows["configuration"]) for side in sides]
+    several = any(len(names) > 1 for names in found)
+    return ["configuration"] if several and len(set().union(*found)) < sum(map(len, found)) else []
+
+
+def place_names_mean_the_same(
+    sides: Sequence[Measurements], configuration: Sequence[str] = ()
+) -> bool:
     """Return whether a name means the same place on all sides.
 
     Each initiator and target that several sides have must have the same number of threads, nodes
     and relation. Where the number of threads is unknown, as in published data, all sides must have
-    the same initiators and targets. `sides` must be valid rows of `add_matching_columns`.
+    the same initiators and targets. `sides` must be valid rows of `add_matching_columns`;
+    `configuration` is the `configuration_key` of the sides.
     """
-    pair, facts = ["initiator", "target"], ["threads", "initiator_nodes", "target_nodes", "part"]
+    pair = [*configuration, "initiator", "target"]
+    facts = ["threads", "initiator_nodes", "target_nodes", "part"]
     places = [side.rows[[*pair, *facts]].drop_duplicates() for side in sides]
     known = pd.concat([place.astype(object).fillna("").astype(str) for place in places])
     sides_with_place = known.groupby(pair).size()

@@ -1,8 +1,9 @@
 """Find outlier hosts: hosts that differ from others to which they should be equal.
 
-Equal servers differ by 1 or 2 %, and so do two runs. So a host is compared, cell by cell, with the
-scatter of the *other* hosts and not with that of its own replicates. (But the scatter of hosts is
-at least what follows from their replicates.) This works with one replicate too.
+Equal servers differ by 1 or 2 %. Two runs on one server differ as much. So a host is compared, cell
+by cell, with the scatter of the *other* hosts and not with that of its own replicates. The scatter
+of hosts is taken as at least the scatter that follows from their replicates. The comparison works
+with one replicate too.
 
 A host is an outlier if one of its cells deviates from the median of the others by 5 % or more, and
 if chance would cause this in less than one of twenty comparisons of *all* hosts in *all* cells
@@ -76,7 +77,7 @@ class OutlierHosts:
         sentences: the overall verdict.
         compared: number of cells that at least three hosts have.
         detectable: smallest detectable deviation of a host in a typical cell, as a share, or None.
-        detectable_at_worst: the same for the cell in which the hosts scatter most.
+        detectable_at_worst: smallest detectable deviation in the most scattered cell.
         hosts: verdicts; outlier hosts first, then the slowest first.
         cells: a row for each clear deviation of an outlier host: `host`, `group`, `where`,
             `asked_words`, `ratio`, `p_adjusted`.
@@ -111,18 +112,18 @@ def find_outlier_hosts(
     """
     if len(tables) < MIN_HOSTS:
         raise UserError(
-            f"{len(tables)} hosts are too few to find the outlier",
+            f"{len(tables)} hosts are too few to find an outlier host",
             None,
-            "compare two with each other, or add a third host",
+            "compare two hosts with each other, or add a third host",
         )
     if len(tables) > MAX_HOSTS:
         raise UserError(
-            f"{len(tables)} hosts are more than {MAX_HOSTS}", None, "compare fewer at once"
+            f"{len(tables)} hosts are too many", None, f"compare at most {MAX_HOSTS} hosts at once"
         )
     by, values = match_cells_and_collect_values(tables, by)
     cells = len(values.cells)
     if not cells:
-        raise UserError("there is no cell that three hosts have", None, "compare two of them")
+        raise UserError("no cell was measured on three hosts", None, "compare two of the hosts")
     named, deviations = find_outliers_one_by_one(values)
     verdicts = [
         _verdict(values, deviations, number, differs=number in named)
@@ -148,7 +149,7 @@ def find_outlier_hosts(
 
 
 def _detectable(deviations: HostDeviations) -> tuple[float | None, float | None]:
-    """Return the smallest detectable deviation in a typical cell, and in that with most scatter."""
+    """Return the smallest detectable deviation in a typical cell, and in the most scattered one."""
     known = deviations.detectable[np.isfinite(deviations.detectable)]
     if not len(known):
         return None, None
@@ -211,7 +212,8 @@ def _verdict_sentences(
     number = sum(1 for host in hosts if host.cells)
     detectable = ""
     if typical is not None and at_worst is not None:
-        detectable = f" Smallest detectable deviation: about {format_percent(typical)} in a cell"
+        detectable = " Smallest detectable deviation: about "
+        detectable += f"{format_percent(typical)} in a typical cell"
         if at_worst >= 2.0 * typical:
             detectable += f", {format_percent(at_worst)} in the cell with the largest scatter"
         detectable += "."
@@ -219,13 +221,13 @@ def _verdict_sentences(
         among = f"{format_count(number, 'host')} in {format_count(cells, 'cell')}"
         return [f"No host that deviates by 5 % or more was detected among {among}.{detectable}"]
     sentences = [
-        f"{host.host} is an outlier: {host.clear} of {format_count(host.cells, 'cell')} "
-        f"{'differs' if host.clear == 1 else 'differ'} clearly, worst {host.worst}, "
-        f"{host.worst_ratio:.2f} times the others' median."
+        f"{host.host} is an outlier host: {host.clear} of {format_count(host.cells, 'cell')} "
+        f"{'differs' if host.clear == 1 else 'differ'} clearly. The worst cell is {host.worst}: "
+        f"{host.worst_ratio:.2f} times the median of the other hosts."
         for host in outliers
     ]
     if len(outliers) >= (len(hosts) - 1) // 2 and len(outliers) > 1:
-        sentences.append("So many hosts differ that it is uncertain which of them are right.")
+        sentences.append("So many hosts differ that it is uncertain which hosts are right.")
     if number == MIN_HOSTS:
         return [*sentences, "Two hosts remain, which are too few to find another outlier."]
     remaining = number - len(outliers)
@@ -250,8 +252,8 @@ def _scatter_sentence(values: HostValues, found: Sequence[CellWhereHostsDiffer])
 
 def _missing_sentence(hosts: Sequence[HostVerdict]) -> list[str]:
     """Return a sentence on hosts without some of the cells."""
-    missing = [f"{host.host} {host.missing}" for host in hosts if host.missing]
-    return [f"Missing cells that other hosts have: {', '.join(missing)}."] if missing else []
+    missing = [f"{host.host} lacks {host.missing}" for host in hosts if host.missing]
+    return [f"Some hosts lack cells that most hosts have: {', '.join(missing)}."] if missing else []
 
 
 def _configurations_sentence(tables: Mapping[str, Measurements]) -> list[str]:

@@ -30,6 +30,7 @@ from chaosity.compare.matched_cells import (
     ComparableCell,
     Key,
     add_matching_columns,
+    configuration_key,
     group_cells,
     key_columns,
     place_names_mean_the_same,
@@ -44,7 +45,7 @@ from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.units import metric_words
 
 _PAIRED_NOTE = "both sides are of one run: ratios are medians over pairs of one replicate block"
-# Columns that describe a cell in the table of cells, where it has them.
+# Columns that describe a cell in the table of cells; a cell may lack some of them.
 _DESCRIBED = (
     *("category", "metric", "experiment", "load", "benchmark", "kernel", "asked"),
     *("initiator", "target", "initiator_kind", "part", "target_kind", "drives"),
@@ -65,7 +66,8 @@ class SelectionComparison:
         notes: facts that a reader needs to interpret the ratios.
         groups: a verdict for each metric of each category, alone and with co-running loads.
         cells: a row for each cell, clear losses first: `group`, the columns of the tidy table that
-            describe it, `company` (the co-running loads), `where` and `asked_words` (text),
+            describe it, `company` (text of the co-running loads), `where` (text of the places),
+            `asked_words` (text of kernel and levels),
             `median_left`, `median_right` (in the metric's unit), `ratio`, `low`, `high`, `n_left`,
             `n_right`, `places_left`, `places_right`, `threads_left`, `threads_right`, `p`,
             `p_adjusted` and `verdict` (better, worse, no difference detected, not tested).
@@ -111,11 +113,12 @@ def compare_selections(
         UserError: the sides have no comparable cell.
     """
     sides = [add_matching_columns(left), add_matching_columns(right)]
-    by = by or _matched_by(sides, ignore)
+    configuration = configuration_key(sides)
+    by = by or _matched_by(sides, ignore, configuration)
     if by == CLASS:
         sides = simplify_relations_if_any_unknown(sides)
     paired = _of_one_run(sides)
-    keys = key_columns(by, ignore)
+    keys = [*key_columns(by, ignore), *configuration]
     cells = [group_cells(side, keys) for side in sides]
     rows = [_row(own, cells[1][key], paired) for key, own in cells[0].items() if key in cells[1]]
     loose = _loose_matches(sides, {(row["category"], row["metric"]) for row in rows})
@@ -149,11 +152,11 @@ def compare_selections(
     )
 
 
-def _matched_by(sides: _Sides, ignore: Collection[str]) -> str:
-    """Return PLACE if a name means the same place on both sides, else CLASS."""
+def _matched_by(sides: _Sides, ignore: Collection[str], configuration: Sequence[str]) -> str:
+    """Return PLACE if each name means the same place on both sides, else CLASS."""
     valid = [side.valid_rows() for side in sides]
-    alike = place_names_mean_the_same(valid)
-    if {"initiator", "target"} & set(ignore):  # node1 against node2 of one host, as requested
+    alike = place_names_mean_the_same(valid, configuration)
+    if {"initiator", "target"} & set(ignore):  # compare places as requested
         left, right = (
             set(zip(s.rows["host"], s.rows["configuration"], strict=True)) for s in valid
         )
@@ -164,8 +167,9 @@ def _matched_by(sides: _Sides, ignore: Collection[str]) -> str:
 def _of_one_run(sides: _Sides) -> bool:
     """Return whether both sides come from one run, so that replicates of equal number are pairs.
 
-    They do if both are of one host in one configuration and were measured in turns, in the random
-    order of a run. Periods of a history are not: one was measured after the other.
+    That is so if both sides are of one host in one configuration and were measured in turns, in the
+    random order of a run. Periods of a history do not come from one run: they were measured one
+    after the other.
     """
     left, right = (side.valid_rows().rows for side in sides)
     hosts = pd.concat([left, right])[["host", "configuration"]].drop_duplicates()
@@ -200,7 +204,8 @@ def _loose_matches(sides: _Sides, strict: Collection[_Group]) -> dict[_Group, _L
             for side in both
         ]
         kinds = set.intersection(*(set(side.rows["initiator_kind"]) for side in chosen))
-        # A load waits for one line at a time, so latency from a node is that from one of its units.
+        # A load waits for one cache line at a time. So the latency from a node is the latency from
+        # one of its units.
         any_kind = less_is_better(str(metric)) and not kinds
         keys = key_columns(CLASS, ["initiator_kind"] if any_kind else (), question=False)
         cells, others = (group_cells(side, keys) for side in chosen)
@@ -217,7 +222,7 @@ def _loose_matches(sides: _Sides, strict: Collection[_Group]) -> dict[_Group, _L
 
 def _row(own: ComparableCell, other: ComparableCell, paired: bool) -> dict[str, Any]:
     """Return a cell's row of the table, without the columns that depend on other cells."""
-    ratio = own.ratio_to(other, paired=paired)
+    ratio = own.ratio_to_reference(other, paired=paired)
     description = own.description
     return {
         "group": own.category_and_metric_text,

@@ -52,9 +52,10 @@ def read_selections(texts: Iterable[str]) -> list[Selection]:
     """Read every requested selection; one text can select several profiles of a database.
 
     Args:
-        texts: each a tidy table (measurements.parquet, history.parquet), a folder with one, or a
-            database of profiles. After a ``#`` conditions can follow:
-            ``column=value&column=value``; for a database they are a query.
+        texts: each a tidy table (measurements.parquet, history.parquet), a folder with one, the
+            folder of a host with all its configurations, or a database of profiles. After a ``#``
+            conditions can follow: ``column=value&column=value``; for a database they are a query.
+            For folders, the condition ``era`` selects history.parquet.
 
     Raises:
         UserError: a file is missing or no tidy table, a column is unknown, or no row is left.
@@ -73,20 +74,25 @@ def _read(text: str) -> list[Selection]:
     name, _, query = text.partition("#")
     conditions = _parse_conditions(query.split("&") if query else [], text)
     path = Path(name)
+    paths = [path]
     if path.is_dir():
-        if not (path / MEASUREMENTS_FILE).exists():
-            raise UserError(
-                f"{MEASUREMENTS_FILE} is missing", str(path), "name results/HOST/CONFIGURATION"
-            )
-        path = path / MEASUREMENTS_FILE
+        file = _HISTORY if "era" in conditions else MEASUREMENTS_FILE
+        paths = [path / file] if (path / file).exists() else sorted(path.glob(f"*/{file}"))
+        if not paths:
+            remedy = "name a folder results/HOST/CONFIGURATION or results/HOST"
+            raise UserError(f"{file} is missing", str(path), remedy)
     if not path.exists():
         raise UserError("file or folder not found", str(path))
     if is_duckdb_file(path):
         return _read_profiles(path, conditions)
-    columns = HISTORY_COLUMNS if path.name == _HISTORY else COLUMNS
-    selection = _selection(Measurements.read(path, columns), conditions, str(path))
+    tables = [
+        Measurements.read(each, HISTORY_COLUMNS if each.name == _HISTORY else COLUMNS)
+        for each in paths
+    ]
+    table = tables[0] if len(tables) == 1 else Measurements.concatenated(tables)
+    selection = _selection(table, conditions, str(path))
     if selection.measurements.rows["host"].isna().all():
-        raise UserError("is not a measurements table: the column host is empty", str(path))
+        raise UserError("the file is not a measurements table: the column host is empty", str(path))
     return [selection]
 
 
@@ -97,7 +103,10 @@ def _read_profiles(path: Path, conditions: Mapping[str, str]) -> list[Selection]
     profiles = find_profiles(path, **query)
     if not profiles:
         listed = ", ".join(f"{key} {value}" for key, value in query.items())
-        raise UserError(f"has no profile with {listed}" if listed else "has no profile", str(path))
+        problem = (
+            f"the database has no profile with {listed}" if listed else "the database is empty"
+        )
+        raise UserError(problem, str(path))
     tables = [read_profile_measurements(path, profile["id"]) for profile in profiles]
     return [_selection(Measurements.from_table(table), rest, str(path)) for table in tables]
 
@@ -108,9 +117,9 @@ def _selection(table: Measurements, conditions: Mapping[str, str], place: str) -
 
 
 def _name(measurements: Measurements, conditions: Mapping[str, str]) -> str:
-    """Return the name of a selection: host, configuration and the other conditions."""
-    hosts = measurements.rows[["host", "configuration"]].drop_duplicates()
-    listed = [f"{host} {configuration}" for host, configuration in hosts.itertuples(index=False)]
+    """Return the name of a selection: host, configurations and the other conditions."""
+    hosts = measurements.rows.groupby("host", sort=False)["configuration"].unique().items()
+    listed = [f"{host} {' and '.join(map(str, names))}" for host, names in hosts]
     name = ", ".join(listed[:2]) + (" and others" if len(listed) > 2 else "")
     name += " (SIMULATED)" if measurements.is_simulated else ""
     others = [

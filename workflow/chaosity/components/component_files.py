@@ -20,7 +20,7 @@ def write_changed_components(directory: Path, documents: Components) -> list[str
     """Write the file `<name>.json` of each component that has changed.
 
     A component has changed when *discovery* returns another document than last time. So a person
-    can add a fact to the file that discovery cannot see ("DIMM A1 reseated"). The edit stays, and
+    can add a fact that discovery cannot see ("DIMM A1 reseated") to the file. The edit stays, and
     the points that depend on the component are measured again, once. `component_history` keeps the
     previous states.
 
@@ -38,7 +38,7 @@ def write_changed_components(directory: Path, documents: Components) -> list[str
     before = read_json_object_or_none(fingerprints) or {}
     changed = []
     for path in directory.glob("[!.]*.json"):
-        record_component_state(path)  # with a person's edits
+        record_component_state(path)  # the file may have a person's edits
         if path.stem not in documents:
             path.unlink()
             record_component_state(path)

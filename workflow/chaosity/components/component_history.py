@@ -2,8 +2,8 @@
 
 ``components/.history/<name>.jsonl`` has lines ``{"since": ..., "content": {...}}``, the oldest
 first. The content is null while the component did not exist. A person's edit of a component file is
-a state too. So the history shows which part, by its serial number, was present at each measurement,
-and a report can show what a repair changed.
+a state too. So the history shows the serial number of the part that was present at each
+measurement. A report can show what a repair changed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def record_component_state(path: Path) -> None:
         since = format_utc(datetime.fromtimestamp(path.stat().st_mtime, UTC))
     if states[-1].content == content if states else content is None:
         return
-    if states and since <= states[-1].since:  # a copy with an old time stamp
+    if states and since <= states[-1].since:  # the file is a copy with an old time stamp
         since = utc_now_text()
     states.append(ComponentState(since, content))
     lines = (json.dumps(asdict(state), sort_keys=True, ensure_ascii=False) for state in states)

@@ -47,7 +47,7 @@ def make_component_documents(
         extra_drives: component -> drive, for all drives of the inventory; drives that discovery
             found too are ignored.
     """
-    drives = [drive for drive in topology.drives if drive.name]  # others cannot be measured
+    drives = [drive for drive in topology.drives if drive.name]  # unnamed: not measurable
     return {
         **(extra_drives or {}),
         SYSTEM: _system(topology, tools or {}),

@@ -11,7 +11,7 @@ from chaosity.place.page_share_arithmetic import apportion_whole_numbers
 from chaosity.place_names import nodes_name
 
 T = TypeVar("T")
-# All sets of 8 nodes are 255. The number doubles with each further node, so sets are left out then.
+# 8 nodes have 255 sets. The number doubles with each further node, so some sets are left out then.
 AT_MOST_SETS = 255
 
 

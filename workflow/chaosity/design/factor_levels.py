@@ -17,8 +17,8 @@ from itertools import product
 from chaosity.benchmarks.benchmark_templates import Benchmark
 from chaosity.design.even_samples_and_plan_notes import PlanNotes, note_with_nodes
 from chaosity.design.host_resources import HostResources
+from chaosity.design.initiator_and_target_types import Initiator
 from chaosity.design.initiator_selectors import compares_smt
-from chaosity.design.initiators_and_targets import Initiator
 from chaosity.design.point_loads import ChosenLoad
 from chaosity.errors import UserError, check_allowed
 from chaosity.records.point_types import Level
@@ -73,7 +73,7 @@ class LoadFactorLevels:
         if "sizes" in spec:
             factors["bytes"] = self._sizes(spec["sizes"], members)
         factors |= {**vary, **self._pages(vary, members), **self._buffers(vary, members)}
-        if compares_smt(spec["initiator"], self.host):  # both have the same names
+        if compares_smt(spec["initiator"], self.host):  # single loads and groups use the same names
             uses_siblings = self.host.uses_smt_siblings(members[0].initiator)
             factors["smt"] = ["all_siblings" if uses_siblings else "one_thread_per_core"]
         limited = {
@@ -92,11 +92,11 @@ class LoadFactorLevels:
         else:
             low, high = self._size(spec["from"], first, room), self._size(spec["to"], first, room)
             steps = spec.get("per_doubling", 1)
-            # From a power of two on, so that sizes are round and the same on different hosts.
+            # Sizes start at a power of two, so that they are round and the same on different hosts.
             begin = 2 ** math.floor(math.log2(low))
             count = max(0, math.floor(math.log2(max(high, 1) / begin) * steps + 1e-9))
             wanted = [begin * 2 ** (step / steps) for step in range(count + 1)]
-        # 1e-6 more than the quotient, so that a whole number that was rounded down stays whole.
+        # 1e-6 is added, so that a whole quotient is not rounded down to the next smaller number.
         sizes = sorted({int(size / _GRAIN_BYTES + 1e-6) * _GRAIN_BYTES for size in wanted})
         largest = min(room, self.config["working_set"]["sweep_at_most_bytes"] or math.inf)
         found = [size for size in sizes if size <= largest]
@@ -168,7 +168,7 @@ def _missing_pages(
 ) -> tuple[str, list[int]] | None:
     """Return why a host cannot provide these pages, and on which nodes; None if it can.
 
-    It is known only when the point runs if enough of these pages are free. If not, it fails.
+    If too few of these pages are free when the point runs, the point fails.
     """
     settings = topology.host.get("memory_settings") or {}
     if pages == "thp" and settings.get("transparent_huge_pages") == "never":

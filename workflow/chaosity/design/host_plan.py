@@ -16,10 +16,10 @@ from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_categ
 from chaosity.checked_yaml_files import load_experiment
 from chaosity.components.make_component_documents import drive_component_name
 from chaosity.design.even_samples_and_plan_notes import pick_evenly_spread
+from chaosity.design.find_reference_loads_of_ratios import add_reference_loads
 from chaosity.design.host_resources import HostResources
-from chaosity.design.initiators_and_targets import PlannedDrive
+from chaosity.design.initiator_and_target_types import PlannedDrive
 from chaosity.design.point_expansion import PointExpansion
-from chaosity.design.ratio_reference_loads import add_reference_loads
 from chaosity.design.target_selectors import WeightsLookup
 from chaosity.errors import UserError, check_allowed
 from chaosity.place_names import PlaceName
@@ -30,7 +30,7 @@ from chaosity.yaml_document_types import Config, HostVariables
 
 # Size of the file that takes the place of a drive on a host without NVMe drives.
 _DEFAULT_FILE_BYTES = 1024 * 1024 * 1024
-# Folder of that file on other hosts: on a real file system, kept over reboots (hier(7)).
+# Folder of the drive's file on other hosts: a real file system, kept over reboots (hier(7)).
 _SCRATCH = Path("/var/tmp/chaosity")
 
 
@@ -120,7 +120,8 @@ def _count_points(points: Iterable[Point]) -> PlanCounts:
 class HostPlan:
     """The points to measure on one host.
 
-    `replicates` is the number in the config. Some experiments have more, see `replicate_numbers`.
+    `replicates` is the number in the config. Some experiments have more replicates, see
+    `replicate_numbers`.
     """
 
     host: PlannedHost
@@ -174,7 +175,7 @@ class HostPlan:
         for point in self.points:
             path = folder / "points" / point["experiment"] / f"{point['point']}.json"
             path.write_text(json.dumps(point, indent=1) + "\n", encoding="utf-8")
-        # At the end, so that an incomplete folder is written again.
+        # plan.json is written last, so that an incomplete folder is written again.
         done.write_text(self.points_fingerprint)
 
 

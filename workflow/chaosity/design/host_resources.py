@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import groupby, zip_longest
 
 from chaosity.cpusets import CpuSet, make_cpu_set
-from chaosity.design.initiators_and_targets import Endpoint, Initiator, PlannedDrive, Target
+from chaosity.design.initiator_and_target_types import Endpoint, Initiator, PlannedDrive, Target
 from chaosity.place_names import InitiatorKind, PlaceName, nodes_name, parse_place_name, pu_name
 from chaosity.topology.device_types import OpenclDevice
 from chaosity.topology.topology_model import UNKNOWN, Core, CoreKind, Topology
@@ -59,8 +59,8 @@ class HostResources:
     ) -> list[Initiator]:
         """Return one initiator for each group of a level, see `cpu_groups_of_level`.
 
-        With `without`, the cores of this initiator are left out. Then an initiator that loses no
-        core keeps its name, and one that loses all is left out.
+        With `without`, the cores of this initiator are left out. An initiator that loses no core
+        keeps its name. An initiator that loses all cores is left out.
         """
         key = (level, one_per_core, without)
         if key in self._initiators:
@@ -93,7 +93,8 @@ class HostResources:
     def with_unique_name(self, initiator: Initiator) -> Initiator:
         """Return the initiator with the name that its units have in all experiments.
 
-        On small machines a node can also be a package or a unit. With one name it is measured once.
+        On small machines a node can also be a package or a unit. With one name these units are
+        measured once.
         """
         return self._by_cpus.get(initiator.cpus, initiator)
 
@@ -134,9 +135,9 @@ class HostResources:
     def remaining_cores(self, initiator: Initiator, levels: Sequence[str]) -> Initiator | None:
         """Return the cores that an initiator leaves unused in its groups; None if it uses all.
 
-        The groups are of the level at which they have most units, of equal levels the first: a node
-        that spans packages is larger than its packages. SMT siblings of the initiator's units are
-        left out too, since they share its cores.
+        The groups are those of the level whose groups have most units; of equal levels, the first.
+        For example, a node that spans packages is larger than its packages. SMT siblings of the
+        initiator's units are left out too, since they share its cores.
         """
         own = self._with_siblings(initiator)
         groups = max(
@@ -256,7 +257,7 @@ class HostResources:
         return Target(nodes_name(listed) if listed else kind, kind, listed)
 
     def local_memory_nodes(self, endpoint: Endpoint) -> tuple[int, ...]:
-        """Return the nodes of an endpoint that have memory; if none has, the nearest node."""
+        """Return the nodes of an endpoint with memory, or else the nearest node with memory."""
         usable = {node.os_index for node in self.topology.memory_nodes}
         own = tuple(node for node in endpoint.nodes if node in usable)
         if own or not usable:
@@ -349,7 +350,7 @@ class HostResources:
         return {node: tuple(group) for node, group in groupby(ordered, lambda drive: drive.node)}
 
     def drives_by_package(self) -> DriveGroups:
-        """Return package -> drives, in turn from each of its nodes; None is an unknown package."""
+        """Return package -> drives, in turn from its nodes; None is an unknown package."""
         packages: dict[int | None, list[tuple[PlannedDrive, ...]]] = {}
         for node, drives in self.drives_by_node().items():
             packages.setdefault(self._package_of(node), []).append(drives)

@@ -15,7 +15,7 @@ from chaosity.design.even_samples_and_plan_notes import (
     sample_sets_of_every_size,
 )
 from chaosity.design.host_resources import HostResources
-from chaosity.design.initiators_and_targets import Endpoint, Initiator
+from chaosity.design.initiator_and_target_types import Endpoint, Initiator
 from chaosity.errors import DesignLeftOutError, UserError, check_allowed
 from chaosity.place_names import node_name, parse_place_name
 from chaosity.yaml_document_types import InitiatorSelector
@@ -57,7 +57,7 @@ def find_referred_endpoint(reference: str, earlier: EarlierEndpoints, where: str
         UserError: no earlier load has this name.
     """
     known = {f"{role}.{side}": end for role, ends in earlier.items() for side, end in ends.items()}
-    check_allowed(reference, known, f"{reference} is not in an earlier load", where)
+    check_allowed(reference, known, f"no earlier load has {reference}", where)
     return known[reference]
 
 
@@ -69,7 +69,7 @@ def find_referred_initiator(reference: str, earlier: EarlierEndpoints, where: st
     """
     endpoint = find_referred_endpoint(reference, earlier, where)
     if not isinstance(endpoint, Initiator):
-        raise UserError(f"{reference} is not an initiator", where)
+        raise UserError(f"{reference} is not an initiator of an earlier load", where)
     return endpoint
 
 
@@ -88,8 +88,8 @@ def select_initiators(
     if compares_smt(selectors, host) and not host.has_smt:
         raise DesignLeftOutError("no core of this host has several SMT threads in use", where)
     found: list[Initiator] = []
-    # These keep their names, which list the nodes, or have the number of threads and how they are
-    # distributed. `with_unique_name` would hide it.
+    # Initiators of these selectors keep their names. The names list the nodes, or say how many
+    # threads there are and how they are distributed. `with_unique_name` would hide these facts.
     named: list[Initiator] = []
     for selector in as_list(selectors):
         check_one_selector_key(selector, _OPTIONS, where)

@@ -11,6 +11,7 @@ from chaosity.checked_yaml_files import BENCHMARKS, load_benchmark, yaml_file_na
 from chaosity.design.even_samples_and_plan_notes import PlanNotes
 from chaosity.design.factor_levels import LoadFactorLevels
 from chaosity.design.host_resources import HostResources
+from chaosity.design.initiator_and_target_types import Endpoint, Initiator, Target
 from chaosity.design.initiator_selectors import (
     EarlierEndpoints,
     as_list,
@@ -18,7 +19,6 @@ from chaosity.design.initiator_selectors import (
     select_initiator_sets,
     select_initiators,
 )
-from chaosity.design.initiators_and_targets import Endpoint, Initiator, Target
 from chaosity.design.point_loads import ChosenLoad, Combination, LoadGroup
 from chaosity.design.target_selectors import WeightsLookup, notes_on_missing_weights, select_targets
 from chaosity.errors import (
@@ -210,7 +210,7 @@ class LoadCombinations:
         if not chosen.target.is_drive_set:
             raise UserError("only loads on drives have buffers", where, "remove the key buffers")
         if "buffers" in spec.get("vary", {}):
-            raise UserError("vary has buffers too", where, "remove one of the two")
+            raise UserError("vary also has the key buffers", where, "remove one key buffers")
         if not any("target.page_nodes" in word for word in load.benchmark.document["command"]):
             wrong = f"{load.benchmark.name} does not place its buffers"
             raise DesignLeftOutError(wrong, where, "choose another benchmark")
@@ -228,9 +228,9 @@ class LoadCombinations:
         names = {target.name for target in found}
         for selector in as_list(load.spec["target"]):
             policies = selector.get("policies", [])
-            if policies and not found:
+            if policies and len(self.host.topology.memory_nodes) < 2:
                 self.plan_notes.add_note(
-                    f"{load.label}: nothing to place, since one node has all memory"
+                    f"{load.label}: only first touch, since one node has all memory"
                 )
                 continue
             missing = [name for name in policies if name not in names]

@@ -13,7 +13,7 @@ from chaosity.benchmarks.benchmark_templates import Benchmark
 from chaosity.benchmarks.counter_events import find_counter_events
 from chaosity.components.make_component_documents import gpu_component_name
 from chaosity.cpusets import format_cpu_list
-from chaosity.design.initiators_and_targets import Initiator, Target
+from chaosity.design.initiator_and_target_types import Initiator, Target
 from chaosity.design.load_combinations import LoadCombinations
 from chaosity.design.point_loads import ChosenLoad, Combination, LoadGroup, factor_level_of_point
 from chaosity.design.point_names import make_point_name
@@ -30,17 +30,17 @@ from chaosity.topology.device_types import NOT_IN_POINTS, OpenclDevice
 from chaosity.units import format_binary_bytes
 from chaosity.yaml_document_types import ExperimentDocument
 
-# First touch of new pages, which the kernel clears: measured at 3 to 8 GB/s with one thread.
+# Speed of the first touch of new pages, which the kernel clears; one thread reached 3 to 8 GB/s.
 _SETUP_BYTES_PER_SECOND = 4e9
-# Starting tools, reading back the placement, writing the record.
+# Seconds for starting tools, reading back the placement and writing the record.
 _SETUP_SECONDS = 0.3
-# A search of the best placement takes some ten seconds before its load is ready, at most 60.
+# A search of the best placement takes about 10 seconds, at most 60, before its load is ready.
 _SETTLING_SECONDS = 10.0
 # A point hangs if it takes this much longer than its stopping rule allows.
 _TIMEOUT_SECONDS = 120.0
 # Arrays are whole huge pages, so that no two arrays share a page.
 _HUGE_PAGE_BYTES = 2 * 1024 * 1024
-# x86-64 and most arm64, for hosts that do not report it.
+# Size on x86-64 and most arm64 hosts, for hosts that do not report their own.
 _USUAL_LINE_BYTES = 64
 
 
@@ -58,7 +58,7 @@ class PointExpansion(LoadCombinations):
         """
         name = experiment["experiment"]
         found: dict[str, ExpandedPoint] = {}
-        # Two designs of one role can choose the same cores: all cores, and one of each domain.
+        # Two designs of one role can choose the same cores: all cores, and one core of each domain.
         chosen_loads = set[str]()
         for design, spec in experiment["designs"].items():
             where = f"workflow/experiments/{name}.yaml, designs.{design}"
@@ -108,7 +108,7 @@ class PointExpansion(LoadCombinations):
             },
             "components": sorted({"system"}.union(*map(self._load_components, members))),
         }
-        # Notes do not affect the measurement, so another note asks for no new measurement.
+        # Notes do not affect the measurement, so a changed note does not cause a new measurement.
         defining = [{key: v for key, v in load.items() if key != "notes"} for load in loads]
         estimate = seconds + _SETUP_SECONDS + memory / _SETUP_BYTES_PER_SECOND
         definition = json_fingerprint({**body, "loads": defining})
@@ -315,7 +315,7 @@ def _placement_facts(target: Target) -> dict[str, Any]:
 
 
 def _check_common_window(loads: Sequence[Load]) -> None:
-    """Check that at most one load reports no progress: two such loads have no common window."""
+    """Check that at most one load reports no progress: two have no common window."""
     silent = [load["benchmark"] for load in loads if not load["progress"]]
     if len(silent) > 1:
         names = " and ".join(sorted(set(silent)))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from chaosity.design.host_resources import HostResources
-from chaosity.design.initiators_and_targets import Endpoint, Initiator, Target
+from chaosity.design.initiator_and_target_types import Endpoint, Initiator, Target
 from chaosity.design.point_names import LoadName, format_level
 from chaosity.records.point_types import Level
 from chaosity.yaml_document_types import FactorLevelRule

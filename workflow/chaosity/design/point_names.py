@@ -1,4 +1,4 @@
-"""Make and parse point names: ``memory=node3+node4+triad.storage=node3+alldrives``.
+"""Make point names: ``memory=node3+node4+triad.storage=node3+alldrives``.
 
 A name contains everything that was chosen for the point's loads. Loads are joined by ``.``. Each
 load is written as its role, ``=``, and these parts joined by ``+``: the initiator, the target, the
@@ -8,17 +8,10 @@ kernel if its benchmark has kernels, and levels as ``NAME-LEVEL``, for example
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from chaosity.records.point_types import Level
 from chaosity.units import format_exact_bytes
-
-# Characters of a part: no separator, and nothing that is special in a shell or file system.
-PART = re.compile(r"[A-Za-z0-9_,\-]+")
-# A kernel has no dash. A level has a dash after its name.
-KERNEL = re.compile(r"[A-Za-z0-9_,]+")
-LEVEL = re.compile(r"([a-z][a-z0-9_]*)-([A-Za-z0-9_,\-]+)")
 
 
 @dataclass(frozen=True)
@@ -40,27 +33,6 @@ class LoadName:
 def make_point_name(loads: list[LoadName]) -> str:
     """Return the name of the point with these loads, sorted by role."""
     return ".".join(str(load) for load in sorted(loads, key=lambda name: name.load))
-
-
-def parse_point_name(name: str) -> list[LoadName]:
-    """Return the parsed names of the loads in a point's name.
-
-    Raises:
-        ValueError: the text is not the name of a point.
-    """
-    return [_parse_load_name(text, name) for text in name.split(".")]
-
-
-def _parse_load_name(text: str, name: str) -> LoadName:
-    load, equals, rest = text.partition("=")
-    initiator, target, *others = [*rest.split("+"), ""] if "+" not in rest else rest.split("+")
-    kernel = others.pop(0) if others and KERNEL.fullmatch(others[0]) else None
-    levels = [match for match in map(LEVEL.fullmatch, others) if match]
-    complete = equals and len(levels) == len(others)
-    if not complete or not all(map(PART.fullmatch, [load, initiator, target])):
-        wanted = "LOAD=INITIATOR+TARGET[+KERNEL][+NAME-LEVEL...]"
-        raise ValueError(f"{text!r} in {name!r} is not {wanted}")
-    return LoadName(load, initiator, target, kernel, tuple((m[1], m[2]) for m in levels))
 
 
 def format_level(name: str, level: Level) -> str:

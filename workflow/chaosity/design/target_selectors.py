@@ -11,6 +11,7 @@ from itertools import combinations
 
 from chaosity.design.even_samples_and_plan_notes import AT_MOST_SETS, pick_evenly_spread
 from chaosity.design.host_resources import HostResources
+from chaosity.design.initiator_and_target_types import Initiator, Target
 from chaosity.design.initiator_selectors import (
     EarlierEndpoints,
     as_list,
@@ -18,17 +19,16 @@ from chaosity.design.initiator_selectors import (
     find_referred_endpoint,
     first_of_each_relation,
 )
-from chaosity.design.initiators_and_targets import Initiator, Target
 from chaosity.errors import UserError, check_allowed
 from chaosity.place.page_share_arithmetic import apportion_whole_numbers
-from chaosity.place.placement_policies import POLICIES, UNIFORM
+from chaosity.place.placement_policies import FIRST_TOUCH, POLICIES, UNIFORM
 from chaosity.yaml_document_types import DriveSelector, OpenclSelector, TargetSelector
 
 # Returns the measured share of each node, for the name of the weights (CANONICAL or CONTENDED) and
 # the workers' nodes; None if they were not measured.
 WeightsLookup = Callable[[str, tuple[int, ...]], Mapping[int, float] | None]
-# Shares are multiples of 1/_SHARE_PARTS: short as text, and they add up to exactly 1. The
-# check of placement allows 200 times as much.
+# Shares are multiples of 1/_SHARE_PARTS: short as text, and they add up to exactly 1. The placement
+# check allows an error that is 200 times as large.
 _SHARE_PARTS = 10_000
 _LOAD_LEFT_OUT = Target("none", "none", ())
 
@@ -62,7 +62,7 @@ def select_targets(
             found.append(_LOAD_LEFT_OUT)
         elif "local_to" in selector:
             near = find_referred_endpoint(selector["local_to"], earlier, where)
-            if near.nodes or isinstance(near, Initiator):  # the node of a drive can be unknown
+            if near.nodes or isinstance(near, Initiator):  # the node of a drive may be unknown
                 found.append(host.target_of_nodes(host.local_memory_nodes(near)))
         elif "one_of_each_relation_to" in selector:
             other = find_referred_endpoint(selector["one_of_each_relation_to"], earlier, where)
@@ -71,7 +71,7 @@ def select_targets(
         elif "same_as" in selector:
             target = find_referred_endpoint(selector["same_as"], earlier, where)
             if not isinstance(target, Target):
-                raise UserError(f"{selector['same_as']} is not a target", where)
+                raise UserError(f"{selector['same_as']} is not a target of an earlier load", where)
             found.append(target)
         elif "names" in selector:
             found += [_named_memory(name, host, where) for name in selector["names"]]
@@ -111,11 +111,11 @@ def _placements(
     weights: WeightsLookup | None,
     where: str,
 ) -> list[Target]:
-    """Return the possible placements for workers; none if one node has all memory."""
+    """Return the possible placements for workers; if one node has all memory, only first touch."""
     for name in names:
         check_allowed(name, POLICIES, f"unknown policy {name!r}", f"{where}.target")
     if len(host.topology.memory_nodes) < 2:
-        return []
+        names = [name for name in names if name == FIRST_TOUCH]
     tried = (page_placement_target(name, workers, host, weights) for name in names)
     return [target for target in tried if target is not None]
 

@@ -14,17 +14,17 @@ from chaosity.records.record_types_and_verdict import SIMULATED
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.store.measurements import WORKING_SET, Measurements, SliceKey
-from chaosity.store.node_matrix_csv import BANDWIDTH, LATENCY, NodeMatrix
+from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY, NodeMatrix
 from chaosity.topology.topology_json import read_topology
 from chaosity.topology.topology_model import Topology
 
-# How the categories of memory benchmarks begin. Core-to-core transfers have a latency and a node
-# too.
+# Prefix of memory categories. Core-to-core transfers too have a latency and a node.
 _MEMORY = "memory_"
 # Kinds of initiators that stand for a node: bandwidth takes all its cores, idle latency one.
 _STANDS_FOR_NODE = {BANDWIDTH: ["node"], LATENCY: ["node", "pu"]}
 # Triad reads two bytes for each byte that it writes. hwloc's Bandwidth is the mean of reads and
-# writes, and programs do both. This decides only between kernels with as many pairs of nodes.
+# writes, and programs do both. This preference decides only between kernels with equally many pairs
+# of nodes.
 _KERNEL = "triad"
 
 
@@ -58,7 +58,7 @@ class MeasuredHost:
             UserError: the values are simulated.
         """
         if self.measurements.is_simulated:
-            raise UserError(f"is simulated, so {reader} must not use its values", str(self.folder))
+            raise UserError(f"{reader} must not use simulated values", str(self.folder))
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def read_measured_host(folder: Path) -> MeasuredHost:
             raise UserError(f"{path.name} is missing", str(folder), remedy)
     measurements = Measurements.read(table)
     if not len(measurements.where(status="valid")):
-        raise UserError("has no valid measurement yet", str(table), "run `make run`")
+        raise UserError("the table has no valid measurement yet", str(table), "run `make run`")
     topology = read_topology(folder / "topology.json") or Topology()
     return MeasuredHost(folder, measurements, topology)
 
@@ -121,8 +121,9 @@ def select_most_complete_node_measurements(
 ) -> NodeMeasurements | None:
     """Return the measurements that say most about memory from node to node, or None.
 
-    Of several slices, that with the most pairs of nodes is selected; then triad, then the larger
-    experiment, then the most replicates. `metric` is the full name of bandwidth or latency.
+    Of several slices, the slice with the most pairs of nodes is selected. Equal slices are decided
+    by triad, then by the larger experiment, then by the number of replicates. `metric` is the full
+    name of bandwidth or latency.
     """
     rows = host.measurements.single_load_rows().where(
         metric=metric, initiator_kind=_STANDS_FOR_NODE[metric]
@@ -145,7 +146,7 @@ def select_most_complete_node_measurements(
         where, part = item
         pairs = part.valid_rows().initiator_target_pair_count
         size = int(sizes[str(where["experiment"])])
-        return pairs, where["kernel"] == _KERNEL, size, len(part.rows_with_value())
+        return pairs, where["kernel"] == _KERNEL, size, len(part.valid_rows_with_value())
 
     where, part = max(slices, key=_rank_of_slice)
     cells = summarise_cells(part).sort_values(["initiator_node", "target_node"], ignore_index=True)
@@ -161,7 +162,7 @@ def select_node_bandwidths(host: MeasuredHost) -> NodeMeasurements:
     found = select_most_complete_node_measurements(host, BANDWIDTH)
     if found is None:
         raise UserError(
-            "has no bandwidth from a node to a node", str(host.folder), "run `make run`"
+            "no bandwidth from a node to a node was measured", str(host.folder), "run `make run`"
         )
     return found
 

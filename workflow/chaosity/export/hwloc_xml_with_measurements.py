@@ -20,12 +20,12 @@ from chaosity.export.host_measurements_for_export import (
     NodeMeasurements,
     select_most_complete_node_measurements,
 )
-from chaosity.store.node_matrix_csv import BANDWIDTH, LATENCY
+from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY
 from chaosity.topology.run_lstopo import read_xml_root_element
 from chaosity.units import format_count
 
 _MIB = 2**20
-_MAX_LISTED = 3  # pairs of nodes that a note names
+_MAX_LISTED = 3  # maximum number of pairs of nodes that a note names
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class _Attribute:
 
 
 # Our metric -> hwloc's attribute. ReadBandwidth and similar attributes stay as in the firmware:
-# kernels that only read are measured on local memory alone, which does not show the best node.
+# kernels that only read are measured on local memory alone, so they do not show the best node.
 _ATTRIBUTES = {
     BANDWIDTH: _Attribute("Bandwidth", 5, float(_MIB)),
     LATENCY: _Attribute("Latency", 6, 1.0),
@@ -77,7 +77,7 @@ def export_hwloc_xml(host: MeasuredHost) -> HwlocXmlExport:
     root = read_xml_root_element(host.folder / "topology.xml")
     machine = root.find("object")
     if machine is None:
-        raise UserError("has no object of type Machine", "topology.xml")
+        raise UserError("the file has no object of type Machine", "topology.xml")
     notes: list[str] = []
     written = 0
     for metric, attribute in _ATTRIBUTES.items():

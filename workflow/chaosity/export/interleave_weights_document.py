@@ -43,8 +43,8 @@ def interleave_weights_of_host(host: MeasuredHost, dwp: float = 0.0) -> Interlea
     """Return the weights with each node, each package and all nodes as workers.
 
     Raises:
-        UserError: no pair of nodes was measured, or `dwp` (data-to-worker proximity) is not in
-            0 to 1; or the host is simulated.
+        UserError: no pair of nodes was measured, `dwp` (data-to-worker proximity) is not in 0 to 1,
+            or the host is simulated.
     """
     host.refuse_simulated_values("the kernel")
     measured = select_node_bandwidths(host)

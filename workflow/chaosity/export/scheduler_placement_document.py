@@ -18,7 +18,7 @@ from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.corun_interference import summarise_corun_to_alone_ratios
 from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.measurements import LOAD, POINT, less_is_better, parse_levels_json
-from chaosity.store.node_matrix_csv import BANDWIDTH, LATENCY
+from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY
 from chaosity.store.tidy_table_parquet import Row
 from chaosity.topology.topology_model import Topology
 

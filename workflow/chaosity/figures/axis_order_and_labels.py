@@ -17,7 +17,7 @@ from chaosity.place_names import PlaceName, parse_place_name
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_binary_bytes
 
-# In the order in which they follow each other on an axis: small to large, near to far.
+# Kinds of values in their order on an axis: small to large, near to far.
 _GroupKind = Literal["pu", "core", "l3", "core_kind", "node", "package", "level", "machine"]
 _DriveKind = Literal["nodes", "file", "drive", "first_drives", "node_drives", "package_drives"]
 _OtherKind = Literal["unknown_drives", "all_drives", "gpu", "opencl"]
@@ -276,7 +276,7 @@ def sort_and_group_axis_values(
     label.
     """
     found = list(values)
-    # All drives are also all drives of all nodes: another set, by its number of nodes.
+    # The set of all drives is also a set of several nodes, so it is sorted by its number of nodes.
     if {value.kind for value in found} == {"node_drives", "all_drives"}:
         found = [
             replace(value, kind="node_drives", order=(len(value.nodes), value.nodes))

@@ -15,7 +15,7 @@ from chaosity.figures import figure_style_header_and_legends as style
 from chaosity.figures.figure_data_and_value_limits import (
     FigureData,
     FigureMark,
-    ValueLimits,
+    ShownValueRange,
     mark_rows,
 )
 from chaosity.figures.mark_labels_and_hover_texts import (
@@ -39,7 +39,7 @@ class _Bar:
     mark: FigureMark
 
 
-def draw_bar_chart(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[str, str]]:
+def draw_bar_chart(data: FigureData, limits: ShownValueRange) -> tuple[Figure, dict[str, str]]:
     """Return a figure of bars that start at zero, and id of a bar in the SVG -> its hover text.
 
     The data has the axis "x"; "series" is optional.
@@ -109,7 +109,7 @@ def _arrange_bars(data: FigureData) -> tuple[list[_Bar], list[float], float]:
     return bars, middles, y - _GAP / 2
 
 
-def _number_room(bars: list[_Bar], limits: ValueLimits) -> float:
+def _number_room(bars: list[_Bar], limits: ShownValueRange) -> float:
     """Return the width of the numbers after the bars in inches."""
     medians = [bar.mark["median"] for bar in bars if bar.mark["status"] == "valid"]
     texts = map(limits.scale.number, medians)
@@ -132,7 +132,7 @@ def _series_style(series: int) -> style.RectangleStyle:
     return style.RectangleStyle(facecolor=colour, hatch=hatch, edgecolor="white", linewidth=0.5)
 
 
-def _draw_bar(axes: Axes, bar: _Bar, limits: ValueLimits, identity: str) -> None:
+def _draw_bar(axes: Axes, bar: _Bar, limits: ShownValueRange, identity: str) -> None:
     """Draw a bar with its interval and number, or the symbol for a missing value."""
     mark, factor = bar.mark, limits.scale.factor
     middle, corner = bar.top + bar.height / 2, (0, bar.top + 0.01)

@@ -34,7 +34,7 @@ def cache_steps_statement(data: FigureData) -> str:
         if name not in inside
     ]
     if missed:
-        texts.append(f"No step belongs to {join_with_and(missed)} of hwloc")
+        texts.append(f"No step of the latency belongs to {join_with_and(missed)}, as hwloc reports")
     if not data.steps:
         rise = format_percent(RISE_PER_DOUBLING - 1.0)
         texts.insert(0, f"No step is found: latency never rises by {rise} for a doubled size")
@@ -62,12 +62,12 @@ def _step_text(step: LatencyStep, data: FigureData) -> str:
     rise = f"latency rises from {lower} to {upper}"
     if len(caches) == 1:
         [(name, size)] = caches
-        return f"{name} ends {at}: {rise}; hwloc says {format_binary_bytes(size)}"
+        return f"{name} ends {at}: {rise}; hwloc reports {format_binary_bytes(size)}"
     remark = "hwloc has no cache of such a size" if data.cache_bytes else "caches are unknown"
     if caches:
         names = join_with_and([name for name, _ in caches])
         sizes = join_with_and([format_binary_bytes(size) for _, size in caches])
-        remark = f"{names} ({sizes} by hwloc) end in this step, and more sizes would separate them"
+        remark = f"{names} ({sizes} by hwloc) end in this step; more sizes would separate them"
     return f"{rise[:1].upper()}{rise[1:]} {at}; {remark}"
 
 

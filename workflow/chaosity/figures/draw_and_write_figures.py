@@ -21,7 +21,7 @@ from chaosity.figures.cache_step_marks import latency_step_table
 from chaosity.figures.figure_captions import figure_caption
 from chaosity.figures.figure_data_and_value_limits import (
     FigureData,
-    ValueLimits,
+    ShownValueRange,
     find_round_value_limits,
     mark_rows,
     select_figure_data,
@@ -49,7 +49,7 @@ from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
 
 MANIFEST = "figures.json"
-_DRAW: Mapping[str, Callable[[FigureData, ValueLimits], tuple[Figure, dict[str, str]]]] = {
+_DRAW: Mapping[str, Callable[[FigureData, ShownValueRange], tuple[Figure, dict[str, str]]]] = {
     "heatmap": draw_heatmap,
     "lines": draw_line_chart,
     "bars": draw_bar_chart,
@@ -152,13 +152,13 @@ def read_drawn_figures(directory: Path) -> list[FigureFile]:
     return [FigureFile(**entry) for entry in entries]
 
 
-def _shared_limits(figures: Sequence[FigureData]) -> dict[str, ValueLimits]:
+def _shared_limits(figures: Sequence[FigureData]) -> dict[str, ShownValueRange]:
     """Return name of each figure -> its limits; figures with equal `colour_scale` share limits."""
     groups: dict[tuple[str, bool, str], list[FigureData]] = defaultdict(list)
     for data in figures:
         spec = data.spec
         groups[spec.metric, spec.colour_scale is None, spec.colour_scale or spec.name].append(data)
-    limits: dict[str, ValueLimits] = {}
+    limits: dict[str, ShownValueRange] = {}
     for (metric, *_), members in groups.items():
         intervals = any(data.spec.kind != "heatmap" for data in members)
         shared = find_round_value_limits(metric, members, with_intervals=intervals)
@@ -182,13 +182,15 @@ def _try_select(
 
 
 def _not_drawn(spec: FigureSpec, problem: str | None) -> FigureFile:
-    """Return the entry of a figure that could not be drawn."""
+    """Return the entry of a figure that was not drawn."""
     sentence = problem or "No point of this host belongs to this figure."
     identity = (spec.name, spec.experiment, spec.kind, spec.title)
     return FigureFile(*identity, sentence, problem, spec.source)
 
 
-def _write(data: FigureData, limits: ValueLimits, directory: Path, caption: str = "") -> FigureFile:
+def _write(
+    data: FigureData, limits: ShownValueRange, directory: Path, caption: str = ""
+) -> FigureFile:
     """Draw a figure and write its files; if the caption is empty, compute one."""
     spec = data.spec
     caption = caption or figure_caption(data, limits.scale)
@@ -223,11 +225,13 @@ def _write(data: FigureData, limits: ValueLimits, directory: Path, caption: str 
     )
 
 
-def _write_drawing(data: FigureData, limits: ValueLimits, directory: Path, caption: str) -> None:
+def _write_drawing(
+    data: FigureData, limits: ShownValueRange, directory: Path, caption: str
+) -> None:
     """Draw a figure as SVG and PNG."""
     spec = data.spec
     figure, texts = _DRAW[spec.kind](data, limits)
-    if is_simulated(data):  # also in a picture that is cut out of its page
+    if is_simulated(data):  # SIMULATED stays visible in a picture that is cut out of its page
         mark = figure.text(0.5, 0.5, "SIMULATED", ha="center", va="center", rotation=25)
         mark.set(fontsize=7 * figure.get_figwidth(), color="0.5", alpha=0.18)
     vector, picture = io.BytesIO(), io.BytesIO()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from chaosity.figures import caption_statements
+from chaosity.figures import caption_comparisons, caption_statements
 from chaosity.figures.cache_step_marks import cache_steps_statement
 from chaosity.figures.figure_data_and_value_limits import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_style_header_and_legends import STATUS_TEXTS
@@ -27,11 +27,11 @@ from chaosity.units import (
     metric_words,
 )
 
-# Share of the targets that every relation must have for a comparison; others may have failed.
+# Share of the targets that each compared relation must have; other targets may have failed.
 _MOST_TARGETS = 0.8
 # A larger ratio is written as a multiple and not in per cent.
 _MANY_TIMES = 10.0
-# Near to far. Each relation is compared with the nearest relation that was measured.
+# Relations from near to far. Each relation is compared with the nearest measured relation.
 _RELATIONS = {
     "same_node": "the same node",
     "same_package": "another node of the package",
@@ -72,7 +72,7 @@ def _value_statements(data: FigureData, valid: pd.DataFrame, scale: UnitScale) -
     if data.spec.kind == "heatmap":
         statements.append(_relation_statement(data, differ))
     if (valid["n"] == 1).all():
-        statements.append("there are no intervals, since there is one replicate")
+        statements.append("the values have no intervals, since each point has one replicate")
     return statements
 
 
@@ -80,13 +80,13 @@ def _main_statement(data: FigureData) -> str | None:
     """Return the statement that this kind of figure should show; None if there is none."""
     spec, statement = data.spec, None
     if spec.loss_to is not None:
-        statement = caption_statements.difference_to_base_statement(data, spec.loss_to)
+        statement = caption_comparisons.difference_to_base_statement(data, spec.loss_to)
     elif spec.sum:
-        statement = caption_statements.sum_to_larger_load_statement(data)
+        statement = caption_comparisons.sum_to_larger_load_statement(data)
     elif spec.compare is not None:
-        statement = caption_statements.level_comparison_statement(data, spec.compare)
+        statement = caption_comparisons.level_comparison_statement(data, spec.compare)
     elif spec.mark_best:
-        statement = caption_statements.best_mark_statement(data)
+        statement = caption_comparisons.best_mark_statement(data)
     elif spec.cache_steps:
         statement = cache_steps_statement(data)
     elif spec.kind == "curve":
@@ -125,7 +125,8 @@ def _range_statement(data: FigureData, valid: pd.DataFrame, differ: bool | None)
     marks = format_count(len(valid), data.mark_noun)
     if differ is False:
         between = f"{scale.number(low)} to {scale.text(high)}"
-        return f"{marks} have {between}, n = {valid['n'].max()}; no difference is detected"
+        none = f"no difference between these {data.mark_noun}s is detected"
+        return f"{marks} have {between}, n = {valid['n'].max()}; {none}"
     if low == high:
         return f"{scale.text(low)} in all {marks}"
     judged = is_performance_metric(data.spec.metric)  # a count is neither good nor bad
@@ -162,8 +163,8 @@ def _relation_statement(data: FigureData, differ: bool | None) -> str | None:
 def _relation_ratios(data: FigureData) -> tuple[str, dict[str, Estimate]]:
     """Return the nearest relation, and the ratio of each farther relation to it.
 
-    There are no ratios unless most targets are accessed from every relation: otherwise the ratios
-    would compare targets too.
+    Without ratios if few targets are accessed from every relation: such ratios would compare
+    targets too.
     """
     rows = data.measurements[data.measurements["status"] == "valid"]
     targets = rows.groupby("relation")["target"].nunique().to_dict()

@@ -19,7 +19,7 @@ from chaosity.figures.axis_order_and_labels import (
     make_axis_value,
     sort_and_group_axis_values,
 )
-from chaosity.figures.column_values_and_bounds import (
+from chaosity.figures.column_values_and_upper_bounds import (
     FigureColumnValues,
     MeasuredBound,
     parse_node_list,
@@ -161,7 +161,7 @@ def select_figure_data(
     selected = experiment.where(load=spec.load, metric=spec.metric)
     columns, rows = FigureColumnValues(spec, selected, experiment), selected.rows
     for column, wanted in spec.where.items():
-        if rows.empty:  # without these points, no row has the levels that only they have
+        if rows.empty:  # leave out these points, and with them the levels that no other point has
             return None
         rows = rows[equals_or_in_list(columns.values_of_column(column).loc[rows.index], wanted)]
     if rows.empty:
@@ -194,7 +194,7 @@ def select_figure_data(
 
 
 def _with_latency_steps(data: FigureData, rows: pd.DataFrame, topology: Topology) -> FigureData:
-    """Return the figure with the steps of its line, and the sizes of the machine's caches."""
+    """Return the figure with the sizes at which latency steps up, and with the cache sizes."""
     sizes = {value.name: value.number for value in data.axes["x"].values}
     valid = rows[rows["status"] == "valid"]
     known = {
@@ -252,7 +252,7 @@ def _arrange_series(spec: FigureSpec, axis: Axis, rows: pd.DataFrame) -> tuple[A
     others = [value for value in axis.values if value.name not in spec.in_every_series]
     if not others or len(others) == len(axis.values):
         return axis, rows
-    # For example one thread, which is both packed and spread.
+    # For example, a single thread is both packed and spread.
     shared = rows["series"].isin(spec.in_every_series)
     copies = [rows[shared].assign(series=value.name) for value in others]
     return axis.with_values(others), pd.concat([rows[~shared], *copies], ignore_index=True)
@@ -339,7 +339,7 @@ LEAST_SPAN = 0.25
 
 
 @dataclass(frozen=True)
-class ValueLimits:
+class ShownValueRange:
     """Limits of the values that one or several figures show.
 
     Attributes:
@@ -357,7 +357,7 @@ class ValueLimits:
 
 def find_round_value_limits(
     metric: str, figures: Sequence[FigureData], *, with_intervals: bool = False
-) -> ValueLimits:
+) -> ShownValueRange:
     """Return round limits that include every value and bound of figures of one metric.
 
     `with_intervals`: whether the intervals must fit too.
@@ -368,16 +368,16 @@ def find_round_value_limits(
     values = np.concatenate(shown)
     values = values[np.isfinite(values)]
     if not len(values):
-        return ValueLimits(0.0, 1.0, choose_scale(metric, [1.0]))
+        return ShownValueRange(0.0, 1.0, choose_scale(metric, [1.0]))
     top = float(values.max())
     scale = choose_scale(metric, [top])
     if top <= 0.0:
-        return ValueLimits(float(values.min()) - 1.0, 1.0, scale)
+        return ShownValueRange(float(values.min()) - 1.0, 1.0, scale)
     bottom = min(float(values.min()), (1.0 - LEAST_SPAN) * top)
     step = _round_step((top - bottom) / 10.0)
     low = math.floor(bottom / step + 1e-9) * step
     least = float(min(values[values > 0.0]))
-    return ValueLimits(low, math.ceil(top / step - 1e-9) * step, scale, least)
+    return ShownValueRange(low, math.ceil(top / step - 1e-9) * step, scale, least)
 
 
 def _round_step(width: float) -> float:

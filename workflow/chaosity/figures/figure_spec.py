@@ -28,7 +28,7 @@ class BoundEntry(TypedDict, total=False):
     along_x: bool
 
 
-class LevelComparison(TypedDict):
+class LevelsToCompare(TypedDict):
     """The entry `compare`, see `schemas/figure.schema.yaml`."""
 
     column: str
@@ -57,7 +57,7 @@ class FigureSpec:
     cell_note: str | None = None
     x_scale: str = "linear"
     value_scale: str = "linear"
-    compare: LevelComparison | None = None
+    compare: LevelsToCompare | None = None
     cache_steps: bool = False
     mark_best: bool = False
     loss_to: str | None = None

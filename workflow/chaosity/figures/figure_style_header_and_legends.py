@@ -44,7 +44,7 @@ DASHES = ((), (5, 1.5), (1.2, 1.2), (6, 1.5, 1.2, 1.5), (3, 1.2), (8, 2), (1.2, 
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "---", "ooo")
 
 _SETTINGS: dict[str, object] = {
-    "font.family": "DejaVu Sans",  # ships with matplotlib: the same text everywhere
+    "font.family": "DejaVu Sans",  # matplotlib brings this font, so all texts look the same
     "font.size": TEXT_POINTS,
     "axes.edgecolor": RULE,
     "axes.labelcolor": INK,
@@ -61,7 +61,7 @@ _SETTINGS: dict[str, object] = {
     "ytick.major.size": 3.0,
     "text.color": INK,
     "hatch.linewidth": 0.6,
-    "svg.fonttype": "path",  # the file holds the glyphs: no font is needed to show it
+    "svg.fonttype": "path",  # the file has the glyphs, so no font is needed to show the text
     "svg.hashsalt": "chaosity",  # ids inside the file depend on its content only
     "path.simplify": False,
 }
@@ -88,7 +88,7 @@ def _unit_width(text: str, bold: bool, fixed: bool) -> float:
     font = get_font(findfont(FontProperties(family=family, weight="bold" if bold else "normal")))
     font.set_size(100.0, POINTS_PER_INCH)
     font.set_text(text, 0.0, flags=LoadFlags.NO_HINTING)
-    return float(font.get_width_height()[0]) / 64.0 / 100.0  # FreeType counts in 1/64 point
+    return float(font.get_width_height()[0]) / 64.0 / 100.0  # FreeType's unit is 1/64 point
 
 
 def wrap_text(text: str, points: float, width: float, bold: bool = False) -> list[str]:
@@ -105,8 +105,8 @@ def wrap_text(text: str, points: float, width: float, bold: bool = False) -> lis
 
 MARGIN = 0.1  # inches
 _TITLE_LINE, _LINE = 0.185, 0.135
-# Statuses without a value, in the order of the legend. `missing` is planned; `unmeasured` was
-# measured and gave no value; `absent` is never planned.
+# Statuses without a value, in the order of the legend. `missing` was planned but not measured;
+# `unmeasured` ran but gave no value; `absent` was not planned.
 STATUS_TEXTS = {
     "failed": "failed",
     "missing": "not measured yet",

@@ -17,7 +17,7 @@ from chaosity.figures import figure_style_header_and_legends as style
 from chaosity.figures.figure_data_and_value_limits import (
     FigureData,
     FigureMark,
-    ValueLimits,
+    ShownValueRange,
     mark_rows,
 )
 from chaosity.figures.heatmap_layout import GAP, LINE, PAD, HeatmapLayout, RowBlock
@@ -38,7 +38,7 @@ _EVEN_LUMINANCE = 0.18
 Cells = Mapping[tuple[str, str], FigureMark]  # by names of row and column
 
 
-def draw_heatmap(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[str, str]]:
+def draw_heatmap(data: FigureData, limits: ShownValueRange) -> tuple[Figure, dict[str, str]]:
     """Return a heat map, and the hover text of each cell by the cell's id in the SVG.
 
     The data has the axes "rows" and "columns"; the limits are those of the colours.
@@ -74,7 +74,7 @@ class _HeatmapPainter:
         self,
         data: FigureData,
         layout: HeatmapLayout,
-        limits: ValueLimits,
+        limits: ShownValueRange,
         sheet: Axes,
         cells: Cells,
     ) -> None:
@@ -83,7 +83,7 @@ class _HeatmapPainter:
         self.colours = mpl.colormaps[style.COLOUR_MAP]
         self.norm = Normalize(limits.low, limits.high)
         self.scale, self.points = self._number_format()
-        # Second line of each cell by row and column, its font size, and what explains it.
+        # Second line of each cell by row and column, its font size, and the text that explains it.
         self.notes, self.note_points, self.note_legend = self._fit_notes()
         self.texts: dict[str, str] = {}
 
@@ -252,7 +252,7 @@ def _luminance(colour: tuple[float, ...]) -> float:
 
 
 def _draw_colour_bar(
-    figure: Figure, left: float, top: float, limits: ValueLimits, colours: Colormap, title: str
+    figure: Figure, left: float, top: float, limits: ShownValueRange, colours: Colormap, title: str
 ) -> None:
     """Draw the colour bar below the cells; the position is in inches."""
     width, height = figure.get_size_inches()
@@ -261,7 +261,7 @@ def _draw_colour_bar(
     shown = Normalize(limits.low / limits.scale.factor, limits.high / limits.scale.factor)
     steps = colours.resampled(_BAR_STEPS)
     bar = figure.colorbar(ScalarMappable(shown, steps), cax=axes, orientation="horizontal")
-    if bar.solids is not None:  # no pixels, no seams between colours
+    if bar.solids is not None:  # as vectors, without seams between the colours
         bar.solids.set(rasterized=False, edgecolor="face")
     bar.outline.set_visible(False)
     bar.locator = MaxNLocator(6)

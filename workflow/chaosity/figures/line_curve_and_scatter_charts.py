@@ -19,11 +19,11 @@ from chaosity.errors import UserError
 from chaosity.figures import figure_style_header_and_legends as style
 from chaosity.figures.axis_order_and_labels import Axis, axis_title
 from chaosity.figures.cache_step_marks import cache_step_legend, draw_cache_steps
-from chaosity.figures.caption_statements import best_mark
+from chaosity.figures.caption_comparisons import best_mark
 from chaosity.figures.figure_data_and_value_limits import (
     FigureData,
     FigureMark,
-    ValueLimits,
+    ShownValueRange,
     mark_rows,
 )
 from chaosity.figures.panel_grid_and_series import (
@@ -45,7 +45,7 @@ _WIDEST_SPREAD, _SHARE_OF_GAP = 0.12, 0.8
 _LABEL_ROOM = 0.12
 
 
-def draw_line_chart(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[str, str]]:
+def draw_line_chart(data: FigureData, limits: ShownValueRange) -> tuple[Figure, dict[str, str]]:
     """Return a line chart, and the hover text of each mark by the mark's id in the SVG.
 
     The data has the axis "x"; "series" and "panels" are optional.
@@ -136,7 +136,7 @@ def _fill_line_panel(panel: Panel, positions: dict[str, float]) -> None:
     names = data.value_names_on_axis("series")
     alone = marks[marks["series"].isna()] if "series" in data.axes else marks.iloc[:0]
     valid = alone[alone["status"] == "valid"]
-    if len(valid) == 1:  # reference of all series
+    if len(valid) == 1:  # this mark is the reference of all series
         level = valid["median"].iloc[0] / panel.limits.scale.factor
         panel.axes.axhline(level, color=style.GREY, lw=0.9, dashes=(2, 2))
     _draw_bounds(panel, positions)
@@ -146,7 +146,7 @@ def _fill_line_panel(panel: Panel, positions: dict[str, float]) -> None:
     best = best_mark(data) if data.spec.mark_best else None
     for index, name in enumerate(names):
         own = marks if name is None else marks[marks["series"] == name]
-        # Series stand side by side where they meet: overlapping intervals cannot be read.
+        # Marks at one x are drawn side by side, because overlapping intervals cannot be read.
         distance = 0.1 if separate else min(0.03, 0.12 / len(names)) * step
         aside = (index - (len(names) - 1) / 2) * distance
         points = [(positions[mark["x"]] + aside, mark) for mark in mark_rows(own)]
@@ -204,10 +204,11 @@ def _label_powers(panel: Panel, positions: dict[str, float], width: float) -> No
     """Set ticks at whole powers, with as many labels as fit the width."""
     sizes = panel.data.axes["x"].has_byte_sizes
     base = 2.0 if _has_powers_of_two(panel.data) else 10.0
-    low, high = panel.axes.get_xlim()
+    # Powers beyond the values would be labelled where the figure ends.
+    low, high = min(positions.values()), max(positions.values())
     powers = list(range(math.ceil(low), math.floor(high) + 1))
     if not powers:  # a single value between two powers
-        powers = sorted({math.floor(min(positions.values())), math.ceil(max(positions.values()))})
+        powers = sorted({math.floor(low), math.ceil(high)})
         panel.axes.set_xlim(powers[0] - 0.1, powers[-1] + 0.1)
     write = format_binary_bytes if sizes else "{:g}".format
     texts = {power: write(base**power) for power in powers}
@@ -222,7 +223,9 @@ def _label_powers(panel: Panel, positions: dict[str, float], width: float) -> No
     panel.axes.tick_params(axis="x", which="minor", length=1.5, color=style.RULE)
 
 
-def draw_curve_or_scatter(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[str, str]]:
+def draw_curve_or_scatter(
+    data: FigureData, limits: ShownValueRange
+) -> tuple[Figure, dict[str, str]]:
     """Return a curve or scatter, and the hover text of each mark by the mark's id in the SVG.
 
     The data has measured positions; the axes "series" and "panels" are optional.
@@ -316,7 +319,7 @@ def _valid_points(table: pd.DataFrame, x_scale: UnitScale) -> list[tuple[float, 
     valid = valid.sort_values(["position", "median"], kind="stable")
     columns = ["position", "position_low", "position_high"]
     valid = valid.assign(**{name: valid[name] / x_scale.factor for name in columns})
-    if not x_scale.symbol:  # the position is a column, not a measurement: no interval
+    if not x_scale.symbol:  # a position from a column has no interval
         valid = valid.assign(position_low=math.nan, position_high=math.nan)
     return [(mark["position"], mark) for mark in mark_rows(valid)]
 

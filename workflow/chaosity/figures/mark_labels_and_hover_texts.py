@@ -152,7 +152,7 @@ def panel_title(data: FigureData, panel: str) -> str:
 
 def failed_mark_lines(data: FigureData) -> list[str]:
     """Return one line for each failed mark, with its place and the reason."""
-    # Without a value there is no position on a measured axis: the point's name says which it is.
+    # A mark without a value has no position on a measured axis, so the point's name identifies it.
     return [
         f"{mark['point'] if data.spec.has_measured_x else mark_location_text(mark, data)}: "
         f"{mark['reason'] or _NO_REASON}"

@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from chaosity.figures import figure_style_header_and_legends as style
-from chaosity.figures.figure_data_and_value_limits import FigureData, FigureMark, ValueLimits
+from chaosity.figures.figure_data_and_value_limits import FigureData, FigureMark, ShownValueRange
 from chaosity.figures.mark_labels_and_hover_texts import (
     hover_text,
     panel_title,
@@ -26,7 +26,7 @@ from chaosity.figures.mark_labels_and_hover_texts import (
 
 _LEFT = 0.62  # inches for the value axis, its numbers and its title
 _GAP = 0.16  # inches between panels
-_HIT_POINTS = 16.0  # a finger needs more than the 5 points of a marker
+_HIT_POINTS = 16.0  # size of a hover area: a finger needs more than the 5 points of a marker
 # Room below the lowest and above the highest value of a logarithmic axis, as a factor.
 _LOG_ROOM = 1.15
 
@@ -62,7 +62,7 @@ class Panel:
     """
 
     data: FigureData
-    limits: ValueLimits
+    limits: ShownValueRange
     axes: Axes
     name: str | None
     number: int
@@ -118,7 +118,7 @@ def panel_width(data: FigureData) -> float:
 
 def draw_panels(
     data: FigureData,
-    limits: ValueLimits,
+    limits: ShownValueRange,
     *,
     x_title: str,
     legend: list[tuple[str, LineStyle]],
@@ -191,7 +191,7 @@ def _sheet_width(columns: int) -> float:
     return 6.2 if columns == 1 else style.WIDTH
 
 
-def _set_value_axis(axes: Axes, data: FigureData, limits: ValueLimits) -> None:
+def _set_value_axis(axes: Axes, data: FigureData, limits: ShownValueRange) -> None:
     """Start the value axis at zero, or at the smallest value when it is logarithmic."""
     factor = limits.scale.factor
     if data.spec.value_scale == "log" and limits.least > 0.0:

@@ -17,10 +17,11 @@ from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.statistics.anova import AnovaResult
 from chaosity.units import choose_scale
 
-# More marks make the page larger and show nothing more. The largest residuals are always shown.
+# Maximum number of marks, since more marks only make the page larger. The largest residuals are
+# always shown.
 MOST_MARKS = 300
 _WIDTH, _HEIGHT = 6.6, 2.35  # inches
-# In a wider range of fitted values, small values would be crowded on a linear axis.
+# With a wider range of fitted values, the axis is logarithmic to spread small values.
 _WIDE = 20.0
 
 

@@ -1,4 +1,4 @@
-"""Add the sum of a point's loads, and the larger of them alone, to the series of a figure."""
+"""Add to a figure's series the sum of a point's loads, and the larger load measured alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from chaosity.store.measurements import LOAD, POINT, Measurements
 
 SUM, LARGER_ALONE = "sum", "larger_load_alone"
 _BLOCK = [*POINT, "replicate"]
-# Loads with equal values here are the same load, whatever its role in the experiment is.
+# Rows that agree in these columns are of the same load, even if it has different roles in points.
 _SAME_LOAD = [
     *("host", "configuration", "benchmark", "kernel", "initiator", "target", "metric"),
     *("load_parameters", "replicate"),

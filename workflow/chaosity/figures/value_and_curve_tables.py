@@ -11,7 +11,7 @@ import pandas as pd
 
 from chaosity.cpusets import format_cpu_list
 from chaosity.figures.axis_order_and_labels import Axis, make_axis_value
-from chaosity.figures.column_values_and_bounds import parse_node_list
+from chaosity.figures.column_values_and_upper_bounds import parse_node_list
 from chaosity.figures.figure_data_and_value_limits import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_spec import Role
 from chaosity.figures.mark_labels_and_hover_texts import (
@@ -28,7 +28,7 @@ from chaosity.statistics.loaded_latency_curves import (
 )
 from chaosity.units import UnitScale, choose_scale, metric_words
 
-# Columns of values that fit on a page of A4 at a legible size; the others follow below.
+# Number of columns that fit on an A4 page at a legible size; further columns follow below.
 MOST_COLUMNS = 24
 _LATENCIES = ("unloaded", *(name for name in QUANTITIES if name.startswith("latency_at_")))
 CellState = Literal["valid", "failed", "missing", "unmeasured", "absent", "odd"]

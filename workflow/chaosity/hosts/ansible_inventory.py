@@ -42,7 +42,7 @@ _CONNECTION_VARIABLES = (
 )
 # A value of a variable that says how to connect.
 Variable = str | int | float | bool
-# In `chaosity_topology` of a simulated host, for the configuration that a run expects.
+# This text in `chaosity_topology` of a simulated host stands for the run's configuration.
 CONFIGURATION = "{configuration}"
 # How many variables may refer to each other in a chain.
 _LONGEST_CHAIN = 8
@@ -124,7 +124,7 @@ def _render_variables(given: Mapping[str, Any], inventory: str, name: str) -> di
                 value = environment.from_string(value).render(known)
         except TemplateError as error:
             where = f"{inventory}, host {name}, {key}"
-            raise UserError(f"cannot be evaluated: {error}", where, "give a plain value") from None
+            raise UserError(f"the value is wrong: {error}", where, "give a plain value") from None
         if value not in (None, ""):
             values[key] = value
     return values

@@ -109,12 +109,12 @@ def checked_tool_versions_and_hashes(
     for need, tool in zip(needs, seen, strict=True):
         name, version = need["program"], tool["version"] or ""
         if tool["path"] is None and need.get("optional"):
-            continue  # only its own points fail, and report the reason
+            continue  # only the points of this tool fail, and their records have the reason
         if tool["path"] is None:
-            raise UserError("is not installed", name, need["install"])
+            raise UserError("the program is not installed", name, need["install"])
         oldest = need.get("at_least")
         if oldest and parse_version_number(version) < parse_version_number(oldest):
-            wrong = f"version {version or 'unknown'} is too old, {oldest} is needed"
+            wrong = f"version {version or 'unknown'} is too old; {oldest} or later is needed"
             raise UserError(wrong, name, need["install"])
         versions[name] = f"{version} (sha256 {(tool['sha256'] or '')[:16]})".strip()
     return versions
@@ -134,7 +134,8 @@ def _slurm_transport(host: InventoryHost, config: Config) -> Transport:
         remedy = f"name it in chaosity_slurm_node; {suggest_allowed(name, nodes)}"
         raise UserError(f"Slurm has no node {name!r}", where, remedy)
     if trouble := nodes[name].unusable_reason:
-        raise UserError(trouble, where, "the next run measures its points")
+        remedy = "return the node to service or wait, then run snakemake again"
+        raise UserError(trouble, where, remedy)
     return Transport(
         kind=SLURM,
         way=srun_command_for_description(nodes[name], config["slurm"]),
@@ -182,13 +183,13 @@ def _request_description(
             command, input=asked, capture_output=True, env=environment, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired:
-        raise UserError(f"did not describe itself within {seconds} s", where) from None
+        raise UserError(f"the host did not describe itself within {seconds} s", where) from None
     errors = answer.stderr.decode(errors="replace")
     if transport["kind"] == SSH and answer.returncode == CONNECTION_FAILED:
-        raise UserError(f"cannot be reached: {connection_error_cause(errors)}", where)
+        raise UserError(f"the host cannot be reached: {connection_error_cause(errors)}", where)
     if answer.returncode:
         last = (errors.strip().splitlines() or ["the runner printed no error"])[-1]
-        text = f"cannot be described: {last.removeprefix('chaosity-run: ')}"
+        text = f"the host cannot be described: {last.removeprefix('chaosity-run: ')}"
         raise UserError(text, where, _PROVISION)
     write_atomically(path, answer.stdout)
     with tarfile.open(path) as archive:
@@ -207,10 +208,8 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
         UserError: the host cannot be discovered.
     """
     results = Path(config["results"])
-    needs = [
-        benchmark.document["needs"]
-        for benchmark in load_benchmark_of_each_category(config).values()
-    ]
+    documents = [each.document for each in load_benchmark_of_each_category(config).values()]
+    needs = [document["needs"] for document in documents]
     tools: dict[str, str] = {}
     live_facts: dict[str, object] = {}
     source, file = host.topology_source, host.variables.get("chaosity_simulated")
@@ -220,9 +219,9 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
     expected = config["expected_configuration"]
     if CONFIGURATION in source:
         if not expected:
-            remedy = "name one in expected_configuration, or several in configurations"
+            remedy = "name a configuration in expected_configuration, or several in configurations"
             raise UserError(
-                "its topology file depends on the configuration, and none is given",
+                "the topology file depends on the configuration, but no configuration is given",
                 f"host {host.name}",
                 remedy,
             )
@@ -239,13 +238,15 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
     if file:
         machine = read_machine_description(path_as_given_or_in_repository(file), topology)
         topology = firmware_topology(machine, topology, host.name, datetime.now(UTC).date())
-        # A part of the system component, so that another description asks for new records.
-        tools = {"simulated machine": json_fingerprint(machine)}
+        # The description is part of the system component, so that a changed description requests
+        # new records.
+        programs = [document.get("simulation") for document in documents]
+        tools = {"simulated machine": json_fingerprint([machine, programs])}
         live_facts = {"transport": {"kind": SIMULATED, "way": [], "runner": []}}
     configuration = configuration_name(topology)
     if expected and source != host.topology_source and configuration != expected:
-        wrong = f"is in configuration {configuration}, not {expected}"
-        remedy = "check its firmware settings and its topology.xml"
+        wrong = f"the host is in configuration {configuration}, not {expected}"
+        remedy = "check the host's firmware settings and its topology.xml"
         raise UserError(wrong, f"host {host.name}", remedy)
     local = _is_this_machine(host, config)
     planned = PlannedHost(host.name, configuration, topology, host.variables, local)
@@ -317,7 +318,7 @@ def read_discovered_hosts(config: Config) -> list[PlannedHost]:
             continue
         path = results / host.name / "host.json"
         if not path.exists():
-            raise UserError("has not been discovered yet", host.name, "run snakemake")
+            raise UserError("the host has not been discovered yet", host.name, "run snakemake")
         known = json.loads(path.read_text())
         hosts.append(read_discovered_host(host, known["configuration"], config))
     return hosts

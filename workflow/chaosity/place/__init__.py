@@ -1,4 +1,4 @@
-"""Place the pages of any running program, check the placement, and search for the best one.
+"""Place the pages of any running program, check the placement, and search for the best placement.
 
-This room is copied to hosts together with the runner and uses the standard library alone.
+This Python package is copied to hosts with the runner and uses the standard library alone.
 """

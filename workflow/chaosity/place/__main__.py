@@ -57,7 +57,7 @@ def _parse_node_list(text: str, where: str) -> tuple[int, ...]:
     with contextlib.suppress(ValueError):
         if numbers := parse_cpu_list(text):
             return numbers
-    raise UserError(f"{text!r} is not a list of numbers", where, "write it as 0,2-3")
+    raise UserError(f"{text!r} is not a list of numbers", where, "write the list as 0,2-3")
 
 
 def request_from_arguments(arguments: argparse.Namespace) -> PlacementRequest:

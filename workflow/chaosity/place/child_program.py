@@ -21,9 +21,10 @@ from chaosity.place.hold_back_ready_line import STANDARD_INPUT, BarrierPhase, Ba
 from chaosity.place.page_placement_plan import PlacementPlan
 from chaosity.runner.parse_tool_output import parse_event_line
 
-# Signals that are passed on. SIGKILL cannot be passed on; the kernel then kills the program too.
+# Signals that are passed on to the program. SIGKILL of this process cannot be passed on; the kernel
+# then kills the program too.
 _PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGQUIT")
-# A terminal sends these to its whole foreground group, so the program gets them by itself.
+# A terminal sends these signals to its whole foreground group, so also to the program.
 _FROM_TERMINAL = ("SIGINT", "SIGQUIT")
 _CHUNK = 1 << 16
 
@@ -33,7 +34,7 @@ class ChildProgram:
 
     Args:
         command: the program and its arguments.
-        plan: the plan of its placement, with the memory policy.
+        plan: the plan of the program's placement, with the memory policy.
         by_line: whether the output of the program is a terminal, since C programs write each line
             at once only to a terminal.
 
@@ -42,6 +43,7 @@ class ChildProgram:
         at_ready: function that is called with the `mapping` in the ready line.
         listeners: functions that are called with each line and its time on the monotonic clock.
         status: exit status; None while the program runs.
+        seconds: time from start to end of the program; None while it runs.
     """
 
     def __init__(self, command: Sequence[str], plan: PlacementPlan, by_line: bool) -> None:
@@ -53,6 +55,7 @@ class ChildProgram:
         self.at_ready: Callable[[str | None], None] | None = None
         self.listeners: list[Callable[[str, float], None]] = []
         self.status: int | None = None
+        self.seconds: float | None = None
         self._was_terminated = False
         self._rest = b""
 
@@ -72,6 +75,7 @@ class ChildProgram:
 
     def _start(self) -> None:
         reading, writing = self._output()
+        self.began = time.monotonic()
         try:
             self.process = subprocess.Popen(
                 self.command,
@@ -82,7 +86,7 @@ class ChildProgram:
                 process_group=0 if self.own_group else None,
             )
         except (OSError, subprocess.SubprocessError) as error:
-            raise UserError(f"cannot be run: {error}", self.command[0]) from None
+            raise UserError(f"the program cannot be run: {error}", self.command[0]) from None
         finally:
             os.close(writing)
             if self.proxy:
@@ -110,7 +114,7 @@ class ChildProgram:
         return reading, writing
 
     def _prepare(self) -> None:
-        """Set up the child before the program starts; everything that it starts inherits this."""
+        """Set up the child before the program starts; the program's children inherit the setup."""
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
         numa_system_calls.die_with_parent()
         numa_system_calls.set_mempolicy(self.plan.mode, self.plan.nodes)
@@ -126,7 +130,7 @@ class ChildProgram:
 
     @property
     def process_group(self) -> int | None:
-        """Return the program's process group; None when it is in this process's group."""
+        """Return the program's process group; None if the program is in this process's group."""
         return self.process.pid if self.own_group else None
 
     @property
@@ -155,7 +159,7 @@ class ChildProgram:
         return self.status is None
 
     def _read_input(self, proxy: BarrierProxy) -> None:
-        """Read this process's input: a line releases the program, end of input stops it."""
+        """Read this process's input: a line releases the program, its end stops the program."""
         # Only one signal: a second one may kill a program that is about to end.
         if proxy.read_input_and_detect_stop(time.monotonic_ns()) and not self._was_terminated:
             self.send_signal(signal.SIGTERM)
@@ -163,13 +167,14 @@ class ChildProgram:
             self.selector.unregister(STANDARD_INPUT)
 
     def pass_on_held_output(self) -> None:
-        """Pass the ready line and the held output on."""
+        """Pass on the ready line and the held output."""
         if self.proxy and self.status is None:
             self._write(self.proxy.release_ready_and_held_lines(time.monotonic_ns()))
 
     def _collect_status(self) -> None:
         """Collect the exit status after the whole output has been passed on."""
         code = self.process.wait()
+        self.seconds = time.monotonic() - self.began
         self.status = 128 - code if code < 0 else code  # the same number as in a shell
         if self.output is not None:
             self._pass_line(self._rest)
@@ -235,4 +240,4 @@ def check_program_exists(command: Sequence[str]) -> None:
             "the command line names no program", remedy="end with -- PROGRAM ARGUMENT ..."
         )
     if shutil.which(command[0]) is None:
-        raise UserError("is not an executable program on this host", command[0])
+        raise UserError("the command is not an executable program on this host", command[0])

@@ -1,9 +1,9 @@
 """Hold back the ready line and output of a program until its pages are placed.
 
 A search needs a running program, but the measurement must begin after the search. So the program's
-barrier is opened early and its output is held back. To the measuring process, the program only
-seems slow to get ready: its ready line arrives when the placement has settled, and samples that
-began before the answer to the ready line never arrive.
+barrier is opened early and its output is held back. The measuring process only sees a program that
+gets ready slowly. The ready line arrives when the placement has settled. Samples that began before
+the answer to the ready line never arrive.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class BarrierProxy:
         return held
 
     def read_input_and_detect_stop(self, now_ns: int) -> bool:
-        """Read this process's input; return whether it has ended, so that the program must stop."""
+        """Read this process's input; if the input has ended, the program must stop: return True."""
         try:
             chunk = os.read(STANDARD_INPUT, _CHUNK)
         except OSError:

@@ -31,7 +31,7 @@ _WORD_BITS = 8 * ctypes.sizeof(ctypes.c_ulong)
 
 
 def _call(name: str, *arguments: object) -> None:
-    """Make a system call; if the kernel refuses, raise an `OSError` with its reason."""
+    """Make a system call; if the kernel refuses, raise an `OSError` with the kernel's reason."""
     numbers = _NUMBERS.get(platform.machine())
     if numbers is None:
         raise UserError(f"the system call number of {name} on {platform.machine()} is unknown")
@@ -44,7 +44,7 @@ def set_mempolicy(mode: int, nodes: Collection[int] = ()) -> None:
     """Set this thread's memory policy, which threads and programs that it starts inherit.
 
     Raises:
-        OSError: the kernel does not have the mode, or must not use a node.
+        OSError: the kernel lacks the mode, or this process must not use one of the nodes.
     """
     if not nodes:
         _call("set_mempolicy", ctypes.c_long(mode), None, ctypes.c_ulong(0))
@@ -52,7 +52,7 @@ def set_mempolicy(mode: int, nodes: Collection[int] = ()) -> None:
     words = (ctypes.c_ulong * (max(nodes) // _WORD_BITS + 1))()
     for node in nodes:
         words[node // _WORD_BITS] |= 1 << node % _WORD_BITS
-    # The kernel reads one bit less than this number.
+    # The kernel reads one bit less than the given number of bits.
     bits = ctypes.c_ulong(len(words) * _WORD_BITS + 1)
     _call("set_mempolicy", ctypes.c_long(mode), words, bits)
 

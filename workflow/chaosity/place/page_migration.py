@@ -24,13 +24,13 @@ from chaosity.runner.observed_placement import (
     process_and_descendants,
 )
 
-# 256 pages: fewer cannot have shares with a precision of half a per cent. Stacks and data of
+# With fewer than 256 pages, shares are less precise than half a per cent. Stacks and data of
 # libraries are smaller.
 SMALLEST_BYTES = 1 << 20
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # Pages per call: the kernel works for some tens of milliseconds, then this process handles signals.
 _BATCH = 1 << 14
-# The first field does not include the second.
+# VmRSS does not include reserved huge pages (HugetlbPages), so both fields are added.
 _RESIDENT = re.compile(r"^(?:VmRSS|HugetlbPages):\s*(\d+)", re.MULTILINE)
 _HUGE_PAGE_SIZE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 
@@ -40,7 +40,7 @@ class MemoryArea:
     """A mapping of the process `pid` whose pages are placed: addresses from `begin` to below `end`.
 
     Attributes:
-        block_bytes: size of the page, of any kind, that moves as a whole.
+        block_bytes: size of the huge page or base page that moves as a whole.
         page_bytes: bytes per address in a system call: a huge page has one address, a transparent
             huge page has many.
         bytes_by_node: bytes on each node.
@@ -60,7 +60,7 @@ class MemoryArea:
 class EqualSizedBlocks:
     """Blocks of an area that have the same size, with the address of each.
 
-    `where` has the node of each block; a number below 0 means that it is on no node.
+    `where` has the node of each block; a number below 0 means that the block is on no node.
     """
 
     area: MemoryArea
@@ -75,7 +75,7 @@ class EqualSizedBlocks:
 
 
 def find_memory_areas(pid: int, mapping: str | None = None) -> list[MemoryArea]:
-    """Return the areas of a process and all its descendants whose pages are placed.
+    """Return the areas whose pages are placed, in a process and all its descendants.
 
     `mapping` is the address of the only mapping that counts; None selects all large mappings.
     """
@@ -140,7 +140,7 @@ def _transparent_huge_page_bytes() -> int:
 def resident_bytes(pid: int) -> int:
     """Return all resident memory of a process and its descendants in bytes; see proc_pid_status(5).
 
-    This is much cheaper than `find_memory_areas`, since the kernel maintains these counts.
+    Reading these counts is much cheaper than `find_memory_areas`, since the kernel maintains them.
     """
     kib = 0
     for process in process_and_descendants(pid):
@@ -185,8 +185,8 @@ def move_pages_to_shares(areas: Sequence[MemoryArea], wanted: Mapping[int, float
 def find_movable_blocks(area: MemoryArea) -> list[EqualSizedBlocks]:
     """Return the blocks of an area in groups: huge pages, and single pages if there are any.
 
-    Single pages are usually only at both ends of an area, where a huge page does not fit. If there
-    are more, the kernel is asked about every page, which takes seconds for each 10 GiB.
+    Single pages are usually only at both ends of an area, where a huge page does not fit. With more
+    single pages, the kernel is asked about every page, which takes seconds for each 10 GiB.
     """
     size, page = area.block_bytes, area.page_bytes
     begin = min(-(-area.begin // size) * size, area.end)
@@ -207,7 +207,7 @@ def _separate_huge_pages(
 ) -> list[EqualSizedBlocks]:
     """Return the huge pages and the single pages of an area, by looking at every page.
 
-    If pages of a block are absent or on several nodes, all its pages count as single pages.
+    If pages of a block are absent or on several nodes, all pages of this block count as single.
     """
     each = area.block_bytes // area.page_bytes
     pages = range(whole.start, whole.stop, area.page_bytes)

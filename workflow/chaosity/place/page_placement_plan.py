@@ -1,6 +1,6 @@
 """Plan a placement of pages: the share of each node, and the kernel's method to enforce it.
 
-A memory policy (`set_mempolicy(2)`) says on which nodes newly touched pages are placed. If it
+A memory policy (`set_mempolicy(2)`) says on which nodes newly touched pages are placed. If a policy
 cannot express the shares, pages are moved after they were touched (`move_pages(2)`).
 """
 
@@ -24,7 +24,7 @@ from chaosity.place.placement_policies import AUTONUMA, POLICIES, UNIFORM
 from chaosity.runner.observed_placement import read_cpus_by_node
 from chaosity.runner.temporary_kernel_settings import NUMA_BALANCING, ROOT, WEIGHTS, read_setting
 
-# Methods that enforce shares; KERNEL_DECIDES where there are no shares.
+# Methods that enforce shares of pages by node. Without wanted shares the method is KERNEL_DECIDES.
 KERNEL_DECIDES, INTERLEAVE = "kernel", "interleave"
 WEIGHTED_INTERLEAVE, MOVE_PAGES, AUTO = "weighted_interleave", "move_pages", "auto"
 METHODS = (AUTO, WEIGHTED_INTERLEAVE, MOVE_PAGES)
@@ -72,7 +72,7 @@ class PlacementPlan:
         wanted: node -> share of the pages; None if the kernel decides.
         method: `KERNEL_DECIDES`, `INTERLEAVE`, `WEIGHTED_INTERLEAVE` or `MOVE_PAGES`.
         mode: the kernel's memory policy for the program.
-        nodes: the nodes of that policy.
+        nodes: the nodes of the memory policy.
         settings: kernel settings to change, see `runner.temporary_kernel_settings`.
         moves: whether pages on a wrong node are moved.
     """
@@ -89,12 +89,12 @@ class PlacementPlan:
 
 
 def plan_placement(request: PlacementRequest) -> PlacementPlan:
-    """Return the plan for a request; every reason to refuse it is found here, before anything runs.
+    """Return the plan for a request, or raise the reason to refuse the request.
 
     Raises:
         UserError: this host cannot meet the request.
     """
-    # A kernel without nodes has all memory on node 0.
+    # On a kernel without NUMA, all memory is on node 0.
     listed = read_setting(request.root, "sys/devices/system/node/has_memory") or "0"
     memory = set(parse_cpu_list(listed))
     cpus = _find_worker_cpus(request)
@@ -103,7 +103,7 @@ def plan_placement(request: PlacementRequest) -> PlacementPlan:
     mode, method = numa_system_calls.DEFAULT, KERNEL_DECIDES
     nodes: tuple[int, ...] = ()
     if wanted is None and search:
-        what = f"{request.policy} leaves pages to the kernel, so there is nothing to search"
+        what = f"policy {request.policy} leaves pages to the kernel, so there is nothing to search"
         raise UserError(what, "--search", "choose a policy with shares, such as uniform_all")
     if wanted is not None:
         nodes = tuple(sorted(node for node, share in wanted.items() if share > 0.0))
@@ -127,7 +127,7 @@ def plan_placement(request: PlacementRequest) -> PlacementPlan:
 
 
 def _find_worker_cpus(request: PlacementRequest) -> frozenset[int]:
-    """Return the units on which the program runs; raise an error if one must not be used here."""
+    """Return the units on which the program runs; a unit that must not be used is an error."""
     allowed = os.sched_getaffinity(0)
     by_node = read_cpus_by_node(request.root / "sys/devices/system/node") or {0: allowed}
     for worker in request.workers:
@@ -135,14 +135,14 @@ def _find_worker_cpus(request: PlacementRequest) -> frozenset[int]:
             present = f"nodes: {', '.join(map(str, sorted(by_node)))}"
             raise UserError(f"node {worker} does not exist", "--workers", present)
         if not by_node[worker] & allowed:
-            forbidden = "none of its processing units may be used here"
+            forbidden = "none of its processing units may be used by this process"
             reason = forbidden if by_node[worker] else "it has no processing unit"
             what = f"node {worker} cannot be a worker: {reason}"
             raise UserError(what, "--workers", "name nodes with cores")
     if request.cpus is None:
         return frozenset().union(*(by_node[worker] for worker in request.workers)) & allowed
     if missing := sorted(request.cpus - allowed):
-        what = f"processing unit {missing[0]} does not exist or may not be used here"
+        what = f"processing unit {missing[0]} does not exist, or this process may not use it"
         raise UserError(what, "--cpus")
     return request.cpus
 
@@ -152,19 +152,19 @@ def _find_wanted_shares(request: PlacementRequest, memory: set[int]) -> dict[int
     name, policy, where = request.policy, POLICIES[request.policy], "--shares"
     if policy.shares is None:
         if request.shares is not None:
-            raise UserError(f"{name} leaves pages to the kernel", where, "leave out the shares")
+            raise UserError(f"policy {name} leaves pages to the kernel", where, "remove --shares")
         return None
     uniform = policy.shares == UNIFORM
     if request.shares is not None:
         wanted = dict(request.shares)
         if uniform and largest_share_deviation(uniform_shares(wanted), wanted) > SUM_TOLERANCE:
             remedy = "leave out the shares, or choose policy canonical or bwap"
-            raise UserError(f"{name} means equal shares", where, remedy)
+            raise UserError(f"the policy {name} means equal shares", where, remedy)
     elif uniform:
         wanted = uniform_shares(memory if policy.over_all else request.workers)
     else:
         remedy = "give the shares, or use `chaosity place --matrix`, which computes them"
-        raise UserError(f"{name} needs the share of each node", where, remedy)
+        raise UserError(f"the policy {name} needs the share of each node", where, remedy)
     for node, share in wanted.items():
         if share > 0.0 and node not in memory:
             what = f"node {node} has no memory for {100 * share:.1f} % of the pages"
@@ -192,7 +192,7 @@ def _choose_method(
     settings = kernel_weight_settings(wanted)
     are_set = all(read_setting(request.root, name) == value for name, value in settings.items())
     writable = all(os.access(request.root / name, os.W_OK) for name in settings)
-    # Without root, moving pages needs no setting.
+    # Moving pages changes no kernel setting, so it works without root.
     return WEIGHTED_INTERLEAVE if are_set or writable else MOVE_PAGES
 
 

@@ -1,6 +1,6 @@
 """Parse, compare and shift shares of pages by node, and convert them into weights.
 
-This arithmetic is not in the room `weights`, because hosts need it too.
+This module is not in `chaosity.weights`, because hosts need this arithmetic too.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from chaosity.runner.observed_placement import page_share_deviations
 
 # Range of the kernel's weights: a byte, without 0.
 SMALLEST, LARGEST = 1, 255
-# A node gets as many consecutive pages as its weight: with 255 a megabyte lies on one node, and
-# less memory is not spread at all. So small numbers are preferred, at the price of an error of up
-# to 2 % of a share; the measurements behind the weights scatter as much.
+# A node gets as many consecutive pages as its weight. With a weight of 255, a megabyte lies on one
+# node, and less memory is not spread at all. So small weights are preferred. They change a share
+# by up to 2 %; the measurements behind the weights scatter as much.
 _ACCEPTED_ERROR = 0.02
-# Shares are written with a few digits: their sum may deviate from 1 by 0.01. The rest is for binary
-# rounding: three times 0.33 is slightly below 0.99.
+# Shares are written with a few digits, so their sum may deviate from 1 by 0.01. The limit is a bit
+# larger because of binary rounding: three times 0.33 is slightly below 0.99.
 SUM_TOLERANCE = 0.01 + 1e-9
 
 
@@ -47,7 +47,7 @@ def parse_shares(text: str) -> dict[int, float]:
         shares[node] = share
     total = sum(shares.values())
     if abs(total - 1.0) > SUM_TOLERANCE:
-        raise UserError(f"the shares add up to {total:g}", where, "they must add up to 1")
+        raise UserError(f"the shares add up to {total:g}", where, "the shares must add up to 1")
     return {node: share / total for node, share in sorted(shares.items())}
 
 
@@ -59,7 +59,7 @@ def format_shares(shares: Mapping[int, float]) -> str:
 def apportion_whole_numbers(count: int, amounts: Mapping[int, float]) -> dict[int, int]:
     """Return whole numbers that add up to `count`, close to the proportions of the amounts.
 
-    It uses the method of largest remainders. No amount may be below 0 (see `attainable_amounts`).
+    The method is that of largest remainders. No amount may be below 0 (see `attainable_amounts`).
     """
     total = sum(amounts.values()) or 1.0
     exact = {node: count * value / total for node, value in amounts.items()}
@@ -94,9 +94,9 @@ def shift_shares_to_workers(
 ) -> dict[int, float]:
     """Shift shares from the other nodes to the workers, for programs that depend on latency.
 
-    Data-to-worker proximity (DWP) is BWAP's only parameter. Its tuner goes in steps from the
-    canonical weights to all pages on the workers. At each step the ratios between the workers'
-    shares stay the same, and so do those between the other nodes' shares (github.com/gureya/bwap,
+    Data-to-worker proximity (DWP) is BWAP's only parameter. BWAP's tuner goes in steps from the
+    canonical weights to all pages on the workers. Each step keeps the ratios between the workers'
+    shares, and the ratios between the other nodes' shares (github.com/gureya/bwap,
     `place_pages_weighted_s`). Here `dwp` is the share of the other nodes' pages that is shifted.
 
     Args:

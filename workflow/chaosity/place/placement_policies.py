@@ -12,7 +12,7 @@ class PlacementPolicy:
     Attributes:
         over_all: whether pages may lie on every memory node, not only on the workers' nodes.
         shares: "uniform", the name of measured weights, or None if the kernel decides.
-        settles: whether pages move while the program runs, so that their nodes are unknown before.
+        settles: whether pages move while the program runs, to nodes that are not known in advance.
         searched: whether a search moves the pages.
     """
 
@@ -24,7 +24,7 @@ class PlacementPolicy:
 
 UNIFORM = "uniform"
 # Measured weights; each is the name of a policy too. CANONICAL uses the bandwidth that the slowest
-# worker gets from each node alone, CONTENDED the bandwidth with all workers at the same time.
+# worker gets from each node alone; CONTENDED uses the bandwidth while all workers run.
 CANONICAL, CONTENDED = "canonical", "canonical_contended"
 FIRST_TOUCH, AUTONUMA = "first_touch", "autonuma"
 POLICIES = {

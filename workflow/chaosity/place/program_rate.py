@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from chaosity.errors import UserError
-from chaosity.place.dwp_search_and_autonuma import MeasuredRate, TimeUpError
+from chaosity.place.settle_placement import MeasuredRate, TimeUpError
 from chaosity.runner import event_counters
 from chaosity.runner.parse_tool_output import parse_event_line
 from chaosity.runner.progress_samples_and_rates import (
@@ -23,11 +23,11 @@ from chaosity.runner.progress_samples_and_rates import (
 SAMPLES, LINES, INSTRUCTIONS = "samples", "lines", "instructions"
 # Keys of a sample that are not the amount.
 _TIMES = ("begin_ns", "end_ns")
-# A measurement ends when half its 95 % interval is below 1 %, but not before half a second: after a
-# move of pages, caches and TLBs must recover. After 5 s it ends with the interval as it is; in
-# doubt the search measures again.
+# A measurement ends when half its 95 % interval is below 1 %, but not before half a second, because
+# caches and TLBs must recover after a move of pages. After 5 s the measurement ends with any
+# interval; if a comparison of steps is not clear, the search measures again.
 PRECISION, SHORTEST, LONGEST = 0.01, 0.5, 5.0
-# A program without an interval by then reports too seldom: batch means need 20 samples.
+# A program without an interval after this time reports too seldom: batch means need 20 samples.
 HOPELESS_SECONDS = 60.0
 # Interval between two readings of the counter; 20 readings give an interval.
 READ_SECONDS = 0.02
@@ -68,7 +68,7 @@ class SampleSource(RateSource):
         self.key = key
 
     def read_line(self, text: str, now: float) -> None:
-        """Add the sample in a line, if it has one; begin and end of a sample are in the line."""
+        """Add the sample in a line, if the line has a sample with its begin and end."""
         sample = parse_event_line(text, "sample") or {}
         amounts = (
             name
@@ -102,7 +102,7 @@ class LineSource(RateSource):
 
 
 class InstructionSource(RateSource):
-    """Progress from the processor's count of instructions; those of waiting loops count too.
+    """Progress from the processor's count of instructions, including instructions of waiting loops.
 
     Processes that the program started before this source was opened do not count.
     """
@@ -113,7 +113,7 @@ class InstructionSource(RateSource):
             self.handle = event_counters.open_event_for_process(event_counters.INSTRUCTIONS, pid)
         except event_counters.CounterError as error:
             what = f"instructions cannot be counted: {error}"
-            remedy = "use samples or lines=REGEX"
+            remedy = "use --rate samples or --rate lines=REGEX"
             raise UserError(what, "--rate instructions", remedy) from None
         self.last, self.count = time.monotonic(), 0
 

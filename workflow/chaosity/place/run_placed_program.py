@@ -12,7 +12,6 @@ from dataclasses import asdict
 from chaosity.errors import UserError
 from chaosity.place import page_migration, page_placement_plan, program_rate
 from chaosity.place.child_program import ChildProgram, check_program_exists
-from chaosity.place.dwp_search_and_autonuma import AutonumaSettling, DwpSearch
 from chaosity.place.hold_back_ready_line import BarrierPhase
 from chaosity.place.page_placement_plan import PlacementPlan, PlacementRequest
 from chaosity.place.page_share_arithmetic import (
@@ -20,6 +19,7 @@ from chaosity.place.page_share_arithmetic import (
     largest_share_deviation,
     shift_shares_to_workers,
 )
+from chaosity.place.settle_placement import AutonumaSettling, DwpSearch
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.runner.observed_placement import SHARE_TOLERANCE
 from chaosity.runner.point_measurement import READY_SECONDS
@@ -29,14 +29,14 @@ from chaosity.runner.temporary_kernel_settings import (
     hold_kernel_settings,
 )
 
-# Pages are moved above this deviation, so that memory touched a little later does not exceed the
-# tolerance.
+# Pages are moved if a node's share deviates by more than this, so that memory touched a little
+# later does not exceed the tolerance.
 AIM = 0.005
 # The first look comes soon, because programs may end soon. The interval then doubles, because the
 # kernel walks all page tables for a look. Pages may be touched late, so the looks go on.
 FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.02, 5.0
-# Largest share of a processor's time for looks, and the same where memory has grown: its pages are
-# misplaced until the next look.
+# Largest share of a processor's time for looks. The share is larger after memory has grown, because
+# new pages are misplaced until the next look.
 LOOKING_SHARE, GROWING_SHARE = 0.02, 0.1
 # Memory that grew by less than this part between two looks is complete: the search can begin.
 GROWTH = 0.02
@@ -45,7 +45,7 @@ GROWTH = 0.02
 SETTLE_SECONDS = READY_SECONDS / 2
 # Smallest weight of a node in a search, because the kernel has no weight 0.
 _LEAST_SHARE = 1e-3
-# Exit status when the program ended well and its pages were on other nodes.
+# Exit status when the program ended well, but its pages were not on the wanted nodes.
 NOT_PLACED = 3
 
 
@@ -117,7 +117,7 @@ class _PlacementSession:
             delay = max(self.cost / LOOKING_SHARE, min(2 * delay, LONGEST_LOOK_SECONDS))
 
     def _wait_for_look(self, seconds: float) -> bool:
-        """Wait for the time, more memory or a barrier; return False if the program ended."""
+        """Wait for the end of the time, more memory or a barrier; return False at program end."""
         now = time.monotonic()
         soonest, until = now + self.cost / GROWING_SHARE, now + seconds
         while self.program.let_program_run(min(until - now, LONGEST_LOOK_SECONDS)):
@@ -134,13 +134,13 @@ class _PlacementSession:
         """Return whether the program has no barrier to open, so that a search can begin."""
         proxy = self.program.proxy
         if proxy is not None and source.series:
-            proxy.stop_holding_unless_at_barrier()  # it has samples and no ready line
+            proxy.stop_holding_unless_at_barrier()  # it has samples, but no ready line
         return proxy is None or proxy.phase is BarrierPhase.LEFT_ALONE
 
     def _settle(self, source: program_rate.RateSource | None) -> None:
         """Let the program run until its placement has settled; then pass its ready line on.
 
-        With a `source` of its rate, a search moves the pages; without it, the kernel does.
+        With a `source` of the program's rate, a search moves the pages; else the kernel moves them.
         """
         assert self.program.proxy is not None
         self.program.proxy.open_barrier()
@@ -188,7 +188,7 @@ class _PlacementSession:
             if not self.search.settled:
                 self.search_problem = f"ended after {until - began:.0f} s with the best DWP so far"
         except program_rate.ProgramEndedError:
-            self.search_problem = "the program ended before the search did"
+            self.search_problem = "the program ended before the search was finished"
         except UserError as error:
             self.search_problem, self.searchable = str(error), False
         finally:
@@ -225,7 +225,7 @@ class _PlacementSession:
             end = f" before it ended with status {status}" if status is not None else ""
             return (
                 "no memory of the program was seen (at least one MiB in one mapping)"
-                f"{end}: it allocates nothing, or ended too early"
+                f"{end}: the program allocates nothing, or ended too early"
             )
         if self._deviation is not None and self._deviation > SHARE_TOLERANCE:
             return (
@@ -274,6 +274,7 @@ class _PlacementSession:
             "settling": asdict(self.settling) if self.settling else None,
             "settings": self.held.former_and_present_values(),
             "exit_status": self.program.status,
+            "program_seconds": self.program.seconds,
         }
 
     def _write_report(self) -> None:
@@ -283,7 +284,8 @@ class _PlacementSession:
             try:
                 write_atomically(self.request.report, text)
             except OSError as error:
-                raise UserError(f"cannot be written: {error}", str(self.request.report)) from None
+                what = f"the report cannot be written: {error}"
+                raise UserError(what, str(self.request.report)) from None
 
     def _exit_status(self) -> int:
         """Return the program's exit status, or `NOT_PLACED` if it is 0 and pages are misplaced."""
@@ -304,13 +306,13 @@ def run_program_with_placed_pages(request: PlacementRequest) -> int:
     check_program_exists(request.command)
     if request.report is not None and not os.access(request.report.absolute().parent, os.W_OK):
         remedy = "name a file in a writable folder"
-        raise UserError("its folder is not writable", str(request.report), remedy)
+        raise UserError("the folder of the report is not writable", str(request.report), remedy)
     plan = page_placement_plan.plan_placement(request)
     if plan.search:
         program_rate.check_rate_source(request.rate)
-    # The program inherits its processing units. This process uses the same units, although it needs
-    # little time: on others it would disturb co-running loads, and a runner requires that all
-    # processes of a load stay on the load's units.
+    # The program inherits the processing units of this process. On other units, this process would
+    # disturb co-running loads. Besides, a runner requires that all processes of a load stay on the
+    # load's units.
     os.sched_setaffinity(0, plan.cpus)
     # During a search the weights follow the pages, for memory that is touched later.
     varied = [name for name in plan.settings if plan.search and name.startswith(WEIGHTS)]

@@ -1,9 +1,9 @@
 """Points and records: the request of a measurement, and its result.
 
-A point is planned on the controller and measured on a host. Its record has the point, the exact
+A point is planned on the controller and measured on a host. A record has the point, the exact
 command lines, the tools' raw output, versions, the placement that the kernel reported, the host's
 state before and after, time stamps, and a verdict with every check. A record has no derived number:
 values are computed from the record each time, so a better computation needs no new measurement.
 
-This room and the runner use the standard library alone, because both are copied to hosts.
+`chaosity.records` and the runner use the standard library alone, because hosts get copies of both.
 """

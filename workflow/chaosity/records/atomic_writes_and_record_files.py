@@ -139,7 +139,7 @@ def newest_attempt_file_of_run(point: Point, replicate: int, path: Path) -> Path
     """Return the newest attempt of a replicate since the run began; None if there is none.
 
     Several measurements share a Slurm job. If the job is cancelled, exceeds its time or loses its
-    node, Snakemake repeats all of them, but finished measurements need not be repeated.
+    node, Snakemake repeats all of its measurements. Finished measurements need not be repeated.
 
     Args:
         point: the point; a record of another definition does not count.

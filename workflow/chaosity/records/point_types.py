@@ -24,7 +24,8 @@ class LoadInitiator(TypedDict):
 class DriveFacts(TypedDict):
     """A drive of a target: an NVMe drive (`pci`, `serial`), a device (`path`) or a `file`.
 
-    `component` is its name, made from the slot. `destructive`: the inventory allows writing.
+    `component` is the drive's name, made from the slot. If `destructive`, the inventory allows
+    writing to the drive.
     """
 
     component: str
@@ -73,8 +74,9 @@ class NodeRelation(TypedDict):
 class LoadTarget(NodeRelation):
     """The target of a load: memory nodes, drives or a device.
 
-    Only placements have `shares` (of the pages, by node; None if the kernel decides) and `settles`
-    (whether the pages move while the load runs). `by_node` exists for metrics by node.
+    `shares` are the pages' shares by node; None if the kernel decides. `settles` says whether pages
+    move while the load runs. Only targets with a placement have `shares` and `settles`. Only
+    targets of metrics by node have `by_node`.
     """
 
     name: str
@@ -91,16 +93,18 @@ class BenchmarkPlacement(TypedDict):
     """Where a benchmark's pages must be, and whether its threads must be pinned.
 
     `memory` says whose nodes have the pages: target or initiator. If `pinned`, each unit has its
-    own thread. `mapping` is the key in the ready line with the address of the memory.
+    own thread. `mapping` is the key in the ready line with the address of the memory. If
+    `launcher`, the first process only starts the program, and its own memory does not count.
     """
 
     memory: str
     pinned: NotRequired[bool]
+    launcher: NotRequired[bool]
     mapping: NotRequired[str]
 
 
 class RequiredPlacement(BenchmarkPlacement):
-    """The required places of a load's threads and pages."""
+    """The required units of a load's threads, and the required nodes of its pages."""
 
     memory_nodes: list[int]
     cpus: str
@@ -113,7 +117,7 @@ OutputName = TypedDict("OutputName", {"in": str}, total=False)
 
 
 class OutputValueSource(OutputName, total=False):
-    """The place of a value in a tool's output, see `runner.parse_tool_output`."""
+    """Where a value is in a tool's output, see `runner.parse_tool_output`."""
 
     json: str
     event: str
@@ -128,8 +132,9 @@ class MetricValueSource(OutputValueSource, total=False):
     """The source of a metric's value, and whether the value may be missing or 0.
 
     The value comes from the samples (`progress`, `quantile`, `by_node`), from a processor's
-    `counter`, or from the output. `by_node` has the keys `amount` and `time`, which name the keys
-    of a sample with each node's amount and time.
+    `counter`, or from the output. In `by_node`, `amount` and `time` name the keys of a sample that
+    have each node's amount and time. Only simulated hosts use `simulated_bytes_per_unit`: the
+    memory traffic of one unit of the value.
     """
 
     progress: bool
@@ -138,6 +143,7 @@ class MetricValueSource(OutputValueSource, total=False):
     counter: str
     may_be_zero: bool
     optional: bool
+    simulated_bytes_per_unit: float
 
 
 class MetricSourceWithUpperBound(MetricValueSource, total=False):
@@ -149,7 +155,7 @@ class MetricSourceWithUpperBound(MetricValueSource, total=False):
 class OutputCondition(OutputValueSource, total=False):
     """A condition on a tool's output: `equals`, `one_of`, `at_least` or `at_most`.
 
-    Without these keys, it is the source of a remark that the tool writes about its run.
+    A condition without these keys is the source of a remark that the tool writes about its run.
     """
 
     name: Required[str]
@@ -207,7 +213,7 @@ class CounterEvent(TypedDict):
 
 
 class CounterRequest(TypedDict, total=False):
-    """The `events` of a counter and their `source`, or the `reason` why it cannot count."""
+    """The `events` of a counter and their `source`, or the `reason` why the counter has none."""
 
     events: list[CounterEvent]
     source: str
@@ -222,7 +228,7 @@ class Load(TypedDict):
     """
 
     name: str
-    role: NotRequired[str]  # records of early versions have none
+    role: NotRequired[str]  # records of early versions have no role
     benchmark: str
     category: str
     label: str | None
@@ -247,7 +253,7 @@ class Load(TypedDict):
 
 
 class PointStoppingRule(TypedDict):
-    """When a point ends: when its rates have this precision, between these two times."""
+    """The precision of the rates at which a point ends, and its shortest and longest time."""
 
     relative_precision: float | None
     min_seconds: float
@@ -264,7 +270,7 @@ class PointAndLoadNames(TypedDict):
 class MetricRatio(TypedDict):
     """A ratio of a load's `metric` to that of its reference `to`, or the `reason` for no ratio.
 
-    With `per`, the counter `metric` is divided by what the load did at this rate meanwhile.
+    With `per`, the count `metric` is divided by the work that the load did at the rate `per`.
     """
 
     name: str
@@ -294,7 +300,7 @@ class ExpandedPoint(TypedDict):
 
 
 class Point(ExpandedPoint):
-    """A planned point; `orders` has, for each replicate, its position in the random order."""
+    """A planned point; `orders` has the position of each replicate in the random order."""
 
     host: str
     configuration: str

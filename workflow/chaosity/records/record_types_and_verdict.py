@@ -21,9 +21,9 @@ class ThreadPlacement(TypedDict):
 
 
 class ObservedPlacement(TypedDict):
-    """The places of a load's threads and pages, as the kernel reported them.
+    """The units of a load's threads and the nodes of its pages, as the kernel reported them.
 
-    If pages move during the load, `memory_bytes_by_node_at_first` is their first observed place.
+    If pages move during the load, `memory_bytes_by_node_at_first` is from the first look at pages.
     """
 
     threads: list[ThreadPlacement]
@@ -56,7 +56,7 @@ class CounterResult(TypedDict, total=False):
 
 
 class LoadClock(TypedDict):
-    """The mean clock of a load's units in hertz with its `source`, or the `reason` for None."""
+    """The mean clock of a load's units in hertz with its `source`, or None with the `reason`."""
 
     hertz: float | None
     source: NotRequired[str]
@@ -66,7 +66,7 @@ class LoadClock(TypedDict):
 class LoadRecord(Load):
     """A load with its results; times are on the host's monotonic clock, in seconds.
 
-    `signalled` is the signal that ended it, such as TERM. `outputs` holds the raw output by name.
+    `signalled` is the signal that ended the load, such as TERM. `outputs` has raw output by name.
     """
 
     program: ProgramFacts

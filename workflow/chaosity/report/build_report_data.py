@@ -1,7 +1,7 @@
 """Build everything that the report's template shows, from the tidy table, records and figures.
 
-The dataclasses have only text and numbers, so `dataclasses.asdict` of a report is JSON. So tests
-read the content without HTML, and the template only decides on the appearance.
+The dataclasses have only text and numbers, so `dataclasses.asdict` of a report is JSON. Tests read
+this content without HTML, and the template only decides on the appearance.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def build_report_data(
         drawing: the topology as SVG file, drawn by lstopo.
         findings: findings of the host; None to analyse the measurements.
         components: name -> document of a component; without them, drives are not compared.
-        others: path of the table -> measurements, of the host's other configurations.
-        history: values from before and after changes, of `split_measurements_at_component_changes`.
+        others: path of the table -> measurements, for each other configuration of the host.
+        history: result of `split_measurements_at_component_changes`: values by period.
         histories: states of the components, see `components.read_component_histories`.
         skipped: when and why the last run skipped the host.
 
@@ -166,7 +166,7 @@ def build_report_data(
 
 
 def _measured_text(measurements: Measurements) -> str:
-    """Return a text with first and last time: "measured 2026-11-21 09:15 to 10:02 UTC"."""
+    """Return the first and last time as text: "measured 2026-11-21 09:15 to 10:02 UTC"."""
     if measurements.is_simulated:
         return "SIMULATED: this machine does not exist, and nothing was measured"
     stamps = measurements.rows["measured_at"]

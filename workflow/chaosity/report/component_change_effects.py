@@ -16,9 +16,9 @@ from chaosity.statistics.estimates_and_ratios import Estimate, Ratio, change_tex
 from chaosity.store.measurements import LOAD, POINT, Measurements
 from chaosity.units import choose_scale, format_count, group_thousands
 
-# The newest changes; the components' history has all.
+# The report shows this many newest changes; the components' history has all changes.
 _MOST_CHANGES = 4
-# Rows of each part of the table: largest losses, largest gains.
+# Most rows in each part of the table; the parts are the largest losses and the largest gains.
 _MOST_POINTS = 6
 _LONGEST_VALUE = 90
 # The states of each component by name, see `components.read_component_histories`.
@@ -79,7 +79,7 @@ def component_changes(
 
     `history` has the values by period, from `store.split_measurements_at_component_changes`.
     """
-    # `compare` is not used here: which periods are compared differs from cell to cell.
+    # `compare` is not used here, because each cell has other periods to compare.
     cells = _with_load_counts(compare_neighbouring_periods(history))
     groups = [(json.loads(str(text)), rows) for text, rows in cells.groupby("changed", sort=False)]
     groups.sort(key=lambda item: max((at for _, at in item[0].values()), default=""), reverse=True)
@@ -88,7 +88,7 @@ def component_changes(
 
 
 def _with_load_counts(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return cells with how many loads their point has: all loads, and those of the same name."""
+    """Return cells with two counts: the loads of their point, and its loads of the same name."""
     loads = cells[[*POINT, *LOAD]].drop_duplicates()
     counts = {}
     for column, keys in (("loads", [*POINT]), ("same_name_loads", [*POINT, "load"])):

@@ -1,8 +1,8 @@
 """Compare all measured configurations of a host: verdicts, then a row for each resource.
 
-`compare` does all arithmetic. Its verdicts combine the places of a class, since in another
-configuration the same name means another place. The rows show the best and the worst place of each
-resource; the ratios of these places are computed separately.
+`compare` does all arithmetic. The verdicts of `compare` combine all places of a kind, since a name
+means another place in another configuration. The rows show the best and the worst place of each
+resource. The ratios of these places are computed separately.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ALREADY_EQUAL = ("load", "asked", "file_backed")
 
 
 @dataclass(frozen=True)
-class ConfigurationColumn:
+class ConfigurationHeading:
     """A configuration: its name, days of measurement, and link to its report (or None)."""
 
     name: str
@@ -84,7 +84,7 @@ class ConfigurationCell:
         best, worst: places as in the table of resources; worst is None with a single place.
         detail: size and number of places, such as "24 threads, 8 places".
         ratio: ratio of the best place to the best place in this report's configuration; None for
-            this configuration itself, or if it has no value.
+            this report's configuration itself, or if that configuration has no value.
         worst_ratio: the same ratio for the worst places.
     """
 
@@ -106,10 +106,10 @@ class ConfigurationRow:
 
 @dataclass(frozen=True)
 class ConfigurationsSection:
-    """The section of the report; its own configuration is the first column and has no verdict."""
+    """The section on configurations; that of the report is the first column, without a verdict."""
 
     verdicts: tuple[ConfigurationVerdict, ...]
-    columns: tuple[ConfigurationColumn, ...]
+    columns: tuple[ConfigurationHeading, ...]
     rows: tuple[ConfigurationRow, ...]
     figures: tuple[FigureFile, ...]
 
@@ -123,7 +123,7 @@ class _ComparedLevel:
     cells: tuple[pd.DataFrame, ...]
 
 
-# Of one configuration: (name of the level, _BEST or _WORST) -> the row of compare's cells.
+# The ratios of one configuration: (name of the level, _BEST or _WORST) -> row of compare's cells.
 _Ratios = Mapping[tuple[str, str], dict[Hashable, Any]]
 
 
@@ -170,18 +170,18 @@ def first_valid_configuration(measurements: Measurements) -> str | None:
     return None if valid.empty else str(valid["configuration"].iloc[0])
 
 
-def _column(measurements: Measurements, path: Path | None, output: Path) -> ConfigurationColumn:
+def _column(measurements: Measurements, path: Path | None, output: Path) -> ConfigurationHeading:
     moments = measurements.rows["measured_at"]
     days = sorted({moment[:10] for moment in moments if isinstance(moment, str)})
     span = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
     link = None
     if path is not None and (path.parent / "report.html").exists():
         link = path_relative_to_report(path.parent / "report.html", output)
-    return ConfigurationColumn(str(first_valid_configuration(measurements)), span, link)
+    return ConfigurationHeading(str(first_valid_configuration(measurements)), span, link)
 
 
 def _all_levels(tables: Sequence[Measurements]) -> list[ResourceAtMachineLevel]:
-    """Return the levels of all tables from small to large, each from the first table with it."""
+    """Return the levels of all tables, small to large, each from the first table that has it."""
     found = [level for table in tables for level in resources_at_machine_levels(table)]
     resources = list(dict.fromkeys(level.resource for level in found))
     sizes, parts = [*INITIATORS, *DRIVES], [None, OWN, OTHER]
@@ -194,7 +194,7 @@ def _all_levels(tables: Sequence[Measurements]) -> list[ResourceAtMachineLevel]:
 
 
 def _verdict(other: Measurements, own: Measurements, own_name: str) -> ConfigurationVerdict:
-    """Return the verdict on another configuration compared with this one, from `compare`."""
+    """Return the verdict of `compare` on another configuration, compared with the report's own."""
     name = str(first_valid_configuration(other))
     try:
         found = compare_selections(other, own, names=(name, own_name))
@@ -216,9 +216,9 @@ def _compared_level(
 
 
 def _ratios(levels: Sequence[_ComparedLevel], number: int) -> _Ratios:
-    """Return the ratios of a configuration's best and worst places to those of the first one.
+    """Return the ratios of a configuration's best and worst places to the first configuration's.
 
-    All are tested together, since among many ratios some are large by chance.
+    All ratios are tested together, since some of many ratios are large by chance.
     """
     sides: tuple[list[pd.DataFrame], list[pd.DataFrame]] = ([], [])
     for compared in levels:
@@ -234,7 +234,7 @@ def _ratios(levels: Sequence[_ComparedLevel], number: int) -> _Ratios:
     left, right = (Measurements(pd.concat(side, ignore_index=True)) for side in sides)
     try:
         cells = compare_selections(left, right, by=PLACE, ignore=_ALREADY_EQUAL).cells
-    except UserError:  # no positive value on one side
+    except UserError:  # one configuration has no positive value
         return {}
     return {(cell["initiator"], cell["target"]): cell for cell in cells.to_dict("records")}
 
@@ -345,6 +345,6 @@ def _figure_sentence(
     if not clauses:
         return f"Nothing was measured both in {names[0]} and in another configuration."
     return (
-        f"Best places compared with {names[0]}, lowest and highest clear ratio. "
-        f"{'; '.join(clauses)}."
+        f"The best places are compared with the best places of {names[0]}. "
+        f"Lowest and highest clear ratio: {'; '.join(clauses)}."
     )

@@ -20,7 +20,7 @@ from chaosity.report.record_summaries import RecordSummary, tool_note_sentences
 from chaosity.report.variance_analysis_section import AnalysisSection
 from chaosity.units import choose_scale, format_binary_bytes, format_quantity, metric_words
 
-# A longer table is easier to read in the CSV file than on the page.
+# Rows; a table with more rows is easier to read in the CSV file than on the page.
 _MOST_ROWS = 320
 # Figures have the size of print; on a screen, which is farther away, they are 25 % larger.
 _PIXELS_PER_POINT = 4.0 / 3.0 * 1.25
@@ -30,7 +30,7 @@ _STATISTICS = ("median_", "interval_low_", "interval_high_")
 
 @dataclass(frozen=True)
 class ValueTable:
-    """The values of a figure; if they are too many for the page, `omitted` is their number."""
+    """The values of a figure; `omitted` is their number if the page cannot show so many values."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -64,7 +64,7 @@ class ExperimentSection:
 
     Attributes:
         name, question: name and question of the experiment.
-        source: the published figure or table that it repeats, or None.
+        source: the published figure or table that the experiment repeats, or None.
         figures: figures of the experiment.
         without_points: titles of figures for which this machine has no points.
         broken: titles of figures that could not be drawn, with their errors.
@@ -95,7 +95,7 @@ def experiment_section(
 ) -> ExperimentSection:
     """Return the section of one experiment from its YAML document and its analysis.
 
-    `figures`, `rows` (of the tidy table) and `summaries` (of the records) are those of all
+    `figures`, `rows` (of the tidy table) and `summaries` (of the records) are from all
     experiments. `folder` has the files of the figures; `output` is the file of the report.
     """
     name = document["experiment"]
@@ -126,8 +126,8 @@ def _unmeasured(rows: pd.DataFrame) -> Iterator[str]:
 
 def figure_section(figure: FigureFile, folder: Path, output: Path) -> FigureSection:
     """Return a figure for the report; `draw_figures` wrote its files into the folder."""
-    notes = [f"Repeats {figure.source}."] if figure.source else []
-    notes += [f"Values come from a {label}." for label in figure.labels]
+    notes = [f"This figure repeats {figure.source}."] if figure.source else []
+    notes += [f"The values come from a {label}." for label in figure.labels]
     if "(file-backed)" in figure.title:
         notes.append("A file on the local file system was read in place of drives.")
     svg = (folder / figure.svg).read_text(encoding="utf-8") if figure.svg else None

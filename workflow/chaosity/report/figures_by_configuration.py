@@ -1,7 +1,7 @@
 """Draw figures of experiments once more, with all configurations of a host in each.
 
-An experiment's YAML names these figures (`by_configuration`). The places of one configuration have
-no counterpart in another, so a curve is the mean over its places.
+An experiment's YAML names these figures (`by_configuration`). A curve is the mean over all places
+of a configuration, because places of two configurations do not correspond.
 """
 
 from __future__ import annotations
@@ -14,21 +14,14 @@ from typing import Any
 import pandas as pd
 
 from chaosity.compare.comparison_text import ratio_text
-from chaosity.errors import UserError
 from chaosity.figures.draw_and_write_figures import FigureFile, write_figure_of_rows
-from chaosity.figures.figure_data_and_value_limits import FigureData, select_figure_data
+from chaosity.figures.figure_data_and_value_limits import FigureData
 from chaosity.figures.figure_spec import FigureSpec, parse_figure_specs
+from chaosity.report.crossovers import crossover_text, figure_data_or_none, mean_curves
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.estimates_and_ratios import Ratio
-from chaosity.statistics.latency_crossovers import (
-    CurveComparison,
-    compare_latency_curves,
-    mean_curve_over_places,
-)
-from chaosity.statistics.loaded_latency_curves import repeat_unloaded_points_on_each_line
+from chaosity.statistics.latency_crossovers import compare_latency_curves
 from chaosity.store.measurements import Measurements
-from chaosity.topology.topology_model import Topology
-from chaosity.units import choose_scale
 
 
 def draw_figures_by_configuration(
@@ -38,13 +31,13 @@ def draw_figures_by_configuration(
 
     Args:
         experiments: YAML documents of the experiments.
-        tables: configuration -> its measurements; the others are compared with the first.
+        tables: configuration -> its measurements; the first is compared with all others.
         folder: folder for the files.
     """
     for spec in parse_figure_specs(experiments):
         if not spec.by_configuration:
             continue
-        found = {name: _selected(spec, table) for name, table in tables.items()}
+        found = {name: figure_data_or_none(spec, table) for name, table in tables.items()}
         selected = {name: data for name, data in found.items() if data is not None}
         if len(selected) > 1:
             shown = replace(
@@ -57,21 +50,12 @@ def draw_figures_by_configuration(
             yield draw(shown, selected, folder)
 
 
-def _selected(spec: FigureSpec, table: Measurements) -> FigureData | None:
-    """Return the data of a figure in one configuration; None without data or if it is wrong."""
-    try:
-        return select_figure_data(spec, table, Topology())
-    except UserError:  # the figure of this configuration alone has the reason
-        return None
-
-
 def _draw_curves(spec: FigureSpec, selected: Mapping[str, FigureData], folder: Path) -> FigureFile:
     """Draw a panel for each line of the figure, with a line for each configuration."""
     curves = []
     for name, data in selected.items():
-        rows = repeat_unloaded_points_on_each_line(data.measurements, "series")
-        for line, own in rows.groupby("series", sort=False):
-            curves.append(mean_curve_over_places(own).assign(panels=line, series=name))
+        for line, curve in mean_curves(data).items():
+            curves.append(curve.assign(panels=line, series=name))
     # The rank identifies a point in all configurations.
     points = pd.concat(curves, ignore_index=True).assign(initiator="all", target="all")
     points["point"] = points["rank"].astype(str)
@@ -95,40 +79,13 @@ def _draw_curves(spec: FigureSpec, selected: Mapping[str, FigureData], folder: P
 def _crossover_sentences(
     points: pd.DataFrame, names: Sequence[str], x_metric: str
 ) -> Iterator[str]:
-    """Yield, for each line, how the other configurations compare with the first."""
+    """Yield a sentence for each line: how each configuration compares with the first."""
     for line, rows in points.groupby("panels", sort=False):
         own = {name: rows[rows["series"] == name] for name in names}
         for other in names[1:]:
             pair = (names[0], other)
             found = compare_latency_curves(own[pair[0]], own[pair[1]])
             yield f"With traffic {line}, {crossover_text(found, pair, x_metric)}."
-
-
-def crossover_text(found: CurveComparison, names: tuple[str, str], x_metric: str) -> str:
-    """Return how the latencies of two configurations compare, without a full stop.
-
-    For example "from 402 GB/s (95 % interval 390 to 415, n = 3) on, nps0 has a lower latency than
-    nps1". `x_metric` is the metric of the bandwidth.
-    """
-    scale = choose_scale(x_metric, [found.reach])
-    n = f"n = {' and '.join(dict.fromkeys(map(str, found.n)))}"
-    if found.reason:
-        return f"{names[0]} and {names[1]} cannot be compared, since {found.reason}"
-    texts = [
-        f"from {scale.text(each.bandwidth)} (95 % interval {scale.number(each.low)} to"
-        f" {scale.number(each.high)}, {n}) on, {names[each.lower_above]} has a lower latency than"
-        f" {names[1 - each.lower_above]}"
-        for each in found.crossovers
-    ]
-    if texts:
-        return "; ".join(texts)
-    within = f"within the measured range, up to {scale.text(found.reach)}"
-    if found.lower is None:
-        return f"no difference between {names[0]} and {names[1]} is detected {within} ({n})"
-    return (
-        f"no crossover is found {within} ({n}): {names[found.lower]} has a lower latency than"
-        f" {names[1 - found.lower]} wherever a difference is detected"
-    )
 
 
 def _draw_bars(spec: FigureSpec, selected: Mapping[str, FigureData], folder: Path) -> FigureFile:
@@ -152,7 +109,7 @@ def _draw_bars(spec: FigureSpec, selected: Mapping[str, FigureData], folder: Pat
 
 
 def _ratio_sentences(rows: pd.DataFrame, names: Sequence[str]) -> Iterator[str]:
-    """Yield, for each other configuration, the ratio to the first at each value of x."""
+    """Yield a sentence for each configuration: its ratios to the first at each value of x."""
     values = rows[rows["status"] == "valid"].groupby(["x", "series"], sort=False)["value"]
     known = {key: own.to_numpy(float) for key, own in values}
     for other in names[1:]:

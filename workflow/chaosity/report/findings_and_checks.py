@@ -31,11 +31,11 @@ SEVERITIES = (PROBLEM, WARNING, NOTE, UNKNOWN, OK)
 _WARNING_SHARE = 0.2
 # Clocks of equal nodes differ by 1 or 2 %; a power or heat limit costs more.
 _CLOCK_DIFFERENCE = 0.03
-# Of more nodes only the lowest and the highest clock are shown.
+# If a host has more nodes, the report shows only the lowest and the highest clock.
 _MOST_NODES = 8
 _RECORD_ADVICE = {
-    "precision": "The intervals in this report show the precision that was reached. For narrower "
-    "intervals, raise `max_seconds` in `stopping`, or `replicates`.",
+    "precision": "The intervals in this report show how precise each value is. For narrower "
+    "intervals, raise `replicates`, or `max_seconds` in `stopping`.",
     "undisturbed": "Stop other programs on the host and measure again.",
 }
 
@@ -102,7 +102,7 @@ def _failed_points(rows: pd.DataFrame) -> ResultCheck:
         "Failed points",
         PROBLEM,
         f"{group_thousands(_number_of_points(failed))} of {total} failed ({'; '.join(examples)})",
-        "The next run measures these points again. All reasons are below.",
+        "The next run measures the failed points again. This report lists every reason.",
         "failed",
     )
 
@@ -118,7 +118,7 @@ def _missing_points(rows: pd.DataFrame) -> ResultCheck:
         PROBLEM,
         f"{format_count(number, 'planned point')} {'has' if number == 1 else 'have'} no value"
         + (f": {reasons.most_common(1)[0][0]}" if reasons else ""),
-        "Run again: only these points are measured.",
+        "Run again: the next run measures only the points without a value.",
     )
 
 
@@ -143,9 +143,9 @@ def _drives(rows: pd.DataFrame) -> ResultCheck:
     return ResultCheck(
         "Drives",
         WARNING,
-        "storage values are file-backed: a file on the local file system was read, since there "
-        "is no NVMe drive on this host",
-        "The values describe this file system, not a drive. Each of their figures says so.",
+        "this host has no NVMe drive, so a file on the local file system was read instead "
+        "(file-backed)",
+        "The storage values describe this file system, not a drive.",
     )
 
 
@@ -157,10 +157,10 @@ def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultChe
         hypervisor,
         not hypervisor,
         "the operating system runs on the hardware",
-        "this is a virtual machine: the hypervisor decides which topology it shows and how much "
-        "bandwidth the machine gets, and other virtual machines can take a share of it",
-        "Trust a difference only if it occurs again in a second run. Measure on the machine itself "
-        "if you can.",
+        "this host is a virtual machine: the hypervisor decides its topology and bandwidth, and "
+        "other virtual machines can take a share of the bandwidth",
+        "Trust a difference only if a second run shows the difference too. If you can, measure on "
+        "the machine itself, not in a virtual machine.",
     )
     limits = part_to_json(topology.restrictions).items()
     listed = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in limits if value)
@@ -168,10 +168,10 @@ def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultChe
         "Processors and nodes",
         listed,
         not topology.is_restricted,
-        "all that are online can be used",
+        "all online processors and nodes can be used",
         f"only a part of the machine can be used: {listed}",
-        "Values of the whole machine are values of this part. Run outside the cgroup or cpuset to "
-        "measure all of it.",
+        "Values of the whole machine are values of this part alone. To measure the whole machine, "
+        "run outside the cgroup or cpuset.",
     )
     frequency = system.get("frequency")
     governors = frequency["governors"] if frequency else []
@@ -179,10 +179,10 @@ def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultChe
         "Clock governor",
         governors or None,
         set(governors) == {"performance"},
-        "performance on all processing units",
+        "the governor is performance on all processing units",
         f"the clock governor is {' and '.join(map(str, governors))}, so the clock can rise "
         "too late under load",
-        "Set it to performance with `ansible-playbook configure.yml` and measure again.",
+        "Set the governor to performance with `ansible-playbook configure.yml` and measure again.",
     )
     settings = system.get("memory_settings") or {}
     mode = settings.get("transparent_huge_pages")
@@ -192,7 +192,7 @@ def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultChe
         mode != "never",
         f"set to {mode}",
         "transparent huge pages are off, so address translation can limit memory bandwidth",
-        "Set them to madvise or always with `ansible-playbook configure.yml`.",
+        "Set transparent huge pages to madvise or always with `ansible-playbook configure.yml`.",
     )
     balancing = settings.get("numa_balancing")
     yield _setting_check(
@@ -201,8 +201,8 @@ def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultChe
         str(balancing) == "0",
         "off",
         "the kernel can move pages between nodes during a measurement",
-        "Switch it off with `ansible-playbook configure.yml`. The placement of the pages was "
-        "verified at the end of each measurement.",
+        "Switch NUMA balancing off with `ansible-playbook configure.yml`. The placement of the "
+        "pages was verified at the end of each measurement.",
     )
 
 
@@ -211,7 +211,7 @@ def _setting_check(
 ) -> ResultCheck:
     """Return the check of a setting; `value` is None if the host does not report the setting."""
     if value is None:
-        return ResultCheck(name, UNKNOWN, "this machine does not report it")
+        return ResultCheck(name, UNKNOWN, "this machine does not report this setting")
     return ResultCheck(name, OK, good_text) if good else ResultCheck(name, WARNING, warning, advice)
 
 
@@ -257,13 +257,13 @@ def _clocks(rows: pd.DataFrame, summaries: Sequence[RecordSummary]) -> ResultChe
         WARNING,
         f"{format_percent(1 - lowest / highest)} lower on node {summary.index[0]} than on node "
         f"{summary.index[-1]}: {text}",
-        "This can explain differences between nodes. Check power limits, cooling and governor, or "
-        "fix the clock with `ansible-playbook configure.yml`.",
+        "A lower clock can explain differences between nodes. Check power limits, cooling and "
+        "governor, or fix the clock with `ansible-playbook configure.yml`.",
     )
 
 
 def _record_checks(summaries: Sequence[RecordSummary]) -> list[ResultCheck]:
-    """Return the number of records that failed a check which does not decide on validity."""
+    """Return the share of records that did not pass each check that is only a note."""
     details: dict[str, dict[bool | None, list[str]]] = {}
     for summary in summaries:
         for check in summary.checks:
@@ -320,15 +320,15 @@ def shown_findings(
         sentences = [anomaly.evidence_sentence, *anomaly.also]
         if similar:
             nodes = (f"{each.components[0]} ({each.loss_percent:.0f} %)" for each in similar)
-            sentences.append(f"The same holds within {', '.join(nodes)}.")
+            sentences.append(f"The same contention occurs within {', '.join(nodes)}.")
         figure = _figure_of(anomaly, figures, folder)
         yield ShownFinding(anomaly.sentence, " ".join(sentences), anomaly.advice, figure)
 
 
 def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Anomaly]]]:
-    """Return each anomaly with its experiment's contention in other nodes, the worst first.
+    """Return each anomaly, the worst first, with similar contention in other nodes.
 
-    Contention in several nodes has one cause, the design of the processor, so it is one finding.
+    Contention in several nodes has one cause, the design of the processor, so all is one finding.
     """
     merged: list[tuple[Anomaly, list[Anomaly]]] = []
     for anomaly in anomalies:
@@ -351,8 +351,8 @@ def anomaly_search_coverage_check(findings: Findings) -> ResultCheck:
     return ResultCheck(
         "Anomalies",
         OK,
-        f"{result} {'; '.join(findings.checked)}; a smallest detectable loss would have been found "
-        f"with 95 % power{''.join(f'. {note}' for note in findings.notes)}",
+        f"{result} {'; '.join(findings.checked)}. A loss of the smallest detectable size is found "
+        f"in 95 of 100 cases{''.join(f'. {note}' for note in findings.notes)}",
     )
 
 

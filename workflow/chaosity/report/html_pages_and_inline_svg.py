@@ -6,6 +6,7 @@ import re
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from lxml import etree
+from markupsafe import Markup, escape
 
 from chaosity.checked_yaml_files import ROOT
 from chaosity.errors import UserError
@@ -37,9 +38,9 @@ def inline_svg(text: str | bytes, scope: str, where: str = "drawing") -> str:
     try:
         root = etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:
-        raise UserError(f"is not an SVG file: {error.msg}", where) from error
+        raise UserError(f"the file is not an SVG file: {error.msg}", where) from error
     if etree.QName(root).localname != "svg":
-        raise UserError("is not an SVG file", where)
+        raise UserError("the file is not an SVG file", where)
     for element in list(root.iter(etree.Element)):
         parent = element.getparent()
         if etree.QName(element).localname in _UNSAFE and parent is not None:
@@ -79,6 +80,20 @@ def svg_width(svg: str) -> float | None:
 
 
 TEMPLATES = ROOT / "templates" / "report"
+_CODE = re.compile(r"`([^`]+)`")
+
+
+def text_as_html(value: object) -> object:
+    """Return a text as HTML; other values, such as drawings, are unchanged.
+
+    A number stays on one line with its per cent sign, and n with its value. Words in backticks are
+    shown as code.
+    """
+    if type(value) is not str:
+        return value
+    text = str(escape(value)).replace(" %", "\N{NO-BREAK SPACE}%")
+    text = text.replace("n = ", "n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+    return Markup(_CODE.sub(r"<code>\1</code>", text))
 
 
 def render_page(template: str, **values: object) -> str:
@@ -87,6 +102,7 @@ def render_page(template: str, **values: object) -> str:
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=text_as_html,
         trim_blocks=True,
         lstrip_blocks=True,
     )

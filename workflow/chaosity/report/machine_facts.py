@@ -15,7 +15,7 @@ from chaosity.units import format_binary_bytes, format_count, format_decimal_byt
 
 # A component's document, or a part of it, as read from its JSON file.
 Document = Mapping[str, Any]
-# Longer lists, such as the CPU flags, are counted; the component file has them all.
+# Items of longer lists, such as CPU flags, are only counted; the component file has all items.
 _MOST_ITEMS = 12
 
 
@@ -48,7 +48,7 @@ class NodeRow:
 
 
 def machine_facts(topology: Topology, system: HostFacts) -> list[Fact]:
-    """Return a line each for processor, structure, memory, drives and kernel of the machine."""
+    """Return lines on the machine's processor, structure, memory, drives and kernel."""
     counts, memory = topology.counts, topology.total_memory_bytes
     structure = [
         format_count(counts.packages, "package"),

@@ -12,24 +12,26 @@ from chaosity.report.record_summaries import RecordSummary
 from chaosity.statistics.cell_summary import compute_outlier_mask, summarise_cells
 from chaosity.units import format_count, format_duration, format_percent, group_thousands
 
-# The precision that this share of the cells reaches says more than the worst cell alone.
+# The report gives the precision that this share of the cells reaches, not only the worst cell's.
 _MOST_CELLS = 0.9
 _VALUES = (
-    "Each value is the median of its replicates. Its 95 % interval is Student's t interval of the "
-    "logarithms: if the machine does not change, 95 of 100 such intervals contain the true value. "
-    "n is the number of replicates. GB is 10^9 bytes, GiB is 2^30 bytes."
+    "Each value is the median of its replicates. The 95 % interval of a value is Student's t "
+    "interval of the logarithms. If the machine does not change, 95 of 100 such intervals contain "
+    "the true value. n is the number of replicates. GB is 10^9 bytes, GiB is 2^30 bytes."
 )
 _DIFFERENCES = (
     "A difference is reported if the 95 % interval of the ratio does not contain 1. Comparisons of "
-    "many cells are adjusted for their number. Values of one run are paired by replicate, so slow "
-    "drift cancels out. Values of different runs are not paired: their interval contains only the "
-    'scatter within the runs. "No difference detected" does not mean equal.'
+    "many cells are adjusted for the number of cells. Values of one run are paired by replicate, "
+    "so slow drift cancels out. Values of different runs are not paired, so the interval of their "
+    'ratio contains only the scatter within the runs. "No difference detected" does not mean that '
+    "the values are equal."
 )
 _FINDINGS = (
-    "A finding compares a value with values that are equal on a healthy machine, such as those of "
-    "all remote nodes of one package. The finding is reported if the value is worse by at least "
-    "5 % (8 % without replicates) and if this is not chance: over all comparisons on this host, "
-    "the probability of a wrong finding is 1 %. A value without a comparable cell is not tested."
+    "A finding compares a value with values that are equal on a healthy machine, such as the "
+    "values of all remote nodes of one package. A value that is worse by at least 5 % (8 % without "
+    "replicates) is reported, unless chance can explain the loss. The probability of a wrong "
+    "finding, over all comparisons on this host, is 1 %. A value without a comparable cell is not "
+    "tested."
 )
 
 
@@ -87,9 +89,10 @@ def _stopping_rules(rows: pd.DataFrame, config: Document) -> Iterator[Fact]:
         if category not in measured:
             continue
         longest, precision = rule.get("max_seconds"), rule.get("relative_precision")
-        text = f"for {longest:g} s, unless the tool ends earlier"
+        text = f"each load runs for {longest:g} s, unless the tool ends earlier"
         if precision is not None:
-            text = f"until the 95 % interval of the rate is within ±{format_percent(precision)}, "
+            text = "each load runs until the 95 % interval of the rate is within "
+            text += f"±{format_percent(precision)}, "
             text += f"but at least {rule.get('min_seconds'):g} s and at most {longest:g} s"
         yield Fact(f"Stopping rule, {category.replace('_', ' ')}", text)
 
@@ -104,7 +107,7 @@ def _time_text(summaries: Sequence[RecordSummary]) -> str:
 def _precision_text(cells: pd.DataFrame) -> str:
     known = cells.loc[cells["precision"].notna(), "precision"]
     if known.empty:
-        return "unknown: there is one replicate"
+        return "unknown, since each point has one replicate"
     worst = cells.iloc[int(cells["precision"].argmax())]
     return (
         f"half of the intervals are within ±{format_percent(known.median())} of the median, "
@@ -120,10 +123,10 @@ def _outliers_text(rows: pd.DataFrame, cells: pd.DataFrame) -> str:
         return "not tested: the test needs 5 replicates"
     outliers = format_count(int(compute_outlier_mask(rows).sum()), "value")
     values = group_thousands(int(cells.loc[tested, "n"].sum()))
-    # Of undisturbed normal samples of five, about one value in twelve is outside the fences.
+    # In samples of five normal values, about one value in twelve is an outlier by this rule.
     return (
-        f"{outliers} of {values} are outliers by Tukey's rule; they are marked, not dropped "
-        "(in samples this small, up to 9 % are outliers by chance)"
+        f"{outliers} of {values} are outliers by Tukey's rule. Outliers are marked, not dropped. "
+        "In samples this small, up to 9 % of the values are outliers by chance."
     )
 
 

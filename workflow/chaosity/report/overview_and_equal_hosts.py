@@ -28,7 +28,7 @@ from chaosity.topology.topology_json import read_topology
 from chaosity.transport.skipped_hosts import SkippedHost, read_skipped_host
 from chaosity.units import format_count
 
-# Required for a comparison. Tables of earlier versions can lack other columns.
+# Columns that a comparison requires. Tables of earlier versions can lack other columns.
 _REQUIRED = ["host", "configuration", "experiment", "point", "replicate", "metric"]
 
 
@@ -134,7 +134,7 @@ def _statements(tables: Mapping[str, Measurements]) -> Iterator[HostStatement]:
             yield HostStatement(pair.sentences[0])
             if {BETTER, WORSE} & set(pair.cells["verdict"]):
                 yield HostStatement(
-                    "Two hosts do not show which of them has the fault: measure a third host of "
+                    "Two hosts do not show which host has the fault: measure a third host of "
                     "this model."
                 )
     except UserError as error:
@@ -149,7 +149,7 @@ class OverviewRow:
     """A host in one configuration.
 
     Attributes:
-        summary: summary of its report; it has no values if the host was never measured.
+        summary: summary of its report; a host that was never measured has a summary without values.
         link: link to the report; None without a report.
         skipped: when and why the last run skipped the host, or None.
         outlier: sentence on how the host differs from equal hosts, or None.
@@ -168,7 +168,7 @@ class OverviewRow:
 
 @dataclass(frozen=True)
 class Overview:
-    """The content of the page.
+    """The content of the overview page.
 
     Attributes:
         columns: names of the resources.
@@ -194,7 +194,7 @@ class Overview:
 def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
     """Write the overview into an HTML file in the folder of all hosts.
 
-    `summaries` has the `summary.json` of each report; a skipped host is listed even without one.
+    `summaries` has the `summary.json` of each report; a skipped host needs no summary.
 
     Raises:
         UserError: a file is not a summary.

@@ -30,7 +30,7 @@ class RecordSummary:
         checks: the checks of the verdict.
         programs: name of each program -> its version.
         tool_notes: (note, target) -> message of the tool, or None if the note's check passed.
-        clocks: the clock of each load, or the reason why it is unknown; older records have none.
+        clocks: the clock of each load, or why it is unknown; older records have no clock.
     """
 
     experiment: str

@@ -77,7 +77,7 @@ class ReportSummary:
             return cls(**stored)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             remedy = "write the report again"
-            raise UserError("is not a summary of a report", str(path), remedy) from error
+            raise UserError("the file is not a summary of a report", str(path), remedy) from error
 
 
 def summarise_report(report: ReportData, measurements: Measurements) -> ReportSummary:
@@ -118,7 +118,7 @@ def _points_by_status(rows: pd.DataFrame) -> dict[str, int]:
 def _best_values(measurements: Measurements) -> dict[str, tuple[BestValue, ...]]:
     """Return the best places of each resource at one node or drive, and at the largest level.
 
-    For times, the second place is the best one to another node's memory, if that was measured.
+    If the resource is a time, the second place is the best place to another node's memory.
     """
     by_resource: dict[str, dict[str, BestValue]] = {}
     for level in resources_at_machine_levels(measurements):

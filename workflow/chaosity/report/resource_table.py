@@ -154,7 +154,7 @@ def _split_by_relation(measurements: Measurements) -> list[str | None]:
     """Return [OWN, OTHER] for times with both relations, [None] for all other rows."""
     if not len(measurements):
         return []
-    # In a core-to-core transfer, the relation of the line's home is not the distance of the cores.
+    # For core-to-core transfers, the relation is that of the line's home, not of the two cores.
     has_responder = measurements.load_level_of_each_row("responder").iloc[0] is not None
     if has_responder or not less_is_better(measurements.rows["metric"].iloc[0]):
         return [None]
@@ -170,8 +170,8 @@ def rows_comparable_to_level(
 ) -> Measurements:
     """Return the rows of another configuration that are comparable to a level.
 
-    If firmware makes a package a single node, the node's name means both. So if a level has no rows
-    with its name, rows with its number of threads are searched.
+    If firmware makes a package a single node, the level of the package has no name of its own. So
+    if no rows have the level's name, the rows with the level's number of threads are returned.
     """
     reference = level.measurements
     first = reference.rows.iloc[0]
@@ -196,7 +196,7 @@ def resource_title(category: str, metric: str) -> str:
 def _most_comparable(level: Measurements, category: Measurements) -> Measurements:
     """Return the largest group of rows of one experiment, benchmark, kernel and levels.
 
-    The group with the most places at this level is selected. If several have as many, these decide:
+    The group with the most places at this level is selected. If several groups tie, these decide:
     the largest working set (smaller sets fit into caches), the experiment with most points and its
     kernel with most rows, the better values (larger pages show the memory, smaller pages the TLB).
     """
@@ -282,7 +282,7 @@ def measured_place(cell: pd.Series) -> MeasuredPlace:
 
 
 def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
-    """Return, for each metric, a row with the ratios of loads together to the same loads alone."""
+    """Return a row for each metric: the ratios of co-running loads to the same loads alone."""
     ratios = summarise_corun_to_alone_ratios(measurements)
     ratios = ratios[ratios["status"] == "valid"]
     if ratios.empty:

@@ -30,7 +30,7 @@ from chaosity.statistics.find_anova_studies import LOCAL, REMOTE, AnovaStudy, an
 from chaosity.store.measurements import Measurements
 from chaosity.units import format_quantity, join_with_and, metric_words
 
-# A relation that explains less of the variation is not a summary of the pairs.
+# If the relation explains less of the variation, local against remote does not sum up the pairs.
 _RELATION_FROM_PERCENT = 50.0
 _KINDS = {"pu": "PUs", "l3": "L3 domains", "nodes": "sets of nodes", "machine": "the machine"}
 
@@ -61,7 +61,7 @@ class LevelRow:
 
 @dataclass(frozen=True)
 class FactorLevels:
-    """The levels of a factor; if there are many, their number and the two that differ most."""
+    """The levels of a factor, or of many levels only the number and the two that differ most."""
 
     factor: str
     rows: tuple[LevelRow, ...]
@@ -82,7 +82,7 @@ class AnalysisSection:
         levels: levels of each factor.
         remarks: remarks on number of values, scale, missing values and omitted columns.
         svg: drawing of the residuals; None without residuals.
-        confidence: of the intervals, in per cent.
+        confidence: confidence of the intervals, in per cent.
     """
 
     title: str
@@ -101,7 +101,7 @@ def analysis_sections(
 ) -> defaultdict[str, tuple[AnalysisSection, ...]]:
     """Return experiment -> analyses, of one host in one configuration.
 
-    `confidences` are those of intervals by experiment, where they are not 95 %.
+    `confidences`: experiment -> confidence of its intervals, if this confidence is not 95 %.
     """
     sections: defaultdict[str, tuple[AnalysisSection, ...]] = defaultdict(tuple)
     found = analyse_all_studies(measurements, confidences or {})
@@ -121,7 +121,7 @@ def _section(study: AnovaStudy, analysis: AnovaResult, name: str) -> AnalysisSec
         levels=tuple(_levels(study, analysis, factor) for factor in analysis.factors),
         remarks=tuple(_remarks(study, analysis, has_residuals)),
         svg=residual_plots_svg(analysis, study.metric, name) if has_residuals else None,
-        confidence=confidence_text(),
+        confidence=confidence_text(analysis.error.confidence),
     )
 
 
@@ -159,7 +159,8 @@ def _remote(study: AnovaStudy, analysis: AnovaResult) -> str | None:
         return None
     metric = metric_words(study.metric)
     names = (f"{REMOTE} {metric}", f"{LOCAL} {metric}")
-    clause = _difference_clause(*names, contrast.difference, study.metric)
+    confidence = confidence_text(analysis.error.confidence)
+    clause = _difference_clause(*names, contrast.difference, study.metric, confidence)
     sentence = f"{clause[:1].upper()}{clause[1:]}."
     if share is None or share < _RELATION_FROM_PERCENT:
         return sentence
@@ -170,24 +171,25 @@ def _remote(study: AnovaStudy, analysis: AnovaResult) -> str | None:
 
 
 def _difference_clause(
-    level: str, other: str, interval: DifferenceWithInterval, metric: str
+    level: str, other: str, interval: DifferenceWithInterval, metric: str, confidence: str
 ) -> str:
     """Return the difference of two levels: "A is 1.57 times B (95 % interval 1.55 to 1.59)"."""
     bounds = _bounds(interval, metric)
     if interval.excludes_zero is False:
-        return f"no difference between {level} and {other} is detected: {_range(interval, metric)}"
+        bounds = _range(interval, metric, confidence)
+        return f"no difference between {level} and {other} is detected: {bounds}"
     if interval.ratio is not None:
-        end = f" ({confidence_text()} interval {bounds})" if bounds else ""
+        end = f" ({confidence} interval {bounds})" if bounds else ""
         return f"{level} is {_ratio(interval.ratio)} times {other}{end}"
     side = "above" if interval.value > 0.0 else "below"
-    end = f" ({confidence_text()} interval of the difference: {bounds})" if bounds else ""
+    end = f" ({confidence} interval of the difference: {bounds})" if bounds else ""
     return f"{level} is {format_quantity(metric, abs(interval.value))} {side} {other}{end}"
 
 
-def _range(interval: DifferenceWithInterval, metric: str) -> str:
+def _range(interval: DifferenceWithInterval, metric: str, confidence: str) -> str:
     """Return what the bounds are, and the bounds: "ratio of the means 0.99 to 1.01 (...)"."""
     name = "difference" if interval.ratio is None else "ratio"
-    return f"{name} of the means {_bounds(interval, metric)} ({confidence_text()} interval)"
+    return f"{name} of the means {_bounds(interval, metric)} ({confidence} interval)"
 
 
 def _ratio(ratio: float) -> str:
@@ -245,38 +247,40 @@ def _levels(study: AnovaStudy, analysis: AnovaResult, factor: str) -> FactorLeve
         )
         for each in (own if few else ())
     )
+    confidence = confidence_text(analysis.error.confidence)
     pairs = (pair for pair in analysis.contrasts if pair.factor == factor)
     widest = max(pairs, key=lambda pair: abs(pair.difference.value), default=None)
     return FactorLevels(
         factor=_words(factor),
         rows=tuple(rows),
         omitted=0 if few else len(own),
-        extremes=None if widest is None else _extremes_text(widest, metric),
+        extremes=None if widest is None else _extremes_text(widest, metric, confidence),
     )
 
 
-def _extremes_text(widest: Contrast, metric: str) -> str:
+def _extremes_text(widest: Contrast, metric: str, confidence: str) -> str:
     """Return a text with the difference of the two levels that differ most."""
     factor, difference = _words(widest.factor), widest.difference
     level, other = f"{factor} {widest.level}", f"{factor} {widest.against}"
     if difference.excludes_zero is False:
         text = (
-            "No difference between two levels is detected. The largest difference is between "
-            f"{level} and {other}: {_range(difference, metric)}."
+            "No difference between any two levels is detected. The largest difference is between "
+            f"{level} and {other}: {_range(difference, metric, confidence)}."
         )
     else:
         names = (f"the mean of {level}", f"the mean of {other}")
-        text = f"Largest difference: {_difference_clause(*names, difference, metric)}."
+        clause = _difference_clause(*names, difference, metric, confidence)
+        text = f"Largest difference: {clause}."
     adjusted = " The interval is adjusted for all pairs (Tukey)." if widest.adjusted else ""
     return f"{text}{adjusted}"
 
 
 def _remarks(study: AnovaStudy, analysis: AnovaResult, has_residuals: bool) -> list[str]:
     """Return remarks: number of values, scale, omitted columns, meaning of the words used."""
-    remarks = [f"{analysis.n} values.", analysis.transform_reason, *analysis.notes]
+    remarks = [f"Analysed: {analysis.n} values.", analysis.transform_reason, *analysis.notes]
     if study.left_out:
         names = ", ".join(map(_words, study.left_out))
-        remarks.append(f"Columns that the factors determine are omitted: {names}.")
+        remarks.append(f"Not analysed, since the factors determine these columns: {names}.")
     if analysis.n > MOST_MARKS and has_residuals:
         remarks.append(
             f"The plots show {MOST_MARKS} of {analysis.n} residuals, including the largest."

@@ -40,7 +40,7 @@ def _read_json(path: Path, parse: Callable[[Any], Parsed], what: str) -> Parsed:
     try:
         return parse(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"is not {what}", str(path)) from error
+        raise UserError(f"the file is not {what}", str(path)) from error
 
 
 def _planned_records(folder: Path) -> list[Path]:
@@ -125,7 +125,7 @@ def write_report(
 
 
 def has_outdated_skip_note(folder: Path) -> bool:
-    """Return whether a report and its host's ``left_out.json`` differ on whether it was skipped."""
+    """Return whether a report and its host's ``left_out.json`` have different notes of a skip."""
     reported = None
     with suppress(UserError):
         reported = ReportSummary.from_file(folder / "summary.json").left_out

@@ -4,13 +4,14 @@ Turbo, power limits and heat change the clock, so it explains differences betwee
 and hosts. There are two sources:
 
 - APERF and MPERF count only while a unit is not halted, APERF at its real clock and MPERF at the
-  rate of the time stamp counter (TSC). So the mean clock is APERF / MPERF times the rate of the TSC
+  rate of the time stamp counter (TSC). The mean clock is APERF / MPERF times the rate of the TSC
   (Intel SDM volume 3, section 15.2; AMD APM volume 2, section 17.3). The kernel's PMU `msr` counts
-  them; this takes no counter from other events, but needs the rights of `event_counters`.
+  APERF and MPERF. The PMU takes no counter from other events, but needs the rights of
+  `event_counters`.
 - `scaling_cur_freq` of the frequency driver, read while the load runs. Some drivers report the
   clock that they requested, so the mean of these values is an estimate.
 
-Both are missing in most virtual machines. Then the record has the reason and no value.
+Most virtual machines lack both sources. Without a source, the record has a reason and no value.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from chaosity.runner.parse_tool_output import ExtractionError
 MSR_PMU = Path("/sys/bus/event_source/devices/msr")
 FREQUENCY_FILE = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
 _EVENTS = ("aperf", "mperf", "tsc")
-# A file takes some microseconds to read; a load may have hundreds of units.
+# Each file takes some microseconds to read, so the files of only so many units are read.
 _MOST_UNITS = 16
 COUNTED, ESTIMATED = "APERF and MPERF", "mean of scaling_cur_freq"
 
 
 def clock_counter_requests(pmu: Path = MSR_PMU) -> dict[str, CounterRequest]:
-    """Return name -> request of the counters for the clock; empty if the kernel lacks one."""
+    """Return name -> request of the counters for the clock; empty if the kernel lacks a counter."""
     kind = read_file_if_present(pmu / "type")
     codes = {name: read_file_if_present(pmu / "events" / name) for name in _EVENTS}
     return {
@@ -67,7 +68,7 @@ def clock_of_load(
             raise ExtractionError("the kernel has no APERF and MPERF events")
         aperf, mperf, tsc = (counter_value(counted, name) for name in _EVENTS)
         if not mperf:
-            raise ExtractionError("all units were halted")
+            raise ExtractionError("all processing units were halted")
     except ExtractionError as error:
         if frequencies:
             return {"hertz": fmean(frequencies), "source": ESTIMATED}

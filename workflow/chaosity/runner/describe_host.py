@@ -23,7 +23,7 @@ from typing import BinaryIO, TypedDict
 
 from chaosity.records.point_types import RequiredProgram
 
-# Debian's hwloc-nox and RHEL's hwloc have only the first; a graphical build has both.
+# Debian's hwloc-nox and RHEL's hwloc have only the first program; graphical builds have both.
 LSTOPO_PROGRAMS = ("lstopo-no-graphics", "lstopo")
 # Environment variables that make lstopo describe another machine.
 LSTOPO_REDIRECTIONS = (
@@ -34,7 +34,7 @@ LSTOPO_REDIRECTIONS = (
     "HWLOC_COMPONENTS",
     "HWLOC_THISSYSTEM",
 )
-# By default hwloc hides GPU memory that the kernel shows as NUMA nodes.
+# Without this variable, hwloc hides GPU memory that the kernel shows as NUMA nodes.
 LSTOPO_SETTINGS = {"HWLOC_KEEP_NVIDIA_GPU_NUMA_NODES": "1", "HWLOC_XML_VERBOSE": "1"}
 # lstopo takes milliseconds, or seconds where it loads CUDA; the limit is for a hung driver.
 TIMEOUT_SECONDS = 120
@@ -200,7 +200,7 @@ def write_host_description_tarball(needs: Iterable[RequiredProgram], output: Bin
 
     Args:
         needs: the tools to look for, as benchmark files name them.
-        output: file for the tarball; it can be a pipe, since it is written from begin to end.
+        output: file for the tarball, or a pipe, since the tarball is written from begin to end.
 
     Raises:
         DescriptionError: hwloc is missing or fails; nothing was written.

@@ -1,9 +1,9 @@
 """Count the processor's events while a load runs, by perf_event_open(2).
 
-Events are counted on the load's processing units, not for its processes: its threads are pinned to
-these units, nothing else is measured meanwhile, and programs that the tool starts later count as
-well. This needs root, CAP_PERFMON or `kernel.perf_event_paranoid` below 1. In contrast, the room
-`place` counts the events of a process.
+Events are counted on the load's processing units, not for its processes. The load's threads are
+pinned to these units, nothing else is measured meanwhile, and programs that the tool starts later
+count as well. Counting on units needs root, CAP_PERFMON or `kernel.perf_event_paranoid` below 1. In
+contrast, `chaosity.place` counts the events of a process.
 
 A counter is a list of events with signs: some processors count accesses to remote caches only as a
 difference. When an event cannot be counted, the record keeps the kernel's reason, and the point
@@ -106,7 +106,7 @@ class LoadCounters:
         self.counted = {name: self._open_counter(wanted[name], cpus) for name in wanted}
 
     def _open_counter(self, request: CounterRequest, cpus: Collection[int]) -> CounterResult:
-        """Open all events of a counter on all units; if one cannot be opened, open none."""
+        """Open all events of a counter on all units; if an event cannot be opened, open none."""
         if "reason" in request:
             return {"reason": request["reason"]}
         opened: list[tuple[EventCount, int]] = []
@@ -219,7 +219,7 @@ def counter_value(counted: Mapping[str, CounterResult], name: str) -> float:
     """
     result = counted.get(name)
     if result is None:
-        raise ExtractionError(f"nothing was counted as {name}")
+        raise ExtractionError(f"the kernel counted nothing as {name}")
     if "reason" in result:
         raise ExtractionError(result["reason"])
     if any("count" not in count for count in result["counts"]):
@@ -232,7 +232,7 @@ def counter_value(counted: Mapping[str, CounterResult], name: str) -> float:
         signed = count.get("sign", 1) * count["count"] * longest_ns / count["time_running_ns"]
         total, added = total + signed, added + max(signed, 0.0)
     if total < -CONTRADICTION * added:
-        raise ExtractionError("its events contradict each other: their difference is below zero")
+        raise ExtractionError("the difference of the counter's two events is below zero")
     return max(total, 0.0)
 
 

@@ -55,9 +55,9 @@ def read_host_state() -> HostState:
 def free_memory_bytes() -> dict[int, int]:
     """Return node -> bytes of memory that a load can get without swapping.
 
-    These are free pages and clean page cache. On a host with one memory node, the kernel's own
+    Free pages and clean page cache count. On a host with one memory node, the kernel's own
     estimate ``MemAvailable`` is used if it is larger, since the node of a guest with a memory
-    balloon shows only the memory that it has at this time.
+    balloon shows only the memory that the guest has at this time.
     """
     free = {}
     for folder in Path("/sys/devices/system/node").glob("node[0-9]*"):

@@ -34,8 +34,8 @@ from chaosity.runner.progress_samples_and_rates import Series, samples_from_even
 THREADS_LOOK_SECONDS = 0.1
 # Interval between two looks at the clock; a look takes less than a millisecond.
 CLOCK_LOOK_SECONDS = 0.1
-# The first look at the pages of such a load; each next look comes after twice the time. The kernel
-# walks all page tables for a look, and the last look is still late in any run.
+# Time of the first look at the pages of a load without a barrier. Each next look comes after twice
+# the time, because the kernel walks all page tables for a look. The last look is late in any run.
 PAGES_LOOK_SECONDS = 0.25
 # A load that ignores the stop signal for this long is killed.
 GRACE_SECONDS = 20.0
@@ -79,7 +79,7 @@ class LoadProcess:
 
     @property
     def reports_no_progress(self) -> bool:
-        """Return whether the load reports no progress; then its value refers to its whole run."""
+        """Return whether the load reports no progress and its value refers to its whole run."""
         return not self.spec["progress"]
 
     @property
@@ -95,7 +95,7 @@ class LoadProcess:
 
     @property
     def pages_move_while_running(self) -> bool:
-        """Return whether pages move while the load runs; then the runner looks again at its end."""
+        """Return whether pages move while the load runs, so the runner looks again at its end."""
         return bool(self.spec["placement"].get("settles"))
 
     def start_process(self, lock: int) -> None:
@@ -153,7 +153,7 @@ class LoadProcess:
                 try:
                     self.samples += samples_from_events(progress, line)
                 except (ExtractionError, KeyError):
-                    continue  # the check of the complete output reports it
+                    continue  # the check of the complete output reports bad lines
 
     def wait_until_ready(self, seconds: float) -> None:
         """Wait for the ready line, after which the load waits at its barrier.
@@ -185,24 +185,28 @@ class LoadProcess:
     def _observe_placement(self) -> None:
         """Read from the kernel where the load's threads and pages are."""
         self._observe_threads()
-        seen = observed_placement.read_process_memory(self.process.pid, self._memory_addresses())
+        seen = observed_placement.read_process_memory(
+            self.process.pid,
+            self._memory_addresses(),
+            self.spec["placement"].get("launcher", False),
+        )
         self.memory_by_node = seen or self.memory_by_node
         self.memory_at_first = self.memory_at_first or self.memory_by_node
 
     def _memory_addresses(self) -> observed_placement.MappingAddresses:
-        """Return the addresses of the measured memory in the ready line; None if it has none."""
+        """Return the measured memory's addresses in the ready line; None if the line has none."""
         key = self.spec["placement"].get("mapping")
         if key is None:
             return None
         try:
             lines = parse_json_lines("".join(self.lines))
         except ExtractionError:
-            return None  # the check of the complete output reports it
+            return None  # the check of the complete output reports bad lines
         found: list[observed_placement.MappingAddresses] = [x[key] for x in lines if key in x]
         return found[0] if found else None
 
     def _observe_threads(self) -> None:
-        """Read the threads; keep the observation with the most, since a tool may end with one."""
+        """Read the threads; keep the largest set, since a tool may end with a single thread."""
         seen = observed_placement.read_process_threads(self.process.pid)
         if len(seen) >= len(self.threads):
             self.threads = seen
@@ -255,7 +259,7 @@ class LoadProcess:
             os.killpg(self.process.pid, signal.Signals[f"SIG{name}"])
 
     def send_stop_signal(self) -> None:
-        """Send the stop signal; before it, observe once more the pages that move."""
+        """Observe once more the pages that move, then send the stop signal."""
         if self.is_running() and self.signalled is None:
             self.counters.stop_counting()
             if self.pages_move_while_running:

@@ -99,7 +99,7 @@ def metric_values_or_reasons(record: UnfinishedRecord) -> dict[str, dict[str, Re
                 own[metric] = _value(load, metric, series.get(name), window, pausing), None
             except ExtractionError as error:
                 if not is_optional_metric(source):
-                    raise
+                    raise ExtractionError(f"{name}, {metric}: {error}") from None
                 own[metric] = None, str(error)
     return readings
 
@@ -115,7 +115,7 @@ def counted_seconds_of_each_metric(load: LoadRecord) -> dict[str, float]:
 
 
 def is_optional_metric(source: MetricSourceWithUpperBound) -> bool:
-    """Return whether a point is valid without this metric: it is optional, or from a counter."""
+    """Return whether a point is valid without this metric, which is optional or from a counter."""
     return bool(source.get("optional") or "counter" in source)
 
 
@@ -149,7 +149,7 @@ def _value(
 def _is_progress_rate(load: LoadRecord, metric: str) -> bool:
     """Return whether the tool's progress shows this metric over a part of the run.
 
-    It does if the metric is a rate and no metric is read from the progress samples. Shares and
+    The metric must be a rate, and no metric may be read from the progress samples. Shares and
     counts always refer to the whole run.
     """
     from_progress = any(source.get("progress") for source in load["metrics"].values())

@@ -120,21 +120,34 @@ def read_process_threads(pid: int) -> list[ThreadPlacement]:
     return [thread for process in process_and_descendants(pid) for thread in _read_threads(process)]
 
 
-def read_process_memory(pid: int, addresses: MappingAddresses = None) -> dict[str, int] | None:
+def read_process_memory(
+    pid: int, addresses: MappingAddresses = None, launcher: bool = False
+) -> dict[str, int] | None:
     """Return node -> private bytes of a process tree; None if the kernel has no ``numa_maps``.
 
-    If addresses are given, only mappings with these addresses count.
+    If addresses are given, only mappings with these addresses count. With `launcher`, the process
+    `pid` only starts a program, so this process and its forks with its command line do not count.
     """
     nodes: Counter[int] = Counter()
     readable = False
+    not_counted = _command_line(pid) if launcher else None
     for process in process_and_descendants(pid):
         try:
             numa_maps = Path(f"/proc/{process}/numa_maps").read_text()
         except OSError:
             continue  # no NUMA in this kernel, or the process has just ended
-        nodes.update(private_bytes_by_node(numa_maps, addresses))
         readable = True
+        if not launcher or _command_line(process) != not_counted:
+            nodes.update(private_bytes_by_node(numa_maps, addresses))
     return {str(node): nodes[node] for node in sorted(nodes)} if readable else None
+
+
+def _command_line(pid: int) -> bytes:
+    """Return the command line of a process; empty after its end."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def page_share_deviations(

@@ -26,7 +26,7 @@ _SHARING = {
     "COARSE_GRAIN_BUFFER": "coarse_grain",
 }
 _TYPES = {"CPU": "cpu", "GPU": "gpu", "ACCELERATOR": "accelerator"}
-# Keys of the PCI address: KHR's, AMD's, NVIDIA's; a driver has one of them.
+# Keys of the PCI address: KHR's, AMD's, NVIDIA's; a driver has one of these keys.
 _PCI_KEYS = ("CL_DEVICE_PCI_BUS_INFO_KHR", "CL_DEVICE_TOPOLOGY_AMD", "CL_DEVICE_PCI_BUS_ID_NV")
 _PCI = re.compile(r"\b(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])\b")
 # Words of a command that are replaced by the numbers of the load's device.

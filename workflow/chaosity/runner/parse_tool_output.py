@@ -41,7 +41,7 @@ def output_texts_of_source(source: OutputName, outputs: Mapping[str, str]) -> li
     pattern = source.get("in", "stdout")
     texts = [outputs[name] for name in sorted(outputs) if fnmatch.fnmatchcase(name, pattern)]
     if not texts:
-        raise ExtractionError(f"the tool wrote no {pattern}")
+        raise ExtractionError(f"the tool wrote no output {pattern}")
     return texts
 
 
@@ -79,7 +79,7 @@ def _parse_json_document(text: str) -> Any:
         raise ExtractionError(f"the output is not JSON: {error}") from error
 
 
-# Each check and each metric of a load parses the load's output again; loads follow one another.
+# Parsed outputs are cached, because each check and each metric of a load needs the same output.
 @lru_cache(maxsize=4)
 def parse_json_lines(text: str) -> tuple[dict[str, Any], ...]:
     """Return the JSON objects among the lines of a text; callers must not change the objects.
@@ -114,7 +114,9 @@ def extract_values(source: OutputValueSource, outputs: Mapping[str, str]) -> lis
         else:
             values += re.findall(source["regex"], text, re.MULTILINE)
     if not values:
-        where = source.get("json") or source.get("event") or source.get("regex")
+        if "regex" in source:
+            raise ExtractionError(f"no line of the output matches {source['regex']!r}")
+        where = source.get("json") or source.get("event")
         raise ExtractionError(f"the output has no value at {where!r}")
     return values
 
@@ -131,7 +133,7 @@ def extract_number(source: OutputValueSource, outputs: Mapping[str, str]) -> flo
     try:
         numbers = [float(value) for value in values]
     except (TypeError, ValueError) as error:
-        raise ExtractionError(f"not a number: {error}") from error
+        raise ExtractionError(f"the output has {values[0]!r}, which is not a number") from error
     combine = source.get("combine", "single")
     if combine == "single" and len(numbers) != 1:
         raise ExtractionError(f"the output has {len(numbers)} values instead of one")
@@ -146,7 +148,7 @@ def extract_number(source: OutputValueSource, outputs: Mapping[str, str]) -> flo
     if "amount" not in source:
         return value
     if value <= 0:
-        raise ExtractionError(f"a time of {value} s gives no rate")
+        raise ExtractionError(f"no rate can be computed from a time of {value} s")
     return float(source["amount"]) / value
 
 

@@ -47,9 +47,9 @@ READY_SECONDS = 120.0
 POLL_SECONDS = 0.005
 # Interval between two computations of the reached precision, which read all samples so far.
 PRECISION_SECONDS = 0.1
-# A load without progress must run completely within the run of the others. They start this much
-# earlier (fio opens its files and writes its first row meanwhile) and stop this much later (longer
-# than the 100 ms of a row).
+# A load without progress must run completely within the run of the other loads. The other loads
+# start this much earlier (fio opens its files and writes its first row meanwhile) and stop this
+# much later (longer than the 100 ms of a row).
 HEAD_START_SECONDS = 1.0
 TAIL_SECONDS = 0.3
 
@@ -132,7 +132,7 @@ def _check_processing_units(point: Point) -> Check:
 def _check_initiator_nodes_unchanged(point: Point) -> Check:
     """Check that the units of every initiator are on the nodes that the plan names.
 
-    They differ after a boot into another mode, or if another host answers.
+    The nodes differ after a boot into another mode, or if another host answers.
     """
     cpus_by_node = observed_placement.read_cpus_by_node()
     node_of = {cpu: node for node, cpus in cpus_by_node.items() for cpu in cpus}
@@ -169,9 +169,9 @@ def _prepare_loads(point: Point, folder: Path) -> tuple[list[LoadProcess], list[
 def _start_loads(loads: list[LoadProcess], lock: int) -> float:
     """Start all loads at the same time: loads with a barrier get ready first, then all begin.
 
-    If a load's pages move, they settle before the load is ready. Stoppable loads run meanwhile,
-    because the best placement depends on them. A load without progress begins last, when the others
-    run. The result is the start time on the monotonic clock, in seconds.
+    If a load's pages move, the pages settle before the load is ready. Stoppable loads already run,
+    because the best placement depends on their traffic. A load without progress begins last, when
+    all other loads run. The result is the start time on the monotonic clock, in seconds.
     """
     silent = [load for load in loads if load.reports_no_progress]
     reporting = [load for load in loads if not load.reports_no_progress]
@@ -235,8 +235,8 @@ def _wait_for_end(
     """Wait until the point is measured, by the stopping rule.
 
     If loads end by themselves, the window closes when the first load ends. Otherwise the point ends
-    when its rates are precise enough or its time is over. Each load gets the time to report once,
-    because one pass may take longer on a busy host.
+    when its rates are precise enough or its time is over. Each load gets the time for one report,
+    because a pass over its memory may take longer on a busy host.
     """
     ends_by_itself = any(not load.is_ended_by_runner for load in loads)
     shortest, longest = stopping["min_seconds"], stopping["max_seconds"]

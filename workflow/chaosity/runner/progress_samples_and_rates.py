@@ -1,8 +1,8 @@
 """Parse a load's progress samples, and compute rates and quantiles over a window of time.
 
-A load's progress is a list of series (one per log file, or a single one). A series is a list of
-samples ``(begin, end, amount)``: two times in seconds on the host's monotonic clock, and the amount
-that was moved between them, usually in bytes.
+A load's progress is a list of series: one for each log file, or a single series. A series is a
+list of samples ``(begin, end, amount)``: two times in seconds on the host's monotonic clock, and
+the amount that was moved between these times, usually in bytes.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Sample = tuple[float, float, float]
 Series = list[Sample]
 
 # Number of batches into which the samples of a run are joined before their spread is computed.
-# Consecutive samples are correlated, so single samples would give too narrow an interval. Ten is
-# the smallest sufficient number (Schmeiser, Operations Research 30, 1982).
+# Consecutive samples are correlated, so the interval from single samples would be too narrow. Ten
+# is the smallest sufficient number (Schmeiser, Operations Research 30, 1982).
 BATCHES = 10
 # 97.5 % quantile of Student's t with BATCHES - 1 degrees of freedom.
 T_QUANTILE = 2.262
@@ -124,7 +124,7 @@ def rate_in_window(
     Only the time in which all series of `pausing` have a sample counts.
 
     Raises:
-        ExtractionError: there is no such time.
+        ExtractionError: the series of `pausing` have no common time between `begin` and `end`.
     """
     spans = spans_without_pauses(pausing, begin, end)
     if not spans:
@@ -163,7 +163,7 @@ def sample_quantile_in_window(
     """
     counts: Counter[float] = Counter()
     for first, last, line in _sample_spans(progress, text):
-        # The times are rounded to whole nanoseconds: allow half of one.
+        # The times are rounded to whole nanoseconds, so half a nanosecond is allowed.
         if first < begin - 5e-10 or last > end + 5e-10:
             continue
         for value, number in line.get(metric["key"], {}).items():

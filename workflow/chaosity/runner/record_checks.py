@@ -23,19 +23,19 @@ from chaosity.runner.progress_samples_and_rates import (
 )
 
 # Share of a load's private pages that must be on the requested nodes. The rest is stacks and
-# library data: some MiB, while working sets have hundreds.
+# library data: some MiB, while working sets have hundreds of MiB.
 MEMORY_SHARE = 0.98
 # With less private memory than this, a smaller share is accepted.
 MEMORY_FLOOR_BYTES = 32 * 1024 * 1024
 SMALL_MEMORY_SHARE = 0.9
 # A step of the wall clock by more than this shifts fio's time stamps against those of other loads.
 CLOCK_STEP_SECONDS = 0.005
-# Processor time of other programs, as a share of the time of the initiators' units, above which the
-# record has a note. One per cent is well below the effects that are measured.
+# If other programs took more than this share of the initiators' processor time, the record has a
+# note. One per cent is well below the effects that are measured.
 FOREIGN_SHARE = 0.01
 
 # Share of the common window in which repeated tools should measure together. The value of a run is
-# a mean, also over the pauses of the other tool: at this share it may hide a fifth of the loss.
+# a mean that includes the other tool's pauses. At this share, a mean may hide a fifth of a loss.
 TOGETHER_SHARE = 0.8
 
 # Comparisons that a benchmark file may use below ``valid``: value, wanted -> whether it holds.
@@ -68,7 +68,7 @@ def check_output_rules(load: LoadRecord) -> list[Check]:
             values = extract_values(rule, load["outputs"])
             passed = all(COMPARISONS[kind](value, wanted) for value in values)
             detail = ", ".join(dict.fromkeys(map(str, values)))[:200]
-            detail += "" if passed else f", required: {kind} {wanted}"
+            detail += "" if passed else f", required: {kind.replace('_', ' ')} {wanted}"
         except (ExtractionError, TypeError, ValueError) as error:
             passed, detail = False, str(error)
         checks.append(make_check(f"{load['name']}: {rule['name']}", passed, detail))
@@ -76,7 +76,7 @@ def check_output_rules(load: LoadRecord) -> list[Check]:
 
 
 def _check_threads(load: LoadRecord) -> Check:
-    """Check that threads run on the initiator's units only; a pinned tool has one on each unit."""
+    """Check that threads run only on the initiator's units; if pinned, a thread on each unit."""
     name, placement = f"{load['name']}: threads", load["placement"]
     seen = load["placement_seen"]
     if not seen:
@@ -173,7 +173,7 @@ def _check_counter_times(load: LoadRecord) -> list[Check]:
 
 
 def checks_of_tool_remarks(load: LoadRecord) -> list[Check]:
-    """Return a note for each remark that the tool writes about its run; null is no remark."""
+    """Return a note for each remark that the tool writes about its run; null means no remark."""
     checks = []
     for source in load.get("notes", []):
         try:

@@ -1,12 +1,12 @@
 """Change kernel settings for one run and restore them after it, whatever happens.
 
-Three mechanisms restore the settings: the run itself; a *guardian*, which is a process in its own
-session that waits for the end of the run's process, so it notices a kill too; and a file with the
-former values, in case both are killed. From this file the next run that takes the lock restores the
-settings first, unless the host has booted since.
+The run itself restores the settings. If the run is killed, a *guardian* restores them: a process in
+its own session that waits for the end of the run's process. A file holds the former values, in case
+run and guardian are killed. From this file, the next run that takes the lock restores the settings
+first, unless the host has booted since.
 
 Settings are files below a root folder, such as ``proc/sys/kernel/numa_balancing``; tests use
-another.
+another root folder.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from chaosity.records.atomic_writes_and_record_files import write_atomically
 NUMA_BALANCING = "proc/sys/kernel/numa_balancing"
 WEIGHTS = "sys/kernel/mm/mempolicy/weighted_interleave"
 BOOT_ID = "proc/sys/kernel/random/boot_id"
-# In /tmp, because every user may create a file there. Runs that change no setting share the lock.
+# Every user may create a lock file in /tmp. Runs that change no setting share the lock.
 SETTINGS_LOCK = "tmp/chaosity-settings.lock"
-# In /run, where only root may write: these values are written back to the kernel.
+# Only root may write in /run; the values in this file are written back to the kernel.
 FORMER_VALUES = "run/chaosity-settings.json"
 ROOT = Path("/")
 # Whether the kernel chooses the weights (Linux 6.16; 6.18 misnames the file). Writing a weight ends
@@ -39,7 +39,7 @@ SettingValues = dict[str, str]
 
 def open_lock_file(path: Path) -> int:
     """Return a file descriptor of a lock file; create the file if it is missing."""
-    try:  # without O_CREAT first: the kernel forbids it on another user's file in /tmp
+    try:  # without O_CREAT first: the kernel forbids O_CREAT on others' files in /tmp
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -55,7 +55,7 @@ def try_to_lock(handle: int, mode: int = fcntl.LOCK_EX) -> bool:
 
 
 def read_setting(root: Path, name: str) -> str | None:
-    """Return a setting's value; None if this kernel does not have it."""
+    """Return a setting's value; None if this kernel lacks the setting."""
     try:
         return (root / name).read_text().strip()
     except OSError:
@@ -99,7 +99,7 @@ def restore_leftover_kernel_settings(root: Path = ROOT) -> None:
         return
     handle = open_lock_file(root / SETTINGS_LOCK)
     try:
-        if try_to_lock(handle):  # else a program runs with these settings now and restores them
+        if try_to_lock(handle):  # else a running program uses the settings and restores them
             _try_to_restore(root)
     finally:
         os.close(handle)
@@ -110,7 +110,7 @@ def _try_to_restore(root: Path) -> None:
         _restore_settings(root)
     except OSError as error:
         raise UserError(
-            f"holds settings of an earlier run that cannot be restored: {error}",
+            f"the file holds settings of an earlier run that cannot be restored: {error}",
             str(root / FORMER_VALUES),
             "start chaosity-place or chaosity-run once as root",
         ) from None
@@ -146,7 +146,7 @@ class HeldKernelSettings:
             with contextlib.suppress(OSError):
                 _write_setting(self.root, name, value)
             if (now := read_setting(self.root, name)) != value:
-                raise UserError(f"is {now} after {value} was written", str(self.root / name))
+                raise UserError(f"it is {now} after {value} was written", str(self.root / name))
 
     def former_and_present_values(self) -> dict[str, dict[str, str | None]]:
         """Return name -> former and present value of each changed setting."""
@@ -192,8 +192,8 @@ def hold_kernel_settings(
         for name, value in different.items():
             if not os.access(root / name, os.W_OK):
                 now = read_setting(root, name)
-                what = f"is {now} and must be {value}, but this user may not write it"
-                remedy = "run as root, or set it with configure.yml"
+                what = f"the setting is {now} and must be {value}, but this user may not write it"
+                remedy = "run as root, or write the value with configure.yml"
                 raise UserError(what, str(root / name), remedy)
         with _guarded(root, different, wanted) as held:
             yield held
@@ -204,7 +204,7 @@ def hold_kernel_settings(
 def _required_setting(root: Path, name: str) -> str:
     value = read_setting(root, name)
     if value is None:
-        raise UserError("does not exist: this kernel lacks the setting", str(root / name))
+        raise UserError("this kernel lacks the setting", str(root / name))
     return value
 
 

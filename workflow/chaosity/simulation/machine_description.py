@@ -24,6 +24,8 @@ class MemoryCapacities(TypedDict):
     core_bytes_per_second: float
     package_bytes_per_second: float
     slow_core_share: NotRequired[float]
+    fast_cores_bytes_per_second: NotRequired[float]
+    slow_cores_bytes_per_second: NotRequired[float]
     core_bytes_in_flight: NotRequired[float]
     l3_domain_bytes_per_second: NotRequired[float]
     write_cost: NotRequired[float]
@@ -39,7 +41,7 @@ class LinkCapacities(TypedDict, total=False):
 
 
 class Latencies(TypedDict):
-    """Latency of an access in an idle machine, and what pages and queues add, in nanoseconds."""
+    """Latency of an access in an idle machine, and additions by pages and queues, in ns."""
 
     l1: float
     l2: float
@@ -72,11 +74,17 @@ class DriveCapacities(TypedDict):
     random_reads_per_second: NotRequired[float]
 
 
-class DeviceCapacities(TypedDict):
-    """Capacities in bytes per second of a GPU's memory and of its link in each direction."""
+class GpuBandwidths(TypedDict):
+    """Capacities in bytes per second of a GPU's memory and of its link in each direction.
+
+    If the GPU uses the memory of a node, `memory_node` is this node. While the controllers of the
+    node are full, the GPU gets as much as `competes_as_cores` cores (1 by default).
+    """
 
     memory_bytes_per_second: float
     link_bytes_per_second: float
+    memory_node: NotRequired[int]
+    competes_as_cores: NotRequired[float]
 
 
 class Noise(TypedDict, total=False):
@@ -103,6 +111,9 @@ class Fault(TypedDict):
     drive_nodes: NotRequired[list[int]]
     core: NotRequired[int]
     nodes: NotRequired[list[int]]
+    l3_domains: NotRequired[list[int]]
+    wait_ns: NotRequired[float]
+    from_bytes: NotRequired[float]
     host: NotRequired[str]
     since: NotRequired[str]
 
@@ -120,7 +131,7 @@ class MachineDescription(TypedDict):
     links: NotRequired[LinkCapacities]
     core_to_core_ns: NotRequired[CoreToCoreLatencies]
     drives: NotRequired[DriveCapacities]
-    devices: NotRequired[DeviceCapacities]
+    devices: NotRequired[GpuBandwidths]
     noise: NotRequired[Noise]
     faults: NotRequired[list[Fault]]
 
@@ -136,16 +147,17 @@ REQUIRED_KEYS = {
     "slow_core": {"core", "remaining"},
     "slow_host": {"remaining"},
     "swapped_distances": {"nodes"},
+    "waiting_l3_domains": {"l3_domains", "wait_ns", "from_bytes"},
 }
 _ALWAYS = "0001-01-01"  # a fault without `since` began before any record
 _FAULTS_OF_DRIVES = {"slow_drive", "slow_port", "slow_drive_path", "shared_drive_path"}
-# The capacity of which a fault leaves a share; without it, the part has no limit.
+# The capacity of which a fault leaves a share; a part without this capacity has no limit.
 _NEEDED_CAPACITIES = {
     "slow_link": ("links", "package_to_package_bytes_per_second"),
     "slow_drive_path": ("drives", "remote_package_bytes_per_second"),
     "shared_drive_path": ("drives", "remote_package_bytes_per_second"),
 }
-# Keys that every fault may have, and `to_package` restricts `slow_drive_path` to one package.
+# Every fault may have `host` and `since`; `to_package` restricts `slow_drive_path` to one package.
 _OPTIONAL_KEYS = {"host", "since", "to_package"}
 
 
@@ -154,7 +166,7 @@ def read_machine_description(path: Path, topology: Topology) -> MachineDescripti
 
     Args:
         path: its YAML file.
-        topology: the topology that it describes.
+        topology: the topology of the machine.
 
     Raises:
         UserError: the file is wrong, or it names a part that the topology does not have.
@@ -172,7 +184,7 @@ def _read_with_base(path: Path, users: frozenset[str] = frozenset()) -> MachineD
 
     Args:
         path: its YAML file.
-        users: the names of the descriptions that are based on it.
+        users: the names of the descriptions that are based on this file.
 
     Raises:
         UserError: a file is missing or wrong, or descriptions are based on each other.
@@ -182,8 +194,8 @@ def _read_with_base(path: Path, users: frozenset[str] = frozenset()) -> MachineD
     document = json.loads(json.dumps(read_yaml(path), default=str))
     validate_document(document, KIND, str(path))
     if document[KIND] != path.stem:
-        found = f"has `{KIND}: {document[KIND]}`"
-        raise UserError(found, str(path), f"it must be the file's name, {path.stem}")
+        found = f"the file has `{KIND}: {document[KIND]}`"
+        raise UserError(found, str(path), f"the file's name requires {path.stem!r}")
     base = document.get("based_on")
     known = {file.stem for file in path.parent.glob("*.yaml")} - users
     if base is None:
@@ -203,6 +215,7 @@ def _check_parts(machine: MachineDescription, topology: Topology, where: str) ->
         "package": {str(package.os_index) for package in topology.packages},
         "drive": {drive_component_name(drive) for drive in topology.drives if drive.name},
         "core": {str(core.index) for core in topology.cores},
+        "L3 domain": {str(domain.index) for domain in topology.l3_domains},
     }
     kinds = {
         "node": "node",
@@ -214,6 +227,7 @@ def _check_parts(machine: MachineDescription, topology: Topology, where: str) ->
         "core": "core",
         "nodes": "node",
         "drives": "drive",
+        "l3_domains": "L3 domain",
     }
 
     def check(kind: str, name: object, key: str) -> None:
@@ -222,6 +236,8 @@ def _check_parts(machine: MachineDescription, topology: Topology, where: str) ->
 
     for node in machine["memory"].get("nodes", {}):
         check("node", node, "memory.nodes")
+    if (unified := machine.get("devices", {}).get("memory_node")) is not None:
+        check("node", unified, "devices.memory_node")
     for pair in machine["latency_ns"].get("pairs", {}):
         for node in pair.split("->"):
             check("node", node, f"latency_ns.pairs.{pair}")
@@ -229,26 +245,26 @@ def _check_parts(machine: MachineDescription, topology: Topology, where: str) ->
         place, given = f"{where}, faults.{number}", set(fault) - {"fault"}
         needed = REQUIRED_KEYS[fault["fault"]]
         if missing := sorted(needed - given):
-            raise UserError(f"{fault['fault']} needs the key {missing[0]!r}", place)
+            raise UserError(f"the fault {fault['fault']} needs the key {missing[0]!r}", place)
         if extra := sorted(given - needed - _OPTIONAL_KEYS):
-            raise UserError(f"{fault['fault']} has no key {extra[0]!r}", place)
+            raise UserError(f"unknown key {extra[0]!r} of the fault {fault['fault']}", place)
         try:
             date.fromisoformat(fault.get("since", _ALWAYS))
         except ValueError as error:
             wrong = f"{fault['since']} is not a date"
-            raise UserError(wrong, f"{place}.since", "write it as 2026-11-22") from error
+            raise UserError(wrong, f"{place}.since", "write the date as 2026-11-22") from error
         for key, value in fault.items():
             for name in value if isinstance(value, list) else [value]:
                 if key in kinds:
                     check(kinds[key], name, f"faults.{number}.{key}")
         if fault["fault"] in _FAULTS_OF_DRIVES and "drives" not in machine:
             remedy = "add the key `drives` with their rates"
-            raise UserError(
-                f"{fault['fault']} needs drives, but the description has none", place, remedy
-            )
+            what = f"the fault {fault['fault']} needs drives, but the description has none"
+            raise UserError(what, place, remedy)
         section, capacity = _NEEDED_CAPACITIES.get(fault["fault"], ("memory", ""))
         if capacity and capacity not in cast(dict[str, Any], machine).get(section, {}):
-            raise UserError(f"{fault['fault']} needs the capacity {section}.{capacity}", place)
+            what = f"the fault {fault['fault']} needs the capacity {section}.{capacity}"
+            raise UserError(what, place)
 
 
 def current_faults(machine: MachineDescription, host: str, today: date) -> list[Fault]:
@@ -264,10 +280,10 @@ def current_faults(machine: MachineDescription, host: str, today: date) -> list[
 def firmware_topology(
     machine: MachineDescription, topology: Topology, host: str, today: date
 ) -> Topology:
-    """Return the topology as the machine's firmware shows it: entries of the SLIT may be swapped.
+    """Return the topology as the machine shows it.
 
-    The fault `swapped_distances` exchanges the local node's row entries of two other nodes: in the
-    row of each node, the distances to the two named nodes change places.
+    A GPU that uses the memory of a node has unified memory. The fault `swapped_distances` names two
+    nodes. In the SLIT row of every other node, the distances to these two nodes are swapped.
     """
     distances = topology.distances
     for fault in current_faults(machine, host, today):
@@ -279,4 +295,7 @@ def firmware_topology(
             if place not in (first, second):
                 row[first], row[second] = row[second], row[first]
         distances = replace(distances, matrix=tuple(map(tuple, rows)))
-    return replace(topology, distances=distances)
+    devices = topology.opencl_devices
+    if "memory_node" in machine.get("devices", {}):
+        devices = tuple(replace(device, unified_memory=True) for device in devices)
+    return replace(topology, distances=distances, opencl_devices=devices)

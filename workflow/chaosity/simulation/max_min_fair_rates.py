@@ -1,8 +1,9 @@
 """Compute max-min fair rates of flows that share resources (progressive filling).
 
 The rates of all flows grow at the same pace until a resource is full or a flow reaches its limit.
-The flows of that resource keep their rate, the others continue to grow (Bertsekas and Gallager,
-Data Networks, section 6.5.2). A flow may use several units of a resource for one unit of its rate.
+The flows of that resource keep their rate, all other flows continue to grow (Bertsekas and
+Gallager, Data Networks, section 6.5.2). A flow may use several units of a resource for one unit of
+its rate.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A resource is a part that accesses use: ``core3``, ``l3_1``, ``node2`` (memory controllers),
 ``node0->package1`` and ``package0->package1`` (links), a drive such as ``drive-0000-41-00-0``, its
-link, and ``drives2`` (the root ports of node 2). docs/simulation.md explains them.
+link, and ``drives2`` (the root ports of node 2). docs/simulation.md explains all resources.
 """
 
 from __future__ import annotations
@@ -93,6 +93,12 @@ def _healthy_capacities(
     nodes = [node.os_index for node in topology.nodes]
     for core in topology.cores:
         yield f"core{core.index}", 1.0
+    for cores, rate in (
+        ("fast_cores", memory.get("fast_cores_bytes_per_second")),
+        ("slow_cores", memory.get("slow_cores_bytes_per_second")),
+    ):
+        if rate is not None:
+            yield cores, rate
     for domain in topology.l3_domains:
         yield f"l3_{domain.index}", memory.get("l3_domain_bytes_per_second", WITHOUT_LIMIT)
     own = {int(node): float(rate) for node, rate in memory.get("nodes", {}).items()}
@@ -115,7 +121,7 @@ def _healthy_capacities(
                 name = drive_component_name(drive)
                 yield name, 1.0
                 yield f"{name}_link", drive.link_bytes_per_second or WITHOUT_LIMIT
-        part = len(packages) / max(1, len(shared))  # of a package's root ports at a node
+        part = len(packages) / max(1, len(shared))  # share of a package's root ports at a node
         all_near = part * drives.get("package_bytes_per_second", WITHOUT_LIMIT)
         far = part * drives.get("remote_package_bytes_per_second", WITHOUT_LIMIT)
         for number in nodes:

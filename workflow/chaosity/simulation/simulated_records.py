@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ from chaosity.records.atomic_writes_and_record_files import (
     save_record,
     utc_now_text,
 )
-from chaosity.records.point_types import Load, MetricSourceWithUpperBound, Point
+from chaosity.records.point_types import Load, Point
 from chaosity.records.record_types_and_verdict import (
     SIMULATED,
     Check,
@@ -44,33 +44,25 @@ from chaosity.records.record_types_and_verdict import (
 from chaosity.runner.point_measurement import memory_shares_by_node
 from chaosity.runner.record_checks import check_record
 from chaosity.simulation.machine_description import MACHINE_FILE, MachineDescription
-from chaosity.simulation.machine_model import LINE_BYTES, MachineModel, NoiselessLoadResult
+from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.tool_output_from_values import OutputWriter
+from chaosity.simulation.true_values import (
+    COUNTED_SECONDS,
+    P99_OVER_MEDIAN,
+    TrueValues,
+    UnknownMetricError,
+    true_values,
+)
 from chaosity.topology.topology_json import read_topology
 
-# Points that a process simulates before it takes the next ones.
+# Number of points that a process simulates before it takes the next points.
 _POINTS_AT_ONCE = 100
 TRUTH_COLUMNS = ["host", "configuration", "experiment", "point", "load", "metric", "node", "value"]
 # Number of samples of a load, a few more than the runner's stopping rule needs for an interval.
 SAMPLES = 24
-# The 99th percentile of block times over their median on a quiet machine.
-P99_OVER_MEDIAN = 1.06
-# Bytes that a program moves for one element, cell or gathered value: two doubles and an index.
-_ELEMENT_BYTES = 24
-# Counters of the model, and the time for which they count.
-_LOCAL_MISSES, _REMOTE_MISSES = "last_level_misses_local_memory", "last_level_misses_remote_memory"
-_COUNTED_SECONDS = 1.0
 # Virtual time at which each measurement begins, in seconds since boot.
 _BEGIN_SECONDS = 1000.0
 _REALTIME_MINUS_MONOTONIC = 1.6e9
-
-
-# The values of a load's metrics without noise; a metric by node has one for each node.
-TrueValues = Mapping[str, float | dict[str, float]]
-
-
-class UnknownMetricError(Exception):
-    """The simulation has no value for a metric; the text names it."""
 
 
 def open_machine_model(folder: Path, host: str) -> MachineModel:
@@ -85,7 +77,7 @@ def open_machine_model(folder: Path, host: str) -> MachineModel:
     """
     topology, machine = read_topology(folder / "topology.json"), folder / MACHINE_FILE
     if topology is None or not machine.exists():
-        raise UserError("has no simulated machine", str(folder), "run snakemake")
+        raise UserError("the folder has no simulated machine", str(folder), "run snakemake")
     return MachineModel(json.loads(machine.read_text()), topology, host, datetime.now(UTC).date())
 
 
@@ -161,71 +153,6 @@ def simulate_replicate(point: Point, replicate: int, model: MachineModel) -> Rec
     except UnknownMetricError as error:
         checks.append(make_check("measured", False, str(error)))
     return {**record, "finished_at": utc_now_text(), "verdict": make_verdict(checks)}
-
-
-def true_values(point: Point, model: MachineModel) -> dict[str, TrueValues]:
-    """Return the value of every metric of every load without noise: ``{load: {metric: value}}``.
-
-    A metric by node has a value for each node of the target.
-
-    Raises:
-        UnknownMetricError: the simulation has no value for a metric.
-    """
-    truths = model.noiseless_results(point["loads"])
-    return {
-        load["name"]: {
-            metric: value
-            for metric, source in load["metrics"].items()
-            if (value := _true_value(metric, source, load, truths[load["name"]], model)) is not None
-        }
-        for load in point["loads"]
-    }
-
-
-def _true_value(
-    metric: str,
-    source: MetricSourceWithUpperBound,
-    load: Load,
-    truth: NoiselessLoadResult,
-    model: MachineModel,
-) -> float | dict[str, float] | None:
-    """Return the value of a metric without noise; None if the load has no such value.
-
-    Raises:
-        UnknownMetricError: the simulation has no value for the metric.
-    """
-    devices = model.machine.get("devices")
-    if "counter" in source:
-        local, missed = model.local_and_missed_shares(load)
-        shares = {_LOCAL_MISSES: local, _REMOTE_MISSES: 1 - local}
-        lines = truth.moved_bytes_per_second * _COUNTED_SECONDS / LINE_BYTES
-        return shares[source["counter"]] * missed * lines if source["counter"] in shares else None
-    if "by_node" in source:
-        return {str(node): rate for node, rate in truth.bytes_per_second_by_node.items()}
-    if metric in ("bandwidth_bytes_per_second", "processing_throughput_bytes_per_second"):
-        return truth.counted_bytes_per_second
-    if metric == "traffic_bytes_per_second":
-        return truth.moved_bytes_per_second
-    value: float | None = getattr(truth, metric, None)
-    if value is not None:  # latency_ns, read_rate_reads_per_second, ...
-        return value
-    if metric == "latency_p99_ns" and truth.latency_ns is not None:
-        return truth.latency_ns * P99_OVER_MEDIAN
-    if metric == "elements_per_second":
-        return truth.moved_bytes_per_second / _ELEMENT_BYTES
-    if metric == "runs_per_second":
-        return truth.moved_bytes_per_second / load["memory_bytes"]
-    if metric == "dwp":
-        return truth.dwp
-    if metric == "locality":
-        return model.local_and_missed_shares(load)[0]
-    if devices and metric == "device_copy_bytes_per_second":
-        return devices["memory_bytes_per_second"] / 2
-    if devices and metric.startswith(("host_to_device", "device_to_host")):
-        return min(devices["link_bytes_per_second"], truth.moved_bytes_per_second or math.inf)
-    if source.get("optional"):
-        return None
-    raise UnknownMetricError(f"{load['benchmark']}: the simulation has no value for {metric}")
 
 
 @dataclass(frozen=True)
@@ -307,7 +234,7 @@ def _load_record(
         counted: results of the processor counters.
     """
     placement = load["placement"]
-    # A load without progress runs while all others do.
+    # A load without progress runs while all other loads run.
     margin = 0.0 if load["progress"] else seconds / SAMPLES
     units = parse_cpu_list(placement["cpus"])
     pages = {
@@ -336,11 +263,11 @@ def _load_record(
 
 
 def _counted(load: Load, values: TrueValues, quality: float) -> dict[str, CounterResult]:
-    """Return the counts of a load's counters; where the model has none, it is the reason."""
+    """Return the counts of a load's counters, or a reason for counters that the model lacks."""
     counted: dict[str, CounterResult] = {
         name: {"reason": "simulated"} for name in load.get("counters", {})
     }
-    nanoseconds = round(_COUNTED_SECONDS * 1e9)
+    nanoseconds = round(COUNTED_SECONDS * 1e9)
     for metric, value in values.items():
         name = load["metrics"][metric].get("counter")
         if name is not None and isinstance(value, float):

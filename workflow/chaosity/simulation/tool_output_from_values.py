@@ -1,8 +1,8 @@
 """Write the output that a tool would have printed for given values.
 
-This is the inverse of `runner.parse_tool_output` and `runner.progress_samples_and_rates`. The
+This module is the inverse of `runner.parse_tool_output` and `.progress_samples_and_rates`. The
 benchmark file says where each value is in the tool's output, so the same file says where to write
-the value. No code here is for one tool.
+the value. No code in this module is for one tool only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from chaosity.records.point_types import Load, OutputValueSource
 from chaosity.runner.parse_tool_output import json_path_steps
 from chaosity.runner.progress_samples_and_rates import Series
 
-# What a character class stands for in the text that is written.
+# The text that is written for a character class of a pattern.
 _CLASS_TEXTS = {
     _constants.CATEGORY_SPACE: " ",
     _constants.CATEGORY_DIGIT: "1",

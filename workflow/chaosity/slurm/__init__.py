@@ -1,4 +1,4 @@
 """Use Slurm: read its nodes and its queue, and run measurements as its jobs.
 
-This room calls Slurm's programs and parses their output. It does not use plans or records.
+This Python package calls Slurm's programs and parses their output, without plans or records.
 """

@@ -1,12 +1,12 @@
 """Watch a run's jobs and nodes in Slurm's queue, and report how much time the queue took.
 
 If a node is drained after the run began, a job for it waits until the node is resumed, perhaps for
-ever. Such jobs are cancelled by number. Snakemake retries them as often as the profile allows, and
-then leaves their points to a later run. Another early end of a job is reported in a line with its
-number and host.
+ever. Such jobs are cancelled by number. Snakemake retries cancelled jobs as often as the profile
+allows, and then leaves their points to a later run. Another early end of a job is reported in a
+line with the job's number and host.
 
-Only ``squeue`` is used, so that it works with and without accounting. It lists finished jobs for
-``MinJobAge`` seconds, and `check_finished_jobs_stay_visible` checks that this is long enough.
+Only ``squeue`` is used, since it needs no accounting. ``squeue`` lists finished jobs for
+``MinJobAge`` seconds; `check_finished_jobs_stay_visible` checks that this time is long enough.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from chaosity.slurm.slurm_commands import (
     reasons_of_unusable_nodes,
     run_slurm_command,
 )
+from chaosity.units import format_count
 
 # The fields of `SlurmJob` for squeue(1), and the job's name and folder; times are seconds since
 # 1970, see `run_slurm_command`.
@@ -32,13 +33,13 @@ SQUEUE_FORMAT = "%i|%T|%n|%V|%S|%e|%r|%j|%Z"
 # The executor plugin looks at its jobs at least every 180 s. If a job vanishes in between, the
 # plugin waits for ever.
 OLDEST_LOOK_SECONDS = 200
-# Ends that Slurm or a person caused, so they say nothing about a measurement.
+# States of jobs that Slurm or a person ended; such an end says nothing about a measurement.
 CUT_SHORT = {"BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY"}
 CUT_SHORT |= {"PREEMPTED", "TIMEOUT"}
 FINISHED = CUT_SHORT | {"COMPLETED", "FAILED"}
 # Each look costs two short queries.
 LOOK_SECONDS = 15.0
-# A node is given up after so many unusable looks in a row, since a node may answer late.
+# A node is given up after so many looks in a row found it unusable, since a node may answer late.
 LOOKS_IN_TROUBLE = 2
 
 
@@ -94,8 +95,8 @@ def check_finished_jobs_stay_visible(configuration: str) -> None:
         return
     if storage is None or storage[1].endswith("/none"):
         raise UserError(
-            f"forgets finished jobs after {age[1]} s (MinJobAge) and has no accounting, so the end"
-            " of a job could be missed",
+            f"Slurm forgets finished jobs after {age[1]} s (MinJobAge) and has no accounting, so"
+            " the end of a job could be missed",
             "Slurm",
             f"set MinJobAge to {OLDEST_LOOK_SECONDS} or more, or set up accounting",
         )
@@ -131,8 +132,8 @@ def describe_queue_and_job_times(
     ran = sum(ended - started for _, _, started, ended in times)
     measuring = sum(seconds for _, seconds in measured.values())
     return (
-        f"{points} measurements in {len(times)} Slurm {'job' if len(times) == 1 else 'jobs'} on"
-        f" {len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}: {total:.0f} s from submission"
+        f"{points} measurements in {format_count(len(times), 'Slurm job')} on"
+        f" {format_count(len(nodes), 'node')}: {total:.0f} s from submission"
         f" to end, summed over nodes, {measuring:.0f} s of it measuring. Per measurement,"
         f" {(total - ran) / points:.2f} s of waiting in the queue and"
         f" {(ran - measuring) / points:.2f} s of start and end of the jobs"

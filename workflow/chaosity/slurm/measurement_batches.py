@@ -64,7 +64,7 @@ def cut_measurements_into_batches(
     """Return each host's measurements, in random order, divided into jobs of about `minutes`.
 
     A job ends with the measurement that reaches this length. The last job of a host can be shorter.
-    If it is shorter than a tenth of the length, its measurements are added to the previous job.
+    If the last job is shorter than a tenth of `minutes`, the previous job gets its measurements.
     """
     batches = []
     ordered = sorted(measurements, key=lambda measurement: (measurement.host, measurement.order))

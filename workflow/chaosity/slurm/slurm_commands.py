@@ -1,8 +1,8 @@
 """Call Slurm's programs: list its nodes, and make the requests of jobs.
 
 A measurement needs a whole node: all processors that Slurm manages there, all memory, and no other
-job. So a job requests the node's own numbers. With ``--hint`` or ``--threads-per-core`` it would
-lose half of the processing units.
+job. So a job requests the node's own numbers. With ``--hint`` or ``--threads-per-core`` the job
+would lose half of the processing units.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
-from typing import Any
 
 from chaosity.errors import UserError
-from chaosity.yaml_document_types import SlurmConfig
+from chaosity.yaml_document_types import HostVariables, SlurmConfig
 
 # Slurm's programs answer at once, or try for minutes if slurmctld is down.
 ANSWER_SECONDS = 30
@@ -109,9 +108,9 @@ def reasons_of_unusable_nodes(nodes: Iterable[SlurmNode]) -> dict[str, str]:
     return {node.name: node.unusable_reason for node in nodes if node.unusable_reason}
 
 
-def slurm_node_name(host: str, variables: Mapping[str, Any]) -> str:
+def slurm_node_name(host: str, variables: HostVariables) -> str:
     """Return a host's name in Slurm: its variable ``chaosity_slurm_node``, else its own name."""
-    return str(variables.get("chaosity_slurm_node", host))
+    return variables.get("chaosity_slurm_node", host)
 
 
 def run_slurm_command(*command: str) -> str:
@@ -132,7 +131,7 @@ def run_slurm_command(*command: str) -> str:
         )
     except FileNotFoundError:
         remedy = "submit from a machine that has Slurm's programs"
-        raise UserError("is not installed", command[0], remedy) from None
+        raise UserError("the program is not installed", command[0], remedy) from None
     except subprocess.TimeoutExpired:
         raise UserError(f"{command[0]} gave no answer in {ANSWER_SECONDS} s", "Slurm") from None
     if answer.returncode:
@@ -167,7 +166,7 @@ def srun_command_for_description(node: SlurmNode, slurm: SlurmConfig) -> list[st
     return [
         "srun",
         "--quiet",
-        # Without the prefix of the measurements' jobs, which are counted and watched.
+        # No prefix of the measurements' jobs: only jobs with that prefix are counted and watched.
         "--job-name=chaosity-describe",
         "--nodes=1",
         "--ntasks=1",
@@ -185,12 +184,12 @@ def srun_command_for_description(node: SlurmNode, slurm: SlurmConfig) -> list[st
 def whole_node_job_resources(node: SlurmNode, slurm: SlurmConfig) -> dict[str, str | int]:
     """Return the resources of a measurement's job, which must get the whole node.
 
-    The executor plugin converts these into options of ``sbatch``, and of ``srun`` inside the job.
+    The executor plugin converts the resources into options of ``sbatch``, and ``srun`` in the job.
     Source: snakemake_executor_plugin_slurm/submit_string.py (2.8).
     """
     found: dict[str, str | int | None] = {
         "slurm_extra": " ".join(_whole_node_options(node)),
-        # Also for the step inside the job, which otherwise gets one processor.
+        # The step inside the job needs this number too; otherwise the step gets one processor.
         "cpus_per_task": node.processors,
         "mem_mb": node.memory_mib,
         "slurm_partition": slurm["partition"],

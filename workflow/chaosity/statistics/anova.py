@@ -36,6 +36,7 @@ from chaosity.statistics.effects_and_contrasts import (
     interaction_effects,
     level_effects,
 )
+from chaosity.statistics.estimates_and_ratios import CONFIDENCE
 
 TRANSFORMS = ("auto", "better", "none", "log")
 # An interaction of four factors has hundreds of effects, which nobody can interpret.
@@ -124,6 +125,7 @@ def analyse_variance(
     factors: Sequence[str],
     block: str | None = None,
     transform: str = "auto",
+    confidence: float = CONFIDENCE,
 ) -> AnovaResult:
     """Analyse which factors explain the differences in a table.
 
@@ -134,6 +136,7 @@ def analyse_variance(
         block: blocking column (such as replicate), whose effect is removed from the error; or None.
         transform: "log" analyses logarithms, "none" the values. "better" selects the scale with the
             larger likelihood of the residuals; "auto" logarithms only if clearly better.
+        confidence: confidence of the intervals, 0 to 1.
 
     Raises:
         UserError: the table cannot be analysed; the error names row and column.
@@ -163,7 +166,7 @@ def analyse_variance(
     notes += _notes(design, model, lost)
     values, fitted = responses[:, place], model.fitted[:, place]
     residuals = np.zeros(design.value_count)
-    error = ResidualError(None, model.error_degrees_of_freedom, chosen == "log")
+    error = ResidualError(None, model.error_degrees_of_freedom, chosen == "log", confidence)
     if error.freedom > 0 and errors[place] > 0.0:
         error = replace(error, variance=float(errors[place]) / error.freedom)
         residuals = values - fitted

@@ -30,7 +30,7 @@ def compare_neighbouring_periods(history: Measurements) -> pd.DataFrame:
         *("ratio", "ratio_low", "ratio_high"),
     ]
     found = []
-    for _, cell in history.performance_rows().rows_with_value().groups_by_columns(CELL):
+    for _, cell in history.performance_rows().valid_rows_with_value().groups_by_columns(CELL):
         periods = [period for _, period in cell.rows.groupby("era", sort=True)]
         for before, after in pairwise(periods):
             cell_values = [after[name].iloc[0] for name in (*CELL, "era")]

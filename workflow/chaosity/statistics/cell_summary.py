@@ -59,7 +59,7 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
     columns = [column for column in tidy.columns if column not in _OF_A_REPLICATE]
     first = np.unique(codes, return_index=True)[1]
     cells = tidy[columns].iloc[first].reset_index(drop=True)
-    # No label or stand-in file gets lost where replicates differ.
+    # If replicates differ, the cell has the label or the stand-in file of any of them.
     if "label" in tidy:
         cells["label"] = tidy["label"].groupby(codes).first().reindex(range(number))
     if "file_backed" in tidy:
@@ -72,10 +72,8 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
     cells["n_missing"] = np.bincount(codes[status == MISSING], minlength=number)
     cells["median"] = sample.quantile_of_each_group(0.5)
     cells["low"], cells["high"] = low, high
-    cells["minimum"], cells["maximum"] = (
-        sample.quantile_of_each_group(0.0),
-        sample.quantile_of_each_group(1.0),
-    )
+    cells["minimum"] = sample.quantile_of_each_group(0.0)
+    cells["maximum"] = sample.quantile_of_each_group(1.0)
     cells["standard_deviation"] = sample.mean_and_deviation(sample.values)[1]
     with np.errstate(invalid="ignore", divide="ignore"):
         cells["precision"] = (high - low) / (2.0 * np.abs(cells["median"]))

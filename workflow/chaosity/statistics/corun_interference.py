@@ -22,8 +22,9 @@ _SAME_LOAD = (
     *("host", "configuration", "load", "benchmark", "kernel"),
     *("initiator", "target", "metric", "levels"),
 )
-# Where cores share little the geometric means of the published sweep (document 003, one run, eight
-# cores, 2 to 64 MB) lie within about 5 % of 1. Half as much again is more than such noise.
+# Sizes at which cores hardly share anything have ratios within about 5 % of 1 in the published
+# sweep (document 003, one run, eight cores, 2 to 64 MB). This limit is 1.5 times as far from 1, so
+# such noise does not reach it.
 DIVERGING_RATIO = 1.075
 # Ratio of a core to the others of its node. In the published sweep it is 1 within 1 % as long as
 # each core runs alone, and 1.26 to 1.30 for the slow cores when all run.
@@ -42,7 +43,7 @@ def summarise_corun_to_alone_ratios(measurements: Measurements) -> pd.DataFrame:
             empty when no load was measured both ways.
     """
     same_levels = measurements.with_columns(levels=measurements.rows["load_parameters"])
-    alone, corunning = same_levels.single_load_rows(), same_levels.corunning_rows()
+    alone, corunning = same_levels.single_load_rows(), same_levels.rows_of_corunning_loads()
     near = summarise_cell_ratios_paired_by_block(corunning, alone, ["experiment", *_SAME_LOAD])
     found = pd.MultiIndex.from_frame(near[[*CELL]])
     missing = ~pd.MultiIndex.from_frame(corunning.rows[[*CELL]]).isin(found)

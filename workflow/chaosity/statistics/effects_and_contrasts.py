@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import linalg, stats
 
 from chaosity.statistics.anova_design import AnovaDesign, Members, Values
-from chaosity.statistics.estimates_and_ratios import present_confidence
+from chaosity.statistics.estimates_and_ratios import CONFIDENCE
 from chaosity.statistics.sums_of_squares import indicator_columns
 
 # All pairs of twelve levels are 66 lines; of more levels only the extremes are reported.
@@ -28,9 +28,10 @@ _MOST_LEVELS = 128
 _MOST_COLUMNS = 1000
 
 
-def interval_half_width_in_standard_errors(freedom: float) -> float:
-    """Return half the width of an interval of one estimate, in standard errors."""
-    return float(stats.t.ppf(0.5 + present_confidence() / 2.0, freedom))
+@lru_cache(maxsize=256)
+def _half_width_in_standard_errors(confidence: float, freedom: float) -> float:
+    """Return half the width of the interval of one estimate, in standard errors."""
+    return float(stats.t.ppf(0.5 + confidence / 2.0, freedom))
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,13 @@ class ResidualError:
         variance: mean square of the error; None when there is none.
         freedom: degrees of freedom of the error.
         logs: whether logarithms are analysed.
+        confidence: confidence of the intervals, 0 to 1.
     """
 
     variance: float | None
     freedom: int
     logs: bool
+    confidence: float = CONFIDENCE
 
     def interval_of_estimate(
         self, value: float, weight: float, multiple: float | None = None
@@ -77,7 +80,7 @@ class ResidualError:
         ends: list[float | None] = [None, None]
         if self.variance is not None:
             if multiple is None:
-                multiple = interval_half_width_in_standard_errors(self.freedom)
+                multiple = _half_width_in_standard_errors(self.confidence, self.freedom)
             half = multiple * math.sqrt(self.variance * max(0.0, weight))
             ends = [value - half, value + half]
         if not self.logs:
@@ -209,7 +212,7 @@ def compare_level_pairs_with_tukey_intervals(
         chosen = [(j, i) for i, j in combinations(range(size), 2)]
     multiple = None
     if size > 2 and error.variance is not None:
-        multiple = _range_quantile(present_confidence(), size, error.freedom) / math.sqrt(2.0)
+        multiple = _range_quantile(error.confidence, size, error.freedom) / math.sqrt(2.0)
     return [
         Contrast(
             factor=design.names[factor],
@@ -243,7 +246,7 @@ def interaction_effects(
     codes, _ = design.combination_of_each_row(pair)
     means = np.bincount(codes, values).reshape(a, b) / counts
     effects = means - means.mean(axis=0) - means.mean(axis=1)[:, None] + means.mean()
-    known = error if design.is_balanced else ResidualError(None, 0, error.logs)
+    known = error if design.is_balanced else replace(error, variance=None)
     share = (1.0 - 1.0 / a) * (1.0 - 1.0 / b)
     first, second = (design.levels[member] for member in pair)
     return [
@@ -272,7 +275,7 @@ def compare_groups_of_cells(
     removed. Each group has the noise of its own cells, as in Welch's test: remote memory can
     scatter far less than local memory, and then the noise of all cells together is wrong for both.
     With pooled noise a 95 % interval was right in 82 to 99 % of simulations, see
-    tests/bench/coverage.py.
+    tests/bench/interval_coverage.py.
 
     `groups` has the group of each row's cell, `chosen` has the names of both groups, and `name` is
     the name of the contrast. The interval is that of a single planned comparison.
@@ -310,10 +313,8 @@ def compare_groups_of_cells(
     freedom = sum(squares) ** 2 / sum(
         square**2 / df for square, (_, _, df) in zip(squares, parts, strict=True)
     )
-    weight, multiple = (
-        sum(squares) / error.variance,
-        interval_half_width_in_standard_errors(freedom),
-    )
+    weight = sum(squares) / error.variance
+    multiple = _half_width_in_standard_errors(error.confidence, freedom)
     return Contrast(name, *chosen, error.interval_of_estimate(value, weight, multiple), None)
 
 

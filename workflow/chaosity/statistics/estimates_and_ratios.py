@@ -32,13 +32,13 @@ from chaosity.units import UnitScale
 Values = NDArray[np.float64]
 CONFIDENCE = 0.95
 _confidence = ContextVar("confidence", default=CONFIDENCE)
-# The interval over two ratios would be 13 times as wide as their distance.
+# An interval from only two ratios would be 13 times as wide as the distance between them.
 FEWEST_RATIOS = 3
 
 
 @contextmanager
 def intervals_with_confidence(share: float) -> Iterator[None]:
-    """Compute and write intervals with this confidence (0.9: 90 %) in the body of `with`."""
+    """Set the confidence of intervals, such as 0.9; it is 0.95 again after the `with` block."""
     token = _confidence.set(share)
     try:
         yield
@@ -46,14 +46,9 @@ def intervals_with_confidence(share: float) -> Iterator[None]:
         _confidence.reset(token)
 
 
-def present_confidence() -> float:
-    """Return the confidence of the intervals that are computed now: 0.95 unless it was changed."""
-    return _confidence.get()
-
-
-def confidence_text() -> str:
-    """Return the present confidence in per cent: "95 %"."""
-    return f"{100.0 * _confidence.get():g} %"
+def confidence_text(confidence: float) -> str:
+    """Return a confidence in per cent: "95 %"."""
+    return f"{100.0 * confidence:g} %"
 
 
 def change_text(ratio: float) -> str:
@@ -91,7 +86,7 @@ class _HasInterval:
         if self.low_and_high is None:
             return "no interval"
         low, high = map(show, self.low_and_high)
-        return f"{confidence_text()} interval {low} to {high}"
+        return f"{confidence_text(_confidence.get())} interval {low} to {high}"
 
     def interval_and_n_text(self, show: Callable[[float], str] = "{:.2f}".format) -> str:
         """Return the interval with n: "95 % interval 17.9 to 18.8, n = 3"."""
@@ -273,14 +268,11 @@ class GroupedSample:
         scaled = np.where(logs, np.log(np.where(logs, self.values, 1.0)), self.values)
         mean, deviation = self.mean_and_deviation(scaled)
         with np.errstate(invalid="ignore", divide="ignore"):
-            half = (
-                stats.t.ppf(0.5 + _confidence.get() / 2.0, self.n - 1.0)
-                * deviation
-                / np.sqrt(self.n)
-            )
+            errors = stats.t.ppf(0.5 + _confidence.get() / 2.0, self.n - 1.0)
+            half = errors * deviation / np.sqrt(self.n)
             low, high = mean - half, mean + half
             low, high = np.where(positive, np.exp(low), low), np.where(positive, np.exp(high), high)
-        # With n >= 8 and a lopsided sample the median can lie outside an interval of the mean.
-        # The interval then reaches to it: too wide is honest, an estimate outside is not.
+        # In an asymmetric sample of n >= 8 the median can lie outside the interval of the mean.
+        # Then the interval is widened to include the median.
         median = np.where(self.n > 1, self.quantile_of_each_group(0.5), np.nan)
         return np.fmin(low, median), np.fmax(high, median)

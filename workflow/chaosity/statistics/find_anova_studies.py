@@ -24,7 +24,7 @@ import pandas as pd
 from chaosity.errors import UserError
 from chaosity.statistics.anova import AnovaResult, analyse_variance
 from chaosity.statistics.effects_and_contrasts import Contrast
-from chaosity.statistics.estimates_and_ratios import CONFIDENCE, intervals_with_confidence
+from chaosity.statistics.estimates_and_ratios import CONFIDENCE
 from chaosity.store.measurements import POINT, Measurements, parse_levels_json
 
 RESPONSE, BLOCK = "value", "replicate"
@@ -38,7 +38,7 @@ _KINDS = ("initiator_kind", "target_kind")
 # Cells without a value cost degrees of freedom and make shares of variation overlap. A matrix
 # without its diagonal (a core does not talk to itself) fills 2/3 from three cores on.
 LEAST_FILLED = 0.6
-# A plan with many designs repeats itself after the first few cuts.
+# After a few cuts, further tables of a plan with many designs have hardly any new rows.
 MOST_CUTS = 4
 
 
@@ -64,13 +64,17 @@ class AnovaStudy:
     left_out: tuple[str, ...]
     block: str | None
 
-    def analyse_variance_of_table(self, transform: str = "better") -> AnovaResult:
-        """Return the analysis of variance.
+    def analyse_variance_of_table(
+        self, transform: str = "better", confidence: float = CONFIDENCE
+    ) -> AnovaResult:
+        """Return the analysis of variance; `confidence` is that of its intervals, 0 to 1.
 
         Raises:
             UserError: no analysis is possible, for example because all values are equal.
         """
-        return analyse_variance(self.frame, RESPONSE, self.factors, self.block, transform)
+        return analyse_variance(
+            self.frame, RESPONSE, self.factors, self.block, transform, confidence
+        )
 
     def local_against_remote(self, analysis: AnovaResult) -> Contrast | None:
         """Compare remote with local memory or drives; return None when either is missing."""
@@ -96,7 +100,7 @@ class AnovaStudy:
 
 def find_anova_studies(measurements: Measurements) -> list[AnovaStudy]:
     """Find every table of one host in one configuration that can be analysed."""
-    measured = measurements.rows_with_value()
+    measured = measurements.valid_rows_with_value()
     if "reference" in measured.rows:  # its ratio to itself is always 1
         measured = measured.where(reference=False)
     found: list[AnovaStudy] = []
@@ -264,13 +268,11 @@ def analyse_all_studies(
 ) -> Iterator[tuple[AnovaStudy, AnovaResult]]:
     """Yield every study with its analysis; studies that cannot be analysed are skipped.
 
-    `confidences` are those of intervals by experiment; until the next study, they hold too for
-    intervals of the reader of this study.
+    `confidences` is experiment -> confidence of its intervals. Default: 0.95.
     """
     for study in find_anova_studies(measurements):
-        with intervals_with_confidence(confidences.get(study.experiment, CONFIDENCE)):
-            try:
-                analysis = study.analyse_variance_of_table()
-            except UserError:
-                continue
-            yield study, analysis
+        confidence = confidences.get(study.experiment, CONFIDENCE)
+        try:
+            yield study, study.analyse_variance_of_table(confidence=confidence)
+        except UserError:
+            continue

@@ -23,8 +23,8 @@ import pandas as pd
 from scipy import stats
 from scipy.interpolate import PchipInterpolator
 
-from chaosity.statistics.estimates_and_ratios import Values
-from chaosity.statistics.loaded_latency_curves import frontier_points
+from chaosity.statistics.estimates_and_ratios import Ratio, Values
+from chaosity.statistics.loaded_latency_curves import complete_blocks, frontier_points
 from chaosity.statistics.significance_tests import LEVEL, silence_warnings_on_equal_values
 
 # The shape of a curve is a guess where its points are farther apart than this share of its peak.
@@ -71,19 +71,19 @@ def mean_curve_over_places(rows: pd.DataFrame) -> pd.DataFrame:
     Places measure the same points, so the points with the k-th smallest bandwidth belong together.
 
     Args:
-        rows: rows with `replicate`, `initiator`, `target`, `x` (bandwidth of the other loads; 0 if
-            nothing else ran) and `value` (latency; not a number for a failed point).
+        rows: rows with `point`, `replicate`, `initiator`, `target`, `x` (bandwidth of the other
+            loads; 0 if nothing else ran) and `value` (latency; not a number for a failed point).
 
     Returns:
         The first row of each point, with `rank` (0, 1, ...), the mean `x` and the geometric mean
         `value`. A block that lacks a value of another block is left out.
     """
-    known = rows.dropna(subset=["x", "value"])
-    places = known.groupby(["replicate", "initiator", "target"], dropna=False)
-    ranked = known.assign(rank=places["x"].rank(method="first").astype(int) - 1)
-    sizes = ranked.groupby("replicate").size()
-    complete = ranked[ranked["replicate"].isin(sizes.index[sizes == sizes.max()])]
-    points = complete.assign(value=np.log(complete["value"])).groupby(["replicate", "rank"])
+    blocks = complete_blocks(rows)
+    complete = pd.concat(blocks) if blocks else rows.iloc[:0]
+    places = complete.groupby(["replicate", "initiator", "target"], dropna=False)
+    ranks = places["x"].rank(method="first").astype(int) - 1
+    ranked = complete.assign(rank=ranks, value=np.log(complete["value"]))
+    points = ranked.groupby(["replicate", "rank"])
     means = points[["x", "value"]].mean()
     first = points.first().assign(x=means["x"], value=np.exp(means["value"]))
     return first.reset_index()
@@ -121,6 +121,22 @@ def compare_latency_curves(first: pd.DataFrame, second: pd.DataFrame) -> CurveCo
         found.append(Crossover(float(x[middle]), *bounds, lower_above=int(sign[end] > 0)))
     lower = int(sign[clear[0]] > 0) if len(clear) and not found else None
     return CurveComparison(reach, n, tuple(found), lower)
+
+
+def crossover_ratio(first: CurveComparison, second: CurveComparison) -> Ratio:
+    """Return the only crossover of a comparison divided by that of another, with its interval.
+
+    The two were measured independently. The interval combines the distances of each crossover from
+    the ends of its own interval, as logarithms (MOVER; Zou and Donner, "Construction of confidence
+    limits about effect measures: a general approach", 2008). The lower ends must be above 0.
+    """
+    [own], [other] = first.crossovers, second.crossovers
+    (x, low, high), (y, other_low, other_high) = (
+        np.log([each.bandwidth, each.low, each.high]) for each in (own, other)
+    )
+    least = float(np.exp(x - y - np.hypot(x - low, other_high - y)))
+    most = float(np.exp(x - y + np.hypot(high - x, y - other_low)))
+    return Ratio(float(np.exp(x - y)), least, most, min(first.n), min(second.n))
 
 
 def _curve_of_each_block(points: pd.DataFrame) -> list[tuple[Values, Values]]:

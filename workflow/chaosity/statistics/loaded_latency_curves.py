@@ -86,7 +86,7 @@ def repeat_unloaded_points_on_each_line(rows: pd.DataFrame, line: str) -> pd.Dat
 def _numbers(points: Measurements) -> Iterator[dict[str, object]]:
     """Yield the six numbers of one curve, a mapping for each."""
     rows = points.rows
-    blocks = _complete_blocks(points)
+    blocks = complete_blocks(points.valid_rows_with_value().rows)
     without = rows.groupby([c for c in _MARK if c in rows], dropna=False)["value"].count() == 0
     lost = f"{int(without.sum())} of the curve's points have no value" if without.any() else None
     for quantity in QUANTITIES:
@@ -109,13 +109,14 @@ def _numbers(points: Measurements) -> Iterator[dict[str, object]]:
         yield {"quantity": quantity, **asdict(found), "reason": reason, "note": note}
 
 
-def _complete_blocks(points: Measurements) -> list[pd.DataFrame]:
-    """Return the blocks in which every point that any block has is valid."""
-    measured = points.rows_with_value().rows
-    valid = measured[measured["x"].notna()]
-    marks = [column for column in _MARK if column in valid.columns]
-    number = len(valid[marks].drop_duplicates())
-    return [block for _, block in valid.groupby("replicate", sort=True) if len(block) == number]
+def complete_blocks(rows: pd.DataFrame) -> list[pd.DataFrame]:
+    """Return the rows of each replicate block that has every point that any block has.
+
+    Rows without `x` or `value` do not count.
+    """
+    known = rows.dropna(subset=["x", "value"])
+    number = len(known[[column for column in _MARK if column in known]].drop_duplicates())
+    return [block for _, block in known.groupby("replicate", sort=True) if len(block) == number]
 
 
 def _quantity(quantity: str, x: Values, y: Values) -> tuple[float, str | None]:

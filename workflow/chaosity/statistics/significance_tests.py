@@ -68,7 +68,7 @@ def is_variation_between_cells_significant(
     Returns:
         The answer; None for a single cell, or if no cell has two replicates.
     """
-    valid = as_measurements(measurements).rows_with_value()
+    valid = as_measurements(measurements).valid_rows_with_value()
     cells = [cell.rows["value"].to_numpy(dtype=float) for _, cell in valid.groups_by_columns(by)]
     if all((cell > 0.0).all() for cell in cells):  # a share or a count may be zero
         cells = [np.log(cell) for cell in cells]

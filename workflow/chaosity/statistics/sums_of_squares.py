@@ -121,10 +121,8 @@ def _fit_by_least_squares(design: AnovaDesign, terms: Sequence[Members], centred
     squares, freedom = [], []
     for term in terms:
         others = [other for other in terms if not set(term) <= set(other)]
-        (without, rank_without), (with_term, rank) = (
-            _residual_of_columns(others),
-            _residual_of_columns([*others, term]),
-        )
+        without, rank_without = _residual_of_columns(others)
+        with_term, rank = _residual_of_columns([*others, term])
         squares.append(np.maximum(0.0, without - with_term))
         freedom.append(rank - rank_without)
     return squares, freedom, fitted, design.value_count - error_rank

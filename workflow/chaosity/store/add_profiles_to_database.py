@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from chaosity import __version__
 from chaosity.errors import UserError
@@ -25,6 +25,7 @@ from chaosity.store.profile_database import (
     remove_profile,
 )
 from chaosity.store.tidy_table_parquet import Row, read_parquet_table, rows_to_table
+from chaosity.topology.host_fact_types import HostFacts, MemoryModuleSlot
 from chaosity.topology.topology_json import topology_from_json
 from chaosity.topology.topology_model import Topology
 
@@ -73,7 +74,7 @@ def _measurement_files(folder: Path) -> list[Path]:
         if found := sorted(folder.glob(pattern)):
             return found
     remedy = "give the folder of results or a folder in it"
-    raise UserError(f"has no {MEASUREMENTS_FILE}", str(folder), remedy)
+    raise UserError(f"the folder has no {MEASUREMENTS_FILE}", str(folder), remedy)
 
 
 def _build_profile(path: Path) -> ProfileTables | None:
@@ -84,10 +85,10 @@ def _build_profile(path: Path) -> ProfileTables | None:
     table = table[table["reference"].isna() & ~unmeasured]
     owners = table[["host", "configuration"]].drop_duplicates()
     if len(owners) > 1:
-        raise UserError("has several hosts or configurations", str(path))
+        raise UserError("the table has several hosts or configurations", str(path))
     if Measurements(table).is_simulated:
-        remedy = "a database has measured values only"
-        raise UserError("is a table of a simulated host", str(path), remedy)
+        remedy = "a profile database has only measured values"
+        raise UserError("the table is of a simulated host", str(path), remedy)
     if table.empty or not (table["status"] == VALID).any():
         return None
     host, configuration = (str(name) for name in owners.iloc[0])
@@ -126,13 +127,13 @@ def _build_profile(path: Path) -> ProfileTables | None:
     }
 
 
-def _host_columns(document: Mapping[str, Any], system: Mapping[str, Any]) -> Row:
+def _host_columns(document: Row, system: Row) -> Row:
     """Return the columns that describe a host, from its topology (JSON) and system component."""
     try:
         topology = topology_from_json(document)
     except (ValueError, KeyError, TypeError, AttributeError):
         topology = Topology()
-    facts = {**topology.host, **system}
+    facts = cast(HostFacts, {**topology.host, **system})
     firmware = facts.get("firmware") or {}
     texts = [firmware.get("bios_vendor"), firmware.get("bios_version")]
     if facts.get("microcode"):
@@ -151,16 +152,16 @@ def _host_columns(document: Mapping[str, Any], system: Mapping[str, Any]) -> Row
     }
 
 
-def _memory_text(modules: Iterable[Mapping[str, Any]]) -> str | None:
+def _memory_text(modules: Iterable[MemoryModuleSlot]) -> str | None:
     """Return the memory modules by kind, "16 x 32 GB DDR4 3200 MT/s"; None if unknown."""
-    facts = ("size", "type", "configured_speed")
     kinds = Counter(
-        " ".join(str(module[key]) for key in facts if module.get(key)) for module in modules
+        " ".join(filter(None, (slot.get("size"), slot.get("type"), slot.get("configured_speed"))))
+        for slot in modules
     )
     return ", ".join(f"{number} x {kind}" for kind, number in kinds.items() if kind) or None
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> Row:
     """Return the JSON document in a file; empty if the file is missing or broken."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))

@@ -2,13 +2,14 @@
 
 `Measurements` has rows of the tidy table in numpy types and answers the questions that every
 analysis asks: which rows have a value, which loads ran alone, which rows are comparable, and which
-of them form a matrix of nodes. A selection of rows is again a `Measurements`.
+rows form a matrix of nodes. A selection of rows is again a `Measurements`.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from pandas.core.groupby import DataFrameGroupBy
 
 from chaosity.errors import UserError
 from chaosity.records.record_types_and_verdict import SIMULATED, VALID
-from chaosity.store.node_matrix_csv import NodeMatrix
+from chaosity.store.read_node_matrix_csv import NodeMatrix
 from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table
 
 # A point of one host in one configuration.
@@ -51,10 +52,15 @@ def less_is_better(metric: str) -> bool:
 def is_performance_metric(metric: str) -> bool:
     """Return whether a metric measures the performance of hardware: a rate or a time.
 
-    A larger count or share is neither better nor worse. A ratio to another row of the table repeats
-    the information of the two rows.
+    A larger count or share is neither better nor worse. A ratio of two rows of the table repeats
+    the information of these rows.
     """
     return less_is_better(metric) or metric.endswith("_per_second")
+
+
+def is_percentile_of_slow_accesses(metric: str) -> bool:
+    """Return whether a metric such as `latency_p99_ns` describes only the slowest accesses."""
+    return re.search(r"_p\d+_", metric) is not None
 
 
 @lru_cache(maxsize=1 << 16)
@@ -114,7 +120,7 @@ class Measurements:
         found = list(parts)
         if len({part.is_simulated for part in found if len(part)}) > 1:
             what = "simulated and measured values cannot be compared or combined"
-            raise UserError(what, remedy="give hosts of one kind")
+            raise UserError(what, remedy="give only simulated hosts or only measured hosts")
         return cls(pd.concat([part.rows for part in found], ignore_index=True))
 
     @property
@@ -144,7 +150,7 @@ class Measurements:
         """Return the rows of valid measurements with a value above 0, for ratios and logarithms."""
         return self.select((self.rows["status"] == VALID) & (self.rows["value"] > 0.0))
 
-    def rows_with_value(self) -> Measurements:
+    def valid_rows_with_value(self) -> Measurements:
         """Return the rows of valid measurements with a value, zero included."""
         finite = np.isfinite(self.rows["value"].to_numpy(float))
         return self.select((self.rows["status"] == VALID) & finite)
@@ -157,7 +163,7 @@ class Measurements:
         """Return the rows of points with a single load."""
         return self.select(self.rows["load_count"] == 1)
 
-    def corunning_rows(self) -> Measurements:
+    def rows_of_corunning_loads(self) -> Measurements:
         """Return the rows of points with several loads, which run at the same time."""
         return self.select(self.rows["load_count"] > 1)
 

@@ -98,7 +98,7 @@ def _attempts(folder: Path, histories: _Histories) -> list[_Attempt]:
 
 
 def _state_at(stamp: str, states: Sequence[ComponentState]) -> ComponentState:
-    """Return the state of a component at a time; before its history begins, its first state."""
+    """Return the state of a component at a time; before the history begins, the first state."""
     before = [state for state in states if state.since.replace("-", "").replace(":", "") <= stamp]
     return before[-1] if before else states[0]
 

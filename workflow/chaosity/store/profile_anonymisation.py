@@ -2,8 +2,8 @@
 
 Hosts get random names, drives and GPUs get numbers. A text is published only if it is a name in
 this project's own files (an experiment, a benchmark, a label), the name of a place that exists in
-any machine (`node3`), or the name of a product. Everything else is removed: reasons of failures
-contain paths and command lines, names of components contain addresses and serial numbers, tables of
+any machine (`node3`), or the name of a product. All other texts are removed. Reasons of failures
+contain paths and command lines. Names of components contain addresses and serial numbers. Tables of
 the firmware contain serial numbers, and people's notes can contain anything.
 """
 
@@ -42,7 +42,7 @@ _CONFIGURATION = re.compile(
 )
 # Names of products: processors, drives, GPUs, memory modules, firmware.
 _PRODUCT = re.compile(r"[A-Za-z0-9 ().,+/@_-]{1,100}")
-# 6.1.0-18 of 6.1.0-18-amd64: the rest can be any name.
+# The public part of a kernel release: 6.1.0-18 of 6.1.0-18-amd64. The rest can be any name.
 _KERNEL = re.compile(r"\d+(\.\d+)*(-\d+(\.\d+)*)?")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _RELATIONS = {"same_node", "same_nodes", "same_package", "other_package", "unknown"}
@@ -68,7 +68,7 @@ _PARTS = {
     "l3_domains": (*_CACHE, "nodes"),
     "nics": ("kind", "model", "node", "link_bytes_per_second"),
 }
-# Returns the public text for a text, or None.
+# A function that returns the public form of a text, or None.
 _Rule = Callable[[str], str | None]
 
 
@@ -132,7 +132,7 @@ def _device_aliases(
 
 
 def _is_public_place(name: str) -> bool:
-    """Return whether a name is that of a place that exists in any machine, or "none"."""
+    """Return whether any machine can have a place of this name, or the name is "none"."""
     place = parse_place_name(name)
     return name == "none" or (place is not None and not place.may_reveal_host)
 
@@ -166,7 +166,7 @@ def _public_profile(profile: pd.Series, with_names: bool) -> Row:
     }
 
 
-def topology_without_private_facts(topology: Mapping[str, Any]) -> dict[str, Any]:
+def topology_without_private_facts(topology: Mapping[str, Any]) -> dict[str, object]:
     """Return the facts of a topology's JSON that describe how the machine is built."""
     found = _facts(topology, _TOPOLOGY) | {"host": _facts(topology.get("host") or {}, _HOST)}
     for name, keys in _PARTS.items():
@@ -177,11 +177,11 @@ def topology_without_private_facts(topology: Mapping[str, Any]) -> dict[str, Any
     return found
 
 
-def _facts(document: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+def _facts(document: Mapping[str, object], keys: Iterable[str]) -> dict[str, object]:
     return {key: _value(document.get(key)) for key in keys}
 
 
-def _value(value: Any) -> Any:
+def _value(value: object) -> object:
     """Return a number, a list of numbers, or a text that can be a product's name; else None."""
     if isinstance(value, (bool, int, float)):
         return value

@@ -15,9 +15,10 @@ import re
 import secrets
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 import duckdb
 import numpy as np
@@ -54,8 +55,27 @@ _LONGEST_TEXT = 400
 _TOPOLOGY_TEXT = 4 * 2**20
 _IDENTITY = re.compile(r"[0-9a-f]{16}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_NOT_A_ZIP_FILE = (
+    OSError,
+    zipfile.BadZipFile,
+    zlib.error,
+    NotImplementedError,
+    RuntimeError,
+    EOFError,
+)
 # The real times in a zip file would publish the time of day.
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+class Manifest(TypedDict):
+    """The manifest of a bundle; `parts` have the SHA-256 and the number of bytes of each file."""
+
+    bundle: str
+    schema_version: int
+    provenance: dict[str, str | bool | None]
+    profiles: int
+    measurements: int
+    parts: dict[str, dict[str, str | int]]
 
 
 def publish_bundle(
@@ -66,7 +86,7 @@ def publish_bundle(
     contact: str | None = None,
     licence: str | None = None,
     **query: str | None,
-) -> dict[str, Any]:
+) -> Manifest:
     """Write local profiles into a bundle, by default without names, serials and addresses.
 
     Args:
@@ -86,11 +106,11 @@ def publish_bundle(
     _check_texts(pd.Series([contact or "", licence or ""]), "contact and licence", _LONGEST_TEXT)
     found = find_profiles(database, **{**query, "origin": LOCAL})
     if not found:
-        raise UserError("has no local profile that matches", str(database))
+        raise UserError("the database has no local profile that matches", str(database))
     chosen = read_profile_tables(database, [profile["id"] for profile in found])
     tables = anonymise_profiles(chosen, secrets.token_bytes(32), with_names=with_names)
     files = {f"{name}.parquet": _parquet_content(table, name) for name, table in tables.items()}
-    manifest = {
+    manifest: Manifest = {
         "bundle": BUNDLE_KIND,
         "schema_version": SCHEMA_VERSION,
         "provenance": {
@@ -117,7 +137,7 @@ def publish_bundle(
 
 
 def _parquet_content(rows: pd.DataFrame, name: str) -> bytes:
-    """Return the content of a Parquet file, through a file, since DuckDB writes only to files."""
+    """Return rows as Parquet; a temporary file is used, since DuckDB writes only to files."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "part.parquet"
         write_parquet_table(rows, path, TABLES[name])
@@ -153,7 +173,7 @@ def import_bundle(bundle: Path, database: Path) -> int:
     return 0 if known else len(identities)
 
 
-def read_bundle(path: Path) -> tuple[ProfileTables, dict[str, Any], str]:
+def read_bundle(path: Path) -> tuple[ProfileTables, Manifest, str]:
     """Return the checked rows of a bundle, its manifest, and its SHA-256; see `import_bundle`."""
     where = str(path)
     try:
@@ -162,46 +182,46 @@ def read_bundle(path: Path) -> tuple[ProfileTables, dict[str, Any], str]:
             files = {
                 name: _part(archive, name, part, where) for name, part in manifest["parts"].items()
             }
-    except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise UserError(f"is not a bundle of profiles: {error}", where) from error
+    except _NOT_A_ZIP_FILE as error:
+        raise UserError(f"the file is not a bundle of profiles: {error}", where) from error
     tables = {name: _rows(files[f"{name}.parquet"], name, where) for name in TABLES}
     _check_tables(tables, where)
     return tables, manifest, hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _manifest(archive: zipfile.ZipFile, where: str) -> dict[str, Any]:
-    """Return the manifest; it is an error if the file has parts that the manifest does not list."""
+def _manifest(archive: zipfile.ZipFile, where: str) -> Manifest:
+    """Return the manifest; parts of the file that the manifest does not list are an error."""
     names, place = archive.namelist(), f"{where}, {MANIFEST}"
     if MANIFEST not in names:
-        raise UserError("is not a bundle of profiles: it has no manifest", where)
+        raise UserError("the file is not a bundle of profiles: it has no manifest", where)
     expected = {MANIFEST, *(f"{name}.parquet" for name in TABLES)}
     try:
         manifest = dict(json.loads(_bytes(archive, MANIFEST, _MOST_MANIFEST_BYTES, where)))
         kind, version = manifest["bundle"], int(manifest["schema_version"])
         parts, provenance = dict(manifest["parts"]), dict(manifest["provenance"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError("has a broken manifest", where) from error
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise UserError("the bundle has a broken manifest", where) from error
     if kind != BUNDLE_KIND:
-        raise UserError(f"is a bundle of {kind!r}, not of {BUNDLE_KIND!r}", where)
+        raise UserError(f"the bundle is of the kind {kind!r}, not {BUNDLE_KIND!r}", where)
     if version > SCHEMA_VERSION:
         raise newer_schema_error(version, where)
     if version < 1 or sorted(names) != sorted(expected) or {*parts, MANIFEST} != expected:
         for part in sorted(set(names) ^ expected):
-            what = "has no" if part in expected else "has the unknown"
-            raise UserError(f"{what} part {part!r}", where)
-        raise UserError("has a manifest that does not fit its parts", where)
+            what = "lacks the" if part in expected else "has the unknown"
+            raise UserError(f"the bundle {what} part {part!r}", where)
+        raise UserError("the manifest of the bundle does not fit its parts", where)
     if not all(isinstance(value, (str, bool, type(None))) for value in provenance.values()):
-        raise UserError("has a provenance that is not a text", place)
+        raise UserError("the provenance has a value that is not a text", place)
     _check_texts(pd.Series(map(str, provenance.values()), dtype=object), place, _LONGEST_TEXT)
-    return {**manifest, "parts": parts, "provenance": provenance}
+    return cast(Manifest, {**manifest, "parts": parts, "provenance": provenance})
 
 
-def _part(archive: zipfile.ZipFile, name: str, description: Any, where: str) -> bytes:
+def _part(archive: zipfile.ZipFile, name: str, description: object, where: str) -> bytes:
     """Return the content of a part, after its hash was compared with the manifest."""
     content = _bytes(archive, name, _MOST_BYTES, where)
     wanted = description.get("sha256") if isinstance(description, Mapping) else None
     if hashlib.sha256(content).hexdigest() != wanted:
-        raise UserError("is damaged: its hash differs from the manifest", f"{where}, {name}")
+        raise UserError("the hash differs from the manifest", f"{where}, {name}")
     return content
 
 
@@ -210,7 +230,7 @@ def _bytes(archive: zipfile.ZipFile, name: str, most: int, where: str) -> bytes:
     with archive.open(name) as stream:
         content = stream.read(most + 1)
     if len(content) > most:
-        raise UserError(f"is larger than {most // 2**20} MiB", f"{where}, {name}")
+        raise UserError(f"the part is larger than {most // 2**20} MiB", f"{where}, {name}")
     return content
 
 
@@ -226,14 +246,15 @@ def _rows(content: bytes, name: str, where: str) -> pd.DataFrame:
             found = dict(zip(relation.columns, map(str, relation.types), strict=True))
             if found != wanted:
                 differ = sorted(set(found.items()) ^ set(wanted.items()))
-                raise UserError(f"has other columns than a profile: {differ[0][0]!r}", where)
+                what = f"the column {differ[0][0]!r} is missing, unknown or of another type"
+                raise UserError(what, where)
             [(rows,)] = relation.count("*").fetchall()
             if rows > _MOST_ROWS:
-                raise UserError(f"has {rows} rows; allowed: {_MOST_ROWS}", where)
+                raise UserError(f"the part has {rows} rows; allowed: {_MOST_ROWS}", where)
             table: pd.DataFrame = relation.df()[list(wanted)].astype(TABLES[name])
             return table
         except duckdb.Error as error:
-            reason = f"is not a Parquet file: {str(error).splitlines()[0]}"
+            reason = f"the part is not a Parquet file: {str(error).splitlines()[0]}"
             raise UserError(reason, where) from error
 
 
@@ -255,13 +276,13 @@ def _check_tables(tables: ProfileTables, where: str) -> None:
     for name in ("components", "measurements"):
         place = f"{where}, {name}.parquet"
         if unknown := set(tables[name]["profile"].dropna()) - identities:
-            raise UserError(f"has rows with the unknown profile {min(unknown)!r}", place)
+            raise UserError(f"the part has rows with the unknown profile {min(unknown)!r}", place)
     measurements = tables["measurements"]
     _check_values(measurements, place)
     owner = ["profile", "host", "configuration"]
     owned = set(map(tuple, profiles[["id", "host", "configuration"]].to_numpy()))
     if not set(map(tuple, measurements[owner].drop_duplicates().to_numpy())) <= owned:
-        raise UserError("has rows of another host than their profile", place)
+        raise UserError("a row is of another host than its profile", place)
     for column in ("factors", "levels"):
         _check_json(measurements[column], f"{place}, {column}")
     _check_json(profiles["topology"], f"{where}, profiles.parquet, topology")
@@ -277,17 +298,22 @@ def _check_values(rows: pd.DataFrame, where: str) -> None:
     bad = np.where(valid, ~((values >= 0.0) & np.isfinite(values)), ~np.isnan(values))
     if bad.any():
         number = int(np.argmax(bad))
+        status = rows["status"].iloc[number]
         remedy = "a valid row has a finite value of at least zero, any other row has none"
-        raise UserError(f"row {number + 1} has the value {values[number]:g}", where, remedy)
+        raise UserError(
+            f"row {number + 1} has the status {status} and the value {values[number]:g}",
+            where,
+            remedy,
+        )
 
 
 def _check_texts(texts: pd.Series, where: str, longest: int) -> None:
     """Raise an error if a text is too long, or has characters that control a terminal."""
     for text in texts.unique():
         if len(text) > longest:
-            raise UserError(f"has a text of {len(text)} characters; allowed: {longest}", where)
+            raise UserError(f"a text has {len(text)} characters; allowed: {longest}", where)
         if _CONTROL.search(text):
-            raise UserError("has a text with control characters", where)
+            raise UserError("a text has control characters", where)
 
 
 def _check_json(texts: pd.Series, where: str) -> None:
@@ -296,4 +322,4 @@ def _check_json(texts: pd.Series, where: str) -> None:
         with contextlib.suppress(ValueError, RecursionError):
             if isinstance(json.loads(text), dict):
                 continue
-        raise UserError("has a text that is not a JSON object", where)
+        raise UserError("a text is not a JSON object", where)

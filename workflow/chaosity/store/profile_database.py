@@ -84,14 +84,14 @@ def open_database(path: Path, *, write: bool = False) -> Iterator[duckdb.DuckDBP
     """
     exists = path.exists()
     if exists and not is_duckdb_file(path):
-        raise UserError("is not a DuckDB database", str(path))
+        raise UserError("the file is not a DuckDB database", str(path))
     if not exists and not write:
-        raise UserError("does not exist", str(path), "chaosity profile collect creates it")
+        raise UserError("there is no such database", str(path), "run chaosity profile collect")
     try:
         connection = duckdb.connect(str(path), read_only=not write)
     except duckdb.Error as error:
-        reason = f"cannot be opened: {str(error).splitlines()[0]}"
-        raise UserError(reason, str(path), "close other programs that use it") from error
+        reason = f"the database cannot be opened: {str(error).splitlines()[0]}"
+        raise UserError(reason, str(path), "close other programs that use the database") from error
     with connection:
         if exists:
             _check_version(connection, path)
@@ -114,14 +114,14 @@ def _check_version(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     try:
         [(version,)] = connection.execute("SELECT schema_version FROM about").fetchall()
     except (duckdb.Error, ValueError) as error:
-        raise UserError("is a database, but not a profile database", str(path)) from error
+        raise UserError("the file is a database, but not a profile database", str(path)) from error
     if version > SCHEMA_VERSION:
         raise newer_schema_error(version, str(path))
 
 
 def newer_schema_error(version: int, where: str) -> UserError:
     """Return the error for a file whose schema is newer than `SCHEMA_VERSION`."""
-    problem = f"was written by a newer chaosity (schema {version}; supported: {SCHEMA_VERSION})"
+    problem = f"a newer chaosity wrote this file (schema {version}; supported: {SCHEMA_VERSION})"
     return UserError(problem, where, "install a newer version")
 
 

@@ -1,8 +1,8 @@
 """Read CSV files that others published into a tidy table; a YAML file (form) explains the columns.
 
-So the same figures and statistics can be made of them. Their values cannot be verified here, so the
-label of each row says that others published it. If the form describes a matrix of node x node, each
-cell becomes a row.
+Figures and statistics can then be made of the published values. The values cannot be verified here,
+so the label of each row says that others published the row. If the form describes a matrix of
+node x node, each cell becomes a row.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from jinja2 import StrictUndefined, Template, TemplateError
@@ -22,8 +21,9 @@ from jinja2.sandbox import SandboxedEnvironment
 from chaosity.checked_yaml_files import PUBLISHED, load_validated_document
 from chaosity.errors import UserError
 from chaosity.records.record_types_and_verdict import VALID
-from chaosity.store.node_matrix_csv import read_matrix_csv
+from chaosity.store.read_node_matrix_csv import parse_positive_number, read_matrix_csv
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
+from chaosity.yaml_document_types import PublishedForm
 
 _PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _PREFIXED = re.compile(r"([0-9.]+)\s*([kKMGT]?)")
@@ -51,16 +51,19 @@ def read_published_csv(path: Path, form: str, host: str, unit: str | None = None
         unit: unit of a matrix. Default: inferred from the file name or the magnitude.
 
     Raises:
-        UserError: the file cannot be read, lacks a column, or has a value that is not a number; the
-            error names row and column.
+        UserError: the file cannot be read, has no row of values, lacks a column, or has a value
+            that is not a positive number; the error names the row.
     """
-    document = load_validated_document(PUBLISHED, form, "the form", "published")
+    document: PublishedForm = load_validated_document(PUBLISHED, form, "the form", "published")
     if unit and "matrix" not in document:
-        raise UserError(f"the form {form} has a unit of its own", "--unit", "omit the option")
+        raise UserError(f"the form {form} has a unit of its own", "--unit", "remove the option")
     common = {"host": host, "configuration": "published", "replicate": 1, "status": VALID}
-    common |= {key: document[key] for key in ("experiment", "load", "metric")}
+    common |= {name: document[name] for name in ("experiment", "load", "metric")}
     rows = _cells(path, document["matrix"], unit) if "matrix" in document else _lines(path)
-    return rows_to_table([{**common, **_row(document, row, place)} for place, row in rows], COLUMNS)
+    tidy = [{**common, **_row(document, row, place)} for place, row in rows]
+    if not tidy:
+        raise UserError("the file has no row of values", str(path))
+    return rows_to_table(tidy, COLUMNS)
 
 
 def _lines(path: Path) -> Iterator[tuple[str, Row]]:
@@ -68,7 +71,7 @@ def _lines(path: Path) -> Iterator[tuple[str, Row]]:
     try:
         rows = pd.read_csv(path).to_dict("records")
     except (OSError, ValueError) as error:
-        raise UserError(f"is not a CSV file: {error}", str(path)) from error
+        raise UserError(f"the file is not a CSV file: {error}", str(path)) from error
     for number, row in enumerate(rows, start=2):
         yield f"{path}, row {number}", {str(name): value for name, value in row.items()}
 
@@ -81,12 +84,16 @@ def _cells(path: Path, metric: str, unit: str | None) -> Iterator[tuple[str, Row
             yield f"{path}, initiator {initiator}, target {target}", {**cell, "value": value}
 
 
-def _row(document: Mapping[str, Any], row: Row, where: str) -> Row:
+def _row(form: PublishedForm, row: Row, where: str) -> Row:
     """Return a row of the tidy table, made from a row of the file as the form describes."""
-    columns = {name: _fill(text, row, where) for name, text in document["columns"].items()}
-    factors = {name: _fill(text, row, where) for name, text in document.get("factors", {}).items()}
-    numbers = {name: _number(columns[name], where) for name in columns if COLUMNS[name] == "Int64"}
-    value = _number(_fill(document["value"], row, where), where)
+    columns = {name: _fill(text, row, where) for name, text in form["columns"].items()}
+    factors = {name: _fill(text, row, where) for name, text in form.get("factors", {}).items()}
+    numbers = {
+        name: _whole_number(text, where)
+        for name, text in columns.items()
+        if COLUMNS[name] == "Int64"
+    }
+    value = parse_positive_number(_fill(form["value"], row, where), where)
     levels = {name: int(text) if text.isdecimal() else text for name, text in factors.items()}
     text = json.dumps(levels, sort_keys=True)
     known = {name: filled or None for name, filled in columns.items()}
@@ -102,14 +109,11 @@ def _fill(text: str, row: Row, where: str) -> str:
     try:
         return _compiled(text).render(row)
     except (TemplateError, TypeError) as error:
-        raise UserError(f"{text!r} cannot be filled in: {error}", where) from error
+        raise UserError(f"the template {text!r} cannot be filled in: {error}", where) from error
 
 
-def _number(text: str, where: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise UserError(f"{text!r} is not a number", where) from None
-    if not value > 0:  # true for NaN too
-        raise UserError(f"{text!r} is not a measurement", where, "values must be above 0")
-    return value
+def _whole_number(text: str, where: str) -> int:
+    value = parse_positive_number(text, where)
+    if not value.is_integer():
+        raise UserError(f"{text!r} is not a whole number", where)
+    return int(value)

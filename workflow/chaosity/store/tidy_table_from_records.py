@@ -1,7 +1,7 @@
 """Build the tidy table from records.
 
-A planned point without a record has rows too, with status ``missing``. So the table distinguishes
-between a point that was not measured and a point that was never planned.
+A planned point without a record has rows too, with status ``missing``. A point that was never
+planned has no rows in the table.
 """
 
 from __future__ import annotations
@@ -132,9 +132,9 @@ def _common_columns_of_each_load(
 def tidy_rows_of_derived_metrics(
     point: Point, replicate: int, outcomes: Mapping[tuple[str, str], list[ReplicateOutcome]]
 ) -> Iterator[Row]:
-    """Yield a row for each derived metric of a replicate, see `design.ratio_reference_loads`.
+    """Yield a row for each derived metric, see `design.find_reference_loads_of_ratios`.
 
-    Value and reference are from the same replicate, so they are in one block of the random order.
+    Value and reference are from one replicate, and therefore from one block of the random order.
     `replicate` counts from 1; `outcomes` has the replicates of each (experiment, point).
     """
     derived = point.get("relative", [])
@@ -164,7 +164,7 @@ def tidy_rows_of_derived_metrics(
 
 
 def _count_per_unit_of_rate(metric: MetricRatio, outcome: ReplicateOutcome) -> Reading:
-    """Return a count divided by the amount that the load did meanwhile, or why there is none.
+    """Return a count divided by the amount that the load did meanwhile, or the reason for no ratio.
 
     The rate is that of the common window. The count goes on for some moments until the load stops,
     so the amount is the rate times the counted time, and not the sum of the samples.

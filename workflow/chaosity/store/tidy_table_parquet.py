@@ -44,7 +44,7 @@ COLUMNS = column_types_from_groups(
 )
 
 
-def rows_to_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:
+def rows_to_table(rows: Sequence[Mapping[str, object]], columns: Mapping[str, str]) -> pd.DataFrame:
     """Return rows as a table with these columns and types."""
     return pd.DataFrame(rows, columns=list(columns)).astype(dict(columns))
 
@@ -69,6 +69,7 @@ def write_parquet_table(
     table: pd.DataFrame, path: Path, columns: Mapping[str, str] = COLUMNS
 ) -> None:
     """Write these columns of a table as Parquet; the file is replaced as a whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     with duckdb.connect() as connection:
         connection.register("tidy_table", none_for_missing_values(table))
@@ -89,6 +90,6 @@ def read_parquet_table(path: Path, columns: Mapping[str, str] = COLUMNS) -> pd.D
         with duckdb.connect() as connection:
             table: pd.DataFrame = connection.read_parquet(str(path)).df()
     except duckdb.Error as error:
-        raise UserError(f"is not a measurements table: {error}", str(path)) from error
+        raise UserError(f"the file is not a measurements table: {error}", str(path)) from error
     typed: pd.DataFrame = table.reindex(columns=list(columns)).astype(dict(columns))
     return typed

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Facts of an OpenCL device that do not define a point, so that knowing them measures nothing again.
+# Facts of an OpenCL device that are in no point. A fact that is new asks for no new measurement.
 NOT_IN_POINTS = ("unified_memory", "shared_virtual_memory")
 
 
 @dataclass(frozen=True)
 class NvmeDrive:
-    """An NVMe namespace, or (`name` None) an NVMe function without a block device on this host.
+    """An NVMe namespace, or an NVMe function without a block device, whose `name` is None.
 
     `name` may change from boot to boot; `pci` identifies the slot and `serial` the drive.
     `link_bytes_per_second` is the bandwidth of the PCI link without encoding overhead, an upper
-    bound for every measured bandwidth. `link_max_bytes_per_second` is that of the fastest link that
-    both drive and slot support.
+    bound for every measured bandwidth. `link_max_bytes_per_second` is the bandwidth of the fastest
+    link that drive and slot support.
     """
 
     name: str | None = None
@@ -59,8 +59,8 @@ class OpenclDevice:
 
     `unified_memory` says whether the host and the device use the same memory.
     `shared_virtual_memory` is the finest sharing of memory by host and device: coarse_grain, where
-    buffers are handed over; fine_grain, buffers that both use at the same time; or
-    fine_grain_system, all memory of the host; none. Both are None if unknown.
+    buffers are handed over; fine_grain, where host and device use buffers at the same time;
+    fine_grain_system, for all memory of the host; or none. Each attribute is None if unknown.
     """
 
     name: str
@@ -88,13 +88,13 @@ class OpenclDevice:
 
     @property
     def is_processor(self) -> bool:
-        """Return whether the device is the host's own processor, as OpenCL by PoCL has it."""
+        """Return whether the device is the host's own processor, which PoCL shows to OpenCL."""
         return self.type == "cpu"
 
 
 @dataclass(frozen=True)
 class Nic:
-    """A port of a network card; `name` is the kernel's name. Its address is never read.
+    """A port of a network card; `name` is the kernel's name. The card's address is never read.
 
     `link_bytes_per_second` is the negotiated rate in one direction; None without a link.
     """

@@ -42,7 +42,7 @@ _INTEL_ENGINES = {
 }
 _ENGINES = {f"8086:{device}": kind for kind, ids in _INTEL_ENGINES.items() for device in ids}
 _ENGINE_CLASSES = {"0b40": "coprocessor", "1080": "encryption", "1200": "accelerator"}
-# Devices with memory of their own come first, the processor last.
+# In the list, devices with memory of their own come first, and the processor comes last.
 _OPENCL_ORDER = ("gpu", "accelerator", "other", "cpu")
 _OPENCL_TYPES = {"GPU": "gpu", "CPU": "cpu", "Accelerator": "accelerator"}
 
@@ -89,7 +89,7 @@ class DeviceMaker:
         return tuple(order)
 
     def _drive(self, device: HwlocObject, name: str | None = None) -> NvmeDrive:
-        """Return the drive of a block device, or of a PCI function that has none (no `name`)."""
+        """Return the drive of a block device, or of a PCI function without one (no `name`)."""
         infos, pci, sysfs = device.infos, _pci_address(device), self._sysfs
 
         def _attribute_text(attribute: str, info: str) -> str | None:
@@ -212,7 +212,7 @@ def _backend(device: HwlocObject) -> str:
 
 
 def _kib_in_bytes(infos: Mapping[str, str], *names: str) -> int | None:
-    """Return the first of hwloc's infos that is a whole number of KiB, in bytes."""
+    """Return the first named info of hwloc that is a whole number of KiB, in bytes."""
     return next((int(infos[k]) * 1024 for k in names if infos.get(k, "").isdigit()), None)
 
 

@@ -1,6 +1,6 @@
 """Read the facts on a host that affect all results: firmware, processor, memory modules, settings.
 
-These facts stay the same from boot to boot. Load, temperature, free memory and current frequency
+The facts stay the same from boot to boot. Load, temperature, free memory and current frequency
 are not read. Values are plain JSON; None means that the source does not have the value.
 """
 
@@ -31,7 +31,7 @@ _RELEVANT = re.compile(
     r"page_reporting|init_on_)"
 )
 
-# dmidecode's names -> ours, for the values that a person would compare.
+# dmidecode's names -> names in this project, for the values that a person would compare.
 _SpeedField = Literal["slot", "bank", "size", "type", "ranks", "speed", "configured_speed"]
 _MODULE_FIELDS: dict[str, _SpeedField | Literal["manufacturer", "part", "serial"]] = {
     "Locator": "slot",

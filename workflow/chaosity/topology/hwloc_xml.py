@@ -1,7 +1,7 @@
 """Read hwloc's XML (format 2) as a tree of Python objects, with sets instead of masks.
 
-Nothing is interpreted here; `packages_cores_and_caches`, `numa_nodes` and
-`drives_gpus_and_accelerators` do that.
+This module interprets nothing; `packages_cores_and_caches`, `numa_nodes` and
+`drives_gpus_and_accelerators` interpret the tree.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from chaosity.topology.topology_model import CoreKind, MemoryAttribute, SlitDist
 IO_TYPES = frozenset({"Bridge", "PCIDev", "OSDev", "Misc"})
 _MIB = 2**20
 _MHZ = 10**6
-# hwloc's memory attributes in its units (hwloc/memattrs.h: MiB/s and nanoseconds) -> ours.
+# hwloc's memory attributes in MiB/s and ns (hwloc/memattrs.h) -> names and factors of this project.
 _MEMORY_ATTRIBUTES = {
     "Bandwidth": ("bandwidth_bytes_per_second", _MIB),
     "ReadBandwidth": ("read_bandwidth_bytes_per_second", _MIB),
@@ -74,7 +74,7 @@ class HwlocObject:
             yield from child.walk_subtree()
 
     def objects_of_type(self, type_name: str) -> list[HwlocObject]:
-        """Return all objects of a type at or below this one, in hwloc's order."""
+        """Return all objects of a type at or below this object, in hwloc's order."""
         return [item for item in self.walk_subtree() if item.type == type_name]
 
     def ancestors_up_to_machine(self) -> Iterator[HwlocObject]:
@@ -115,7 +115,7 @@ class HwlocTree:
         return parse_mask(self.machine.attributes["allowed_nodeset"])
 
     def slit_distances(self) -> SlitDistances | None:
-        """Return the SLIT, or None. In files converted from hwloc 1 its table has no name."""
+        """Return the SLIT, or None. The SLIT has no name in files converted from hwloc 1."""
         tables = [
             item for item in self._root.iterfind("distances2") if item.get("type") == "NUMANode"
         ]
@@ -131,7 +131,7 @@ class HwlocTree:
         return SlitDistances(tuple(indexes), rows)
 
     def _nodes_by_gp_index(self) -> dict[int | None, int]:
-        """Return hwloc's global persistent index, which tables use -> OS index of the node."""
+        """Return hwloc's global persistent index (used by tables) -> OS index of the node."""
         return {
             node.attribute_number("gp_index"): node.required_os_index
             for node in self.machine.objects_of_type("NUMANode")

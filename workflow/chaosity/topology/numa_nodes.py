@@ -1,11 +1,12 @@
 """Discover NUMA nodes: their own processing units, kind of memory, and what is usable.
 
-hwloc hides nodes without memory, gives a node without processing units those of a neighbour, and
-leaves out what a cgroup forbids. /sys, if available, has the right data. From an XML alone it is
-inferred which node owns a processing unit; comments give the reasons.
+hwloc hides nodes without memory, leaves out what a cgroup forbids, and gives a node without
+processing units the units of a neighbour. /sys, if available, has the right data. If there is only
+an XML, the owner of a processing unit is inferred; comments give the reasons.
 
-Memory tiers rank nodes by speed; 0 is the fastest. If the kernel has several tiers, these are used,
-else hwloc's if it has several. Otherwise they follow the kind of memory, the HMAT and the distance.
+Memory tiers rank nodes by speed; 0 is the fastest. The kernel's tiers are used if it has several,
+or else hwloc's tiers if hwloc has several. Otherwise tiers follow from the kind of memory, the HMAT
+and the distance.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ class _NodeEvidence:
 
     Attributes:
         item: hwloc's object of the node; None when hwloc hides the node.
-        near_cpus: hwloc's cpuset: the node's own processing units or, if it has none, those of the
-            nearest neighbour.
+        near_cpus: hwloc's cpuset: the node's own processing units; for a node without any, the
+            units of the nearest neighbour.
         own_cpus: the processing units that the node owns.
-        allowed: whether the cgroup allows its memory.
+        allowed: whether the cgroup allows the node's memory.
     """
 
     os_index: int
@@ -56,7 +57,7 @@ class _NodeEvidence:
 
     @property
     def is_special(self) -> bool:
-        """Return whether hwloc marks the memory as a special kind, such as MCDRAM."""
+        """Return whether hwloc marks the node's memory as a special kind, such as MCDRAM."""
         if self.item is None:
             return False
         return self.item.finer_type in _SPECIAL_MEMORY or "DAXType" in self.item.infos
@@ -151,8 +152,8 @@ def _collect_evidence(tree: HwlocTree, sysfs: SysfsReader) -> list[_NodeEvidence
         in_kernel = kernel.get(node.os_index)
         listed = (in_kernel.cpus if in_kernel else None) or ()
         node.memory_bytes = _memory_bytes(node, in_kernel, tree)
-        # A node without processing units has a cpuset too: that of a usable neighbour. So a node
-        # whose cpuset is empty lost all of its own, which are offline or forbidden.
+        # A node without processing units has the cpuset of a usable neighbour. So if a cpuset is
+        # empty, all processing units of the node are offline or forbidden.
         lost_all = node.item and not node.item.cpus and node.item.complete_cpus
         node.has_cpus = bool(node.own_cpus or listed or lost_all)
         holders = [p for p in packages if node.os_index in {*p.nodes, *p.complete_nodes}]
@@ -167,9 +168,9 @@ def _assign_owners(
 ) -> None:
     """Set `own_cpus` of each node, so that each processing unit has a single owner.
 
-    In an XML several nodes may claim a processing unit, because a node without any has the cpuset
-    of its neighbours. The owner is the node with the fewest processing units; if several have as
-    few, a node with ordinary memory, then the node with the lowest OS index. Linux numbers nodes
+    In an XML several nodes may claim a processing unit, because a node without units has the cpuset
+    of its neighbours. The owner is the node with the fewest processing units; if several nodes tie,
+    a node with ordinary memory, then the node with the lowest OS index. Linux numbers nodes
     with processors before nodes that have only memory (acpi_numa_init reads CPU affinities first).
     """
     if kernel and all(node.cpus is not None for node in kernel.values()):
@@ -195,13 +196,13 @@ def _memory_bytes(node: _NodeEvidence, kernel: SysfsNode | None, tree: HwlocTree
     if kernel is not None:
         return kernel.memory_bytes
     if node.item is not None:
-        # hwloc omits a size of 0; where no node has a size (cpuid dumps), it knew none.
+        # hwloc omits a size of 0; if no node has a size (cpuid dumps), hwloc knew no size.
         sizes = (
             item.attribute_number("local_memory")
             for item in tree.machine.objects_of_type("NUMANode")
         )
         return 0 if any(sizes) else None
-    # Hidden, and without /sys: in a cgroup the node is forbidden, else it has no memory.
+    # A node that hwloc hides, without /sys: forbidden if in a cgroup, else without memory.
     return None if _in_cgroup(tree) else 0
 
 
@@ -216,7 +217,7 @@ def _memory_kinds(nodes: Sequence[_NodeEvidence]) -> dict[int, str]:
 
 
 def _kind(node: _NodeEvidence, near: set[int], provided: set[int]) -> str:
-    """Return the kind of a node's memory; `provided` are the processing units with own memory."""
+    """Return the kind of a node's memory; `provided` are the units with memory of their own."""
     if node.memory_bytes == 0:
         return "none"
     if node.item is not None and node.is_special:
@@ -239,7 +240,7 @@ def _memory_tiers(
     keys = {node.os_index: _tier_key(node, kinds, tree, targets) for node in targets}
     stated = {n.os_index: n.item.infos.get("MemoryTier", "") for n in targets if n.item}
     hwloc_tiers = {index: int(tier) for index, tier in stated.items() if tier.isdigit()}
-    for tiers in (hwloc_tiers, kernel_tiers):  # the kernel's replace hwloc's
+    for tiers in (hwloc_tiers, kernel_tiers):  # kernel tiers replace hwloc tiers
         # The kernel has a single tier when the firmware gave it no information.
         if keys.keys() <= tiers.keys() and len({tiers[index] for index in keys}) > 1:
             keys = {index: (tiers[index], 0) for index in keys}

@@ -27,9 +27,9 @@ _INSTALL = (
     "install hwloc (`apt install hwloc-nox` on Debian and Ubuntu, `dnf install hwloc` on RHEL)"
 )
 _OLDEST_HWLOC = (2, 0)
-# Loads no DTD, which is not needed, and expands no entities.
+# This parser loads no DTD, since none is needed, and expands no entities.
 _PARSER = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
-_SHOWN_CHARACTERS = 80  # of unexpected output, in an error
+_SHOWN_CHARACTERS = 80  # of unexpected output that an error shows
 
 
 def read_hwloc_xml_as_format_2(path: Path) -> etree._Element:
@@ -41,13 +41,13 @@ def read_hwloc_xml_as_format_2(path: Path) -> etree._Element:
     root = read_xml_root_element(path)
     if root.tag != "topology":
         wrong = (
-            f"is XML, but not the XML of hwloc: its root element is <{root.tag}>, not <topology>"
+            f"the file is not the XML of hwloc: its root element is <{root.tag}>, not <topology>"
         )
-        raise UserError(wrong, str(path), "write it with `lstopo --of xml FILE`")
-    stated = root.get("version", "1.0")  # a version 1 file carries no version
+        raise UserError(wrong, str(path), "write the file with `lstopo --of xml FILE`")
+    stated = root.get("version", "1.0")  # a file of version 1 names no version
     major = stated.partition(".")[0]
     if not major.isdigit():
-        wrong = f"has the format version {stated!r}, which is not a version of hwloc's XML"
+        wrong = f"the file has the format version {stated!r}, which is not a version of hwloc's XML"
         raise UserError(wrong, str(path))
     if major == "2" and not any(map(shutil.which, LSTOPO_PROGRAMS)):
         return root  # format 2 needs no conversion, so a simulated host needs no hwloc
@@ -108,7 +108,7 @@ def run_lstopo(
         )
     except subprocess.TimeoutExpired:
         message = f"lstopo did not answer within {TIMEOUT_SECONDS} s"
-        remedy = f"run `{' '.join(command)}` to see where it hangs"
+        remedy = f"run `{' '.join(command)}` to see where lstopo hangs"
         raise UserError(message, where, remedy) from None
     if answer.returncode or not answer.stdout.strip():
         raise _failure(answer.stderr.decode(errors="replace"), where)
@@ -129,7 +129,7 @@ def _failure(stderr: str, where: str) -> UserError:
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     message = lines[0] if lines else "no message"
     return UserError(
-        f"hwloc {_dotted(installed_hwloc_version())} cannot read it: {message}",
+        f"hwloc {_dotted(installed_hwloc_version())} cannot read the topology: {message}",
         where,
         "test the file with `lstopo --input`, then write or capture it again",
     )
@@ -147,24 +147,24 @@ def read_xml_root_element(path: Path) -> etree._Element:
         remedy = "give `live`, an hwloc XML file, or a directory or tarball with a captured /sys"
         raise UserError("does not exist", str(path), remedy) from None
     except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", str(path)) from None
-    remedy = "write it again with `lstopo --of xml FILE`"
+        raise UserError(f"the file cannot be read: {error.strerror}", str(path)) from None
+    remedy = "write the file again with `lstopo --of xml FILE`"
     if not text.lstrip().startswith(b"<"):
-        raise UserError("is not XML", str(path), remedy)
+        raise UserError("the file is not XML", str(path), remedy)
     try:
         return etree.fromstring(text, _PARSER)
     except etree.XMLSyntaxError as error:
         whole = text.rstrip().endswith(b"</topology>")
-        what = "is not well-formed XML" if whole else "is truncated"
+        what = "the file is not well-formed XML" if whole else "is truncated"
         raise UserError(f"{what}: {error.msg}", str(path), remedy) from None
 
 
 def _too_new(stated: str, where: str) -> UserError:
     installed = installed_hwloc_version()
     return UserError(
-        f"is hwloc XML format {stated}, and the installed hwloc {_dotted(installed)} "
+        f"the file is hwloc XML format {stated}, and the installed hwloc {_dotted(installed)} "
         f"reads formats up to {installed[0]}",
         where,
-        "write it again with `lstopo --export-xml-flags v2 --of xml FILE` on its host, "
+        "write the file again with `lstopo --export-xml-flags v2 --of xml FILE` on its host, "
         "or install a newer hwloc",
     )

@@ -1,7 +1,7 @@
 """Read /sys and /proc of this machine or of a capture, for facts that hwloc leaves out.
 
 Any file can be missing in a capture. On a live machine a file can disappear or be unreadable (a
-device in reset, a file for root only). Then every method returns None or an empty collection.
+device in reset, a file for root only). Without a file, methods return None or an empty set or list.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class SysfsReader:
         return self.read_text(f"sys/class/block/{name}/device/{attribute}") or None
 
 
-# The neutral element for a topology without the kernel's files: every file is missing below it.
+# The reader for a topology without the kernel's files: every file is missing below its root.
 NO_KERNEL_FILES = SysfsReader(Path("/dev/null"))
 
 

@@ -41,7 +41,7 @@ def discover_topology_with_xml(source: str) -> tuple[Topology, str]:
         UserError: for the same reasons as `discover_topology`.
     """
     with open_topology_source(source) as opened:
-        return _build(opened), _xml(opened)  # in this order: the second changes the source's XML
+        return _build(opened), _xml(opened)  # in this order, since `_xml` changes the source
 
 
 def _xml(source: TopologySource) -> str:
@@ -62,7 +62,7 @@ def _build(source: TopologySource) -> Topology:
     sysfs, tree = source.sysfs, HwlocTree(source.xml)
     usable = usable_cpus(tree)
     if not usable:
-        raise UserError("has no processing unit that may be used", source.name)
+        raise UserError("the host has no processing unit that may be used", source.name)
     kernel_nodes, online = sysfs.read_nodes(), sysfs.read_cpu_list("sys/devices/system/cpu/online")
     nodes = discover_nodes(tree, sysfs)
     structure = CoreAndCacheMaker(tree, usable, Topology(nodes=nodes).nodes_of_pus)

@@ -43,8 +43,8 @@ def topology_to_json(topology: model.Topology) -> dict[str, object]:
     """Return all parts of a topology as JSON: first numbers of parts, then lists.
 
     Sets are Linux lists such as `0-3,8`, unknown values are null. `packages`, `cores` and `pus` are
-    the numbers of these parts in the source, and `usable` has the numbers of those that can be
-    used. `hierarchy` lists the usable packages and cores.
+    the numbers of these parts in the source, and `usable` has the numbers of usable parts.
+    `hierarchy` lists the usable packages and cores.
     """
     return {
         "source": topology.source,
@@ -70,7 +70,7 @@ def topology_to_json(topology: model.Topology) -> dict[str, object]:
 def topology_from_json(values: Json) -> model.Topology:
     """Return the topology from the JSON of `topology_to_json`; it is equal to the original.
 
-    Parts that an older file lacks are unknown; its obsolete fields are ignored.
+    Parts that an older file lacks are unknown; obsolete fields of an older file are ignored.
     """
     return model.Topology(
         source=values.get("source", model.UNKNOWN),
@@ -97,8 +97,8 @@ def read_topology(path: Path) -> model.Topology | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        remedy = "run snakemake, which writes it again"
-        raise UserError(f"is not a readable topology: {error}", str(path), remedy) from None
+        remedy = "run snakemake, which writes the file again"
+        raise UserError(f"the topology is unreadable: {error}", str(path), remedy) from None
 
 
 def part_to_json(part: DataclassInstance) -> dict[str, object]:
@@ -139,7 +139,7 @@ def _value_from_json(value: object, name: str = "") -> object:
 
 
 def _node_to_json(node: model.Node) -> dict[str, object]:
-    """Return a node as JSON; only `usable_cpus` is without the units that a cgroup forbids."""
+    """Return a node as JSON; only `usable_cpus` excludes the units that a cgroup forbids."""
     values = part_to_json(node)
     usable, values["cpus"] = values["cpus"], values.pop("shown_cpus")
     return {**values, "usable_cpus": usable}

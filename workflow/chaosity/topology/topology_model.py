@@ -110,7 +110,7 @@ class Node:
 
     Attributes:
         cpus: its own usable processing units. Empty for a node without processing units, although
-            hwloc gives such a node those of a neighbour.
+            hwloc gives such a node the units of a neighbour.
         memory_bytes: size that the kernel reports now; a memory balloon changes it within minutes.
         present_bytes: size that firmware provided; it does not change.
         initiator: whether its processing units can issue accesses.

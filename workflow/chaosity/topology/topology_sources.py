@@ -29,9 +29,10 @@ LIVE = "live"
 
 _TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 _BROKEN = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError)
-# A large host's capture has about 25,000 files, each a page in memory. Containers have 64 MiB.
+# A large host's capture has about 25,000 files, which use a page of memory each. /dev/shm of a
+# container has only 64 MiB.
 _ENOUGH_FREE_BYTES = 2**30
-_REMEDY = "capture it with `hwloc-gather-topology NAME`"
+_REMEDY = "capture /sys with `hwloc-gather-topology NAME`"
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def open_topology_source(name: str) -> Iterator[TopologySource]:
     """Open `live`, an hwloc XML file, or a directory or tarball with a captured /sys.
 
     A tarball can also be the description that the runner made of a live host
-    (runner/describe_host.py). It is unpacked into a directory that is deleted after the context.
+    (runner/describe_host.py). A tarball is unpacked into a directory that is deleted after use.
 
     Raises:
         UserError: the source cannot be read, or hwloc is missing or too old for it.
@@ -83,7 +84,7 @@ def open_topology_source(name: str) -> Iterator[TopologySource]:
 
 
 def _open_capture(name: str, root: Path) -> TopologySource:
-    # Only hwloc's Linux component runs. The others (CUDA, x86 cpuid) would explore this machine.
+    # Only hwloc's Linux component runs. Other components (CUDA, cpuid) would explore this machine.
     variables = {"HWLOC_COMPONENTS": "linux,stop", "HWLOC_FSROOT": f"{root}/"}
     xml = run_lstopo.run_lstopo(name, variables=variables)
     return TopologySource(name, "sysfs", xml, SysfsReader(root))
@@ -122,8 +123,8 @@ def unpacked_tarball(path: Path) -> Iterator[Path]:
                 _unpack(archive, Path(folder).resolve())
         except (OSError, *_BROKEN) as error:
             if isinstance(error, OSError) and error.errno is not None:  # None: broken data in bz2
-                raise UserError(f"cannot be unpacked: {error.strerror}", str(path)) from None
-            raise UserError(f"is a broken tarball: {error}", str(path), _REMEDY) from None
+                raise UserError(f"the tarball is unreadable: {error.strerror}", str(path)) from None
+            raise UserError(f"the tarball is broken: {error}", str(path), _REMEDY) from None
         yield _find_capture_root(Path(folder), path)
 
 
@@ -177,4 +178,4 @@ def _find_capture_root(folder: Path, source: Path) -> Path:
             return root
     if folder.name == "sys" and (folder / "devices/system").is_dir():
         return folder.parent
-    raise UserError("has no sys/devices/system, so it is not a captured /sys", str(source), _REMEDY)
+    raise UserError("sys/devices/system of a captured /sys is missing", str(source), _REMEDY)

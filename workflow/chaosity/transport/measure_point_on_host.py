@@ -2,8 +2,8 @@
 
 On this machine the runner is called directly. For another host, the point is the runner's standard
 input and the record its standard output; the record is saved here, whole or not at all. If the
-connection to a host is lost during a measurement, the host is marked as skipped: its other points
-then fail at once, and the next run measures them.
+connection to a host is lost during a measurement, the host is marked as skipped. The host's other
+points then fail at once, and the next run measures these points.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _measure_over_ssh(transport: Transport, path: Path, point: Point, replicate:
                 command, stdin=stream, capture_output=True, timeout=limit, check=False
             )
     except subprocess.TimeoutExpired:
-        raise HostLostOrChangedError(f"it sent no record within {limit:g} s") from None
+        raise HostLostOrChangedError(f"the host sent no record within {limit:g} s") from None
     errors = answer.stderr.decode(errors="replace")
     sys.stderr.write(errors)
     try:
@@ -111,7 +111,7 @@ def _measure_over_ssh(transport: Transport, path: Path, point: Point, replicate:
 
 def _simulate(point: Point, replicate: int, folder: Path) -> Record:
     """Return the record of a point on the simulated host whose results are in `folder`."""
-    # Imported here, so that a measurement of a real host does not wait for it.
+    # Imported here, so that a measurement of a real host does not wait for this import.
     from chaosity.simulation.simulated_records import open_machine_model, simulate_replicate
 
     model = open_machine_model(folder / point["configuration"], point["host"])
@@ -123,7 +123,7 @@ def _check_same_boot(record: Record, host: DiscoveredHostDocument) -> None:
     state = record.get("environment_before")
     booted, discovered = state["facts"].get("boot_id") if state else None, host.get("boot_id")
     if booted and discovered and booted.strip() != discovered.strip():
-        raise HostLostOrChangedError("it has booted again since it was discovered")
+        raise HostLostOrChangedError("the host has booted again since it was discovered")
 
 
 def _measure_and_save() -> int:

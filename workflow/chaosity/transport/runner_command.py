@@ -1,6 +1,6 @@
 """Make the command line that runs the runner on a host: locally, over OpenSSH or through Slurm.
 
-OpenSSH keeps one connection per host open. It is configured by Ansible's own variables; the options
+OpenSSH keeps one connection per host open. Ansible's own variables configure OpenSSH; the options
 are explained in ssh_config(5). The host's key is always checked: an unknown or changed key is
 refused.
 """
@@ -35,7 +35,7 @@ DEFAULT_OPTIONS = {
     "ServerAliveInterval": "5",
     "ServerAliveCountMax": "3",
 }
-# OpenSSH's own exit status after an error of the connection; others are from the remote program.
+# OpenSSH's own exit status after a connection error; other statuses are from the remote program.
 CONNECTION_FAILED = 255
 PASSWORD_VARIABLE = "CHAOSITY_SSH_PASSWORD"
 # Text in OpenSSH's messages -> cause of the error.
@@ -79,7 +79,7 @@ def runner_command_line(transport: Transport, *arguments: str) -> list[str]:
 def control_socket_folder() -> Path:
     """Return a folder for the sockets of open connections; only this user may access it.
 
-    It is in /tmp, because the path of a socket is limited to about 100 characters.
+    The folder is in /tmp, because the path of a socket is limited to about 100 characters.
 
     Raises:
         UserError: the folder belongs to another user or is open to others.
@@ -88,7 +88,7 @@ def control_socket_folder() -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o077 or folder.is_symlink():
-        raise UserError("is accessible to other users", str(folder), "remove it or set TMPDIR")
+        raise UserError("other users can access the folder", str(folder), "delete it or set TMPDIR")
     return folder
 
 
@@ -100,7 +100,9 @@ def _option_words(options: Mapping[str, str]) -> list[str]:
 def _ssh_command(name: str, variables: Mapping[str, Any]) -> list[str]:
     """Return the command that reaches a host over OpenSSH, see `ssh_transport`."""
     if shutil.which("ssh") is None:
-        raise UserError("ssh is not installed", f"host {name}", "install the OpenSSH client")
+        raise UserError(
+            "ssh is not installed on this machine", f"host {name}", "install the OpenSSH client"
+        )
     port = variables.get("ansible_port")
     user = variables.get("ansible_user")
     key = variables.get("ansible_ssh_private_key_file")

@@ -5,14 +5,15 @@ arXiv:2003.03304; its slides are document 002). The *workers* are the nodes whos
 program. All workers read the shares of all nodes at the same time, so the program waits for the
 slowest path. The time of the path from node j to worker i is the share of j, divided by the
 bandwidth from i to j. All paths end together when the share of each node is proportional to the
-bandwidth of the worker that gets least from it.
+lowest bandwidth that any worker gets from this node.
 
-There are two matrices of bandwidths. In one each initiator is measured alone, so paths that share a
-link are assumed to be independent. In the other, as in BWAP, all workers read from all nodes at the
-same time, so the bandwidths include the effect of links and memory that paths share.
+There are two matrices of bandwidths. For the first matrix each initiator is measured alone, so
+paths that share a link are assumed to be independent. For the second matrix, as in BWAP, all
+workers read from all nodes at the same time. So the second matrix includes the effect of links and
+memory that paths share.
 
-In this room, a `matrix` has the bandwidth of initiator nodes by target nodes in bytes per second,
-`workers` are OS indexes of nodes, in any order, and shares of pages are given by node.
+In `chaosity.weights`, a `matrix` has the bandwidth of initiator nodes by target nodes in bytes per
+second. `workers` are OS indexes of nodes, in any order. Shares of pages are given by node.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import TypeVar
 from chaosity.place.placement_policies import CANONICAL, CONTENDED
 from chaosity.runner.observed_placement import page_share_deviations
 from chaosity.store.measurements import Measurements
-from chaosity.store.node_matrix_csv import BANDWIDTH, NodeMatrix
+from chaosity.store.read_node_matrix_csv import BANDWIDTH, NodeMatrix
 from chaosity.weights.placement_bandwidth_model import (
     bandwidths_from_workers_to_target,
     expected_bandwidth,
@@ -56,9 +57,9 @@ def find_contended_bandwidth_matrix(
 ) -> NodeMatrix | None:
     """Return each worker's bandwidth from each node while exactly these workers ran together.
 
-    Of several points (kernels, pages), the point with the most cells is used, then the first by
-    name. The result is None if no such point was measured. The measurements must be of one host and
-    configuration.
+    If several points match (kernels, pages), the point with the most cells is used, then the first
+    by name. The result is None if no such point was measured. The measurements must be of one host
+    and configuration.
     """
     rows = measurements.where(metric=PATH_BANDWIDTH).valid_rows().node_to_node_rows()
     points = sorted(rows.groups_by_columns(["experiment", "point"]), key=lambda group: group[0])
@@ -113,7 +114,7 @@ def compare_alone_and_contended_weights(
 ) -> WeightsComparison:
     """Return the canonical weights of workers from both matrices.
 
-    In the matrix `alone` each path was measured alone, in `contended` all these workers read at
+    In the matrix `alone` each path was measured alone; in `contended` all these workers read at
     once. The expected bandwidths are from `contended`, since programs use the weights with all
     workers at once.
 

@@ -18,7 +18,7 @@ from chaosity.place.page_share_arithmetic import (
     uniform_shares,
 )
 from chaosity.place_names import node_name
-from chaosity.store.node_matrix_csv import NodeMatrix
+from chaosity.store.read_node_matrix_csv import NodeMatrix
 from chaosity.weights.canonical_weights import canonical_weights, nodes_as_texts
 from chaosity.weights.placement_bandwidth_model import EXPECTED_NOTE, expected_bandwidth
 
@@ -38,7 +38,7 @@ _ZERO_NOTE = (
 _COARSE_NOTE = (
     "Whole numbers from 1 to 255 cannot express such small shares, so the error is large."
 )
-# A larger error than that of intended rounding: the numbers differ from the shares.
+# With an error above this, weights differ from the shares by more than intended rounding explains.
 _COARSE_PERCENT = 5.0
 
 
@@ -57,7 +57,7 @@ class KernelWeights:
 
 
 def kernel_weights(shares: Mapping[int, float]) -> KernelWeights:
-    """Return the kernel's weights for shares by node, see `place.page_shares.integer_weights`.
+    """Return the kernel's weights for shares by node, see `page_share_arithmetic.integer_weights`.
 
     Raises:
         UserError: a share is below 0, or none is above 0.
@@ -77,7 +77,7 @@ class PlacementAdvice:
         kernel: the weights in the form for the kernel.
         expected: placement -> expected bandwidth of all workers in bytes per second. Placements:
             with these weights, equal shares on all nodes, equal shares on the nodes of the workers
-            (omitted when a worker has no memory). Use them only to rank placements, see
+            (omitted when a worker has no memory). Use these bandwidths only to rank placements, see
             `expected_bandwidth`.
         source: origin of the bandwidths.
     """

@@ -1,15 +1,16 @@
 """Compute the expected bandwidth of a placement, and check how well it ranks placements.
 
-This is the model behind the canonical weights, for any placement. The work is divided equally
-between the workers, each worker reads from all nodes at once, and the slowest path of any worker
-decides when all are done. In addition, all workers together get from a node's memory no more than
-the initiator that got most from it when measured alone. The model does not include links that
-several paths share, since a matrix does not show them. It also ignores how much bandwidth the cores
-of a worker can use at most. So for many nodes the expected bandwidth is too high.
+The model is that of the canonical weights, for any placement. The work is divided equally between
+the workers, each worker reads from all nodes at once, and the slowest path of any worker decides
+when all are done. In addition, a node's memory gives all workers together no more than the
+highest bandwidth that an initiator got alone from this memory. The model does not include links
+that several paths share, since a matrix does not show links. The model also ignores how much
+bandwidth the cores of a worker can use at most. So for many nodes the expected bandwidth is too
+high.
 
 Use the model only to rank placements. Published measurements on a machine of four nodes, with 16
-threads of STREAM on pairs of nodes, are 0.79 to 1.13 times the expected bandwidth. But they are up
-to 2.4 times as high if all memory is on the node of one worker and the arrays are large. Those
+threads of STREAM on pairs of nodes, are 0.79 to 1.13 times the expected bandwidth. But measurements
+are up to 2.4 times as high if all memory is on the node of one worker and the arrays are large. The
 threads could move to the node with the memory, and then the work is not divided equally.
 """
 
@@ -26,16 +27,16 @@ from scipy import stats
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
-from chaosity.store.node_matrix_csv import BANDWIDTH, NodeMatrix
+from chaosity.store.read_node_matrix_csv import BANDWIDTH, NodeMatrix
 
 EXPECTED_NOTE = (
     "Use expected bandwidths only to rank placements. The model assumes independent paths and fast "
     "cores, so expected bandwidths are too high where links or cores are the limit."
 )
-# With fewer placements a perfect order means nothing: of 4 it occurs by chance in 1 of 24 cases.
+# With fewer placements a perfect order means nothing: 4 placements are in order in 1 of 24 cases.
 _MIN_PLACEMENTS = 5
 _CONFIDENCE = 0.95
-# The ends of the interval change by about 0.01 from seed to seed; it takes about a second.
+# The ends of the interval change by about 0.01 from seed to seed; the bootstrap takes a second.
 _RESAMPLES = 2000
 _SEED = 1
 
@@ -113,9 +114,9 @@ def expected_bandwidth(
 class RankCorrelation:
     """Spearman's rank correlation with its 95 % interval (bootstrap over the placements).
 
-    It is 1 if the expected and the measured bandwidths give the same ranks, and 0 if these are
-    unrelated. Correlation and interval are None with too few placements, or when all expected or
-    all measured values are equal.
+    The correlation is 1 if the expected and the measured bandwidths give the same ranks, and 0 for
+    unrelated ranks. Correlation and interval are None with too few placements, or when all expected
+    or all measured values are equal.
     """
 
     n: int

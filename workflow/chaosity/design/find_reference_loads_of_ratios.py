@@ -2,11 +2,11 @@
 
 An experiment's file says `to: {policy: uniform_workers}`. The reference of a load is the load with
 the same role that has the given level and otherwise differs only in the columns that `to` names.
-Loads agree otherwise if the same initiator, target, kernel and levels were chosen for them and for
-the loads that run with them. All other columns, such as threads, relation and the experiment's
-factors, follow from these. The sides that a named column describes may differ too. `threads`
-describes the initiator; so the initiator may differ, and every side that is chosen by the
-initiator, such as its local memory.
+Two loads agree if the same initiator, target, kernel and levels were chosen for them and for the
+loads that run with them. All other columns, such as threads, relation and the experiment's factors,
+follow from these choices. The sides that a named column describes may differ too. For example,
+`threads` describes the initiator. So the initiator may differ, and so may every side that follows
+from the initiator, such as its local memory.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _References:
                 raise UserError(f"{metric} has a value for each node", where, remedy)
 
     def metrics_per_unit_of_rate(self, rate: str) -> Iterator[tuple[ExpandedPoint, MetricRatio]]:
-        """Yield the derived metric of each load: a count divided by what it did at a rate."""
+        """Yield the derived metric of each load: a count per unit of the load's work."""
         for point, load in self.loads:
             check_allowed(rate, load["metrics"], f"{self.role} has no rate {rate!r}", self.where)
             if "counter" not in load["metrics"][self.entry["metric"]]:
@@ -274,7 +274,7 @@ def choice_names_by_role_and_side(point: ExpandedPoint, load: Load) -> dict[str,
             continue
         for part, text in _load_choices(other).items():
             others[f"{other['role']}.{part}"].append(text)
-    if f"{role}.together" in others:  # all of the role, so that each of them has the same value
+    if f"{role}.together" in others:  # all loads of the role, so that their values are equal
         others[f"{role}.together"].append(load["initiator"]["name"])
     return found | {key: "+".join(sorted(texts)) for key, texts in others.items()}
 

@@ -1,13 +1,15 @@
 """Read matrices of initiator node x target node from CSV files.
 
-The first column of a file is the initiator node; each further column is a target node. A node is
-the number at the end of a name (`3`, `mem_3`, `node3`). Rows that repeat an initiator are further
+The first column of a file has the initiator nodes; each further column is a target node. A node's
+number is at the end of its name (`3`, `mem_3`, `node3`). Rows that repeat an initiator are further
 replicates. An empty cell or `-` was not measured.
 """
 
 from __future__ import annotations
 
 import csv
+import io
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -94,8 +96,8 @@ def read_matrix_csv(path: Path, metric: str, unit: str | None = None) -> NodeMat
         raise UserError(f"{unit} is not a unit of {metric}", str(path), allowed)
     for other in METRICS.keys() - {metric}:
         if unit is None and _unit_in_name(path, METRICS[other]):  # ns would pass for GB/s
-            problem = f"has a name that ends in a unit of {other}, not of {metric}"
-            remedy = f"if the name is wrong, give the unit of the {metric} (--unit)"
+            problem = f"the file name ends in a unit of {other}, not of {metric}"
+            remedy = f"if the file name is wrong, give the unit of the {metric} (--unit)"
             raise UserError(problem, str(path), remedy)
     initiators, targets, cells = _read_cells(path)
     numbers = [value for _, _, value in cells]
@@ -113,13 +115,11 @@ def read_distances_csv(path: Path) -> dict[Pair, float]:
         UserError: the file is not such a table.
     """
     found: dict[Pair, float] = {}
-    _, _, cells = _read_cells(path)
-    for where, pair, value in cells:
-        if value <= 0.0:
-            remedy = "distances must be above 0; 10 is local"
-            raise UserError(f"{value:g} is not a distance", where, remedy)
+    remedy = "distances must be above 0 and finite; 10 is local"
+    _, _, cells = _read_cells(path, "distance", remedy)
+    for _, pair, value in cells:
         if pair in found:
-            raise UserError(f"initiator {pair[0]} has two rows", str(path))
+            raise UserError(f"initiator node {pair[0]} has two rows", str(path))
         found[pair] = value
     return found
 
@@ -128,11 +128,16 @@ def read_distances_csv(path: Path) -> dict[Pair, float]:
 _Cells = list[tuple[str, Pair, float]]
 
 
-def _read_cells(path: Path) -> tuple[tuple[int, ...], tuple[int, ...], _Cells]:
-    """Return the nodes of the rows, the nodes of the columns, and the numbers of a CSV file."""
-    lines = _lines(path)
+def _read_cells(
+    path: Path, *noun_and_remedy: str
+) -> tuple[tuple[int, ...], tuple[int, ...], _Cells]:
+    """Return the nodes of the rows, the nodes of the columns, and the numbers of a CSV file.
+
+    `noun_and_remedy` are arguments of `parse_positive_number`.
+    """
+    lines = [row for row in read_csv_rows(path) if not row[1][0].startswith("#")]
     if len(lines) < 2:
-        problem = "has column names but no row" if lines else "is empty"
+        problem = "the file has column names but no row" if lines else "is empty"
         remedy = "a matrix has a column for each target node and a row for each initiator node"
         raise UserError(problem, str(path), remedy)
     (_, head), *body = lines
@@ -143,9 +148,9 @@ def _read_cells(path: Path) -> tuple[tuple[int, ...], tuple[int, ...], _Cells]:
         where = f"{path}, row {number}"
         if len(fields) != len(head):
             raise UserError(
-                f"has {len(fields)} cells, but the first row has {len(head)}",
+                f"the row has {len(fields)} cells, but the first row has {len(head)}",
                 where,
-                "every row has an initiator and a cell for each target; leave a cell empty that "
+                "every row needs an initiator and a cell for each target; leave a cell empty that "
                 "was not measured",
             )
         initiator = _node(fields[0])
@@ -156,26 +161,32 @@ def _read_cells(path: Path) -> tuple[tuple[int, ...], tuple[int, ...], _Cells]:
         for name, target, text in zip(head[1:], targets, fields[1:], strict=True):
             if text not in _NOT_MEASURED:
                 place = f"{where}, column {name}"
-                cells.append((place, (initiator, target), _number(text, place)))
+                value = parse_positive_number(text, place, *noun_and_remedy)
+                cells.append((place, (initiator, target), value))
     if not cells:
-        raise UserError("has no number", str(path))
+        raise UserError("the file has no number", str(path))
     return tuple(initiators), targets, cells
 
 
-def _lines(path: Path) -> list[tuple[int, list[str]]]:
-    """Return the rows that are not empty, with their line numbers."""
+def read_csv_rows(path: Path) -> list[tuple[int, list[str]]]:
+    """Return the cells of each row of a CSV file that is not empty, with the row's line number.
+
+    Cells are stripped of spaces. The cells are separated by commas, semicolons or tabs, whichever
+    the first row has most of.
+
+    Raises:
+        UserError: the file cannot be read, or is not a CSV file.
+    """
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot be read: {error}", str(path)) from error
-    first = next(filter(str.strip, lines), "")
-    reader = csv.reader(lines, delimiter=max(",;\t", key=first.count))
-    stripped = ([field.strip() for field in fields] for fields in reader)
-    return [
-        (reader.line_num, fields)
-        for fields in stripped
-        if any(fields) and not fields[0].startswith("#")
-    ]
+        text = path.read_text(encoding="utf-8-sig")
+        first = next(filter(str.strip, text.splitlines()), "")
+        reader = csv.reader(io.StringIO(text), delimiter=max(",;\t", key=first.count))
+        stripped = ([field.strip() for field in fields] for fields in reader)
+        return [(reader.line_num, fields) for fields in stripped if any(fields)]
+    except OSError as error:
+        raise UserError(f"the file cannot be read: {error}", str(path)) from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"the file is not a CSV file: {error}", str(path)) from error
 
 
 def _node(text: str) -> int | None:
@@ -188,7 +199,7 @@ def _target_nodes(head: Sequence[str], where: str) -> tuple[int, ...]:
     """Return the node numbers in the column names."""
     remedy = "columns after the first are target nodes, such as 0, mem_0 or node0"
     if len(head) < 2:
-        raise UserError("has no target node", where, remedy)
+        raise UserError("the first row has no target node", where, remedy)
     found: dict[int, None] = {}
     for name in head[1:]:
         node = _node(name)
@@ -200,11 +211,24 @@ def _target_nodes(head: Sequence[str], where: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _number(text: str, where: str) -> float:
+def parse_positive_number(
+    text: str,
+    where: str,
+    noun: str = "measurement",
+    remedy: str = "values must be above 0 and finite",
+) -> float:
+    """Return the number in a text.
+
+    Raises:
+        UserError: the text is not a number above 0 and finite; the error calls it "not a `noun`".
+    """
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
         raise UserError(f"{text!r} is not a number", where) from None
+    if not 0.0 < value < math.inf:  # true for NaN too
+        raise UserError(f"{value:g} is not a {noun}", where, remedy)
+    return value
 
 
 def _unit_in_name(path: Path, metric: str) -> str | None:
@@ -226,8 +250,6 @@ def _infer_unit(path: Path, metric: str, values: Sequence[float]) -> tuple[str, 
 
 def _to_metric_unit(metric: str, value: float, unit: str, where: str) -> float:
     """Return a value in the metric's own unit."""
-    if not value > 0.0:  # true for NaN too
-        raise UserError(f"{value:g} is not a measurement", where, "values must be above 0")
     converted = value * UNITS[metric][unit]
     least, most = _BOUNDS[metric]
     if not least <= converted <= most:

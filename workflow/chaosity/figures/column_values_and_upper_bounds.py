@@ -188,7 +188,7 @@ def _read_bound(spec: FigureSpec, entry: BoundEntry, experiment: Measurements) -
     named = {role: name for role, name in used.items() if name is not None}
     names = {role: columns.values_of_column(name).map(_name) for role, name in named.items()}
     roles, rows = list(names), rows.assign(**names)
-    # As the marks of a figure: points of a mark are combined within each replicate block.
+    # As for marks of a figure, points of a bound are combined within each replicate block.
     values: dict[tuple[str | None, str | None, str | None], float] = {}
     for key, own in rows.groupby(list(roles)) if roles else [((), rows)]:
         place: dict[Role, str] = dict(zip(roles, map(str, key), strict=True))

@@ -31,7 +31,7 @@ from chaosity.units import format_binary_bytes, join_with_and
 SERIAL = "serial"
 # Other levels of the mode, in which loads run at the same time, and which loads these are.
 TOGETHER = {"concurrent": "all", "all_cores": "all cores"}
-# An order is usual when it held at the last so many sizes.
+# An initiator is usually faster if it was faster at this many sizes in a row.
 _MIN_SIZES = 3
 # A lead (logarithm of a ratio) that is larger than the noise of a single run.
 _CLEAR_LEAD = -float(np.log1p(-MATTERS_IN_ONE_RUN))
@@ -65,17 +65,35 @@ def select_latency_size_sweeps(rows: Measurements) -> Measurements:
     return with_columns.select(known & with_columns.rows["level"].isin([SERIAL, *TOGETHER]))
 
 
-def find_contention_and_inversions(sweeps: Measurements) -> Iterator[Anomaly]:
-    """Yield contention and inversions in the sweeps that `select_latency_size_sweeps` returns."""
+@dataclass(frozen=True)
+class SizeSweepFindings:
+    """Contention and inversions of a host.
+
+    Attributes:
+        anomalies: the contention and the inversions that were found.
+        untested: kind of anomaly -> why it could not be found, as a sentence.
+    """
+
+    anomalies: tuple[Anomaly, ...]
+    untested: dict[AnomalyKind, str]
+
+
+def find_contention_and_inversions(sweeps: Measurements) -> SizeSweepFindings:
+    """Find contention and inversions in the sweeps that `select_latency_size_sweeps` returns."""
     columns = ["experiment", "load", "benchmark", "metric"]
+    anomalies: list[Anomaly] = []
     looks: list[list[_Look]] = []
+    most_sizes = 0
     for key, own in sweeps.groups_by_columns([*columns, "rest"]):
         where = {name: str(part) for name, part in zip(columns, key, strict=False)}
         for level in TOGETHER:
-            yield from _contention(own.rows, {**where, "mode": level})
+            anomalies += _contention(own.rows, {**where, "mode": level})
         for (level,), side in own.groups_by_columns(["level"]):
             looks += _looks(side.rows, {**where, "mode": str(level)})
-    yield from _inversions(looks)
+            most_sizes = max(most_sizes, side.rows["x"].nunique())
+    anomalies += _inversions(looks)
+    untested = _reasons_for_untested_kinds(sweeps.rows, most_sizes, has_looks=any(looks))
+    return SizeSweepFindings(tuple(anomalies), untested)
 
 
 def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
@@ -96,9 +114,10 @@ def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
         pairs = _log_ratios(own, slow, ["x", "replicate"])
         one_run = own["replicate"].nunique() == 1
         per_block = pairs if one_run else pairs.groupby("replicate").mean()
-        low, high, confidence = _interval(per_block.to_numpy(float), one_run=one_run)
-        if low is not None and low <= 0.0:
+        interval = _interval(per_block.to_numpy(float), one_run=one_run)
+        if interval is None or interval[0] <= 0.0:  # a single ratio may be noise
             continue
+        low, high, confidence = interval
         loss_percent = 100.0 * float(np.expm1(np.median(per_block)))
         initiator, target = shared_initiator_and_target((name, f"node{nodes}") for name in affected)
         yield Anomaly(
@@ -128,27 +147,32 @@ def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
         )
 
 
-def reasons_why_nothing_can_be_found(sweeps: Measurements) -> list[str]:
-    """Return why contention or inversions could not be found in the sweeps, a sentence each."""
-    reasons, rows = [], sweeps.rows
+def _reasons_for_untested_kinds(
+    rows: pd.DataFrame, most_sizes: int, *, has_looks: bool
+) -> dict[AnomalyKind, str]:
+    """Return kind of anomaly -> why it could not be found in the sweeps, as a sentence.
+
+    `most_sizes` is the largest number of sizes of a sweep. `has_looks` says whether an inversion
+    was possible at any size.
+    """
     if rows.groupby(["initiator_nodes", "target"])["initiator"].nunique().max() < 2:
-        return [
+        one_core = (
             "Contention and inversions could not be found: they need two cores of a node with the "
             "same memory; one core of each node was measured"
-        ]
+        )
+        return dict.fromkeys((AnomalyKind.CONTENTION, AnomalyKind.INVERSION), one_core)
+    reasons = {}
     if rows["level"].nunique() == 1 or not (rows["level"] == SERIAL).any():
-        reasons.append(
+        reasons[AnomalyKind.CONTENTION] = (
             "Contention could not be found: it needs the latency of each core alone and of several "
             f"at once; measured was {join_with_and(sorted(rows['level'].unique()))}"
         )
-    columns = ["experiment", "load", "benchmark", "metric", "rest", "level"]
-    sides = [own.rows for _, own in sweeps.groups_by_columns(columns)]
-    if not any(looks for side in sides for looks in _looks(side, {})):
-        smaller = max(side["x"].nunique() for side in sides) - 1
-        few = smaller < _MIN_SIZES
-        reasons.append(
-            "Inversions could not be found: they need three smaller sizes with a clear order of a "
-            f"node's cores; {f'measured were {smaller}' if few else 'no core was clearly faster'}"
+    if not has_looks:
+        smaller = most_sizes - 1
+        found = f"measured were {smaller}" if smaller < _MIN_SIZES else "no core was clearly faster"
+        reasons[AnomalyKind.INVERSION] = (
+            "Inversions could not be found: it must be clear which cores of a node are faster at "
+            f"three sizes below the largest size; {found}"
         )
     return reasons
 
@@ -162,14 +186,15 @@ def _log_ratios(rows: pd.DataFrame, chosen: pd.Series, by: list[str]) -> pd.Seri
     return ratios
 
 
-def _interval(
-    logs: NDArray[np.float64], *, one_run: bool
-) -> tuple[float | None, float | None, float]:
-    """Return the ends of the loss's 95 % interval in per cent, and the confidence in a loss."""
+def _interval(logs: NDArray[np.float64], *, one_run: bool) -> tuple[float, float, float] | None:
+    """Return the ends of the loss's 95 % interval in per cent, and the confidence in a loss.
+
+    The result is None for fewer than two values.
+    """
     most = MAX_CONFIDENCE_OF_ONE_RUN if one_run else MAX_CONFIDENCE
     ends = Estimate.of_values(np.exp(logs)).low_and_high
     if ends is None:
-        return None, None, most / 2.0
+        return None
     low, high = (100.0 * (end - 1.0) for end in ends)
     p = float(stats.t.sf(logs.mean() / (stats.sem(logs) or 1e-6), len(logs) - 1))
     return low, high, min(most, 1.0 - p)
@@ -223,10 +248,11 @@ def _looks(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[list[_Look]]:
 
 
 def _inversions(looks_of_nodes: Sequence[Sequence[_Look]]) -> Iterator[Anomaly]:
-    """Yield, for each node, the first size at which a usually fast initiator is clearly slower.
+    """Yield at most one inversion for each node: a usually fast initiator is clearly slower.
 
     The mean of the usual leads must differ clearly from zero, and the lead at this size from that
-    mean. The scatter is that of leads between sizes before the last look at each initiator, pooled.
+    mean. The scatter comes from the differences of usual leads between neighbouring sizes, pooled
+    over all initiators.
     Both tests are adjusted for all looks (Bonferroni) to 5 % in a single run, else to `LEVEL`.
     """
     steps: list[NDArray[np.float64]] = []
@@ -256,10 +282,8 @@ def _clear_inversion(look: _Look, confidence: float) -> Anomaly | None:
     size = float(look.medians.index[look.position])
     here = look.rows[look.rows["x"] == size]
     blocks = int(here["replicate"].nunique())
-    low, high = None, None
-    if blocks > 1:
-        logs = _log_ratios(here, here["initiator"] == initiator, ["replicate"])
-        low, high, _ = _interval(logs.to_numpy(float), one_run=False)
+    logs = _log_ratios(here, here["initiator"] == initiator, ["replicate"])
+    low, high, _ = _interval(logs.to_numpy(float), one_run=False) or (None, None, 0.0)
     level = 1.0 - MAX_CONFIDENCE_OF_ONE_RUN if blocks == 1 else LEVEL
     if 1.0 - confidence > level or (low is not None and low <= 0.0):
         return None

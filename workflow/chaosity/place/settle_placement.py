@@ -1,9 +1,9 @@
 """Settle a placement while the program runs: by a search, or by waiting until AutoNUMA is done.
 
-The search follows BWAP's tuner (Gureya et al., IPDPS 2020). It begins with the given shares and
-moves pages towards the workers step by step, as long as the program gets faster. Rates scatter, so
-a step counts only when it is clearly better or worse by 95 % intervals. In doubt, the step and the
-best step are measured again in turns, so that a drift of the machine affects both.
+The search follows BWAP's tuner (Gureya et al., IPDPS 2020). The search begins with the given shares
+and moves pages towards the workers step by step, as long as the program gets faster. Rates scatter,
+so a step counts only if 95 % intervals show that the step is better or worse. A doubtful step and
+the best step are measured again in turns, so that a drift of the machine affects both steps.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 
 from chaosity.place.page_share_arithmetic import largest_share_deviation
 
-# BWAP's own step: a tenth of the way.
+# The step of the data-to-worker proximity (0 to 1) is that of BWAP.
 STEP = 0.1
 # How often a doubtful step and the best step are measured again.
 ROUNDS = 2
 # A step that is better by this many intervals is not measured again. Machines drift between two
 # measurements by more than the scatter within one measurement.
 CLEAR = 2.0
-# The search ends after this many consecutive steps that are not clearly better than the best.
+# The search ends after this many consecutive steps that are not clearly better than the best step.
 PATIENCE = 2
 # Interval between two looks at the pages. The kernel scans a program's memory at most once per
 # second, the first time after one second (numa_balancing_scan_delay_ms, scan_period_min_ms).
@@ -90,13 +90,13 @@ class DwpSearch:
     """Search for the data-to-worker proximity (DWP) with the highest rate.
 
     Args:
-        rate: measures the rate in the present placement; `TimeUpError` ends the search.
+        rate: function that measures the rate with this placement; `TimeUpError` ends the search.
         move_to: function that moves the program's pages to a DWP.
 
     Attributes:
         now: the present DWP.
         best: the best step so far; also valid after the search was interrupted.
-        measured: all measurements: DWP and rate.
+        measured: the DWP and the rate of each measurement.
         settled: whether the search was completed.
     """
 
@@ -109,7 +109,7 @@ class DwpSearch:
 
     def find_best_dwp_and_move_pages(self) -> float:
         """Search, move the program to the best DWP found, and return that DWP."""
-        with contextlib.suppress(TimeUpError):  # then the best step so far stays
+        with contextlib.suppress(TimeUpError):  # the best step so far stays
             self._climb()
             self.settled = True
         self._go_to(self.best.dwp if self.best else 0.0)
@@ -162,7 +162,7 @@ class AutonumaSettling:
 
     Attributes:
         seconds: time waited in seconds.
-        settled: whether the kernel stopped moving pages in that time.
+        settled: whether the kernel stopped moving pages within `seconds`.
     """
 
     seconds: float = 0.0
@@ -174,7 +174,7 @@ class AutonumaSettling:
         """Look at the pages of a running program until they no longer move.
 
         `let_program_run` lets the program run for some seconds, and returns False when it has
-        ended. `look` returns the present share of each node.
+        ended. `look` returns the present share of the pages on each node.
         """
         began = time.monotonic()
         seen = [look()]

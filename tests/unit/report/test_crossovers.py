@@ -1,0 +1,83 @@
+"""Crossovers of two firmware modes are compared between simulated servers of document 001."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from chaosity.cli import chaosity
+from chaosity.report.crossovers import compare_crossovers
+from chaosity.store.tidy_table_parquet import write_parquet_table
+from simulated_modes import MIXES, SimulatedModes
+
+NAMES = ("before", "after")
+FIGURE = "modes_under_load_one_node"
+
+
+@pytest.fixture(scope="module")
+def servers():
+    """Return a server with 90 % of its memory bandwidth, and the same server without this fault."""
+    return [SimulatedModes("epyc_9575f", ("nps1", "nps0"), 3, share) for share in (0.9, 1.0)]
+
+
+def verdicts(left, right):
+    found = compare_crossovers(left, right, NAMES)
+    return {each.line: each for each in found if each.figure == FIGURE}
+
+
+def test_the_change_of_the_crossover_after_a_repair_is_found(servers):
+    slow, healthy = servers
+    found = verdicts(slow.tables(1), healthy.tables(2))
+    for mix in MIXES:
+        ratio, planted = found[mix].ratio, slow.planted[mix] / healthy.planted[mix]
+        assert ratio.is_outside_interval(1.0) and ratio.ratio == pytest.approx(planted, rel=0.03)
+        assert "nps1 and nps0 cross at" in found[mix].sentence
+
+
+def test_equal_servers_have_no_change(servers):
+    found = verdicts(servers[1].tables(1), servers[1].tables(2))
+    assert all("no difference detected, " in found[mix].sentence for mix in MIXES)
+
+
+def test_it_is_said_why_crossovers_cannot_be_compared(servers):
+    slow, healthy = (server.tables(1) for server in servers)
+    # Without its points of highest traffic, no mode reaches the crossover.
+    high = healthy.rows["point"].str.contains(r"share-(?:[6-9]\d|100)$")
+    assert high.any()
+    sentence = verdicts(slow, healthy.select(~high))["read100"].sentence
+    assert "the crossovers cannot be compared. after: no crossover is found" in sentence
+    [verdict] = verdicts(slow, healthy.where(configuration="nps1")).values()
+    assert "cannot be compared, since before has nps1, nps0 and after has nps1." in verdict.sentence
+
+
+def test_points_without_traffic_have_no_verdict(servers):
+    tables = servers[1].tables(1)
+    assert not verdicts(tables, tables.where(load="chase"))
+
+
+def test_the_command_compares_two_modes_and_the_modes_of_two_servers(servers, tmp_path):
+    for name, server in zip(NAMES, servers, strict=True):
+        for host in server.hosts:
+            rows = host.table(1).rows
+            folder = tmp_path / name / str(rows["configuration"].iloc[0])
+            folder.mkdir(parents=True)
+            write_parquet_table(rows, folder / "measurements.parquet")
+
+    def run(*arguments):
+        done = CliRunner().invoke(chaosity, ["compare", *map(str, arguments)])
+        assert done.exit_code == 0, done.output
+        return " ".join(done.output.split())
+
+    title = "Latency by memory traffic of one node, read100"
+    modes = run(tmp_path / "after/nps1", tmp_path / "after/nps0")
+    assert f"{title}: from 41" in modes
+    assert "on, epyc_9575f nps0 (SIMULATED) has a lower latency than epyc_9575f nps1" in modes
+    text = run(tmp_path / "before", tmp_path / "after")
+    assert f"{title}: nps0 and nps1 cross at 3" in text
+    assert "nps0: " in text  # cells of equal configurations are compared
+    found = json.loads(run(tmp_path / "before", tmp_path / "after", "--json"))
+    assert found["matched_by"] == "place"
+    [verdict] = [each for each in found["crossovers"] if each["figure"] == FIGURE][:1]
+    assert verdict["ratio"]["high"] < 1.0

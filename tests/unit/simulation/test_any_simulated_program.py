@@ -1,0 +1,50 @@
+"""Programs of others on a simulated host: their speed follows from the traffic that is stated."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from chaosity.checked_yaml_files import read_config
+from chaosity.errors import UserError
+from chaosity.simulation.machine_model import MachineModel
+from chaosity.simulation.true_values import check_programs_can_be_simulated, true_values
+from simulated_tables import TODAY, SimulatedHost, shipped_machine, shipped_topology
+
+
+@pytest.fixture(scope="module")
+def host() -> SimulatedHost:
+    config = {**read_config(), "experiments": ["program_placement"]}
+    config["benchmarks"] = {**config["benchmarks"], "placed_workload": "sysbench_memory"}
+    topology = shipped_topology("xeon_e5_2660_v4")
+    machine = shipped_machine("xeon_e5_2660_v4", topology)
+    return SimulatedHost.planned(machine, topology, [], config, all_points=True)
+
+
+@pytest.fixture(scope="module")
+def model(host: SimulatedHost) -> MachineModel:
+    return MachineModel(host.machine, host.topology, host.name, TODAY)
+
+
+def test_the_speed_follows_from_the_stated_traffic(host: SimulatedHost, model: MachineModel):
+    check_programs_can_be_simulated(host.points, model)
+    point = copy.deepcopy(host.points[0])
+    one = true_values(point, model)["work"]["elements_per_second"]
+    [load] = point["loads"]
+    load["metrics"]["elements_per_second"]["simulated_bytes_per_unit"] = 8
+    assert true_values(point, model)["work"]["elements_per_second"] == pytest.approx(one / 8)
+
+
+def test_a_program_without_stated_traffic_is_refused(host: SimulatedHost, model: MachineModel):
+    points = copy.deepcopy(host.points)
+    for point in points:
+        for load in point["loads"]:
+            load["metrics"].get("elements_per_second", {}).pop("simulated_bytes_per_unit", None)
+    with pytest.raises(UserError) as caught:
+        check_programs_can_be_simulated(points, model)
+    assert str(caught.value) == (
+        "host host, templates/benchmarks/sysbench_memory.yaml: the simulation does not know how"
+        " fast sysbench_memory is; state the memory traffic of an element as"
+        " simulated_bytes_per_unit."
+    )

@@ -1,0 +1,93 @@
+"""Wrong descriptions of machines are refused, each in one sentence."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+from machine_by_hand import TODAY, TOPOLOGY
+
+from chaosity.errors import UserError
+from chaosity.simulation.machine_description import current_faults, read_machine_description
+
+HEAD = "simulated_machine: bad\ndescription: for a test\nsources: [this test]\n"
+BODY = """memory: {core_bytes_per_second: 1.0e+10, package_bytes_per_second: 1.0e+11}
+latency_ns: {l1: 1, l2: 4, l3: 15, same_node: 100}
+"""
+WRONG = [
+    (HEAD, "the key 'memory' is missing"),
+    (HEAD + BODY.replace("1.0e+11", "-1"), "package_bytes_per_second"),
+    (HEAD + BODY + "faults: [{fault: slow_dram, node: 0}]", "'slow_dram' is not allowed"),
+    (HEAD + BODY + "faults: [{fault: slow_node, node: 0}]", "slow_node needs the key 'remaining'"),
+    (
+        HEAD + BODY + "faults: [{fault: slow_node, node: 9, remaining: 0.5}]",
+        "the topology has no node 9",
+    ),
+    (
+        HEAD + BODY + "faults: [{fault: slow_node, node: 0, remaining: 0.5, core: 1}]",
+        "unknown key 'core' of the fault slow_node",
+    ),
+    (
+        HEAD + BODY + "faults: [{fault: slow_drive, drive: nvme0, remaining: 0.5}]",
+        "the topology has no drive nvme0",
+    ),
+    (
+        HEAD + BODY + "faults: [{fault: slow_drive, drive: drive-0000-01-00-0, remaining: 0.5}]",
+        "faults.0: the fault slow_drive needs drives, but the description has none",
+    ),
+    (
+        HEAD + BODY + "faults: [{fault: slow_node, node: 0, remaining: 0.5, since: '2026-13-01'}]",
+        "faults.0.since: 2026-13-01 is not a date",
+    ),
+    (
+        HEAD
+        + BODY
+        + "faults: [{fault: waiting_l3_domains, l3_domains: [99], wait_ns: 75, from_bytes: 1}]",
+        "the topology has no L3 domain 99",
+    ),
+    (
+        HEAD
+        + BODY
+        + "devices: {memory_bytes_per_second: 1, link_bytes_per_second: 1, memory_node: 9}",
+        "the topology has no node 9",
+    ),
+    (HEAD + BODY + "seed: 2026-13-01", "is not YAML: month must be in 1..12"),
+    (HEAD + BODY + "based_on: bad", "unknown machine 'bad'"),
+    (
+        HEAD
+        + BODY
+        + "faults: [{fault: slow_link, from_package: 0, to_package: 1, remaining: 0.5}]",
+        "slow_link needs the capacity links.package_to_package_bytes_per_second",
+    ),
+    (HEAD + BODY + "based_on: nothing", "unknown machine 'nothing'"),
+    (HEAD + BODY + "cores: 7", "unknown key 'cores'"),
+    (HEAD.replace("bad", "other") + BODY, "the file's name requires 'bad'"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), WRONG)
+def test_a_wrong_description_is_refused_in_one_sentence(tmp_path, text, words):
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError) as error:
+        read_machine_description(path, TOPOLOGY)
+    assert words in str(error.value)
+    assert "bad.yaml" in str(error.value)
+
+
+def test_a_date_may_be_written_without_quotes(tmp_path):
+    path = tmp_path / "bad.yaml"
+    fault = "{fault: slow_node, node: 0, remaining: 0.5, since: 2026-11-22}"
+    path.write_text(HEAD + BODY + f"faults: [{fault}]")
+    read = read_machine_description(path, TOPOLOGY)
+    assert read["faults"][0]["since"] == "2026-11-22"
+    assert current_faults(read, "host", date(2026, 11, 21)) == []
+    assert current_faults(read, "host", TODAY) == read["faults"]
+
+
+def test_descriptions_that_are_based_on_each_other_are_refused(tmp_path):
+    for name, base in (("bad", "other"), ("other", "bad")):
+        text = HEAD.replace("bad", name) + BODY + f"based_on: {base}"
+        (tmp_path / f"{name}.yaml").write_text(text)
+    with pytest.raises(UserError, match="unknown machine 'bad'"):
+        read_machine_description(tmp_path / "bad.yaml", TOPOLOGY)

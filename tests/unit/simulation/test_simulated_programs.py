@@ -1,0 +1,62 @@
+"""Programs of a benchmark on simulated machines: what its file says changes their speed."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from chaosity.checked_yaml_files import load_benchmark, read_config
+from chaosity.design.host_plan import PlannedHost, plan_host
+from chaosity.simulation.machine_model import MachineModel
+from chaosity.simulation.true_values import true_values
+from simulated_tables import shipped_machine, shipped_topology
+
+PROGRAMS = load_benchmark("chaosity_tasks")["simulation"]["programs"]
+
+
+@pytest.fixture(scope="module")
+def runs_per_second() -> dict[tuple[str, str, str], float]:
+    """Runs per second by program, runtime and cores, on the machine of document 004."""
+    topology = shipped_topology("xeon_e5_4620")
+    config = {**read_config(), "experiments": ["numa_runtime"]}
+    points = plan_host(PlannedHost("host", "snc1", topology), config).points
+    model = MachineModel(
+        shipped_machine("xeon_e5_4620", topology), topology, "host", date(2026, 1, 1)
+    )
+    rates = {}
+    for point in points:
+        [load] = point["loads"]
+        values = true_values(point, model)[load["name"]]
+        key = load["kernel"], load["levels"]["runtime"], point["factors"]["cores"]
+        rates[key] = values["runs_per_second"]
+    return rates
+
+
+def speedup(rates, program: str, runtime: str) -> float:
+    return rates[program, runtime, "all_cores"] / rates[program, runtime, "one_core"]
+
+
+def test_one_core_needs_the_time_of_the_program_for_a_run(runs_per_second):
+    """All data are far larger than one core's caches, and they are local with this runtime."""
+    data, near = 2**27, shipped_machine("xeon_e5_4620", shipped_topology("xeon_e5_4620"))
+    rate = near["memory"]["core_bytes_per_second"]
+    for name, program in PROGRAMS.items():
+        expected = rate * program["time_in_memory"] / (data * program["moves"])
+        found = runs_per_second[name, "locality", "one_core"]
+        assert found == pytest.approx(expected, rel=0.01)
+
+
+def test_all_cores_are_faster_until_the_controllers_are_full(runs_per_second):
+    # A quarter of the bytes are written, which takes the controllers 1.1 times as long. An L3 cache
+    # of 16 MiB holds 12.5 % of 128 MiB, see `idle_machine`.
+    controllers = 4 * 34e9 / 1.025 / 0.875 / 9e9
+    found = {name: speedup(runs_per_second, name, "vanilla") for name in PROGRAMS}
+    assert found == pytest.approx(
+        {
+            name: min(32, controllers / program["time_in_memory"])
+            for name, program in PROGRAMS.items()
+        },
+        rel=0.01,
+    )
+    assert found["matmul"] > found["stencil"] > found["spmv"]

@@ -1,0 +1,148 @@
+"""``chaosity run``, ``simulate`` and ``tidy``: make records, and the tidy table from records."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from chaosity.cli.shared_options import CONFIG_OPTION, EXISTING_FILE, FILE
+from chaosity.errors import UserError
+from chaosity.records.atomic_writes_and_record_files import save_record, write_atomically
+from chaosity.records.point_types import Point
+from chaosity.records.record_types_and_verdict import SIMULATED
+from chaosity.runner.point_measurement import measure_point
+
+
+@click.command("run")
+@click.argument("point", type=EXISTING_FILE)
+@click.option("--replicate", default=1, show_default=True, help="Number of the replicate, from 1.")
+@click.option(
+    "--record", type=FILE, help="File for the record. Default: print it as JSON and keep nothing."
+)
+def measure_point_command(point: Path, replicate: int, record: Path | None) -> None:
+    """Measure one POINT and print its checks.
+
+    POINT is a file of results/HOST/CONFIGURATION/points.
+    """
+    try:
+        document = json.loads(point.read_text(encoding="utf-8"))
+        replicates = len(document["orders"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError("the file is not a point of a plan", str(point)) from error
+    if _is_simulated(point):
+        raise UserError("the point is of a simulated host", str(point), "run chaosity simulate")
+    if not 1 <= replicate <= replicates:
+        raise UserError(f"replicate {replicate} is unknown", str(point), f"use 1 to {replicates}")
+    # Only points with derived metrics have the key "relative".
+    if missing := Point.__annotations__.keys() - {"relative", *document}:
+        remedy = "name a file of results/HOST/CONFIGURATION/points"
+        raise UserError(f"the point has no key {min(missing)!r}", str(point), remedy)
+    measured = measure_point(document, replicate)
+    if record is None:
+        click.echo(json.dumps(measured, indent=1, sort_keys=True))
+    else:
+        save_record(measured, record)
+    for check in measured["verdict"]["checks"]:
+        mark = {True: "ok  ", False: "FAIL" if check["decisive"] else "note", None: "?   "}
+        click.echo(f"{mark[check['passed']]} {check['name']}: {check['detail']}", err=True)
+
+
+def _is_simulated(point: Path) -> bool:
+    """Return whether the folder of the point's host says that the host is simulated."""
+    for folder in point.absolute().parents:
+        if (host := folder / "host.json").exists():
+            transport = json.loads(host.read_text(encoding="utf-8")).get("transport", {})
+            return bool(transport.get("kind") == SIMULATED)
+    return False
+
+
+@click.command("simulate")
+@CONFIG_OPTION
+@click.option("--inventory", help="Inventory to use instead of the config's inventory.")
+@click.option("--results", help="Folder of the records, instead of the config's folder.")
+@click.option("--truth", type=FILE, help="Write the true values, without noise, to this CSV file.")
+def write_simulated_records_command(
+    config_file: Path, inventory: str | None, results: str | None, truth: Path | None
+) -> None:
+    """Write the records of all points of simulated hosts, in each of the config's configurations.
+
+    `snakemake` makes the same records, one process for each. This command takes milliseconds for a
+    record, so all records of a large server exist within a minute. Records that exist are kept.
+    `snakemake` with the same inventory and results then makes tables, figures and reports.
+    """
+    from chaosity.campaign.hosts_and_plans_of_run import Campaign
+    from chaosity.checked_yaml_files import ROOT, read_config
+    from chaosity.simulation.simulated_records import TRUTH_COLUMNS, simulate_host, true_value_rows
+
+    given = {"inventory": inventory, "results": results}
+    config = read_config(config_file)
+    replaced = {"configurations": [], **{key: value for key, value in given.items() if value}}
+    text = io.StringIO()
+    rows = csv.writer(text)
+    rows.writerow(TRUTH_COLUMNS)
+    names: Sequence[str | None] = config["configurations"] or [config["expected_configuration"]]
+    for configuration in names:
+        own = {**config, **replaced, "expected_configuration": configuration}
+        campaign = Campaign(own, root=ROOT)
+        for name, host in campaign.hosts.items():
+            if not host.is_simulated:
+                remedy = "measure it with snakemake, or list only simulated hosts in `hosts`"
+                raise UserError("the host is not simulated", f"host {name}", remedy)
+        campaign.lock_results_and_write_points()
+        for name, plan in campaign.plans.items():
+            folder = campaign.configuration_folder(name)
+            written = simulate_host(folder, plan.points)
+            click.echo(f"{name} {folder.name}: {written} records written, SIMULATED")
+            rows.writerows(true_value_rows(folder, plan.points) if truth else [])
+        campaign.unlock_results()
+    if truth:
+        write_atomically(truth, text.getvalue())
+
+
+@click.command("tidy")
+@click.argument("plan", type=EXISTING_FILE)
+@click.option(
+    "--output",
+    type=FILE,
+    required=True,
+    help="File of the tidy table: Parquet, or CSV if its name ends in .csv.",
+)
+@click.option(
+    "--history",
+    type=FILE,
+    help="File for the values measured before components changed, Parquet or CSV. Default: none.",
+)
+def make_tidy_table_command(plan: Path, output: Path, history: Path | None) -> None:
+    """Make the tidy table of a PLAN (plan.json) from the points and records in its folder."""
+    from chaosity.store.measurements_before_component_changes import (
+        HISTORY_COLUMNS,
+        split_measurements_at_component_changes,
+    )
+    from chaosity.store.tidy_table_from_records import build_tidy_table
+    from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
+
+    try:
+        json.loads(plan.read_text(encoding="utf-8"))["experiments"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError("the file is not the plan.json of a host", str(plan)) from error
+    folder = plan.parent
+    table = build_tidy_table(folder / "points", folder)
+    tables = [(table, output, COLUMNS)]
+    if history is not None:
+        earlier = split_measurements_at_component_changes(
+            folder / "points", folder, folder / "components"
+        )
+        tables.append((earlier, history, HISTORY_COLUMNS))
+    for rows, path, columns in tables:
+        if path.suffix == ".csv":
+            write_atomically(path, rows.to_csv(index=False))
+        else:
+            write_parquet_table(rows, path, columns)
+    counts = table.drop_duplicates(["experiment", "point", "replicate"])["status"].value_counts()
+    listed = ", ".join(f"{count} {status}" for status, count in counts.items())
+    click.echo(f"{len(table)} rows of {listed} measurements in {output}", err=True)

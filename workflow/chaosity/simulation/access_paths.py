@@ -1,0 +1,271 @@
+"""Find the flows of loads over a simulated machine's resources: cores, links, drives, ..."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from chaosity.records.point_types import DriveFacts, Load, OpenclTargetDevice
+from chaosity.runner.point_measurement import memory_shares_by_node
+from chaosity.simulation.idle_machine import HitShares, IdleMachine, missed_share
+from chaosity.simulation.machine_description import Fault
+from chaosity.simulation.max_min_fair_rates import Flow
+from chaosity.simulation.resource_capacities import (
+    WITHOUT_LIMIT,
+    shared_drive_path_resource_name,
+    slow_port_resource_name,
+)
+from chaosity.simulation.simulated_loads import (
+    accesses_own_node_only,
+    block_bytes,
+    processing_units_of_load,
+    read_written_and_counted_shares,
+    simulated_program,
+)
+from chaosity.topology.topology_model import OTHER_PACKAGE, Topology
+
+LINE_BYTES = 64
+# How fast the requests of a drive grow in comparison with those of a core. Many requests of a MiB
+# are always on the way, so drives keep most of their rate next to programs (document 000, figure
+# 7).
+_DRIVE_PACE = 4.0
+
+
+@dataclass(frozen=True)
+class Path:
+    """One flow of a load through the machine."""
+
+    load: str
+    flow: Flow
+
+
+class AccessPaths:
+    """The paths of loads through a simulated machine.
+
+    Args:
+        idle: the machine without traffic.
+        capacities: name of each resource -> its capacity. A file that replaces a drive is added.
+        faults: the faults that the machine has now.
+    """
+
+    def __init__(
+        self, idle: IdleMachine, capacities: dict[str, float], faults: Sequence[Fault]
+    ) -> None:
+        self._idle, self.capacities, self._faults = idle, capacities, faults
+        self.machine, self.topology = idle.machine, idle.topology
+        self._slow_units = _units_of_slower_cores(idle.topology)
+
+    def paths_of_load(self, load: Load, hits: HitShares) -> Iterator[Path]:
+        """Yield the flows of a load."""
+        target = load["target"]
+        if target["drives"]:
+            yield from self._drive_flows(load)
+        elif device := target.get("device"):
+            if f"{device['name']}_in" in self.capacities:
+                yield Path(load["name"], self._device_flow(load, device))
+        elif "latency_ns" in load["metrics"]:
+            # A pointer chase has one access in flight, which hardly loads the machine.
+            for path in self.memory_paths(load, hits, memory_shares_by_node(load["placement"])):
+                limit = LINE_BYTES / (self._idle.access_ns(load, hits) * 1e-9)
+                yield Path(path.load, replace(path.flow, limit=limit))
+        else:
+            yield from self.memory_paths(load, hits, memory_shares_by_node(load["placement"]))
+
+    def _device_flow(self, load: Load, device: OpenclTargetDevice) -> Flow:
+        """Return the flow of a device, within its memory or over its link from the host's memory.
+
+        The memory of a device can be that of a node, so its accesses use the node's controllers.
+        """
+        copies = "host_to_device_bytes_per_second" in load["metrics"]
+        devices, package_of_node = self.machine["devices"], self.topology.package_of_node
+        uses = {f"{device['name']}_in" if copies else device["name"]: 1.0}
+        if (own := devices.get("memory_node")) is not None:
+            reads, writes, _ = read_written_and_counted_shares(load["kernel"])
+            accesses = (0.0, 1.0) if copies else (reads, writes)
+            add_uses(uses, self._way_uses(package_of_node.get(own), own, own, *accesses))
+        if not copies:
+            return Flow(uses, pace=devices.get("competes_as_cores", 1.0))
+        [node, *_] = load["placement"]["memory_nodes"]
+        begin = node if device["node"] is None else device["node"]
+        add_uses(uses, self._way_uses(package_of_node.get(begin), begin, node, 1.0, 0.0))
+        return Flow(uses, pace=_DRIVE_PACE)
+
+    def memory_paths(
+        self, load: Load, hits: HitShares, shares: Mapping[int, float]
+    ) -> Iterator[Path]:
+        """Yield a flow for each thread of a load; `shares` are the shares of accesses by node."""
+        reads, writes, _ = read_written_and_counted_shares(load["kernel"])
+        beyond_caches = missed_share(hits)
+        for unit in sorted(processing_units_of_load(load)):
+            uses: dict[str, float] = {}
+            for node, share in self.access_shares(load, unit, shares).items():
+                seconds = self._core_seconds(load, unit, node, beyond_caches)
+                add_uses(uses, {f"core{self._idle.core_of_pu[unit].index}": seconds}, share)
+                missed = share * beyond_caches
+                add_uses(uses, self.memory_uses(unit, node, reads, writes), missed)
+                if unit in self.topology.l3_of_pu:
+                    add_uses(uses, {f"l3_{self.topology.l3_of_pu[unit]}": 1.0}, missed)
+                cores = "slow_cores" if unit in self._slow_units else "fast_cores"
+                if cores in self.capacities:
+                    add_uses(uses, {cores: 1.0}, missed)
+            yield Path(load["name"], Flow(uses))
+
+    def access_shares(
+        self, load: Load, unit: int, shares: Mapping[int, float]
+    ) -> Mapping[int, float]:
+        """Return a unit's shares of accesses by node; `shares` are the shares of the load's pages.
+
+        A program that keeps its work on the node of the data accesses only the unit's own node.
+        """
+        near = self._idle.node_of(unit)
+        return {near: 1.0} if near in shares and accesses_own_node_only(load) else shares
+
+    def _core_seconds(self, load: Load, unit: int, node: int, missed: float) -> float:
+        """Return the time in seconds that a core needs for a byte of a node's memory.
+
+        A core waits for a limited number of cache lines at a time, so a longer latency makes it
+        slower (Little's law). Only the share `missed` of its accesses needs memory. A program also
+        computes, and its time for a byte of memory is only a share of its time.
+        """
+        memory = self.machine["memory"]
+        near = 1 / memory["core_bytes_per_second"]
+        if unit in self._slow_units:
+            near /= memory.get("slow_core_share", 1.0)
+        seconds = near
+        if in_flight := memory.get("core_bytes_in_flight"):
+            latency = self._idle.memory_ns(self._idle.node_of(unit), node) * 1e-9
+            seconds = (1 - missed) * near + missed * max(near, latency / in_flight)
+        return seconds + near * (1 / simulated_program(load)["time_in_memory"] - 1)
+
+    def memory_uses(self, unit: int, node: int, reads: float, writes: float) -> dict[str, float]:
+        """Return the use of controllers and links for a byte between a core and a node's memory."""
+        near, package = self._idle.node_of(unit), self._idle.package_of(unit)
+        uses = self._way_uses(package, near, node, reads, writes)
+        if self.topology.node_relation(near, node) == OTHER_PACKAGE:
+            far = self.topology.package_of_node[node]
+            add_uses(
+                uses, {f"node{near}->package{far}": writes, f"package{far}->node{near}": reads}
+            )
+        return uses
+
+    def _way_uses(
+        self, package: int | None, begin: int, node: int, reads: float, writes: float
+    ) -> dict[str, float]:
+        """Return the use of controllers and links for a byte between a place and a node's memory.
+
+        Args:
+            package: where the access begins.
+            begin: the node where the access begins.
+            node: the node of the memory; a node that spans packages has cache lines in all of them.
+            reads: share of the byte that is read from memory.
+            writes: share of the byte that is written.
+        """
+        uses = {f"node{node}": reads + self.machine["memory"].get("write_cost", 1.0) * writes}
+        own = self.topology.package_of_node.get(node)
+        places = [own] if own is not None else [part.os_index for part in self.topology.packages]
+        for place in places:
+            share = 1 / len(places)
+            if place != package:
+                there = f"package{package}->package{place}"
+                back = f"package{place}->package{package}"
+                add_uses(uses, {there: writes * share, back: reads * share})
+            elif begin != node:
+                there, back = f"node{begin}->node{node}", f"node{node}->node{begin}"
+                add_uses(uses, {there: writes, back: reads})
+        return uses
+
+    def _drive_flows(self, load: Load) -> Iterator[Path]:
+        """Yield a flow for each drive of a load: from the drive to the memory of its buffers."""
+        drives = self.machine.get("drives")
+        if drives is None:
+            return
+        shares = memory_shares_by_node(load["placement"])
+        rate = drives["read_bytes_per_second"]
+        if load["writes"]:
+            rate = drives.get("write_bytes_per_second", rate)
+        cores = sorted(
+            {self._idle.core_of_pu[unit].index for unit in processing_units_of_load(load)}
+        )
+        for drive in load["target"]["drives"]:
+            # A file that replaces a drive has no slot and therefore no link.
+            self.capacities.setdefault(drive["component"], 1.0)
+            self.capacities.setdefault(f"{drive['component']}_link", WITHOUT_LIMIT)
+            uses = {drive["component"]: 1 / rate, f"{drive['component']}_link": 1.0}
+            for core in cores:
+                each = 1 / drives.get("core_bytes_per_second", WITHOUT_LIMIT) / len(cores)
+                add_uses(uses, {f"core{core}": each})
+            for fault in self._faults:
+                if fault["fault"] == "slow_port" and drive["component"] in fault["drives"]:
+                    add_uses(uses, {slow_port_resource_name(fault): 1.0})
+            for node, share in shares.items():
+                add_uses(uses, self._drive_uses(drive, node, writes=load["writes"]), share)
+                if "processing_throughput_bytes_per_second" in load["metrics"]:
+                    add_uses(uses, {f"node{node}": share})  # the cores read what has arrived
+            limit = math.inf
+            if self.reads_at_random(load):
+                block = block_bytes(load)
+                busy = block / rate, 1 / drives["random_reads_per_second"]
+                uses[drive["component"]] = max(busy) / block
+                in_flight = load["memory_bytes"] // block // len(load["target"]["drives"])
+                limit = block * closed_queue_rate(
+                    in_flight,
+                    self._idle.random_read_ns(load, drive) * 1e-9,
+                    max(busy) / self.capacities[drive["component"]],
+                )
+            yield Path(load["name"], Flow(uses, limit, _DRIVE_PACE))
+
+    def _drive_uses(self, drive: DriveFacts, node: int, *, writes: bool) -> dict[str, float]:
+        """Return the use of ports, links and controllers for a byte between a drive and a node."""
+        near = drive["node"]
+        from_memory, into_memory = (1.0, 0.0) if writes else (0.0, 1.0)
+        begin = node if near is None else near
+        package = self.topology.package_of_node.get(begin)
+        uses = self._way_uses(package, begin, node, from_memory, into_memory)
+        if near is not None:
+            add_uses(uses, {f"drives{near}": 1.0})
+            if self.topology.node_relation(near, node) == OTHER_PACKAGE:
+                far = self.topology.package_of_node[node]
+                add_uses(uses, {f"drives{near}->package{far}": 1.0})
+                for fault in self._faults:
+                    if near in fault.get("drive_nodes", []) and far == fault["to_package"]:
+                        add_uses(uses, {shared_drive_path_resource_name(fault): 1.0})
+        return uses
+
+    def reads_at_random(self, load: Load) -> bool:
+        """Return whether a load reads drives at random, and the description has such reads."""
+        described = "read_latency_ns" in self.machine.get("drives", {})
+        return described and "read_rate_reads_per_second" in load["metrics"]
+
+
+def closed_queue_rate(in_flight: int, idle_seconds: float, busy_seconds: float) -> float:
+    """Return the requests per second of a device with a constant number of requests in flight.
+
+    The rate is the exact result of mean value analysis (Reiser and Lavenberg 1980) for a queue with
+    exponential service and a delay.
+
+    Args:
+        in_flight: number of requests, at least 1.
+        idle_seconds: time of a request while there is no other request.
+        busy_seconds: time in which the device takes no other request.
+    """
+    delay = max(0.0, idle_seconds - busy_seconds)
+    queued, rate = 0.0, 0.0
+    for number in range(1, in_flight + 1):
+        served = busy_seconds * (1 + queued)
+        rate = number / (delay + served)
+        queued = rate * served
+    return rate
+
+
+def _units_of_slower_cores(topology: Topology) -> set[int]:
+    """Return the processing units of all core kinds except the fastest."""
+    kinds = [kind for kind in topology.core_kinds if kind.speed_rank is not None]
+    fastest = max((kind.speed_rank for kind in kinds if kind.speed_rank), default=None)
+    return {unit for kind in kinds if kind.speed_rank != fastest for unit in kind.cpus}
+
+
+def add_uses(uses: dict[str, float], more: Mapping[str, float], factor: float = 1.0) -> None:
+    """Add the uses `more` of resources, multiplied by a factor, to `uses`."""
+    for name, units in more.items():
+        uses[name] = uses.get(name, 0.0) + units * factor

@@ -1,0 +1,185 @@
+"""Compute latencies and cache hits of a simulated machine without other traffic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from chaosity.records.point_types import DriveFacts, Load
+from chaosity.runner.point_measurement import memory_shares_by_node
+from chaosity.simulation.machine_description import Fault, MachineDescription
+from chaosity.simulation.simulated_loads import processing_units_of_load
+from chaosity.topology.topology_model import OTHER_PACKAGE, SAME_NODE, SAME_PACKAGE, Topology
+
+# Reach of the second-level TLB with base pages: 2048 entries of 4 KiB.
+_TLB_BYTES = 2048 * 4096
+# Sharpness of the edge of a cache. With 3, a working set as large as the L3 cache finds 79 % of its
+# lines there, and one of twice the size 48 %, as in the tables of document 003.
+_CACHE_EDGE = 3
+# For each cache level: the share of accesses that hit, and their latency in ns.
+HitShares = list[tuple[float, float]]
+
+
+class IdleMachine:
+    """Latencies and cache hits of loads on a simulated machine without other traffic.
+
+    Args:
+        machine: description of the machine.
+        topology: topology of the machine.
+        faults: the faults that the machine has now.
+    """
+
+    def __init__(
+        self, machine: MachineDescription, topology: Topology, faults: Sequence[Fault]
+    ) -> None:
+        self.machine, self.topology = machine, topology
+        whole = [fault["remaining"] for fault in faults if fault["fault"] == "slow_host"]
+        # The factor by which a fault of the whole host makes all accesses slower.
+        self._slowdown = 1 / math.prod(whole)
+        self._waiting = [fault for fault in faults if fault["fault"] == "waiting_l3_domains"]
+        self.core_of_pu = {pu: core for core in topology.cores for pu in core.cpus}
+
+    def memory_ns(self, begin: int, end: int) -> float:
+        """Return the latency of an access to memory in the idle machine, in ns."""
+        latencies = self.machine["latency_ns"]
+        pair = latencies.get("pairs", {}).get(f"{begin}->{end}")
+        relation = self.topology.node_relation(begin, end)
+        near = latencies["same_node"]
+        same_package = latencies.get("same_package", near)
+        other_package = latencies.get("other_package", near)
+        count = len(self.topology.packages)
+        named = {
+            SAME_NODE: near,
+            SAME_PACKAGE: same_package,
+            OTHER_PACKAGE: other_package,
+        }.get(relation, near)
+        if self.topology.package_of_node.get(end) is None and count > 1:  # each package has lines
+            named = (same_package + (count - 1) * other_package) / count
+        return (named if pair is None else pair) * self._slowdown
+
+    def hit_shares(self, load: Load, loads: list[Load]) -> HitShares:
+        """Return the hits of a load in each cache level while all loads of a point run."""
+        unit, size = min(processing_units_of_load(load)), load["memory_bytes"]
+        latencies = self.machine["latency_ns"]
+        found = 0.0
+        shares = []
+        levels = latencies["l1"], latencies["l2"], latencies["l3"]
+        for level, nanoseconds in enumerate(levels, start=1):
+            if level == len(levels):
+                size += self._l3_bytes_of_others(load, loads)
+            hits = _share_within(size, self._cache_bytes(unit, level))
+            shares.append((max(0.0, hits - found), nanoseconds))
+            found = max(found, hits)
+        return shares
+
+    def _cache_bytes(self, unit: int, level: int) -> int:
+        """Return the size of a unit's cache for data at a level, in bytes; 0 without a cache."""
+        sizes = (
+            cache.size_bytes or 0
+            for cache in self.topology.caches
+            if cache.level == level and unit in cache.cpus and cache.kind != "instruction"
+        )
+        return max(sizes, default=0)
+
+    def _l3_bytes_of_others(self, load: Load, loads: list[Load]) -> int:
+        """Return the working sets in bytes that other loads keep in the L3 cache of a load.
+
+        A working set larger than the cache does not count: its lines are evicted before reuse.
+        Pointer chases that are all larger than the cache are equally fast, so they share it.
+        """
+        unit, size = min(processing_units_of_load(load)), load["memory_bytes"]
+        return sum(
+            other["memory_bytes"]
+            for domain in self.topology.l3_domains
+            for other in loads
+            if unit in domain.cpus
+            and other is not load
+            and _is_of_cores(other)
+            and (
+                other["memory_bytes"] <= (domain.size_bytes or 0)
+                or (size > (domain.size_bytes or 0) and _is_chase(load) and _is_chase(other))
+            )
+            and processing_units_of_load(other) & set(domain.cpus)
+        )
+
+    def access_ns(self, load: Load, hits: HitShares) -> float:
+        """Return the latency of dependent accesses in the idle machine, in ns."""
+        from_caches = sum(share * nanoseconds for share, nanoseconds in hits)
+        near = self.node_of(min(processing_units_of_load(load)))
+        shares = memory_shares_by_node(load["placement"])
+        memory = sum(share * self.memory_ns(near, node) for node, share in shares.items())
+        if load.get("levels", {}).get("pages") == "base":
+            within = _share_within(load["memory_bytes"], _TLB_BYTES)
+            memory += (1 - within) * self.machine["latency_ns"].get("base_pages", 0.0)
+        return from_caches + missed_share(hits) * memory
+
+    def wait_beside_other_l3_domains_ns(self, load: Load, loads: list[Load]) -> float:
+        """Return how long dependent accesses wait while another L3 domain of their node accesses.
+
+        The fault `waiting_l3_domains` lets accesses of some L3 domains to their own node wait.
+        The wait in ns grows with the working set as the misses of a cache do. The wait is a fit to
+        measured values and follows from no other part of the model.
+        """
+        unit, l3_of_pu = min(processing_units_of_load(load)), self.topology.l3_of_pu
+        node, wait = self.node_of(unit), 0.0
+        for fault in self._waiting:
+            if l3_of_pu.get(unit) in fault["l3_domains"] and any(
+                self.node_of(other) == node and l3_of_pu.get(other) != l3_of_pu[unit]
+                for each in loads
+                if _is_of_cores(each) and each["memory_bytes"] > self._cache_bytes(unit, 3)
+                for other in processing_units_of_load(each)
+            ):
+                beyond = 1 - _share_within(load["memory_bytes"], fault["from_bytes"])
+                wait += fault["wait_ns"] * beyond
+        return wait * memory_shares_by_node(load["placement"]).get(node, 0.0) * self._slowdown
+
+    def random_read_ns(self, load: Load, drive: DriveFacts) -> float:
+        """Return the time of a random read of an idle drive, in ns.
+
+        The request goes from the cores to the drive, and the data from the drive to the buffers.
+        """
+        cores = self.node_of(min(processing_units_of_load(load)))
+        near = cores if drive["node"] is None else drive["node"]
+        ways = self.memory_ns(cores, near)
+        for node, share in memory_shares_by_node(load["placement"]).items():
+            ways += share * self.memory_ns(near, node)
+        return self.machine["drives"]["read_latency_ns"] * self._slowdown + ways
+
+    def core_to_core_transfer_ns(self, load: Load, responder: int) -> float:
+        """Return the time of the transfer of a line between two cores, in ns."""
+        latencies = self.machine.get("core_to_core_ns", {"same_l3": self.memory_ns(0, 0)})
+        unit, l3 = min(processing_units_of_load(load)), self.topology.l3_of_pu
+        if unit in l3 and l3.get(unit) == l3.get(responder):
+            return latencies["same_l3"] * self._slowdown
+        within = latencies.get("same_package", latencies["same_l3"])
+        far = latencies.get("other_package", within)
+        same = self.package_of(unit) == self.package_of(responder)
+        return (within if same else far) * self._slowdown
+
+    def package_of(self, unit: int) -> int | None:
+        """Return the package of a processing unit."""
+        return self.core_of_pu[unit].package
+
+    def node_of(self, unit: int) -> int:
+        """Return the node of a processing unit; the first node for a unit without a node."""
+        return self.topology.node_of_pu.get(unit, self.topology.nodes[0].os_index)
+
+
+def _is_of_cores(load: Load) -> bool:
+    """Return whether cores access the load's memory, and neither drives nor a GPU."""
+    return not (load["target"]["drives"] or load["target"].get("device"))
+
+
+def _is_chase(load: Load) -> bool:
+    """Return whether a load measures the latency of dependent accesses."""
+    return "latency_ns" in load["metrics"]
+
+
+def _share_within(size: int, capacity: float) -> float:
+    """Return the share of accesses to `size` bytes that a cache of `capacity` bytes serves."""
+    return (1 + (size / capacity) ** _CACHE_EDGE) ** (-1 / _CACHE_EDGE) if capacity else 0.0
+
+
+def missed_share(hits: HitShares) -> float:
+    """Return the share of accesses that need memory."""
+    return 1 - sum(share for share, _ in hits)

@@ -1,0 +1,99 @@
+"""Describe a load to the simulation: its units, its reads and writes, and its program.
+
+The benchmark's file describes its programs for simulated machines (key `simulation`).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from chaosity.checked_yaml_files import load_benchmark
+from chaosity.cpusets import parse_cpu_list
+from chaosity.place.page_share_arithmetic import shift_shares_to_workers
+from chaosity.records.point_types import Load
+from chaosity.runner.point_measurement import memory_shares_by_node
+from chaosity.yaml_document_types import BenchmarkDocument, SimulatedProgram
+
+# Bytes that STREAM-like kernels read and write, as they count them. An ordinary store also fetches
+# its line first; a non-temporal store (_nt) does not.
+_READS_AND_WRITES = {
+    "copy": (1, 1),
+    "scale": (1, 1),
+    "add": (2, 1),
+    "triad": (2, 1),
+    "read": (1, 0),
+    "fill": (0, 1),
+}
+# Reads and writes of all other programs: three reads for each write.
+_OTHER_PROGRAM = (3, 1)
+# Block size of random reads if the experiment does not name a block size.
+_RANDOM_READ_BYTES = 4096
+# A program without a description waits for memory all the time, and a run moves its data once.
+_UNKNOWN_PROGRAM = SimulatedProgram(moves=1.0, time_in_memory=1.0)
+
+# A process reads each benchmark's file once, since a record takes less time than reading the file.
+_read_benchmark = cache(load_benchmark)
+
+
+def simulated_program(load: Load) -> SimulatedProgram:
+    """Return what the benchmark's file says about the program that a load runs."""
+    programs = _document(load).get("simulation", {}).get("programs", {})
+    return programs.get(load["kernel"] or "", _UNKNOWN_PROGRAM)
+
+
+def accesses_own_node_only(load: Load) -> bool:
+    """Return whether each core of a load accesses only the memory of its own node."""
+    document = _document(load)
+    values = {**document.get("parameters", {}), **load.get("levels", {})}
+    wanted = document.get("simulation", {}).get("own_node_if")
+    return wanted is not None and all(values.get(name) == wanted[name] for name in wanted)
+
+
+def _document(load: Load) -> BenchmarkDocument:
+    """Return the file of a load's benchmark."""
+    return _read_benchmark(load["benchmark"])
+
+
+def processing_units_of_load(load: Load) -> set[int]:
+    """Return the processing units of a load's initiator."""
+    return set(parse_cpu_list(load["initiator"]["cpus"]))
+
+
+def block_bytes(load: Load) -> int:
+    """Return the size of a random read in bytes."""
+    return int(load.get("levels", {}).get("block_bytes", _RANDOM_READ_BYTES))
+
+
+def rate_share(load: Load) -> float:
+    """Return the share of its own peak to which a load limits its rate (1 without a limit)."""
+    return float(load.get("levels", {}).get("share", 100)) / 100
+
+
+def read_written_and_counted_shares(kernel: str | None) -> tuple[float, float, float]:
+    """Return the bytes that a kernel reads, writes and counts, as shares of the bytes it moves.
+
+    Args:
+        kernel: name of a kernel such as ``triad_nt``, or of a share of reads such as ``read67``.
+    """
+    name = kernel or ""
+    plain = name.removesuffix("_nt")
+    if plain.startswith("read") and plain[4:].isdigit():
+        reads = int(plain[4:]) / 100
+        return reads, 1 - reads, 1.0
+    reads, writes = _READS_AND_WRITES.get(plain, _OTHER_PROGRAM)
+    fetched = 0 if name.endswith("_nt") or plain not in _READS_AND_WRITES else writes
+    moved = reads + writes + fetched
+    return (reads + fetched) / moved, writes / moved, (reads + writes) / moved
+
+
+def searches_a_placement(load: Load) -> bool:
+    """Return whether a load begins with a search; AutoNUMA has no shares to search from."""
+    return bool(load["placement"].get("settles") and load["placement"].get("shares"))
+
+
+def with_proximity(load: Load, dwp: float) -> Load:
+    """Return a load whose pages are moved towards its workers by a data-to-worker proximity."""
+    shares = memory_shares_by_node(load["placement"])
+    moved = shift_shares_to_workers(shares, load["initiator"]["nodes"], dwp)
+    by_node = {str(node): share for node, share in moved.items()}
+    return {**load, "placement": {**load["placement"], "shares": by_node}}
