@@ -118,6 +118,14 @@ class Benchmark:
             what = f"the template {text!r} gives {filled!r}, which is not a number"
             raise UserError(what, self.file_path) from None
 
+    def request_of_load(self, load: Load) -> dict[str, Any]:
+        """Return a load without notes and bounds of memory modules: they change no measurement."""
+        metrics = {**load["metrics"]}
+        for name, source in self.document["metrics"].items():
+            if "memory_peak_bytes_per_second" in str(source.get("at_most")):
+                metrics[name] = {**metrics[name], "at_most": None}
+        return {**{key: v for key, v in load.items() if key != "notes"}, "metrics": metrics}
+
     @cached_property
     def _parts(self) -> tuple[list[str], _Fill]:
         """Return the templates that every load has, and the function that fills them in."""

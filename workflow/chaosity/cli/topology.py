@@ -125,6 +125,7 @@ def _machine(topology: Topology) -> Iterator[Text]:
             f"{line} B cache line" if line else None,
             f"kernel {kernel}" if kernel else None,
         ),
+        (f"memory modules: {topology.memory_peak.text}",),
     )
     for row in rows:
         if any(row):

@@ -27,6 +27,7 @@ from chaosity.records.point_types import (
     PointStoppingRule,
 )
 from chaosity.topology.device_types import NOT_IN_POINTS, OpenclDevice
+from chaosity.topology.numa_nodes import DRAM
 from chaosity.units import format_binary_bytes
 from chaosity.yaml_document_types import ExperimentDocument
 
@@ -108,8 +109,9 @@ class PointExpansion(LoadCombinations):
             },
             "components": sorted({"system"}.union(*map(self._load_components, members))),
         }
-        # Notes do not affect the measurement, so a changed note does not cause a new measurement.
-        defining = [{key: v for key, v in load.items() if key != "notes"} for load in loads]
+        defining = [
+            self.benchmarks[categories[load["role"]]].request_of_load(load) for load in loads
+        ]
         estimate = seconds + _SETUP_SECONDS + memory / _SETUP_BYTES_PER_SECOND
         definition = json_fingerprint({**body, "loads": defining})
         return cast(
@@ -224,7 +226,7 @@ class PointExpansion(LoadCombinations):
             "array_bytes": self._array_bytes(initiator, target, arrays) if arrays else 0,
             "bytes": size,
             "bytes_per_node": self._bytes_per_node(initiator, target, together),
-            "memory_peak_bytes_per_second": None,
+            "memory_peak_bytes_per_second": self._memory_peak(target),
             "host": {
                 "cpu_flags": self.host.topology.host.get("cpu_flags") or [],
                 "line_bytes": self.host.topology.cache_line_bytes or _USUAL_LINE_BYTES,
@@ -233,6 +235,17 @@ class PointExpansion(LoadCombinations):
             "timeout_seconds": int(rule["max_seconds"] + _TIMEOUT_SECONDS),
             **rule,
         }
+
+    def _memory_peak(self, target: Target) -> float | None:
+        """Return the bytes per second that a target's modules cannot exceed; None if unknown."""
+        nodes = [node for node in self.host.topology.nodes if node.os_index in target.nodes]
+        # Data in caches has no such bound, nor have HBM, CXL and memory behind a cache.
+        cached = self.config["working_set"]["times_last_level_cache"] < 1
+        if cached or any(n.kind != DRAM or n.memory_side_cache_bytes for n in nodes):
+            return None
+        peak, packages = self.host.topology.memory_peak, {node.package for node in nodes}
+        known = len(packages) == 1 and None not in packages
+        return (peak.package_bytes_per_second if known else None) or peak.machine_bytes_per_second
 
     def _page_nodes(self, chosen: ChosenLoad, benchmark: Benchmark) -> tuple[int, ...]:
         """Return the nodes on which a load's pages must be.

@@ -61,6 +61,7 @@ def machine_facts(topology: Topology, system: HostFacts) -> list[Fact]:
         Fact("Processor", str(system.get("cpu_model") or "unknown")),
         Fact("Structure", ", ".join(structure)),
         Fact("Memory", format_binary_bytes(memory) if memory else "unknown"),
+        Fact("Memory modules", topology.memory_peak.text),
         Fact("Drives", _drives_text(topology.drives)),
     ]
     if gpus := topology.compute_gpus:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, TypedDict
 
 from chaosity.records.point_types import RequiredProgram
+from chaosity.runner.memory_module_table import read_memory_modules
 
 # Debian's hwloc-nox and RHEL's hwloc have only the first program; graphical builds have both.
 LSTOPO_PROGRAMS = ("lstopo-no-graphics", "lstopo")
@@ -169,6 +170,7 @@ def _host_facts(needs: Iterable[RequiredProgram]) -> dict[str, object]:
         "architecture": platform.machine(),
         "boot_id": _read_kernel_file(Path("/proc/sys/kernel/random/boot_id")),
         "memory_modules": read_dmidecode_output(),  # output of dmidecode
+        "module_table": read_memory_modules(),
         "opencl": read_clinfo_output(),  # output of clinfo
         "tools": [find_tool_path_version_and_hash(need) for need in needs],
         # None if the runner runs from its sources.

@@ -10,6 +10,7 @@ from chaosity.errors import UserError
 from chaosity.topology.drives_gpus_and_accelerators import DeviceMaker, list_opencl_devices
 from chaosity.topology.host_facts import read_host_facts
 from chaosity.topology.hwloc_xml import HwlocTree
+from chaosity.topology.memory_peak import find_memory_peak
 from chaosity.topology.numa_nodes import discover_nodes, find_restrictions, usable_cpus
 from chaosity.topology.packages_cores_and_caches import CoreAndCacheMaker
 from chaosity.topology.sysfs_reader import SysfsNode, SysfsReader
@@ -69,6 +70,9 @@ def _build(source: TopologySource) -> Topology:
     devices = DeviceMaker(tree, nodes, sysfs)
     kinds, l3_domains = structure.make_core_kinds(), structure.make_l3_domains()
     caches, gpus = structure.make_caches(), devices.make_gpus()  # the innermost caches first
+    facts, counts = read_host_facts(tree, source), structure.count_parts()
+    # Only x86 processors tell that a machine is virtual.
+    may_be_virtual = facts["architecture"] != "x86_64" or facts.get("hypervisor", True)
     lines = (cache.line_bytes for cache in caches if cache.kind != "instruction")
     return Topology(
         source=source.name,
@@ -87,12 +91,13 @@ def _build(source: TopologySource) -> Topology:
         distances=_distances(tree, kernel_nodes),
         caches=caches,
         memory_attributes=tree.memory_attributes(),
+        memory_peak=find_memory_peak(source.module_table, nodes, counts.packages, may_be_virtual),
         cache_line_bytes=next(filter(None, lines), None) or sysfs.cache_line_bytes(),
         dies=structure.make_dies(),
         huge_page_pools=_huge_pages(kernel_nodes, sysfs),
         restrictions=find_restrictions(tree, nodes, online),
-        counts=structure.count_parts(),
-        host=read_host_facts(tree, source),
+        counts=counts,
+        host=facts,
     )
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Part = TypeVar("Part", bound="DataclassInstance")
 Json = Mapping[str, Any]
-# Parts that have the same name in the JSON and in the model; all but `distances` are lists.
+# Parts that have the same name in the JSON and in the model; most are lists.
 _PARTS = {
     "drives": NvmeDrive,
     "gpus": Gpu,
@@ -32,6 +32,7 @@ _PARTS = {
     "dies": model.Die,
     "caches": model.CacheGroup,
     "memory_attributes": model.MemoryAttribute,
+    "memory_peak": model.MemoryPeak,
     "huge_page_pools": model.HugePagePool,
 }
 _HIERARCHY = {"packages": model.Package, "cores": model.Core}

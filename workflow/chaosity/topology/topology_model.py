@@ -16,6 +16,7 @@ from functools import cached_property
 from chaosity.cpusets import CpuSet
 from chaosity.topology.device_types import Accelerator, Gpu, Nic, NvmeDrive, OpenclDevice
 from chaosity.topology.host_fact_types import HostFacts
+from chaosity.units import format_quantity
 
 SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE = "same_node", "same_package", "other_package"
 UNKNOWN = "unknown"
@@ -195,6 +196,22 @@ class HugePagePool:
 
 
 @dataclass(frozen=True)
+class MemoryPeak:
+    """Bandwidths that a host's DRAM cannot exceed: of all modules, and of any one package's."""
+
+    machine_bytes_per_second: float | None = None
+    package_bytes_per_second: float | None = None
+    unknown_reason: str | None = None
+
+    @property
+    def text(self) -> str:
+        """Return the peak of the machine, or why it is unknown."""
+        if peak := self.machine_bytes_per_second:
+            return f"at most {format_quantity('bytes_per_second', peak)}"
+        return f"peak unknown: {self.unknown_reason or 'discovered by an older version'}"
+
+
+@dataclass(frozen=True)
 class PartCounts:
     """Numbers of packages, cores and processing units in the source, usable or not."""
 
@@ -243,6 +260,7 @@ class Topology:
     distances: SlitDistances | None = None
     caches: tuple[CacheGroup, ...] = ()
     memory_attributes: tuple[MemoryAttribute, ...] = ()
+    memory_peak: MemoryPeak = MemoryPeak()
     cache_line_bytes: int | None = None
     dies: tuple[Die, ...] = ()
     huge_page_pools: tuple[HugePagePool, ...] = ()

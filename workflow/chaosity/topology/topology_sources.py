@@ -22,6 +22,7 @@ from lxml import etree
 
 from chaosity.errors import UserError
 from chaosity.runner import describe_host
+from chaosity.runner.memory_module_table import MemoryModule, read_memory_modules
 from chaosity.topology import run_lstopo
 from chaosity.topology.sysfs_reader import NO_KERNEL_FILES, SysfsReader
 
@@ -47,6 +48,7 @@ class TopologySource:
         architecture: architecture of a live machine, such as x86_64.
         memory_modules: output of dmidecode on a live machine.
         opencl: output of clinfo on a live machine.
+        module_table: memory modules in the SMBIOS table of a live machine, or why they are unknown.
     """
 
     name: str
@@ -56,6 +58,7 @@ class TopologySource:
     architecture: str | None = None
     memory_modules: str | None = None
     opencl: str | None = None
+    module_table: list[MemoryModule] | str = "the source has no speed of memory modules"
 
 
 @contextmanager
@@ -72,7 +75,8 @@ def open_topology_source(name: str) -> Iterator[TopologySource]:
     if name == LIVE:
         xml, machine = run_lstopo.run_lstopo("this machine"), platform.machine()
         printed = describe_host.read_dmidecode_output(), describe_host.read_clinfo_output()
-        yield TopologySource(name, LIVE, xml, SysfsReader(Path("/")), machine, *printed)
+        sysfs, table = SysfsReader(Path("/")), read_memory_modules()
+        yield TopologySource(name, LIVE, xml, sysfs, machine, *printed, table)
     elif path.is_dir():
         yield _open_capture(name, _find_capture_root(path.resolve(), path))
     elif path.exists() and _is_tarball(path):
@@ -93,7 +97,11 @@ def _open_capture(name: str, root: Path) -> TopologySource:
 def _open_description(name: str, root: Path) -> TopologySource:
     facts = json.loads((root / describe_host.FACTS_MEMBER).read_text(encoding="utf-8"))
     xml = run_lstopo.read_xml_root_element(root / describe_host.TOPOLOGY_MEMBER)
-    printed = facts["memory_modules"], facts.get("opencl")
+    printed = (
+        facts["memory_modules"],
+        facts.get("opencl"),
+        facts.get("module_table", "an older runner described the host"),
+    )
     return TopologySource(name, LIVE, xml, SysfsReader(root), facts["architecture"], *printed)
 
 
