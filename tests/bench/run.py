@@ -28,12 +28,14 @@ import shipped_machines
 import simulated_coverage
 import streaming
 import traffic
+import working_sets
 from scipy import stats
 
 Figure = tuple[str, Sequence[float], str, str]
 PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
     "kernels": kernels.compare,
     "latency": latency.compare,
+    "working_sets": working_sets.compare,
     "traffic": traffic.compare,
     "streaming": streaming.compare,
     "repeat": repeat.compare,

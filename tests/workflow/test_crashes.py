@@ -58,8 +58,8 @@ def test_two_runs_in_one_folder_do_not_meet(workflow):
         assert done.returncode != 0
         assert "writes to this folder" in done.stdout
     finally:
-        # On SIGTERM, Snakemake's signal handler waits for a lock. If its main thread holds the lock in
-        # that moment (scheduling/job_scheduler.py, exit_gracefully), it waits without an end.
+        # On SIGTERM, Snakemake's signal handler waits for a lock. If its main thread holds the lock
+        # in that moment (scheduling/job_scheduler.py, exit_gracefully), it waits without an end.
         os.killpg(run.pid, signal.SIGKILL)
         run.wait()
 
