@@ -226,7 +226,7 @@ class PointExpansion(LoadCombinations):
             "array_bytes": self._array_bytes(initiator, target, arrays) if arrays else 0,
             "bytes": size,
             "bytes_per_node": self._bytes_per_node(initiator, target, together),
-            "memory_peak_bytes_per_second": self._memory_peak(target),
+            "memory_peak_bytes_per_second": self._memory_peak(chosen),
             "host": {
                 "cpu_flags": self.host.topology.host.get("cpu_flags") or [],
                 "line_bytes": self.host.topology.cache_line_bytes or _USUAL_LINE_BYTES,
@@ -236,11 +236,12 @@ class PointExpansion(LoadCombinations):
             **rule,
         }
 
-    def _memory_peak(self, target: Target) -> float | None:
+    def _memory_peak(self, load: ChosenLoad) -> float | None:
         """Return the bytes per second that a target's modules cannot exceed; None if unknown."""
-        nodes = [node for node in self.host.topology.nodes if node.os_index in target.nodes]
-        # Data in caches has no such bound, nor have HBM, CXL and memory behind a cache.
-        cached = self.config["working_set"]["times_last_level_cache"] < 1
+        nodes = [node for node in self.host.topology.nodes if node.os_index in load.target.nodes]
+        # Data that may be in caches has no such bound, nor have HBM, CXL and memory behind a cache.
+        cached = "bytes" in dict(load.levels)
+        cached |= self.config["working_set"]["times_last_level_cache"] < 1
         if cached or any(n.kind != DRAM or n.memory_side_cache_bytes for n in nodes):
             return None
         peak, packages = self.host.topology.memory_peak, {node.package for node in nodes}
