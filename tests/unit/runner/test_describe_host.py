@@ -54,6 +54,7 @@ def test_a_description_has_tools_and_the_runners_hash(description):
     assert len(fio["sha256"]) == 64
     assert missing["path"] is None
     assert facts["runner_sha256"] == zipapp_digest()
+    assert facts["module_table"]  # the modules, or why they are unknown
 
 
 def test_without_hwloc_there_is_no_description(monkeypatch):

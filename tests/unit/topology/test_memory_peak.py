@@ -18,6 +18,7 @@ from chaosity.components.make_component_documents import make_component_document
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.runner import memory_module_table, record_checks
 from chaosity.runner.memory_module_table import parse_memory_modules
+from chaosity.topology import topology_discovery, topology_sources
 from chaosity.topology.memory_peak import find_memory_peak
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_json import topology_from_json, topology_to_json
@@ -168,6 +169,26 @@ def test_memory_of_other_kinds_is_not_on_these_modules():
     assert find_memory_peak(modules, mixed, 1, may_be_virtual=False).machine_bytes_per_second
 
 
+@pytest.mark.parametrize(
+    ("facts", "known"),
+    [
+        ({"architecture": "x86_64", "hypervisor": False}, True),
+        ({"architecture": "x86_64", "hypervisor": True}, False),
+        ({"architecture": "aarch64", "hypervisor": False}, False),  # its flags name no hypervisor
+    ],
+)
+def test_discovery_believes_only_a_real_machine(monkeypatch, facts, known):
+    modules = [(2**50, 25_600_000_000, "DIMM 1")]  # more memory than any machine has
+    monkeypatch.setattr(topology_sources, "read_memory_modules", lambda: modules)
+    read = topology_discovery.read_host_facts
+    monkeypatch.setattr(
+        topology_discovery, "read_host_facts", lambda tree, source: {**read(tree, source), **facts}
+    )
+    found = discover_topology("live").memory_peak
+    assert found.machine_bytes_per_second == (25.6e9 if known else None)
+    assert found.text == "at most 25.6 GB/s" if known else "virtual machine" in found.text
+
+
 @pytest.fixture(scope="module")
 def paper(root):
     return discover_topology(str(root / "tests/data/topologies/epyc-7413-2s-nps4-30drives.xml"))
@@ -191,7 +212,7 @@ def bounds(points):
 
 def test_a_points_definition_does_not_depend_on_the_modules(paper):
     with_modules = replace(paper, memory_peak=KNOWN)
-    for experiment in ("memory_bandwidth", "storage_bandwidth", "loaded_latency"):
+    for experiment in ("memory_bandwidth", "loaded_latency", "storage_latency"):
         before, after = planned(paper, experiment), planned(with_modules, experiment)
         assert [p["definition"] for p in before] == [p["definition"] for p in after]
     assert make_component_documents(paper) == make_component_documents(with_modules)

@@ -38,6 +38,7 @@ def test_summary_of_the_two_socket_epyc(shown):
     assert "2 x AMD EPYC 7413, 48 cores, 96 PUs" in text
     assert "nps4, 8 x 32 MiB L3, 64 B cache line" in text
     assert "18-23,66-71" in text
+    assert "memory modules: peak unknown: the source has no speed of memory modules" in text
     assert "0000:41:00.0" in text
     assert "7.88 GB/s" in text
 

@@ -207,7 +207,7 @@ class MemoryPeak:
     def text(self) -> str:
         """Return the peak of the machine, or why it is unknown."""
         if peak := self.machine_bytes_per_second:
-            return f"at most {format_quantity('bytes_per_second', peak)}"
+            return f"at most {format_quantity('peak_bytes_per_second', peak)}"
         return f"peak unknown: {self.unknown_reason or 'discovered by an older version'}"
 
 
