@@ -81,13 +81,18 @@ def test_a_cpu_outside_the_affinity_is_refused(bandwidth: Path, usable_cpus: lis
     assert f"this process may not run on CPU {first}" in refusal(command)
 
 
-def test_more_threads_than_openmp_gives_are_refused(bandwidth: Path, usable_cpus: list[int]):
-    if len(usable_cpus) < 2:
-        pytest.skip("this machine gives the tests one CPU only")
-    cpus = ",".join(map(str, usable_cpus[:2]))
-    environment = os.environ | {"OMP_THREAD_LIMIT": "1"}
-    sentence = refusal([bandwidth, *arguments("copy", cpus, 6400)], env=environment)
-    assert "OMP_THREAD_LIMIT" in sentence
+def test_the_sites_openmp_variables_change_nothing(bandwidth: Path, cpus: str):
+    site = {
+        "OMP_PROC_BIND": "true",
+        "OMP_PLACES": "cores",
+        "OMP_NUM_THREADS": "1",
+        "OMP_THREAD_LIMIT": "1",
+        "GOMP_CPU_AFFINITY": cpus.split(",")[-1],
+    }
+    command = [bandwidth, *arguments("triad", cpus, 1 << 20, "--max-seconds", "0.05")]
+    ran = run(command, env=os.environ | site)
+    assert (ran.code, ran.stderr, ran.done["valid"]) == (0, "", True)
+    assert [thread["cpu"] for thread in ran.ready["threads"]] == [int(c) for c in cpus.split(",")]
 
 
 def test_more_memory_than_there_is_is_refused(bandwidth: Path, cpu: str):

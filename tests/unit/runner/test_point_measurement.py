@@ -64,6 +64,18 @@ def test_a_missing_program(make_point):
     assert "no-such-tool is not installed" in reason(record)
 
 
+def test_a_tool_gets_the_openmp_variables_of_its_file_only(make_point, monkeypatch):
+    monkeypatch.setenv("OMP_PROC_BIND", "true")
+    monkeypatch.setenv("GOMP_CPU_AFFINITY", "0")
+    load = make_point()["loads"][0]
+    told = "import os; print(sorted(name for name in os.environ if 'OMP_' in name))"
+    program = load["command"][2].replace("import json", f"{told}\nimport json", 1)
+    command = [sys.executable, "-c", program, ""]
+    record = measure_point(make_point(command=command, environment={"OMP_NUM_THREADS": "3"}), 1)
+    assert record["verdict"]["status"] == VALID, record["verdict"]["reason"]
+    assert "['OMP_NUM_THREADS']" in record["loads"][0]["outputs"]["stdout"]
+
+
 def test_a_unit_that_may_not_be_used(make_point):
     point = make_point()
     point["loads"][0]["placement"]["cpus"] = "4000"

@@ -41,6 +41,9 @@ PAGES_LOOK_SECONDS = 0.25
 GRACE_SECONDS = 20.0
 # A tool with more output than this has a fault and is killed.
 OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
+# Variables of the runtimes of OpenMP (its standard, GCC, LLVM and Intel). A site may set them for its
+# users; a tool gets only those in its benchmark file, since they bind threads and limit their number.
+OPENMP_VARIABLES = ("OMP_", "GOMP_", "LIBOMP_", "KMP_")
 
 
 class LoadProcess:
@@ -123,7 +126,7 @@ class LoadProcess:
             self.process = subprocess.Popen(
                 self.spec["command"],
                 cwd=self.folder,
-                env={**os.environ, "LC_ALL": "C", **self.spec["environment"]},
+                env=_environment_without_openmp() | {"LC_ALL": "C"} | self.spec["environment"],
                 stdin=subprocess.PIPE if self.has_barrier else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=self.stderr,
@@ -324,6 +327,12 @@ class LoadProcess:
             ),
             "outputs": self._outputs(),
         }
+
+
+def _environment_without_openmp() -> dict[str, str]:
+    """Return the environment variables of this process without those of OpenMP."""
+    kept = os.environ.items()
+    return {name: value for name, value in kept if not name.startswith(OPENMP_VARIABLES)}
 
 
 def _start_version_query(need: RequiredProgram) -> subprocess.Popen[str] | None:

@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,18 +48,36 @@ static void run_member(struct team *team, const struct team_work *plan, int inde
     pthread_barrier_wait(&team->gate);
 }
 
+struct started_member {
+    struct team *team;
+    const struct team_work *plan;
+    int index;
+    pthread_t thread;
+};
+
+static void *start_member(void *with) {
+    const struct started_member *started = with;
+    run_member(started->team, started->plan, started->index);
+    return NULL;
+}
+
 void run_team(struct team *team, const struct team_work *plan) {
     int threads = team->cpus.count;
+    struct started_member *started = calloc((size_t)threads, sizeof *started);
+    if (started == NULL)
+        refuse("out of memory");
     team->members = allocate_padded(threads, sizeof(struct member));
     pthread_barrier_init(&team->gate, NULL, (unsigned)threads);
-    omp_set_dynamic(0); /* exactly as many threads as requested */
-#pragma omp parallel num_threads(threads)
-    {
-        if (omp_get_num_threads() != threads)
-            refuse("OpenMP started %d threads instead of %d (is OMP_THREAD_LIMIT set?)",
-                   omp_get_num_threads(), threads);
-        run_member(team, plan, omp_get_thread_num());
+    for (int i = 1; i < threads; i++) {
+        started[i] = (struct started_member){.team = team, .plan = plan, .index = i};
+        int error = pthread_create(&started[i].thread, NULL, start_member, &started[i]);
+        if (error != 0)
+            refuse("thread %d of %d cannot be started: %s", i + 1, threads, strerror(error));
     }
+    run_member(team, plan, 0); /* the process's first thread leads */
+    for (int i = 1; i < threads; i++)
+        pthread_join(started[i].thread, NULL);
+    free(started);
     if (team->start != START_GO)
         team->stopped_by = stopped_by_start(team->start);
 }

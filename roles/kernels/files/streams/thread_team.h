@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The threads of a measurement, one OpenMP thread per PU: set-up, start and the lines about them.
- * The work in between belongs to each program. The first thread leads: it also measures time and
- * prints.
+ * The threads of a measurement, one per PU: set-up, start and the lines about them. The work in
+ * between belongs to each program. The first thread leads: it also measures time and prints.
+ *
+ * No OpenMP: its runtime obeys variables such as OMP_PROC_BIND of whoever runs the program, and
+ * changes the CPUs on which the process may run before main().
  */
 #ifndef CHAOSITY_THREAD_TEAM_H
 #define CHAOSITY_THREAD_TEAM_H
