@@ -41,8 +41,9 @@ PAGES_LOOK_SECONDS = 0.25
 GRACE_SECONDS = 20.0
 # A tool with more output than this has a fault and is killed.
 OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
-# Variables of the runtimes of OpenMP (its standard, GCC, LLVM and Intel). A site may set them for its
-# users; a tool gets only those in its benchmark file, since they bind threads and limit their number.
+# Variables of the runtimes of OpenMP (its standard, GCC, LLVM and Intel), which a site may set for
+# its users. They bind threads and limit their number, so a tool gets only those in its benchmark
+# file.
 OPENMP_VARIABLES = ("OMP_", "GOMP_", "LIBOMP_", "KMP_")
 
 
