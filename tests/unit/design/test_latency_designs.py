@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
-from chaosity.checked_yaml_files import check_config
+from chaosity.checked_yaml_files import check_config, read_config
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources, thread_counts
@@ -223,6 +223,19 @@ def test_pairs_of_cores_have_three_factors(config, paper_host):
         p["loads"][0]["target"]["name"] for p in plan.points if p["point"].startswith("line=pu0+")
     }
     assert homes == {f"node{node}" for node in range(8)}
+
+
+def test_added_and_renamed_metrics_keep_definitions():
+    """The expected definitions are those of records without these metrics, which count."""
+    shipped = MACHINES.parents[2] / "machines" / "topologies"
+    topology = discover_topology(str(shipped / "epyc_7413_nps4.xml"))
+    host = PlannedHost("host", "nps4", topology, {"chaosity_simulated": "epyc_7413_nps4"})
+    plan = plan_host(host, read_config(), ["core_to_core", "latency_matrix"])
+    by_name = {point["point"]: point["definition"] for point in plan.points}
+    assert by_name["line=pu0+node0+responder-pu12"] == "0958e431bbd42d57"
+    assert by_name["chase=pu0+node0+pages-thp"] == "e4bebb41b8b28592"
+    [line] = next(p["loads"] for p in plan.points if "responder" in p["point"])
+    assert {"latency_ns", "latency_p90_of_lines_ns"} <= set(line["metrics"])
 
 
 def test_a_packages_point_hangs_on_the_responders_package_too(config, paper_host):

@@ -1,4 +1,4 @@
-"""One line moves between two CPUs, and every move is counted and checked."""
+"""Lines move between two CPUs, one at a time, and every move is counted and checked."""
 
 from __future__ import annotations
 
@@ -36,9 +36,20 @@ def test_moves_are_blocks_times_their_length(core_to_core: Path, pair: list[str]
     assert 0 < done["timer_share"] < 0.01
 
 
+def test_each_line_has_a_median_and_all_lines_have_deciles(core_to_core: Path, pair: list[str]):
+    ran = run([core_to_core, *pair, "--max-seconds", "0.3"])
+    [lines] = [event for event in ran.events if event["event"] == "lines"]
+    medians = sorted(lines["latency_ns"])
+    assert len(medians) == 32
+    assert (lines["p10_ns"], lines["p90_ns"]) == (medians[3], medians[28])
+    # Each line has as many blocks as any other, to within one.
+    assert medians[0] <= ran.done["latency_ns"] <= medians[-1]
+
+
 MUTANTS = {
     "a wrong answer": (1, "was not the next number"),
     "fewer moves than counted": (2, "moved less or more often than was counted"),
+    "one line only": (3, "moved less or more often than was counted"),
 }
 
 

@@ -96,6 +96,22 @@ def test_a_valid_record_gives_its_value(folder):
     assert json.loads(rows.loc[1, "factors"]) == {"a": 1}
 
 
+def test_an_older_record_gives_its_values_under_the_present_names(folder):
+    planned = point(1)
+    source = planned["loads"][0]["metrics"].pop("bandwidth_bytes_per_second")
+    planned["loads"][0]["metrics"] = {
+        "read_bytes_per_second": {**source, "formerly": "bandwidth_bytes_per_second"},
+        "added_ns": {"event": "done", "key": "added", "formerly": None},
+    }
+    (folder / "points/e/memory=node0+node1+triad.json").write_text(json.dumps(planned))
+    put(folder, 1, record())
+    rows = build_tidy_table(folder / "points", folder).set_index("metric")
+    assert rows.loc["read_bytes_per_second", "value"] == 500.0
+    assert pd.isna(rows.loc["added_ns", "value"])
+    assert "older" in rows.loc["added_ns", "reason"]
+    assert list(rows["status"]) == ["valid", "valid"]
+
+
 def test_an_unmeasured_point_is_missing_and_not_failed(folder):
     rows = table(folder)
     assert list(rows["status"]) == ["missing"] * 3

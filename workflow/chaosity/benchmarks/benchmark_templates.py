@@ -119,11 +119,17 @@ class Benchmark:
             raise UserError(what, self.file_path) from None
 
     def request_of_load(self, load: Load) -> dict[str, Any]:
-        """Return a load without notes and bounds of memory modules: they change no measurement."""
-        metrics = {**load["metrics"]}
-        for name, source in self.document["metrics"].items():
-            if "memory_peak_bytes_per_second" in str(source.get("at_most")):
-                metrics[name] = {**metrics[name], "at_most": None}
+        """Return what defines a load's measurement: no notes, no bounds of memory modules.
+
+        Metrics have the names of older records, which count if they lack an added metric.
+        """
+        metrics = {}
+        for name, source in load["metrics"].items():
+            known = {key: value for key, value in source.items() if key != "formerly"}
+            if "memory_peak_bytes_per_second" in str(self.document["metrics"][name].get("at_most")):
+                known["at_most"] = None
+            if former := source.get("formerly", name):
+                metrics[former] = known
         return {**{key: v for key, v in load.items() if key != "notes"}, "metrics": metrics}
 
     @cached_property

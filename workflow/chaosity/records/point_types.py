@@ -134,7 +134,8 @@ class MetricValueSource(OutputValueSource, total=False):
     The value comes from the samples (`progress`, `quantile`, `by_node`), from a processor's
     `counter`, or from the output. In `by_node`, `amount` and `time` name the keys of a sample that
     have each node's amount and time. Only simulated hosts use `simulated_bytes_per_unit`: the
-    memory traffic of one unit of the value.
+    memory traffic of one unit of the value. `formerly` is the metric's name in older records, None
+    if they lack it; they count nevertheless.
     """
 
     progress: bool
@@ -143,6 +144,7 @@ class MetricValueSource(OutputValueSource, total=False):
     counter: str
     may_be_zero: bool
     optional: bool
+    formerly: str | None
     simulated_bytes_per_unit: float
 
 

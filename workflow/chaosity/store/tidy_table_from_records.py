@@ -30,6 +30,7 @@ MISSING = "missing"
 # A node with a smaller share of a load's pages holds only stacks and data of libraries, see
 # MEMORY_SHARE of the runner's checks.
 _STRAY_SHARE = 0.02
+_NOT_IN_OLDER_RECORDS = "this record is older than the metric"
 
 
 def read_points(folder: Path) -> Iterator[Point]:
@@ -206,7 +207,21 @@ def _read_outcome(path: Path, point: Point) -> ReplicateOutcome:
         return ReplicateOutcome(FAILED, str(error))
     if record["point"]["definition"] != point["definition"]:
         return ReplicateOutcome(MISSING, "measured under another definition")
-    return status_and_values_of_record(record)
+    outcome = status_and_values_of_record(record)
+    return replace(outcome, readings=_under_present_names(outcome.readings, point))
+
+
+def _under_present_names(
+    readings: Mapping[str, Mapping[str, Reading]], point: Point
+) -> dict[str, dict[str, Reading]]:
+    """Return the readings of a record, which may be older than its point's metrics."""
+    present = {name: dict(own) for name, own in readings.items()}
+    for load in point["loads"]:
+        own = present.get(load["name"], {})
+        for metric, source in load["metrics"].items():
+            if "formerly" in source and metric not in own:
+                own[metric] = own.pop(source["formerly"] or "", (None, _NOT_IN_OLDER_RECORDS))
+    return present
 
 
 def status_and_values_of_record(record: Record) -> ReplicateOutcome:

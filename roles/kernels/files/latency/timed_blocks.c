@@ -162,6 +162,8 @@ static struct span take_sample(struct block_timing *timing, uint64_t sample_ns, 
     do {
         block = run_block(timing, timing->accesses_per_block);
         histogram_add(&timing->sample, block.end_ns - block.begin_ns);
+        if (timing->work->note_block != NULL)
+            timing->work->note_block(timing->work->self, block.end_ns - block.begin_ns);
         if (sample.begin_ns == 0)
             sample.begin_ns = block.begin_ns;
     } while (block.end_ns - sample.begin_ns < sample_ns && block.end_ns < limit_ns &&

@@ -43,6 +43,8 @@ struct timed_work {
     void (*run)(void *self, uint64_t accesses); /* accesses: a multiple of `unit` */
     void *self;
     uint64_t unit;
+    /* Is told the duration of each block of a sample, after the block; NULL: nobody is told. */
+    void (*note_block)(void *self, uint64_t duration_ns);
 };
 
 struct block_timing {
