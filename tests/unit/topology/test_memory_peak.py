@@ -113,13 +113,6 @@ def test_no_memory_device_raises(content, length):
     )
 
 
-def test_a_table_that_cannot_be_read_has_a_reason(monkeypatch, tmp_path):
-    monkeypatch.setattr(memory_module_table, "Path", lambda _: tmp_path / "missing")
-    assert "only root" in memory_module_table.read_memory_modules()
-    (tmp_path / "missing").write_bytes(table(device()))
-    assert len(memory_module_table.read_memory_modules()) == 1
-
-
 def nodes(*packages, gib=16, kind="DRAM"):
     return [
         Node(os_index=index, memory_bytes=gib * GIB, target=True, kind=kind, package=package)
@@ -257,3 +250,19 @@ def test_the_peak_is_in_the_topologys_json(paper):
     for known in (KNOWN, MemoryPeak(unknown_reason="no root")):
         topology = replace(paper, memory_peak=known)
         assert topology_from_json(json.loads(json.dumps(topology_to_json(topology)))) == topology
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (FileNotFoundError(), "the firmware of this host has no SMBIOS table"),
+        (PermissionError(), "only root can read the SMBIOS table"),
+        (OSError(5, "I/O error"), "the SMBIOS table could not be read: I/O error"),
+    ],
+)
+def test_an_unreadable_table_has_a_reason(monkeypatch, error, reason):
+    def fail(_):
+        raise error
+
+    monkeypatch.setattr(memory_module_table.Path, "read_bytes", fail)
+    assert memory_module_table.read_memory_modules() == reason

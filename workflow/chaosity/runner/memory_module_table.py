@@ -20,8 +20,12 @@ def read_memory_modules() -> list[MemoryModule] | str:
     """Return this host's modules of DDR3, DDR4 or DDR5, or the reason why they are unknown."""
     try:
         return parse_memory_modules(Path("/sys/firmware/dmi/tables/DMI").read_bytes())
+    except FileNotFoundError:
+        return "the firmware of this host has no SMBIOS table"
+    except PermissionError:
+        return "only root can read the SMBIOS table"
     except OSError as error:
-        return f"only root can read the SMBIOS table, if there is one ({error.strerror})"
+        return f"the SMBIOS table could not be read: {error.strerror}"
 
 
 def parse_memory_modules(table: bytes) -> list[MemoryModule] | str:
