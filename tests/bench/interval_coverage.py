@@ -8,13 +8,17 @@ ratio of the true values, of all pairs of levels every one of them at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from chaosity.statistics.anova import AnovaResult, analyse_variance
 from chaosity.statistics.block_ratios import summarise_cell_ratios_paired_by_block
+from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.estimates_and_ratios import Estimate, Ratio
+from chaosity.store.measurements import CELL
 
 # Standard errors are 0.4 % for the fast ones and 0.8 % for whole analyses: 2 % can be told.
 FAST, SLOW = 3000, 800
@@ -39,6 +43,8 @@ def compare(_: int) -> Iterator[str]:
             FAST,
             runs(3, 10, 3.0 * noise, noise),
         )
+    for kind, cells, n in product(NOISES, CELLS, (3, 5, 10)):
+        yield moderated(kind, cells, n)
     yield from analyse_all_studies(0.02, 0, "log")
     yield from analyse_all_studies(0.02, 0, "better")
     yield from analyse_all_studies(0.10, 0, "better")
@@ -76,6 +82,48 @@ def median(n: int, noise: float) -> Held:
         return bool(found.low <= TRUE <= found.high)
 
     return held
+
+
+NOISES = ("normal", "heavy-tailed", "mixed", "drifting")
+# Pairs of 4 and of 8 nodes; standard errors are 0.2 to 0.3 %.
+CELLS, VALUES = (16, 64), 6400
+
+
+def cell_noise(random: np.random.Generator, kind: str, cells: int, n: int) -> np.ndarray:
+    """Logarithms of the noise of so many cells with n replicates; medians are 0."""
+    scatter = 0.02 * random.lognormal(0.0, 0.3, (cells, 1))
+    if kind == "heavy-tailed":  # Student's t with 3 degrees of freedom
+        return scatter * random.standard_t(3, (cells, n))
+    if kind == "mixed":  # a fifth of the cells scatters five times as much
+        scatter = scatter * np.where(random.random((cells, 1)) < 0.2, 5.0, 1.0)
+    noise = scatter * random.normal(0.0, 1.0, (cells, n))
+    if kind == "drifting":  # all cells of a replicate block move together
+        noise = noise + random.normal(0.0, 0.01, (1, n))
+    return noise
+
+
+def moderated(kind: str, cells: int, n: int) -> str:
+    """Coverage of the cells of a table, and how much wider the median interval of Student's t is."""
+    name = f"{cells} cells of one kind, {kind} noise, n = {n}"
+    random, held, students, widths = seeded(name), [], [], []
+    for _ in range(VALUES // cells):
+        logs = cell_noise(random, kind, cells, n)
+        rows = pd.DataFrame(
+            {
+                **{column: column for column in (*CELL, "benchmark", "kernel")},
+                "point": np.repeat(np.arange(cells), n).astype(str),
+                "replicate": np.tile(np.arange(n), cells),
+                "status": "valid",
+                "reason": None,
+                "value": TRUE * np.exp(logs.ravel()),
+            }
+        )
+        found = summarise_cells(rows)
+        held.append(float(((found["low"] <= TRUE) & (found["high"] >= TRUE)).mean()))
+        students += list(2.0 * stats.t.ppf(0.975, n - 1) * stats.sem(logs, axis=1))
+        widths += list(np.log(found["high"] / found["low"]))
+    narrower = np.median(students) / np.median(widths)
+    return f"{shown(name, float(np.mean(held)), VALUES)}  {narrower:.2f} x narrower"
 
 
 def runs(n: int, m: int, noise: float, noise_of_reference: float) -> Held:

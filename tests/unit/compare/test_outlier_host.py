@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from equal_hosts import find_outliers, host
 
-from chaosity.compare.host_deviations import fit_variance_prior
 from chaosity.errors import UserError
+from chaosity.statistics.moderated_variances import fit_variance_prior
 
 
 def fleet(number, seed, *, odd=None, between=0.005, **keys):

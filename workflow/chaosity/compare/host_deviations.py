@@ -5,10 +5,7 @@ Outlier hosts are named one by one, the clearest first. The other hosts are then
 named host, since it shifts their median and scatter.
 
 With three hosts, only two others show how much equal hosts differ in a cell: a test with one degree
-of freedom finds nothing. But all cells of a metric scatter similarly. So the variance of each cell
-is moved towards the typical variance. It moves further if the variances differ less (Smyth, "Linear
-models and empirical Bayes methods for assessing differential expression", 2004, section 6.2, there
-for thousands of genes with few arrays each).
+of freedom finds nothing. But all cells of a metric scatter similarly, so variances are moderated.
 """
 
 from __future__ import annotations
@@ -21,8 +18,6 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
-from scipy.optimize import brentq
-from scipy.special import digamma, polygamma
 
 from chaosity.compare.matched_cells import (
     CLASS,
@@ -38,6 +33,7 @@ from chaosity.compare.matched_cells import (
     place_names_mean_the_same,
     simplify_relations_if_any_unknown,
 )
+from chaosity.statistics.moderated_variances import fit_variance_prior
 from chaosity.statistics.significance_tests import (
     adjust_family_wise_error,
     silence_warnings_on_equal_values,
@@ -45,54 +41,7 @@ from chaosity.statistics.significance_tests import (
 from chaosity.store.measurements import Measurements
 
 MIN_HOSTS = 3
-# Measurements do not have a standard deviation below 1e-4. Its logarithm would lower the typical
-# variance of all cells.
-_LEAST_VARIANCE = 1e-4**2
-# From fewer cells it is not known how variances scatter.
-_MIN_CELLS = 5
 _Values = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class _VariancePrior:
-    """The distribution from which the variances of many cells come.
-
-    Attributes:
-        freedom: weight of the typical variance in degrees of freedom; infinite for equal variances.
-        variance: the typical variance.
-    """
-
-    freedom: float
-    variance: float
-
-    def shrink_variances(self, variance: _Values, freedom: _Values) -> tuple[_Values, _Values]:
-        """Return the variances moved towards the typical variance, and their degrees of freedom.
-
-        No cell gets more degrees of freedom than all cells have together.
-        """
-        variance = np.maximum(variance, _LEAST_VARIANCE)
-        most = float(freedom.sum())
-        if np.isinf(self.freedom):
-            return np.full_like(variance, self.variance), np.full_like(variance, most)
-        total = self.freedom + freedom
-        moderated = (self.freedom * self.variance + freedom * variance) / total
-        return moderated, np.minimum(total, most)
-
-
-def fit_variance_prior(variance: _Values, freedom: _Values) -> _VariancePrior:
-    """Return the prior that fits the variances and degrees of freedom (above 0) of many cells."""
-    if len(variance) < _MIN_CELLS:
-        return _VariancePrior(0.0, 0.0)
-    logs = np.log(np.maximum(variance, _LEAST_VARIANCE))
-    logs += np.log(freedom / 2) - digamma(freedom / 2)
-    excess = float(logs.var(ddof=1) - polygamma(1, freedom / 2).mean())
-    if excess <= 0.0:
-        return _VariancePrior(float("inf"), float(np.exp(logs.mean())))
-    half = 1e8
-    if excess > 1e-8:
-        half = float(brentq(lambda x: float(polygamma(1, x)) - excess, 1e-6, 1e8))
-    centre = logs.mean() + digamma(half) - np.log(half)
-    return _VariancePrior(2.0 * half, float(np.exp(centre)))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from chaosity import __version__
 from chaosity.errors import UserError
 from chaosity.records.record_types_and_verdict import SIMULATED
 from chaosity.result_folders import MEASUREMENTS_FILE
-from chaosity.statistics.cell_summary import summarise_cells
+from chaosity.statistics.cell_summary import summarise_cells, with_variance_priors
 from chaosity.store.measurements import WORKING_SET, Measurements, SliceKey
 from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY, NodeMatrix
 from chaosity.topology.topology_json import read_topology
@@ -109,7 +109,7 @@ def read_measured_host(folder: Path) -> MeasuredHost:
         if not path.exists():
             remedy = "give a folder results/HOST/CONFIGURATION with measurements"
             raise UserError(f"{path.name} is missing", str(folder), remedy)
-    measurements = Measurements.read(table)
+    measurements = with_variance_priors(Measurements.read(table))
     if not len(measurements.where(status="valid")):
         raise UserError("the table has no valid measurement yet", str(table), "run `make run`")
     topology = read_topology(folder / "topology.json") or Topology()

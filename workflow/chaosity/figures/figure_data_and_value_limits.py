@@ -27,7 +27,7 @@ from chaosity.figures.column_values_and_upper_bounds import (
 )
 from chaosity.figures.figure_spec import FigureSpec, Role
 from chaosity.figures.sums_of_loads import LARGER_ALONE, SUM, add_sums_of_loads
-from chaosity.statistics.cell_summary import summarise_cells
+from chaosity.statistics.cell_summary import replace_values, summarise_cells
 from chaosity.statistics.latency_steps import LatencyStep, find_latency_steps
 from chaosity.store.measurements import CELL, LOAD, Measurements, equals_or_in_list
 from chaosity.topology.topology_model import Topology
@@ -272,7 +272,7 @@ def _with_measured_x(
         del axes["series"]
     by = [*CELL, *axes]
     marks = summarise_cells(rows, by)
-    positions = summarise_cells(rows.assign(value=rows["x"]), by)
+    positions = summarise_cells(replace_values(rows, rows["x"]), by)
     columns_of_x = ["position", "position_low", "position_high"]
     marks[columns_of_x] = positions[["median", "low", "high"]].to_numpy()
     if spec.kind == "curve":
@@ -312,7 +312,8 @@ def _combine_points(spec: FigureSpec, rows: pd.DataFrame, by: list[str]) -> pd.D
     keys = ["host", "configuration", *by, "replicate"]
     blocks = rows.groupby(keys, dropna=False)["value"]
     values = blocks.transform(_COMBINE[spec.combine])
-    return ordered.assign(value=values.loc[ordered.index]).drop_duplicates(keys).sort_index()
+    combined = replace_values(ordered, values.loc[ordered.index])
+    return combined.drop_duplicates(keys).sort_index()
 
 
 def _shared_mark_error(

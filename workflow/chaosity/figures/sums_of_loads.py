@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from chaosity.records.record_types_and_verdict import VALID
+from chaosity.statistics.cell_summary import replace_values
 from chaosity.store.measurements import LOAD, POINT, Measurements
 
 SUM, LARGER_ALONE = "sum", "larger_load_alone"
@@ -28,11 +29,11 @@ def add_sums_of_loads(rows: pd.DataFrame, experiment: Measurements) -> pd.DataFr
     both = rows[(rows["load_count"] > 1) & (rows["status"] == VALID)].merge(alone, "left")
     blocks = both.groupby(_BLOCK)
     whole = blocks["value"].transform("count") == both["load_count"]
-    sums = both.assign(value=blocks["value"].transform("sum"), series=SUM)[whole]
+    sums = replace_values(both, blocks["value"].transform("sum")).assign(series=SUM)[whole]
     both["typical"] = both.groupby([*POINT, *LOAD])["alone"].transform("median")
     largest = both["typical"] == blocks["typical"].transform("max")
     whole = blocks["alone"].transform("count") == both["load_count"]
-    larger = both.assign(value=both["alone"], series=LARGER_ALONE)[whole & largest]
+    larger = replace_values(both, both["alone"]).assign(series=LARGER_ALONE)[whole & largest]
     more = [added.assign(load=added["series"]) for added in (sums, larger)]
-    more = [added.drop_duplicates(_BLOCK)[rows.columns] for added in more]
+    more = [added.drop_duplicates(_BLOCK).reindex(columns=rows.columns) for added in more]
     return pd.concat([rows, *more], ignore_index=True)

@@ -18,7 +18,7 @@ from chaosity.figures.draw_and_write_figures import FigureFile, write_figure_of_
 from chaosity.figures.figure_data_and_value_limits import FigureData
 from chaosity.figures.figure_spec import FigureSpec, parse_figure_specs
 from chaosity.report.crossovers import crossover_text, figure_data_or_none, mean_curves
-from chaosity.statistics.cell_summary import summarise_cells
+from chaosity.statistics.cell_summary import replace_values, summarise_cells
 from chaosity.statistics.estimates_and_ratios import Ratio
 from chaosity.statistics.latency_crossovers import compare_latency_curves
 from chaosity.store.measurements import Measurements
@@ -61,7 +61,7 @@ def _draw_curves(spec: FigureSpec, selected: Mapping[str, FigureData], folder: P
     points["point"] = points["rank"].astype(str)
     by = ["panels", "series", "point"]
     marks, positions = (
-        summarise_cells(points.assign(value=points[column]), by) for column in ("value", "x")
+        summarise_cells(replace_values(points, points[column]), by) for column in ("value", "x")
     )
     marks[["position", "position_low", "position_high"]] = positions[["median", "low", "high"]]
     x_metric = next(iter(selected.values())).x_metric

@@ -15,8 +15,8 @@ from chaosity.units import format_count, format_duration, format_percent, group_
 # The report gives the precision that this share of the cells reaches, not only the worst cell's.
 _MOST_CELLS = 0.9
 _VALUES = (
-    "Each value is the median of its replicates. The 95 % interval of a value is Student's t "
-    "interval of the logarithms. If the machine does not change, 95 of 100 such intervals contain "
+    "Each value is the median of its replicates. The 95 % interval of a value is computed from the "
+    "logarithms. If the machine does not change, 95 of 100 such intervals contain "
     "the true value. n is the number of replicates. GB is 10^9 bytes, GiB is 2^30 bytes."
 )
 _DIFFERENCES = (
@@ -46,6 +46,7 @@ def methodology_facts(
     return [
         Fact("Points", _points_text(rows)),
         Fact("Values", _VALUES),
+        Fact("Intervals", _intervals_text(cells)),
         Fact("Differences", _DIFFERENCES),
         Fact("Findings", _FINDINGS),
         Fact("Precision reached", _precision_text(cells)),
@@ -114,6 +115,24 @@ def _precision_text(cells: pd.DataFrame) -> str:
         f"{format_percent(_MOST_CELLS)} of them within "
         f"±{format_percent(float(known.quantile(_MOST_CELLS)))}; the widest is "
         f"±{format_percent(known.max())} (load {worst['load']} of point {worst['point']})"
+    )
+
+
+def _intervals_text(cells: pd.DataFrame) -> str:
+    known = cells[cells["precision"].notna()]
+    moderated = known[known["prior_cells"] > 0]
+    text = (
+        f"{len(known) - len(moderated)} of {format_count(len(known), 'interval')} are Student's t"
+    )
+    if moderated.empty:
+        return f"{text}: too few values are of one kind to share what they say about their scatter"
+    weights = moderated["prior_freedom"]
+    return (
+        f"{text}. In the others, the variance of a value is moved towards the typical variance of "
+        f"its kind (Smyth 2004): values of one experiment, load, kernel and metric. This typical "
+        f"variance comes from {moderated['prior_cells'].min()} to {moderated['prior_cells'].max()} "
+        f"values and counts as much as {weights.min():.0f} to {weights.max():.0f} more replicates. "
+        "A value that scatters much more than its kind keeps its own variance"
     )
 
 

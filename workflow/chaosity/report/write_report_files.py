@@ -21,6 +21,7 @@ from chaosity.report.html_pages_and_inline_svg import render_page
 from chaosity.report.record_summaries import read_record_summaries
 from chaosity.report.report_summary import ReportSummary, problem_terminal_text, summarise_report
 from chaosity.result_folders import other_configuration_tables
+from chaosity.statistics.cell_summary import with_variance_priors
 from chaosity.store.measurements import Measurements
 from chaosity.store.measurements_before_component_changes import (
     HISTORY_COLUMNS,
@@ -79,9 +80,8 @@ def write_report(
     planned, names = _read_json(
         plan, lambda read: (read, [*read["experiments"]]), "the plan.json of a host"
     )
-    measurements = Measurements.from_table(
-        read_parquet_table(table) if table else build_tidy_table(folder / "points", folder)
-    )
+    rows = read_parquet_table(table) if table else build_tidy_table(folder / "points", folder)
+    measurements = with_variance_priors(Measurements.from_table(rows))
     components = read_component_documents(folder / "components")
     topology = read_topology(folder / "topology.json") or Topology()
     figures = output.parent / "figures"
@@ -111,7 +111,7 @@ def write_report(
         drawing=drawing,
         findings=_read_json(findings, Findings.from_json, of_anomalies) if findings else None,
         components=components,
-        others={path: Measurements.read(path) for path in others},
+        others={path: with_variance_priors(Measurements.read(path)) for path in others},
         history=Measurements.from_table(earlier),
         histories=read_component_histories(folder / "components"),
         skipped=read_skipped_host(folder.parent),

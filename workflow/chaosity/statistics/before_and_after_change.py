@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import pandas as pd
 
-from chaosity.statistics.estimates_and_ratios import Estimate, Ratio
+from chaosity.statistics.cell_summary import summarise_cells
+from chaosity.statistics.estimates_and_ratios import Ratio
 from chaosity.store.measurements import CELL, Measurements
 
 _ESTIMATE = ("median", "low", "high", "n")
@@ -30,22 +31,24 @@ def compare_neighbouring_periods(history: Measurements) -> pd.DataFrame:
         *("ratio", "ratio_low", "ratio_high"),
     ]
     found = []
-    for _, cell in history.performance_rows().valid_rows_with_value().groups_by_columns(CELL):
+    valid = history.performance_rows().valid_rows_with_value()
+    keys = [*CELL, "era"]
+    cells = summarise_cells(valid, keys).set_index(keys)[[*_ESTIMATE]]
+    for _, cell in valid.groups_by_columns(CELL):
         periods = [period for _, period in cell.rows.groupby("era", sort=True)]
         for before, after in pairwise(periods):
-            cell_values = [after[name].iloc[0] for name in (*CELL, "era")]
-            found.append([*cell_values, *_change(before, after)])
+            of_cell = [tuple(period[name].iloc[0] for name in keys) for period in (before, after)]
+            estimates = [value for key in of_cell for value in cells.loc[key]]
+            found.append([*of_cell[1], *_change(before, after, estimates)])
     return pd.DataFrame(found, columns=columns)
 
 
-def _change(before: pd.DataFrame, after: pd.DataFrame) -> Iterator[object]:
+def _change(before: pd.DataFrame, after: pd.DataFrame, estimates: list[float]) -> Iterator[object]:
     """Yield the columns of a change, from `changed` on, for two successive periods of a cell."""
     old, new = (json.loads(period["components"].iloc[-1]) for period in (before, after))
     changed = {name: [old.get(name), new[name]] for name in new if old.get(name) != new[name]}
     yield json.dumps(changed, sort_keys=True)
     yield len(set(before["asked"]) | set(after["asked"])) == 1
-    for period in (before, after):
-        estimate = Estimate.of_values(period["value"])
-        yield from (getattr(estimate, name) for name in _ESTIMATE)
+    yield from estimates
     ratio = Ratio.of_runs(after["value"], before["value"])
     yield from (ratio.ratio, ratio.low, ratio.high)

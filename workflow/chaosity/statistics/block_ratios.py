@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from chaosity.statistics.cell_summary import summarise_cells
+from chaosity.statistics.cell_summary import replace_values, summarise_cells
 from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.measurements import CELL, Measurements, Table, as_measurements
 
@@ -40,8 +40,8 @@ def summarise_cell_ratios_paired_by_block(
     # A key without any value (no load has a kernel) has lost its type in the grouping.
     partners = partners.astype({key: above.dtypes[key] for key in keys})
     pairs = above.merge(partners, on=keys, how="inner")
-    pairs["value"] = pairs["value"] / np.exp(pairs.pop("_log").to_numpy(dtype=float))
-    return summarise_cells(Measurements(pairs))
+    ratios = pairs["value"] / np.exp(pairs.pop("_log").to_numpy(dtype=float))
+    return summarise_cells(Measurements(replace_values(pairs, ratios)))
 
 
 def estimate_group_ratio_paired_by_block(numerator: Table, denominator: Table) -> Estimate:

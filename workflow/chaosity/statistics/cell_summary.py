@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from chaosity.records.record_types_and_verdict import FAILED, VALID
 from chaosity.statistics.estimates_and_ratios import GroupedSample
-from chaosity.store.measurements import CELL, Table, as_measurements
+from chaosity.statistics.moderated_variances import CellPriors
+from chaosity.store.measurements import CELL, Measurements, Table, as_measurements
 from chaosity.store.tidy_table_from_records import MISSING
 
 # Tukey's fences (Exploratory Data Analysis, 1977) stand 1.5 interquartile ranges outside the
@@ -28,6 +29,11 @@ OUTLIERS_FROM_N = 5
 # Status of a cell with valid replicates without a value: an optional metric, see docs/design.md, 6.
 UNMEASURED = "unmeasured"
 
+# Cells with equal values in these columns scatter similarly, so they share a prior variance.
+_KIND = ("host", "configuration", "experiment", "load", "benchmark", "kernel", "metric")
+# Columns with the prior of a row's cell, see `CellPriors`.
+_PRIOR = ("prior_variance", "prior_freedom", "prior_cells")
+
 # Columns that describe a replicate of a cell and not the cell.
 _OF_A_REPLICATE = ("replicate", "order", "measured_at", "status", "reason", "value")
 
@@ -36,7 +42,8 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
     """Return the summary of each cell, in the order in which the cells first appear.
 
     Args:
-        measurements: all rows of the cells.
+        measurements: all rows of the cells. Priors are those of `with_variance_priors`, else they
+            are estimated from these cells.
         by: columns that identify a cell; None is a value like any other.
 
     Returns:
@@ -45,6 +52,8 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
 
         - `n`, `n_failed`, `n_missing`: number of replicates by status;
         - `median` with 95 % interval `low`, `high`; `minimum`, `maximum`: in the metric's unit;
+        - `prior_variance`, `prior_freedom`, `prior_cells`: the prior with which the interval was
+          computed, see `CellPriors`; NaN, 0 and 0 for Student's t;
         - `standard_deviation`: NaN below n = 2, since the spread is unknown then, not zero;
         - `precision`: half the interval's width as a share of the median, NaN below n = 2;
         - `outliers`: number of replicates outside Tukey's fences, NA below n = 5;
@@ -66,12 +75,18 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
         cells["file_backed"] = tidy["file_backed"].groupby(codes).any().to_numpy(dtype=bool)
 
     status = tidy["status"].to_numpy(dtype=object)
-    low, high = sample.interval_of_each_group()
+    variance, freedom = sample.variance_of_each_group()
+    priors = _prior_of_each_cell(cells, sample, _is_one_cell(tidy, codes, by))
+    variance, freedom, moderated = priors.moderate_variances(variance, freedom)
+    low, high = sample.interval_of_each_group((variance, freedom))
     cells["n"] = sample.n
     cells["n_failed"] = np.bincount(codes[status == FAILED], minlength=number)
     cells["n_missing"] = np.bincount(codes[status == MISSING], minlength=number)
     cells["median"] = sample.quantile_of_each_group(0.5)
     cells["low"], cells["high"] = low, high
+    cells["prior_variance"] = np.where(moderated, priors.variance, np.nan)
+    cells["prior_freedom"] = np.where(moderated, priors.freedom, 0.0)
+    cells["prior_cells"] = np.where(moderated, priors.cells, 0.0).astype(int)
     cells["minimum"] = sample.quantile_of_each_group(0.0)
     cells["maximum"] = sample.quantile_of_each_group(1.0)
     cells["standard_deviation"] = sample.mean_and_deviation(sample.values)[1]
@@ -94,6 +109,53 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
                 reasons[code] = reason
     cells["reason"] = reasons
     return cells
+
+
+def with_variance_priors(measurements: Measurements) -> Measurements:
+    """Return the rows with the prior of their cell, estimated from all cells of each kind.
+
+    Any selection of these rows then has the same intervals.
+    """
+    codes, sample, _ = _values_by_cell(measurements.rows, CELL)
+    first = np.unique(codes, return_index=True)[1]
+    cells = measurements.rows.iloc[first].drop(columns=[*_PRIOR], errors="ignore")
+    priors = _prior_of_each_cell(cells, sample, np.full(len(first), True))
+    columns = (priors.variance, priors.freedom, priors.cells)
+    rows = {name: prior[codes] for name, prior in zip(_PRIOR, columns, strict=True)}
+    return measurements.with_columns(**rows)
+
+
+def replace_values(rows: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
+    """Return rows of the tidy table with other values, so without the priors of their values."""
+    return rows.drop(columns=[*_PRIOR], errors="ignore").assign(value=values)
+
+
+def _is_one_cell(
+    tidy: pd.DataFrame, codes: NDArray[np.intp], by: Sequence[str]
+) -> NDArray[np.bool_]:
+    """Return, for each group of rows, whether all its rows are of one cell."""
+    number = int(codes.max(initial=-1)) + 1
+    if set(CELL) <= set(by) or not set(CELL) <= set(tidy.columns):
+        return np.full(number, True)
+    of_rows = tidy.groupby(list(CELL), dropna=False, observed=True).ngroup()
+    counts = of_rows.groupby(codes).nunique().reindex(range(number))
+    return np.asarray(counts == 1, dtype=bool)
+
+
+def _prior_of_each_cell(
+    cells: pd.DataFrame, sample: GroupedSample, single: NDArray[np.bool_]
+) -> CellPriors:
+    """Return the prior of each cell; `single` is false for samples that mix several cells."""
+    variance, freedom = sample.variance_of_each_group()
+    lowest, highest = (sample.quantile_of_each_group(end) for end in (0.0, 1.0))
+    # A ratio that is 1 in each replicate is that of a value to itself, so it does not scatter.
+    moderable = single & (lowest > 0.0) & ~((lowest == 1.0) & (highest == 1.0))
+    if set(_PRIOR) <= set(cells.columns):
+        known, weight, number = (cells[name].to_numpy(dtype=float) for name in _PRIOR)
+        return CellPriors(known, weight, np.where(moderable, number, 0.0))
+    kind = [column for column in _KIND if column in cells]
+    kinds = cells.groupby(kind, dropna=False, observed=True).ngroup().to_numpy(dtype=np.intp)
+    return CellPriors.of_kinds(variance, freedom, np.where(moderable, kinds, -1))
 
 
 def compute_outlier_mask(measurements: Table, by: Sequence[str] = CELL) -> pd.Series:

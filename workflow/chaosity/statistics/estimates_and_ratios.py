@@ -1,9 +1,10 @@
 """Estimate the median of a sample with its interval, and the ratio of two samples.
 
-Intervals use Student's t. Order statistics fit the median better, but their widest interval goes
-from the smallest to the largest replicate and includes the median with probability 1 - 2^(1 - n),
-which is 75 % at n = 3 and 93.8 % at n = 5. So below n = 6 they have no 95 % interval, and a machine
-is rarely measured more often. Positive quantities are analysed as logarithms: disturbances multiply
+Intervals use Student's t; `cell_summary` moderates the variances of many cells for it. Order
+statistics fit the median better, but their widest interval goes from the smallest to the largest
+replicate and includes the median with probability 1 - 2^(1 - n), which is 75 % at n = 3 and 93.8 %
+at n = 5. So below n = 6 they have no 95 % interval, and a machine is rarely measured more often.
+Positive quantities are analysed as logarithms: disturbances multiply
 (a share of the bandwidth is lost, not a fixed number of bytes), intervals become intervals of
 ratios, and no end is negative. For logarithms with symmetric noise, median and geometric mean
 estimate the same centre. The median is reported because one disturbed replicate changes it little.
@@ -261,18 +262,36 @@ class GroupedSample:
             deviation = np.sqrt(squares / (self.n - 1.0))
         return mean, np.where(self.n > 1, deviation, np.nan)
 
-    def interval_of_each_group(self) -> tuple[Values, Values]:
-        """Return the ends of each group's 95 % t interval, of logarithms if all values are > 0."""
-        positive = self.quantile_of_each_group(0.0) > 0.0
-        logs = positive[self.groups]
-        scaled = np.where(logs, np.log(np.where(logs, self.values, 1.0)), self.values)
-        mean, deviation = self.mean_and_deviation(scaled)
+    def variance_of_each_group(self) -> tuple[Values, Values]:
+        """Return each group's variance, NaN below n = 2, and its degrees of freedom.
+
+        The variance is that of logarithms if all values are > 0.
+        """
+        _, scaled = self._logs_if_positive()
+        return self.mean_and_deviation(scaled)[1] ** 2, np.maximum(self.n - 1.0, 0.0)
+
+    def interval_of_each_group(
+        self, variances: tuple[Values, Values] | None = None
+    ) -> tuple[Values, Values]:
+        """Return the ends of each group's 95 % t interval, of logarithms if all values are > 0.
+
+        `variances`: variance and degrees of freedom of each group. Default: its own.
+        """
+        positive, scaled = self._logs_if_positive()
+        mean, _ = self.mean_and_deviation(scaled)
+        variance, freedom = variances or self.variance_of_each_group()
         with np.errstate(invalid="ignore", divide="ignore"):
-            errors = stats.t.ppf(0.5 + _confidence.get() / 2.0, self.n - 1.0)
-            half = errors * deviation / np.sqrt(self.n)
+            errors = stats.t.ppf(0.5 + _confidence.get() / 2.0, freedom)
+            half = errors * np.sqrt(variance / self.n)
             low, high = mean - half, mean + half
             low, high = np.where(positive, np.exp(low), low), np.where(positive, np.exp(high), high)
-        # In an asymmetric sample of n >= 8 the median can lie outside the interval of the mean.
+        # In an asymmetric sample the median can lie outside the interval of the mean.
         # Then the interval is widened to include the median.
         median = np.where(self.n > 1, self.quantile_of_each_group(0.5), np.nan)
         return np.fmin(low, median), np.fmax(high, median)
+
+    def _logs_if_positive(self) -> tuple[NDArray[np.bool_], Values]:
+        """Return which groups have only values > 0, and the logarithms of their values."""
+        positive = self.quantile_of_each_group(0.0) > 0.0
+        logs = positive[self.groups]
+        return positive, np.where(logs, np.log(np.where(logs, self.values, 1.0)), self.values)
