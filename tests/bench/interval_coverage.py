@@ -103,7 +103,7 @@ def cell_noise(random: np.random.Generator, kind: str, cells: int, n: int) -> np
 
 
 def moderated(kind: str, cells: int, n: int) -> str:
-    """Coverage of the cells of a table, and how much wider the median interval of Student's t is."""
+    """Coverage of a table's cells, and how much wider the median interval of Student's t is."""
     name = f"{cells} cells of one kind, {kind} noise, n = {n}"
     random, held, students, widths = seeded(name), [], [], []
     for _ in range(VALUES // cells):
