@@ -191,7 +191,7 @@ def test_an_inversion_of_which_the_interval_holds_zero_is_not_told():
 def test_percentiles_of_slow_accesses_are_not_compared():
     found = synthetic_latency.epyc()
     tidy = synthetic_latency.tidy(found)
-    tail = tidy[tidy["metric"] == "latency_ns"].assign(metric="latency_p99_ns")
+    tail = tidy[tidy["metric"] == "latency_ns"].assign(metric="latency_p99_of_block_means_ns")
     tail.loc[tail["initiator_nodes"] == "1", "value"] *= 3.0
     assert len(tail) and latency(pd.concat([tidy, tail]), found) == latency(tidy, found)
 

@@ -100,7 +100,7 @@ def test_latency_has_rows_for_own_and_other_nodes_at_the_largest_size():
 
 def test_percentiles_have_no_row():
     tidy = latency.tidy(machine())
-    tail = tidy[tidy["metric"] == latency.LATENCY].assign(metric="latency_p99_ns")
+    tail = tidy[tidy["metric"] == latency.LATENCY].assign(metric="latency_p99_of_block_means_ns")
     assert list(lines(pd.concat([tidy, tail]))) == list(lines(tidy))
 
 

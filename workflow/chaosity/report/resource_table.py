@@ -53,7 +53,7 @@ _LEVELS = INITIATORS | DRIVES
 # Times have separate rows for memory of the initiator's own node and of other nodes.
 OWN, OTHER = "own node", "other nodes"
 _OWN_RELATIONS = ("same_node", "same_nodes")
-# Percentiles such as latency_p99_ns are in the figures, not in this table.
+# Percentiles such as latency_p99_of_block_means_ns are in the figures, not in this table.
 _PERCENTILE = re.compile(r"_p\d+_")
 
 

@@ -77,7 +77,7 @@ def _true_value(
     value: float | None = getattr(truth, metric, None)
     if value is not None:  # latency_ns, read_rate_reads_per_second, ...
         return value
-    if metric == "latency_p99_ns" and truth.latency_ns is not None:
+    if metric == "latency_p99_of_block_means_ns" and truth.latency_ns is not None:
         return truth.latency_ns * P99_OVER_MEDIAN
     if bytes_per_unit := source.get("simulated_bytes_per_unit"):
         return truth.moved_bytes_per_second / bytes_per_unit
