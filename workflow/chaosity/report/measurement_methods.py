@@ -126,12 +126,13 @@ def _intervals_text(cells: pd.DataFrame) -> str:
     )
     if moderated.empty:
         return f"{text}: too few values are of one kind to share what they say about their scatter"
-    weights = moderated["prior_freedom"]
+    weights = moderated["prior_freedom"].agg(["min", "max"]).round().astype(int)
+    numbers = moderated["prior_cells"].agg(["min", "max"])
+    values, replicates = (" to ".join(map(str, dict.fromkeys(ends))) for ends in (numbers, weights))
     return (
         f"{text}. In the others, the variance of a value is moved towards the typical variance of "
-        f"its kind (Smyth 2004): values of one experiment, load, kernel and metric. This typical "
-        f"variance comes from {moderated['prior_cells'].min()} to {moderated['prior_cells'].max()} "
-        f"values and counts as much as {weights.min():.0f} to {weights.max():.0f} more replicates. "
+        "its kind (Smyth 2004): values of one experiment, load, kernel and metric. This typical "
+        f"variance comes from {values} values and counts as much as {replicates} more replicates. "
         "A value that scatters much more than its kind keeps its own variance"
     )
 
