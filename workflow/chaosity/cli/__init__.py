@@ -19,6 +19,7 @@ COMMANDS = {
     "anomalies": "Find faults of a machine in a matrix or in results.",
     "anova": "Show which factors explain the differences in a CSV file.",
     "compare": "Compare two selections of measurements, or find outlier hosts.",
+    "explain": "Print how a value came about, down to the raw numbers.",
     "export": "Export results for hwloc, numactl and schedulers.",
     "overview": "Write the HTML page of all hosts and configurations.",
     "place": "Run a program with its pages on the nodes that a policy names.",

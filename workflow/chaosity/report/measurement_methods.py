@@ -47,6 +47,7 @@ def methodology_facts(
         Fact("Points", _points_text(rows)),
         Fact("Values", _VALUES),
         Fact("Intervals", _intervals_text(cells)),
+        Fact("Each value", _explanation_text(rows)),
         Fact("Differences", _DIFFERENCES),
         Fact("Findings", _FINDINGS),
         Fact("Precision reached", _precision_text(cells)),
@@ -115,6 +116,17 @@ def _precision_text(cells: pd.DataFrame) -> str:
         f"{format_percent(_MOST_CELLS)} of them within "
         f"±{format_percent(float(known.quantile(_MOST_CELLS)))}; the widest is "
         f"±{format_percent(known.max())} (load {worst['load']} of point {worst['point']})"
+    )
+
+
+def _explanation_text(rows: pd.DataFrame) -> str:
+    """Return the command that explains a value, with a point that was measured if there is one."""
+    found = rows.sort_values("status", key=lambda status: status != "valid", kind="stable")
+    host, configuration, point = found.iloc[0][["host", "configuration", "point"]]
+    return (
+        f"chaosity explain results/{host}/{configuration} {point}\nThis command prints how the "
+        "values of this point came about: formulas, raw numbers, records, commands and checks. "
+        "A part of a point's name, such as node0+node0, lists the points with this part"
     )
 
 

@@ -11,6 +11,7 @@ An optional metric may have a reason instead of a value.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from chaosity.records.point_types import MetricSourceWithUpperBound
 from chaosity.records.record_types_and_verdict import LoadRecord, UnfinishedRecord
@@ -25,6 +26,7 @@ from chaosity.runner.progress_samples_and_rates import (
     sample_quantile_in_window,
 )
 
+Method = Literal["counter", "by_node", "quantile", "rate", "output"]
 # A metric's value: a number, or a number for each node of the target.
 Value = float | dict[str, float]
 # A value, or None and the reason.
@@ -127,23 +129,36 @@ def _value(
     pausing: list[Series],
 ) -> Value:
     """Return a metric's value in the common window, see `progress_with_pauses` for `pausing`."""
+    source, method = load["metrics"][metric], method_of_metric(load, metric, alone=not window)
+    if method == "counter":
+        return event_counters.counter_value(load.get("counted", {}), source["counter"])
+    if method == "output" or series is None or not load["progress"]:
+        return extract_number(source, load["outputs"])
+    begin, end = window or common_time_span(series)
+    if method == "rate":
+        return rate_in_window(series, begin, end, pausing)
+    output = load["outputs"]["stdout"]
+    if method == "quantile":
+        return sample_quantile_in_window(load["progress"], source, output, begin, end)
+    nodes, threads = load["target"]["nodes"], load["initiator"]["threads"]
+    return rates_to_each_node_alone(load["progress"], source, output, begin, end, nodes, threads)
+
+
+def method_of_metric(load: LoadRecord, metric: str, *, alone: bool) -> Method:
+    """Return how a metric's value comes about; `alone` says that the point has one load.
+
+    The methods are "counter" (`counter_value`), "by_node" (`rates_to_each_node_alone`), "quantile"
+    (`sample_quantile_in_window`), "rate" (`rate_in_window`) and "output" (`extract_number`).
+    """
     source = load["metrics"][metric]
     if "counter" in source:
-        return event_counters.counter_value(load.get("counted", {}), source["counter"])
-    if series is not None and load["progress"]:
-        begin, end = window or common_time_span(series)
-        if "by_node" in source:
-            nodes, threads = load["target"]["nodes"], load["initiator"]["threads"]
-            output = load["outputs"]["stdout"]
-            return rates_to_each_node_alone(
-                load["progress"], source, output, begin, end, nodes, threads
-            )
-        if "quantile" in source:
-            output = load["outputs"]["stdout"]
-            return sample_quantile_in_window(load["progress"], source, output, begin, end)
-        if source.get("progress") or (window and _is_progress_rate(load, metric)):
-            return rate_in_window(series, begin, end, pausing)
-    return extract_number(source, load["outputs"])
+        return "counter"
+    if load["progress"] and "by_node" in source:
+        return "by_node"
+    if load["progress"] and "quantile" in source:
+        return "quantile"
+    from_progress = source.get("progress") or (not alone and _is_progress_rate(load, metric))
+    return "rate" if load["progress"] and from_progress else "output"
 
 
 def _is_progress_rate(load: LoadRecord, metric: str) -> bool:

@@ -1,0 +1,200 @@
+"""``chaosity explain`` prints the numbers from which its values can be computed again."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import statistics
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from scipy import stats
+
+from chaosity.cli.explain import explain_value_command
+from chaosity.errors import UserError
+
+POINT = "memory=node0+node1+triad"
+METRICS = {
+    "bandwidth_bytes_per_second": {"progress": True, "at_most": None},
+    "latency_p99_of_block_means_ns": {
+        **{"progress": True, "key": "blocks", "quantile": 0.5},
+        "formerly": "latency_p99_ns",
+    },
+    "runs_per_second": {"event": "done", "key": "runs", "scale": 2.0},
+    "misses": {"counter": "remote"},
+}
+
+
+def load(name: str, scale: float) -> dict[str, object]:
+    """A load of three samples; the last one is not counted with another load."""
+    lines: list[dict[str, object]] = [
+        {"event": "sample", "begin": i, "end": i + 1, "amount": 100.0 * scale + i, "blocks": blocks}
+        for i, blocks in enumerate([{"98.5": 2}, {"99.5": 4, "97.0": 1}, {"120.25": 5}])
+    ]
+    lines.append({"event": "done", "runs": 21 * scale})
+    node = {"name": "node0", "kind": "node", "nodes": [0], "cpus": "0-1", "threads": 2}
+    count = {"cpu": 0, "count": 300, "time_enabled_ns": 1000, "time_running_ns": 500}
+    return {
+        **{"name": name, "role": name, "benchmark": "b", "category": "c", "kernel": "triad"},
+        **{"label": None, "levels": {}, "initiator": node, "environment": {"A": "1"}},
+        "target": {"name": "node1", "kind": "node", "nodes": [1], "drives": [], "relation": "x"},
+        "metrics": METRICS,
+        "progress": {"event": "sample", "begin": "begin", "end": "end", "amount": "amount"},
+        "outputs": {"stdout": "\n".join(map(json.dumps, lines)), "stderr": ""},
+        **{"command": ["tool", "--name=a b"], "program": {"version": "tool 1", "path": "/tool"}},
+        **{"exit_status": 0, "signalled": None, "placement_seen": None},
+        "counted": {"remote": {"counts": [count, {**count, "cpu": 1, "sign": -1, "count": 100}]}},
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Results of a point with three replicates; the records have a metric's former name."""
+    plan = {
+        **{"host": "h", "configuration": "nps1", "experiment": "e", "point": POINT},
+        **{"definition": "d", "orders": [0, 1, 2], "factors": {}, "loads": [load("memory", 1.0)]},
+    }
+    (tmp_path / "points/e").mkdir(parents=True)
+    (tmp_path / f"points/e/{POINT}.json").write_text(json.dumps(plan))
+    for replicate, scale in enumerate((1.0, 1.1, 1.3), start=1):
+        own = load("memory", scale)
+        own["metrics"] = {source.get("formerly", name): source for name, source in METRICS.items()}
+        record = {
+            **{"schema_version": 1, "point": plan, "replicate": replicate, "order": replicate},
+            **{"loads": [own], "began_at": "2026-01-01", "finished_at": "2026-01-02"},
+            "environment_before": {"realtime_minus_monotonic_seconds": 0.0},
+            "verdict": {
+                **{"status": "valid", "reason": None},
+                "checks": [
+                    {"name": "quiet", "passed": False, "decisive": False, "detail": "3 % taken"}
+                ],
+            },
+        }
+        path = tmp_path / f"e/{POINT}/rep{replicate}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record))
+    return tmp_path
+
+
+def explain(folder: Path, *arguments: str, point: str = POINT) -> str:
+    command = [str(folder), point, *arguments]
+    done = CliRunner().invoke(explain_value_command, command, catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.output
+
+
+def shown_values(text: str) -> list[float]:
+    """The values of the replicates."""
+    return [float(value) for value in re.findall(r"replicate \d+, valid: .*\((\S+)\)$", text, re.M)]
+
+
+def test_a_rate_follows_from_its_samples(folder: Path):
+    text = explain(folder, "--metric", "bandwidth_bytes_per_second", "--samples")
+    sums = re.findall(r"inputs: (\S+) in (\S+) s, from 3 samples", text)
+    assert shown_values(text) == [float(amount) / float(seconds) for amount, seconds in sums]
+    samples = [float(each) for each in re.findall(r"sample \S+ to \S+ s: (\S+)", text)]
+    assert math.fsum(samples[:3]) == pytest.approx(float(sums[0][0]))
+
+
+def test_a_quantile_follows_from_its_counts_though_the_record_has_the_former_name(folder: Path):
+    text = explain(folder, "--metric", "latency_p99_of_block_means_ns", "--samples")
+    counts = re.findall(r"value (\S+): (\d+) blocks", text)[:4]
+    values = sorted(float(value) for value, number in counts for _ in range(int(number)))
+    assert len(values) == 12
+    assert shown_values(text)[0] == values[5]
+    assert "inputs: 12 blocks in the samples of the window, 3 below the value, 4 at" in text
+
+
+def test_a_number_of_the_tool_follows_from_its_output(folder: Path):
+    text = explain(folder, "--metric", "runs_per_second")
+    assert "formula: the number in the tool's output: event done, key runs, scale 2.0" in text
+    inputs = [2.0 * float(value) for value in re.findall(r"inputs: (\S+)", text)]
+    assert shown_values(text) == inputs
+
+
+def test_a_counters_value_follows_from_its_counts(folder: Path):
+    text = explain(folder, "--metric", "misses", "--replicate", "2")
+    units = re.findall(r"(-?\d) x (\d+), enabled (\d+) ns, running (\d+) ns", text)
+    total = sum(int(a) * int(b) * int(c) / int(d) for a, b, c, d in units)
+    assert shown_values(text) == [total]
+
+
+def test_median_and_interval_follow_from_the_replicates(folder: Path):
+    text = explain(folder, "--metric", "bandwidth_bytes_per_second")
+    [listed] = re.findall(r"median of (.*)", text)
+    values = [float(value) for value in listed.split(", ")]
+    assert values == shown_values(text)
+    [numbers] = re.findall(r"mean (\S+), t (\S+), own variance (\S+), (\d+) degrees", text)
+    mean, t, variance, freedom = map(float, numbers)
+    assert t == pytest.approx(stats.t.ppf(0.975, freedom))
+    half = t * math.sqrt(variance / 3)
+    low, high = math.exp(mean - half), math.exp(mean + half)
+    assert (
+        f"{statistics.median(values):.0f} B/s, 95 % interval {low:.1f} B/s to {high:.0f} B/s"
+        in text
+    )
+
+
+def test_a_part_of_a_name_is_enough_if_it_is_the_only_one(folder: Path):
+    whole = explain(folder, "--metric", "misses")
+    assert explain(folder, "--metric", "miss", point="node1") == whole
+
+
+def test_commands_programs_and_checks_are_printed(folder: Path):
+    text = explain(folder, "--metric", "misses", "--replicate", "1")
+    assert "command of memory: A=1 tool '--name=a b'" in text
+    assert "program of memory: tool 1, /tool" in text
+    assert "check NOT met: quiet: 3 % taken" in text
+    assert f"again: chaosity run {folder}/points/e/{POINT}.json --replicate 1" in text
+    assert "replicate 2" not in text
+
+
+def test_a_replicate_without_a_record_is_told_and_the_others_are_explained(folder: Path):
+    (folder / f"e/{POINT}/rep2.json").unlink()
+    text = explain(folder, "--metric", "misses")
+    assert "replicate 2, missing: not measured yet" in text
+    assert len(shown_values(text)) == 2
+
+
+def test_loads_that_share_a_name_are_told_apart_by_their_initiators(folder: Path):
+    """As chases on each core at once: their loads have numbers, and the table has one name."""
+    paths = [folder / f"points/e/{POINT}.json", *folder.glob(f"e/{POINT}/*.json")]
+    for path in paths:
+        document = json.loads(path.read_text())
+        for part in (document, document.get("point", {})):
+            for load in list(part.get("loads", [])):
+                twin = json.loads(json.dumps(load)) | {"name": "memory2", "command": ["second"]}
+                twin["initiator"]["name"] = "node7"
+                part["loads"].append(twin)
+        path.write_text(json.dumps(document))
+    text = explain(folder, "--metric", "bandwidth", "--replicate", "1")
+    assert text.count("replicate 1, valid") == 2
+    assert "node0 -> node1" in text
+    assert "node7 -> node1" in text
+    assert "command of memory2: A=1 second" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["memory=node0+node1+triod"], f"there is no point .*; use {re.escape(POINT)}"),
+        ([POINT, "--metric", "runz"], "there is no metric runz; use runs_per_second"),
+        (
+            [POINT, "--metric", "per_second"],
+            "contain per_second; use bandwidth_.* or runs_",
+        ),
+        ([POINT, "--load", "memori"], "there is no load memori; use memory"),
+        ([POINT, "--experiment", "f"], "there is no experiment f; use e"),
+        ([POINT, "--replicate", "4"], "replicate 4 is unknown; use 1 to 3"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest_ones(folder: Path, arguments, words):
+    with pytest.raises(UserError, match=words):
+        CliRunner().invoke(explain_value_command, [str(folder), *arguments], catch_exceptions=False)
+
+
+def test_a_folder_without_points_is_refused(tmp_path: Path):
+    with pytest.raises(UserError, match="the folder has no points"):
+        CliRunner().invoke(explain_value_command, [str(tmp_path), "p"], catch_exceptions=False)

@@ -1,0 +1,171 @@
+"""``chaosity explain``: print how a value of the report came about, down to the raw numbers."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from chaosity.cli.shared_options import EXISTING_FOLDER
+from chaosity.errors import UserError
+from chaosity.units import format_quantity
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# An error names at most this many points.
+_SHOWN_NAMES = 12
+_MARKS = {True: "met", False: "NOT met", None: "unknown"}
+
+
+@click.command("explain")
+@click.argument("folder", type=EXISTING_FOLDER)
+@click.argument("point")
+@click.option("--experiment", help="Experiment of the point. Default: the only one with it.")
+@click.option("--load", help="Name of a load of the point. Default: all loads.")
+@click.option("--metric", help="Name of a metric. Default: all metrics of the loads.")
+@click.option("--replicate", type=int, help="Number of a replicate, from 1. Default: all.")
+@click.option("--samples", is_flag=True, help="Print all samples and not only their sums.")
+def explain_value_command(
+    folder: Path,
+    point: str,
+    experiment: str | None,
+    load: str | None,
+    metric: str | None,
+    replicate: int | None,
+    samples: bool,
+) -> None:
+    """Print how the values of a POINT came about.
+
+    FOLDER is results/HOST/CONFIGURATION. POINT is a point's name, such as memory=node0+node1+triad,
+    or a part of it: `node0+node1` lists the points that contain it. For each value, the command
+    prints the median and the interval with their formulas, and for each replicate the record,
+    command lines, programs, formula, inputs and checks.
+    """
+    from chaosity.statistics.cell_summary import summarise_cells, with_variance_priors
+    from chaosity.store.measurements import Measurements
+    from chaosity.store.tidy_table_from_records import build_tidy_table
+
+    if not (folder / "points").is_dir():
+        raise UserError("the folder has no points", str(folder), "use results/HOST/CONFIGURATION")
+    table = with_variance_priors(
+        Measurements.from_table(build_tidy_table(folder / "points", folder))
+    )
+    if table.is_simulated:
+        click.echo("SIMULATED: this machine does not exist.")
+    rows = table.rows
+    asked = {"experiment": experiment, "point": point, "load": load, "metric": metric}
+    for column, name in asked.items():
+        if name is not None:
+            rows = rows[rows[column] == _full_name(name, rows[column], column, folder)]
+    if len(names := sorted(rows["experiment"].unique())) > 1:
+        what = f"several experiments have this point: {', '.join(names)}"
+        raise UserError(what, point, "choose one with --experiment")
+    if replicate is not None and replicate not in set(rows["replicate"]):
+        last = int(rows["replicate"].max())
+        raise UserError(f"replicate {replicate} is unknown", point, f"use 1 to {last}")
+    for _, cell in summarise_cells(rows).iterrows():
+        of_cell = rows[(rows["load"] == cell["load"]) & (rows["metric"] == cell["metric"])]
+        of_cell = of_cell[
+            (of_cell["initiator"] == cell["initiator"]) & (of_cell["target"] == cell["target"])
+        ]
+        for line in _cell_lines(cell, of_cell):
+            click.echo(line)
+        for _, row in of_cell.iterrows():
+            if replicate in (None, row["replicate"]):
+                for line in _replicate_lines(folder, row, every_sample=samples):
+                    click.echo(line)
+        click.echo()
+
+
+def _full_name(name: str, column: pd.Series, kind: str, folder: Path) -> str:
+    """Return the value of a column that equals the name, or else the only one that contains it."""
+    names = sorted(map(str, column.unique()))
+    found = [name] if name in names else [each for each in names if name in each]
+    if len(found) == 1:
+        return found[0]
+    what = f"several names of a {kind} contain {name}" if found else f"there is no {kind} {name}"
+    near = found or difflib.get_close_matches(name, names, _SHOWN_NAMES, 0.3) or names
+    more = f" or {len(near) - _SHOWN_NAMES} more" if len(near) > _SHOWN_NAMES else ""
+    raise UserError(what, str(folder), f"use {' or '.join(near[:_SHOWN_NAMES])}{more}")
+
+
+def _cell_lines(cell: pd.Series, rows: pd.DataFrame) -> Iterator[str]:
+    """Yield the value of a cell, and how median and interval follow from the replicates."""
+    import numpy as np
+    from scipy import stats
+
+    metric, values = cell["metric"], rows.loc[rows["status"] == "valid", "value"].dropna()
+    low, high = (format_quantity(metric, float(cell[end])) for end in ("low", "high"))
+    interval = f", 95 % interval {low} to {high}" if cell["n"] > 1 else ""
+    yield f"{metric} of {cell['load']}: {format_quantity(metric, float(cell['median']))}{interval}"
+    yield (
+        f"  n = {cell['n']}, {cell['n_failed']} failed, {cell['n_missing']} missing; host "
+        f"{cell['host']}, configuration {cell['configuration']}, experiment {cell['experiment']}, "
+        f"point {cell['point']}, {cell['initiator']} -> {cell['target']}"
+    )
+    yield f"  median of {', '.join(map(repr, values.astype(float).tolist()))}"
+    if len(values) < 2:
+        return
+    positive = bool((values > 0.0).all())
+    scaled = np.log(values.astype(float)) if positive else values.astype(float)
+    variance, freedom = float(scaled.var()), len(values) - 1.0
+    text = f"own variance {variance!r}, {freedom:g} degrees of freedom"
+    if cell["prior_cells"]:
+        own, prior, weight = variance, cell["prior_variance"], cell["prior_freedom"]
+        variance, freedom = (weight * prior + freedom * own) / (weight + freedom), weight + freedom
+        text += (
+            f"; moderated by the prior of {cell['prior_cells']} cells of one kind, variance "
+            f"{prior!r} with {weight!r} degrees of freedom: {variance!r}, {freedom!r}"
+        )
+    quantile = float(stats.t.ppf(0.975, freedom))
+    formula = f"mean ± t x sqrt(variance / {len(values)})"
+    yield f"  interval: {f'exp({formula}) of the logarithms' if positive else formula}"
+    yield f"    mean {float(scaled.mean())!r}, t {quantile!r}, {text}"
+    yield "    An interval without the median is widened to the median."
+
+
+def _replicate_lines(folder: Path, row: pd.Series, *, every_sample: bool) -> Iterator[str]:
+    """Yield how the value of a replicate came about; `row` is its row of the tidy table."""
+    from chaosity.records.atomic_writes_and_record_files import load_record, record_file
+    from chaosity.store.explain_record_value import explain_record_value
+
+    path = folder / record_file(row["experiment"], row["point"], int(row["replicate"]))
+    value = None if row["value"] != row["value"] else float(row["value"])
+    shown = f"{format_quantity(row['metric'], value)} ({value!r})" if value else row["reason"]
+    yield f"  replicate {row['replicate']}, {row['status']}: {shown}"
+    if not path.exists():
+        return
+    record = load_record(path)
+    yield f"    record: {path}, measured {record['finished_at']} as number {record['order']}"
+    planned = folder / "points" / row["experiment"] / f"{row['point']}.json"
+    again = ["chaosity", "run", str(planned), "--replicate", str(row["replicate"])]
+    yield f"    again: {shlex.join(again)}"
+    for load in record["loads"]:
+        environment = [f"{name}={text}" for name, text in load["environment"].items()]
+        yield f"    command of {load['name']}: {shlex.join([*environment, *load['command']])}"
+        program = load.get("program") or {}
+        yield f"    program of {load['name']}: {program.get('version')}, {program.get('path')}"
+    own = next(
+        load
+        for load in record["loads"]
+        if (load["role"], load["initiator"]["name"]) == (row["load"], row["initiator"])
+    )
+    point = json.loads(planned.read_text(encoding="utf-8"))
+    metric = row["metric"]
+    sources = [load["metrics"].get(metric, {}) for load in point["loads"]]
+    former = next((source["formerly"] for source in sources if source.get("formerly")), metric)
+    derived = [each for each in point.get("relative", []) if each["name"] == metric]
+    if derived:
+        yield f"    formula: derived from other values: {json.dumps(derived)}"
+    elif value is not None:
+        name = metric if metric in own["metrics"] else former
+        for line in explain_record_value(record, own, name, every_sample=every_sample):
+            yield f"    {line}"
+    for check in record["verdict"]["checks"]:
+        yield f"    check {_MARKS[check['passed']]}: {check['name']}: {check['detail']}"

@@ -1,0 +1,107 @@
+"""Explain the value of a metric in a record: the formula, and the raw numbers that go into it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from chaosity.records.record_types_and_verdict import LoadRecord, Record
+from chaosity.runner.metric_values import (
+    Value,
+    method_of_metric,
+    metric_values_or_reasons,
+    progress_by_load,
+    progress_with_pauses,
+    window_of_all_loads,
+)
+from chaosity.runner.parse_tool_output import extract_values, parse_json_lines
+from chaosity.runner.progress_samples_and_rates import common_time_span, spans_without_pauses
+
+_COUNT = (
+    "sum over units and events of sign x count x longest enabled time / running time, of the "
+    "processor counter"
+)
+_RATE = "amount / seconds of the window; a sample across an edge of the window counts in part"
+_NODES = "for each node: amount / seconds that all threads spent on the node x threads"
+
+
+def explain_record_value(
+    record: Record, load: LoadRecord, metric: str, *, every_sample: bool
+) -> Iterator[str]:
+    """Yield lines with the formula of a metric's value and with its inputs.
+
+    Args:
+        record: a valid record.
+        load: a load of the record.
+        metric: name of the metric in this record.
+        every_sample: yield all samples or counts, and not only what follows from them.
+    """
+    source, counted = load["metrics"][metric], load.get("counted", {})
+    method = method_of_metric(load, metric, alone=len(record["loads"]) == 1)
+    if method == "output":
+        names = ("in", "json", "event", "key", "regex", "combine", "scale", "amount")
+        where = ", ".join(f"{name} {source[name]}" for name in names if name in source)  # type: ignore[literal-required]
+        yield f"formula: the number in the tool's output: {where}"
+        yield f"inputs: {', '.join(map(str, extract_values(source, load['outputs'])))}"
+    elif method == "counter":
+        yield f"formula: {_COUNT} {source['counter']}"
+        for count in counted[source["counter"]]["counts"]:
+            times = f"enabled {count['time_enabled_ns']} ns, running {count['time_running_ns']} ns"
+            yield f"unit {count['cpu']}: {count.get('sign', 1)} x {count['count']}, {times}"
+    else:
+        series = progress_by_load(record)
+        several = len(record["loads"]) > 1
+        window = window_of_all_loads(record, series) if several else None
+        begin, end = window or common_time_span(series[load["name"]])
+        spans = spans_without_pauses(progress_with_pauses(record, series) * several, begin, end)
+        kind = "all loads" if several else "all threads"
+        yield f"window in which {kind} ran: {begin!r} to {end!r} s on the host's monotonic clock"
+        if method == "rate":
+            yield f"formula: {_RATE}"
+            parts = [
+                (first, last, amount * (min(last, end) - max(first, begin)) / (last - first))
+                for begin, end in spans
+                for samples in series[load["name"]]
+                for first, last, amount in samples
+                if min(last, end) > max(first, begin)
+            ]
+            amount, seconds = sum(part for *_, part in parts), sum(e - b for b, e in spans)
+            yield f"inputs: {amount!r} in {seconds!r} s, from {len(parts)} samples"
+            if every_sample:
+                yield from (f"sample {b!r} to {e!r} s: {part!r}" for b, e, part in parts)
+        elif method == "quantile":
+            value = metric_values_or_reasons(record)[load["name"]][metric][0]
+            yield from _quantile_lines(load, metric, (begin, end), value, every_sample=every_sample)
+        else:
+            yield f"formula: {_NODES}, here {load['initiator']['threads']}; in the samples' keys"
+            yield f"inputs: {source['by_node']}"
+
+
+def _quantile_lines(
+    load: LoadRecord,
+    metric: str,
+    window: tuple[float, float],
+    value: Value | None,
+    *,
+    every_sample: bool,
+) -> Iterator[str]:
+    """Yield the formula of a quantile, and how many counted values are below and at it."""
+    source, progress = load["metrics"][metric], load["progress"] or {}
+    scale = float(progress.get("time_scale", 1))
+    counts = Counter[float]()
+    for line in parse_json_lines(load["outputs"]["stdout"]):
+        # As in `sample_quantile_in_window`: times are rounded to whole nanoseconds.
+        if line.get("event") == progress["event"] and (
+            line[progress["begin"]] * scale >= window[0] - 5e-10
+            and line[progress["end"]] * scale <= window[1] + 5e-10
+        ):
+            for each, number in line.get(source["key"], {}).items():
+                counts[float(each)] += number
+    yield f"formula: the smallest value up to which at least {source['quantile']} of all values lie"
+    below = sum(number for each, number in counts.items() if each < float(str(value)))
+    yield (
+        f"inputs: {counts.total()} {source['key']} in the samples of the window, {below} below the "
+        f"value, {counts[float(str(value))]} at the value"
+    )
+    if every_sample:
+        yield from (f"value {each!r}: {counts[each]} {source['key']}" for each in sorted(counts))
