@@ -156,6 +156,7 @@ class InitiatorSelector(TypedDict, total=False):
     growing: str
     first_half_of: str
     others_of: str
+    first_pu: bool
     within: str | list[str]
     names: list[str]
     same_as: str

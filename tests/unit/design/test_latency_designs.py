@@ -225,6 +225,17 @@ def test_pairs_of_cores_have_three_factors(config, paper_host):
     assert homes == {f"node{node}" for node in range(8)}
 
 
+def test_two_cores_of_each_l3_domain_exchange_a_line(config, paper_host):
+    plan = plan_host(paper_host, config, ["core_to_core_same_l3"])
+    domains = [set(domain.cpus) for domain in paper_host.topology.l3_domains]
+    cpus = [set(parse_cpu_list(p["loads"][0]["placement"]["cpus"])) for p in plan.points]
+    assert len(cpus) == len(domains)
+    for pair, domain in zip(cpus, domains, strict=True):
+        assert pair <= domain
+        cores = [core for core in paper_host.topology.cores if pair & set(core.cpus)]
+        assert len(cores) == 2  # not two threads of one core
+
+
 def test_added_and_renamed_metrics_keep_definitions():
     """The expected definitions are those of records without these metrics, which count."""
     shipped = MACHINES.parents[2] / "machines" / "topologies"

@@ -26,7 +26,7 @@ E = TypeVar("E", bound=Endpoint)
 EarlierEndpoints = Mapping[str, Mapping[str, Endpoint]]
 # Keys of a selector that do not say what to select.
 _OPTIONS = {
-    *("threads", "within", "without", "by"),
+    *("threads", "within", "first_pu", "without", "by"),
     *("at_least", "at_most", "at_most_sets", "in_each_set_of"),
 }
 
@@ -112,6 +112,8 @@ def select_initiators(
         elif "others_of" in selector:
             initiator = find_referred_initiator(selector["others_of"], earlier, where)
             others = host.remaining_cores(initiator, as_list(selector.get("within", "node")))
+            if others and selector.get("first_pu"):
+                others = host.first_pu_initiator(others)
             found += [others] if others else []
         elif "names" in selector:
             for name in selector["names"]:
