@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 from pathlib import Path
 
@@ -54,7 +56,7 @@ def test_a_mount_is_a_reason(tmp_path):
                 f"mounted at {place}" in r
                 for r in find_and_protect_drives.reasons_against_writing(device)
             )
-            [note] = find_and_protect_drives.check_and_link_drives(load(device), tmp_path)
+            note, _ = find_and_protect_drives.check_and_link_drives(load(device), tmp_path)
             assert note["passed"] is False and not note["decisive"]
             assert f"mounted at {place}" in note["detail"]
         finally:
@@ -143,3 +145,58 @@ def test_a_disk_too_small_for_the_replacement_file(tmp_path):
     with pytest.raises(MeasurementError, match="are needed"):
         find_and_protect_drives.create_random_file_as_drive(tmp_path / "file0", 2**60)
     assert list(tmp_path.iterdir()) == []
+
+
+def write_blocks(device: Path, share: float) -> None:
+    """Write random data to the first share of a device or image."""
+    with device.open("r+b") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(0)
+        stream.write(os.urandom(int(share * size)))
+
+
+def blank_image(tmp_path: Path) -> Path:
+    """Return a file of 16 MiB without any block."""
+    (tmp_path / "blank").touch()
+    os.truncate(tmp_path / "blank", 16 * 2**20)
+    return tmp_path / "blank"
+
+
+@pytest.mark.parametrize(
+    ("share", "zeros", "passed"), [(1.0, 0, True), (0.75, 16, False), (0.0, 64, False)]
+)
+def test_blocks_that_were_never_written_are_noticed(tmp_path, share, zeros, passed):
+    with loop_device(tmp_path / "image") as device:
+        write_blocks(device, share)
+        found = find_and_protect_drives.check_drive_has_data("drive", device)
+    assert (found["passed"], f"{zeros} of 64 sampled" in found["detail"]) == (passed, True)
+    assert passed or "never written or trimmed" in found["detail"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "share", "decisive"),
+    [("flags: fpu", 0.0, True), ("flags: fpu hypervisor", 0.0, False), ("flags: fpu", 0.75, False)],
+)
+def test_only_an_empty_drive_of_a_real_machine_fails_a_point(
+    tmp_path, monkeypatch, flags, share, decisive
+):
+    write_blocks(image := blank_image(tmp_path), share)
+    monkeypatch.setattr(find_and_protect_drives, "read_file_if_present", lambda _: flags)
+    found = find_and_protect_drives.check_drive_has_data("drive", image)
+    assert found["decisive"] is decisive
+
+
+def test_a_bad_block_leaves_the_answer_open(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(find_and_protect_drives.os, "pread", fail)
+    found = find_and_protect_drives.check_drive_has_data("drive", blank_image(tmp_path))
+    assert found["passed"] is None
+    assert "cannot be read: Input/output error" in found["detail"]
+
+
+def test_a_load_that_writes_needs_no_data_and_a_file_has_random_data(tmp_path):
+    file = {"file": str(tmp_path / "file"), "size_bytes": 2**20}
+    checks = find_and_protect_drives.check_and_link_drives(load("", **file), tmp_path)
+    assert [check["name"] for check in checks] == ["drive disk-test"]

@@ -37,6 +37,8 @@ _RECORD_ADVICE = {
     "precision": "The intervals in this report show how precise each value is. For narrower "
     "intervals, raise `replicates`, or `max_seconds` in `stopping`.",
     "undisturbed": "Stop other programs on the host and measure again.",
+    "has data": "If the data of these drives may be lost, write the drives whole, wait until they "
+    "have finished their own clean-up, and measure again.",
 }
 
 
