@@ -111,6 +111,11 @@ def refusal(command: list[str], **options: object) -> str:
     return sentence
 
 
+def instruction_sets(binary: Path) -> list[str]:
+    """The sets of this CPU for which the program has loops, the widest first."""
+    return refusal([binary, "--isa", "?"]).split("; it has ")[1].split(", ")
+
+
 def waiting(start: Start, command: list[str]) -> tuple[subprocess.Popen, dict]:
     """A process that waits at the barrier, and its ready line."""
     process = start([*command, "--barrier"])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_binary import Built, build, build_driver, refusal, run
+from kernel_binary import Built, build_driver, refusal, run
 
 HERE = Path(__file__).resolve().parent
 KIB = 1024
@@ -242,11 +242,9 @@ def test_the_loop_is_loads_and_little_else(latency: Path):
 
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="there is no valgrind")
-def test_clean_under_valgrind(tmp_path: Path, cpu: str):
-    # its own processor knows few of this machine's instructions
-    binary = build(tmp_path, "chaosity-latency", "ARCH=", "EXTRA=-g")
+def test_clean_under_valgrind(latency: Path, cpu: str):
     prefix = ["valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full"]
     options = ["--bytes", "65536", "--max-seconds", "0.1"]
-    ran = run([*prefix, str(binary), "--cpu", cpu, *options])
+    ran = run([*prefix, str(latency), "--cpu", cpu, *options])
     assert (ran.code, ran.stderr) == (0, "")
     assert ran.done["valid"] is True

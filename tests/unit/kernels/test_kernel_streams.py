@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import platform
 import re
+import shutil
 import subprocess
+from array import array
 from pathlib import Path
 
 import pytest
-from kernel_binary import ARRAYS, KERNELS, arguments, build, refusal, run
+from kernel_binary import (
+    ARRAYS,
+    KERNELS,
+    Start,
+    arguments,
+    build,
+    instruction_sets,
+    refusal,
+    run,
+    waiting,
+)
 
 # odd numbers of cache lines: neither the unrolled loops nor the parts of two threads come out even
 SIZES = [128, 64 * 37, 64 * 1001]
@@ -57,11 +69,76 @@ def test_ordinary_stores_are_ordinary_and_the_others_are_not(bandwidth: Path):
         pytest.skip(f"no non-temporal stores on {machine}")
     non_temporal = r"\bv?movnt\w+" if machine == "x86_64" else r"\bstnp\b"
     code = functions(bandwidth)
-    for kernel in ARRAYS:
-        body = code["read_sum" if kernel == "read" else kernel]
-        assert re.search(r"\bcall|\bbl\b", body) is None, f"{kernel} calls a function"
+    sets = {"x86_64": {"avx512", "avx2", "sse2"}, "aarch64": {"sve", "neon"}}[machine]
+    loops = {f"{kernel}_{isa}" for kernel in KERNELS for isa in sets}
+    for name in loops:
+        assert re.search(r"\bcall|\bbl\b", code[name]) is None, f"{name} calls a function"
     using = {name for name, body in code.items() if re.search(non_temporal, body)}
-    assert using == {kernel for kernel in KERNELS if kernel.endswith("_nt")}
+    assert using == {name for name in loops if "_nt_" in name}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the registers of x86-64")
+def test_no_instruction_of_one_set_is_outside_of_its_loops(bandwidth: Path):
+    code = functions(bandwidth)
+    wide = {"zmm": "_avx512", "ymm": "_avx2"}
+    for register, ending in wide.items():
+        using = {name for name, body in code.items() if register in body}
+        allowed = (ending, "_avx512")
+        assert using and all(name.endswith(allowed) for name in using), using
+    vex = {name for name, body in code.items() if re.search(r"\tv[a-z]", body)}
+    assert all(name.endswith(tuple(wide.values())) for name in vex)
+
+
+@pytest.mark.parametrize("array_bytes", SIZES)
+def test_each_instruction_set_validates(bandwidth: Path, cpu: str, array_bytes: int):
+    for isa in instruction_sets(bandwidth):
+        for kernel in offered(bandwidth):
+            options = ["--isa", isa, "--max-seconds", "0.002", "--sample-seconds", "0.001"]
+            ran = run([bandwidth, *arguments(kernel, cpu, array_bytes, *options)])
+            assert (ran.code, ran.stderr, ran.done["valid"]) == (0, "", True), (isa, kernel)
+            assert (ran.ready["isa"], ran.ready["isa_trial"]) == (isa, None)
+
+
+@pytest.mark.parametrize("kernel", ["read", "triad", "copy_nt"])
+@pytest.mark.parametrize("array_bytes", [64, 64 * 1001, 1 << 20])
+def test_the_fastest_instruction_set_of_a_trial_is_chosen_and_recorded(
+    bandwidth: Path, cpu: str, kernel: str, array_bytes: int
+):
+    ran = run([bandwidth, *arguments(kernel, cpu, array_bytes, "--max-seconds", "0.05")])
+    assert (ran.code, ran.done["valid"]) == (0, True)  # the trial has left no trace in the arrays
+    rates = ran.ready["isa_trial"]
+    if rates is None:
+        assert instruction_sets(bandwidth) == [ran.ready["isa"]]
+        return
+    assert list(rates) == instruction_sets(bandwidth)
+    assert rates[ran.ready["isa"]] >= 0.96 * max(rates.values()) > 0
+
+
+def test_the_trial_leaves_what_it_wrote_as_it_was(bandwidth: Path, start: Start, cpu: str):
+    # Without a pass the written array must hold what no kernel writes.
+    options = ["--barrier", "--warmup-passes", "0", "--max-seconds", "1"]
+    process, ready = waiting(start, [bandwidth, *arguments("fill", cpu, 1 << 20, *options)])
+    with Path(f"/proc/{process.pid}/mem").open("rb") as memory:
+        memory.seek(int(ready["mapping"], 16))
+        assert set(array("d", memory.read(1 << 20))) == {-1.0}
+
+
+def test_an_instruction_set_that_is_not_there_is_refused(bandwidth: Path, cpu: str):
+    for isa in ("mmx", "sve" if platform.machine() == "x86_64" else "avx2"):
+        said = refusal([bandwidth, "--isa", isa, *arguments("read", cpu, 6400)])
+        assert f"--isa {isa}: this CPU or this program does not have it; it has " in said
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="x86-64 has a set valgrind lacks")
+def test_a_cpu_that_lacks_an_instruction_set_runs_the_others(bandwidth: Path, cpu: str):
+    # valgrind's CPU has no AVX-512
+    emulated = ["valgrind", "--tool=none", "-q", str(bandwidth)]
+    words = arguments("read", cpu, 6400, "--max-seconds", "0.01")
+    assert "--isa avx512: this CPU" in refusal([*emulated, "--isa", "avx512", *words])
+    ran = run([*emulated, *words])
+    assert (ran.code, ran.done["valid"]) == (0, True)
+    assert set(ran.ready["isa_trial"]) == {"avx2", "sse2"}
 
 
 def test_without_non_temporal_stores_their_kernels_are_not_offered(tmp_path: Path, cpu: str):
@@ -73,7 +150,7 @@ def test_without_non_temporal_stores_their_kernels_are_not_offered(tmp_path: Pat
 def test_ready_line_says_what_was_built(bandwidth: Path, cpu: str):
     ready = run([bandwidth, *arguments("copy", cpu, 6400, "--max-seconds", "0.01")]).ready
     assert re.fullmatch(r"\d+\.\d+\.\d+\+[0-9a-f]{12}", ready["version"])
-    assert ready["isa"] in ("avx512", "avx2", "sse2", "neon", "generic")
+    assert ready["isa"] in ("avx512", "avx2", "sse2", "sve", "neon", "generic")
     assert ready["compiler"]
 
 

@@ -50,10 +50,7 @@ void set_pages(void *target, const char *option, const char *text) {
 
 _Noreturn void print_version_and_exit(void *target, const char *option, const char *text) {
     (void)target, (void)option, (void)text;
-    printf("%s %s (%s", program.name, program_version, compiler_version);
-    if (program.instruction_set != NULL)
-        printf(", %s", program.instruction_set);
-    printf(")\n");
+    printf("%s %s (%s)\n", program.name, program_version, compiler_version);
     exit(EXIT_VALID);
 }
 

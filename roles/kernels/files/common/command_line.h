@@ -33,8 +33,8 @@ option_setter print_version_and_exit, print_help_and_exit;
 /* The last rows of each table of options. */
 /* clang-format off */
 #define VERSION_AND_HELP \
-    {"--version", NULL, "print the version with a hash of the sources, the compiler and, where it " \
-     "matters, the instruction set", print_version_and_exit, NULL}, \
+    {"--version", NULL, "print the version with a hash of the sources, and the compiler", \
+     print_version_and_exit, NULL}, \
     {"--help", NULL, "print this", print_help_and_exit, NULL}, \
     {NULL, NULL, NULL, NULL, NULL}
 /* clang-format on */
@@ -44,10 +44,10 @@ struct program {
     const char *usage;   /* its arguments; further lines are further ways to call it */
     const char *summary; /* one sentence */
     const struct command_option *options;
-    const char *notes;           /* after the options; a line for each paragraph */
-    const char *example;         /* the last lines of --help */
-    const char *instruction_set; /* of the build, if it changes results; else NULL */
-    int (*run)(void);            /* measures and returns the exit code */
+    const char *notes;   /* after the options; a line for each paragraph */
+    const char *example; /* the last lines of --help */
+    const char *(*instruction_set)(void); /* that its loops use; NULL: it has no such loops */
+    int (*run)(void);                     /* measures and returns the exit code */
 };
 
 /* Each program defines this; common/main.c runs it. */

@@ -14,6 +14,6 @@ void print_build(void) {
     printf("\"setup_seconds\":%.6f,\"version\":\"%s\",\"compiler\":\"%s\"",
            (double)(monotonic_ns() - program_started_ns) * 1e-9, program_version, compiler_version);
     if (program.instruction_set != NULL)
-        printf(",\"isa\":\"%s\"", program.instruction_set);
+        printf(",\"isa\":\"%s\"", program.instruction_set());
     printf("}\n");
 }

@@ -269,6 +269,7 @@ int run_sum(const struct sum_options *options) {
         .run_options = &stream_options->run_options,
         .mappings = &state.arrays.mapping,
         .mapping_count = 1,
+        .arrays = &state.arrays,
     };
     pthread_barrier_init(&state.ready, NULL, (unsigned)threads);
     run_team(&state.team, &(struct team_work){set_up, print_ready, run_thread, &state});

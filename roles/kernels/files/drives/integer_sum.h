@@ -8,11 +8,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "streams/instruction_sets.h"
+
 /* Sum of 64-bit integers modulo 2^64, the same for signed and unsigned integers. The words are
  * aligned to LINE_BYTES, and `count` is a multiple of the words of a line. */
-uint64_t sum_words(const uint64_t *words, size_t count);
+typedef uint64_t sum_function(const uint64_t *words, size_t count);
+
+#define DECLARE_SUM(isa, argument) extern sum_function sum_words_##isa;
+EACH_ISA(DECLARE_SUM, )
+
+/* With the chosen instruction set. */
+static inline uint64_t sum_words(const uint64_t *words, size_t count) {
+    static sum_function *const functions[] = OF_EACH_ISA(sum_words);
+    return functions[chosen_isa](words, count);
+}
 
 /* The same sum, computed word by word, to check the other function. */
-uint64_t sum_words_one_by_one(const uint64_t *words, size_t count);
+static inline uint64_t sum_words_one_by_one(const uint64_t *words, size_t count) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += words[i];
+    return sum;
+}
 
 #endif

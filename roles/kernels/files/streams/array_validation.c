@@ -61,8 +61,8 @@ static double run_stream(const struct stream *stream, const struct part *part, u
         elements -= LINE_DOUBLES;
     if (mutant_skips(pass))
         return 0;
-    double sum =
-        stream->run(part->array[0], part->array[1], part->array[2], elements, scalar_of(pass));
+    double sum = stream->run[chosen_isa](part->array[0], part->array[1], part->array[2], elements,
+                                         scalar_of(pass));
     if (stream->non_temporal)
         drain_stores(); /* data count as moved when they are in memory */
     if (MUTANT == CORRUPTED)
@@ -141,8 +141,10 @@ void check_contents(const struct stream *stream, const struct part *part, uint64
 
 double run_piece(const struct stream *stream, const struct part *part, const struct piece *piece) {
     const double *b = part->array[1], *c = part->array[2];
-    return stream->run(part->array[0] + piece->from, b == NULL ? NULL : b + piece->source,
-                       c == NULL ? NULL : c + piece->source, piece->count, scalar_of(piece->visit));
+    return stream->run[chosen_isa](part->array[0] + piece->from,
+                                   b == NULL ? NULL : b + piece->source,
+                                   c == NULL ? NULL : c + piece->source, piece->count,
+                                   scalar_of(piece->visit));
 }
 
 static struct linear_form expected_form_of_piece(const struct stream *stream,

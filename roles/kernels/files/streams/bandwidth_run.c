@@ -38,6 +38,7 @@ struct passes passes_over(struct arrays *arrays) {
         .print_details = print_details,
         .run = run,
         .check = check,
+        .arrays = arrays,
         .self = arrays,
     };
 }

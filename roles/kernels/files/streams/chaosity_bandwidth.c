@@ -35,7 +35,7 @@ static void set_kernel(void *target, const char *option, const char *text) {
 static void list_streams(void *target, const char *option, const char *text) {
     (void)target, (void)option, (void)text;
     for (int i = 0; i < stream_count; i++)
-        if (streams[i].run != NULL)
+        if (streams[i].run[0] != NULL)
             puts(streams[i].name);
     exit(EXIT_VALID);
 }
@@ -83,6 +83,6 @@ const struct program program = {
     .example = "triad over 3 x 1 GiB of node 1 by CPUs 0 to 3, for 2 seconds\n"
                "  chaosity-bandwidth --kernel triad_nt --cpus 0-3 --memory-nodes 1 \\\n"
                "      --array-bytes 1073741824 --pages thp --max-seconds 2",
-    .instruction_set = stream_isa,
+    .instruction_set = chosen_isa_name,
     .run = run,
 };

@@ -34,6 +34,7 @@ static const struct command_option command_options[] = {
      "reads from node number (t + turn) mod nodes of the list",
      set_seconds, &options.turn_seconds},
     PAGES_OPTION(options.run_options),
+    ISA_OPTION,
     RUN_OPTIONS(options.run_options,
                 "duration of a sample, rounded up to whole rounds over all nodes (default 0.02)"),
 };
@@ -67,6 +68,6 @@ const struct program program = {
     .example = "CPUs 0 to 3 read from two nodes, 1 GiB on each, for 2 seconds\n"
                "  chaosity-paths --cpus 0-3 --memory-nodes 0,1 --bytes 1073741824 --pages thp \\\n"
                "      --max-seconds 2",
-    .instruction_set = stream_isa,
+    .instruction_set = chosen_isa_name,
     .run = run,
 };

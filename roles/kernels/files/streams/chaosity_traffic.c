@@ -46,7 +46,7 @@ static void set_kernel(void *target, const char *option, const char *text) {
 static void list_traffic_kernels(void *target, const char *option, const char *text) {
     (void)target, (void)option, (void)text;
     for (int i = 0; i < traffic_kernel_count; i++)
-        if (stream_of(&traffic_kernels[i])->run != NULL)
+        if (stream_of(&traffic_kernels[i])->run[0] != NULL)
             puts(traffic_kernels[i].name);
     exit(EXIT_VALID);
 }
@@ -100,6 +100,6 @@ const struct program program = {
     .example = "half of the traffic that CPUs 1 to 3 can make on node 0, for 5 seconds\n"
                "  chaosity-traffic --kernel read --cpus 1-3 --memory-nodes 0 \\\n"
                "      --array-bytes 1073741824 --pages thp --share 50 --max-seconds 5",
-    .instruction_set = stream_isa,
+    .instruction_set = chosen_isa_name,
     .run = run,
 };

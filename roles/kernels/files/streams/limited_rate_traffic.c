@@ -446,6 +446,7 @@ int run_traffic(const struct traffic_options *options) {
         .run_options = &stream_options->run_options,
         .mappings = &state.arrays.mapping,
         .mapping_count = 1,
+        .arrays = &state.arrays,
     };
     run_team(&state.team, &(struct team_work){set_up_thread, print_ready, run_thread, &state});
     printf("{\"event\":\"done\",\"share\":%d,", options->share);

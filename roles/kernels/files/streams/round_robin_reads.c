@@ -285,6 +285,7 @@ int run_round_robin_reads(const struct round_robin_options *options) {
         .run_options = &options->run_options,
         .mappings = state.mappings,
         .mapping_count = nodes,
+        .arrays = state.buffers,
     };
     run_team(&state.team, &(struct team_work){set_up_thread, print_ready, run_thread, &state});
     printf("{\"event\":\"done\",\"samples\":%" PRIu64 ",", state.samples);

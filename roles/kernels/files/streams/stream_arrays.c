@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/errors.h"
+#include "streams/instruction_sets.h"
 
 void require_array_bytes(const char *option, size_t bytes, int threads) {
     if (bytes % LINE_BYTES != 0 || bytes / LINE_BYTES < (size_t)threads)
@@ -55,4 +56,32 @@ void touch_part(const struct arrays *arrays, int thread) {
         struct filling filling = {arrays, part, array};
         fill_slice(&arrays->mapping, array_slice, write_piece, &filling);
     }
+}
+
+/* Elements of a piece of the trial: some ten microseconds, beside which a clock reading and waiting
+ * for non-temporal stores are short. */
+enum { TRIAL_ELEMENTS = 256 * 1024 / 8 };
+
+static size_t trial_elements(const struct part *part) {
+    return part->elements < TRIAL_ELEMENTS ? part->elements : TRIAL_ELEMENTS;
+}
+
+static uint64_t run_trial(void *self, uint64_t step) {
+    const struct arrays *arrays = self;
+    const struct part *part = &arrays->parts[0];
+    struct piece piece = {.count = trial_elements(part)};
+    piece.from = piece.source = step % (part->elements / piece.count) * piece.count;
+    run_piece(arrays->stream, part, &piece);
+    if (arrays->stream->non_temporal)
+        drain_stores();
+    return piece.count * sizeof(double) * (uint64_t)arrays->stream->arrays;
+}
+
+void choose_isa_on(const struct arrays *arrays, double seconds) {
+    struct part *part = &arrays->parts[0];
+    uint64_t steps = choose_isa(run_trial, (void *)(uintptr_t)arrays, seconds);
+    size_t written = trial_elements(part) * steps;
+    if (arrays->stream->operation != READ && steps > 0)
+        write_contents(arrays->stream, part, 0, 0,
+                       written < part->elements ? written : part->elements);
 }

@@ -32,4 +32,8 @@ void free_arrays(struct arrays *arrays);
  * pages. Returns early after a stop signal. */
 void touch_part(const struct arrays *arrays, int thread);
 
+/* Chooses the instruction set in a trial of `seconds` that walks through the first thread's part,
+ * whose initial contents it restores. So data that fit into caches, or do not, are tried there. */
+void choose_isa_on(const struct arrays *arrays, double seconds);
+
 #endif

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "streams/instruction_sets.h"
+
 /* One pass over a part of the arrays: writes a (the kernel `read` reads it), reads b and c. All are
  * aligned to LINE_BYTES, and `elements` is a multiple of LINE_DOUBLES. Returns the sum of all
  * elements for `read`, and 0 for other kernels. */
@@ -25,7 +27,8 @@ struct stream {
     enum operation operation;
     int arrays;        /* each used once per pass: bytes of a pass = arrays * bytes of an array */
     bool non_temporal; /* has non-temporal stores; see drain_stores() */
-    stream_function *run; /* NULL: this instruction set has no non-temporal store */
+    /* by instruction set, of which chosen_isa runs; NULL: they have no non-temporal store */
+    stream_function *run[ISAS];
 };
 
 /* Waits until all non-temporal stores of this thread have left the core, which takes as long as
@@ -34,6 +37,5 @@ void drain_stores(void);
 
 extern const struct stream streams[];
 extern const int stream_count;
-extern const char stream_isa[]; /* avx512, avx2, sse2, neon or generic */
 
 #endif

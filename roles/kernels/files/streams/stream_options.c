@@ -10,10 +10,8 @@ const struct stream *find_stream(const char *name) {
     for (int i = 0; i < stream_count; i++) {
         if (strcmp(streams[i].name, name) != 0)
             continue;
-        if (streams[i].run == NULL)
-            refuse("the kernel %s is not offered: the instruction set of this build (%s) has no "
-                   "non-temporal store",
-                   name, stream_isa);
+        if (streams[i].run[0] == NULL)
+            refuse("the kernel %s is not offered: this CPU has no non-temporal store", name);
         return &streams[i];
     }
     refuse("unknown kernel '%s'; --list prints all kernels", name);

@@ -9,6 +9,7 @@
 
 #include "common/cpu_lists_and_pinning.h"
 #include "common/run_options.h"
+#include "streams/instruction_sets.h"
 #include "streams/stream_kernels.h"
 
 struct stream_options {
@@ -29,7 +30,8 @@ struct stream_options {
      set_bytes, &(options).array_bytes}, \
     MEMORY_NODES_OPTION((options).run_options, \
                         "bind the pages to these NUMA nodes (default: a page lies where it is " \
-                        "first touched; each thread touches its own part)")
+                        "first touched; each thread touches its own part)"), \
+    ISA_OPTION
 /* clang-format on */
 
 /* The kernel with this name. Refuses an unknown name and a kernel that this build does not offer.

@@ -11,6 +11,11 @@
 #include <unistd.h>
 
 #include "common/errors.h"
+#include "streams/instruction_sets.h"
+#include "streams/stream_arrays.h"
+
+/* Long enough for 8 turns of 2 ms of each of three instruction sets. */
+static const double isa_trial_seconds = 0.05;
 
 void *allocate_padded(int count, size_t object_bytes) {
     size_t bytes = object_bytes * (size_t)count;
@@ -26,6 +31,8 @@ static enum start wait_until_started(struct team *team, const struct team_work *
         return START_STOPPED;
     for (int i = 0; i < team->mapping_count; i++)
         team->huge_page_bytes += huge_page_bytes(&team->mappings[i]);
+    if (team->arrays != NULL)
+        choose_isa_on(team->arrays, fmin(isa_trial_seconds, team->run_options->max_seconds / 10));
     plan->print_ready(plan->self);
     return team->run_options->wait_for_start ? wait_for_start() : START_GO;
 }
@@ -88,6 +95,7 @@ void print_team(const struct team *team) {
         printf("%s{\"cpu\":%d,\"tid\":%d}", i > 0 ? "," : "", team->members[i].cpu,
                team->members[i].tid);
     printf("],");
+    print_isa_trial();
     print_placement(&team->run_options->placement, team->mappings, team->mapping_count,
                     team->huge_page_bytes);
 }

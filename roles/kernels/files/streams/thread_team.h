@@ -20,6 +20,8 @@
 #include "common/start_line_and_signals.h"
 #include "streams/expected_values.h"
 
+struct arrays;
+
 struct member {
     _Alignas(PADDING_BYTES) int cpu;
     int tid;
@@ -31,6 +33,7 @@ struct team {
     const struct run_options *run_options;
     const struct mapping *mappings; /* memory that they work on; not touched yet */
     int mapping_count;
+    const struct arrays *arrays; /* on which the instruction set is chosen; NULL: widest */
     uint64_t huge_page_bytes; /* of all mappings, known after set-up */
     struct member *members;
     pthread_barrier_t gate; /* threads sleep here until all are set up, and until the start */

@@ -158,6 +158,7 @@ int run_timed_passes(struct team *team, const struct passes *work) {
         .threads = allocate_padded(threads, sizeof(struct thread)),
         .barrier.threads = (unsigned)threads,
     };
+    team->arrays = work->arrays;
     run_team(team, &(struct team_work){set_up_thread, print_ready, run_thread, &state});
     printf("{\"event\":\"done\",\"passes\":%" PRIu64 ",", state.measured_passes);
     free(state.threads);

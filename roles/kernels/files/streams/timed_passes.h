@@ -24,6 +24,7 @@ struct passes {
     void (*print_details)(const void *self); /* fields of the ready line, each with a comma */
     void (*run)(void *self, int index, uint64_t pass, struct verdict *verdict);
     void (*check)(void *self, int index, uint64_t passes, struct verdict *verdict);
+    const struct arrays *arrays; /* of a stream, on which the instruction set is chosen, or NULL */
     void *self; /* first argument of these functions */
 };
 

@@ -1,47 +1,78 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The widest vector type of the instruction set that the compiler may use (-march=native), and its
- * non-temporal store, which bypasses the caches. Arithmetic, ordinary loads and stores are plain C
- * on GCC's vector types.
+ * Vectors of the instruction set for which this file's includer is compiled: their loads, stores
+ * and arithmetic, and the non-temporal store, which bypasses the caches. The Makefile compiles the
+ * loops once per instruction set and defines ISA as its name (see instruction_sets.h).
  */
 #ifndef CHAOSITY_VECTOR_TYPES_H
 #define CHAOSITY_VECTOR_TYPES_H
 
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined __ARM_FEATURE_SVE
+/* The length of an SVE vector is known at run time only, so its type has no size. */
+#include <arm_sve.h>
+
+#define VECTOR_DOUBLES svcntd()
+typedef svfloat64_t vector;
+typedef svuint64_t words_vector;
+
+static inline vector load(const double *from) { return svld1(svptrue_b64(), from); }
+static inline words_vector load_words(const uint64_t *from) { return svld1(svptrue_b64(), from); }
+static inline void store(double *to, vector value) { svst1(svptrue_b64(), to, value); }
+static inline vector all(double value) { return svdup_f64(value); }
+static inline words_vector no_words(void) { return svdup_u64(0); }
+static inline double total(vector value) { return svaddv(svptrue_b64(), value); }
+static inline uint64_t total_words(words_vector value) { return svaddv(svptrue_b64(), value); }
+#define PLUS(left, right) svadd_x(svptrue_b64(), left, right)
+#define TIMES(left, right) svmul_x(svptrue_b64(), left, right)
+
+#define NT_DOUBLES VECTOR_DOUBLES
+#define STORE_NT(to, i, value) svstnt1(svptrue_b64(), (to) + (i), value(i))
+
+#else
+
 #if defined __AVX512F__
-#define ISA "avx512"
 #define VECTOR_BYTES 64
 #elif defined __AVX2__
-#define ISA "avx2"
 #define VECTOR_BYTES 32
-#elif defined __SSE2__
-#define ISA "sse2"
-#define VECTOR_BYTES 16
-#elif defined __aarch64__
-#define ISA "neon"
-#define VECTOR_BYTES 16
 #else
-#define ISA "generic"
 #define VECTOR_BYTES 16
 #endif
 
-/* may_alias: the same memory is also read as single doubles */
-typedef double vector __attribute__((vector_size(VECTOR_BYTES), may_alias));
 enum { VECTOR_DOUBLES = VECTOR_BYTES / 8 };
 
+/* may_alias: the same memory is also read as single doubles */
+typedef double vector __attribute__((vector_size(VECTOR_BYTES), may_alias));
+typedef uint64_t words_vector __attribute__((vector_size(VECTOR_BYTES), may_alias));
+
 static inline vector load(const double *from) { return *(const vector *)from; }
-
+static inline words_vector load_words(const uint64_t *from) { return *(const words_vector *)from; }
 static inline void store(double *to, vector value) { *(vector *)to = value; }
-
 static inline vector all(double value) { return value - (vector){0}; }
+static inline words_vector no_words(void) { return (words_vector){0}; }
+#define PLUS(left, right) ((left) + (right))
+#define TIMES(left, right) ((left) * (right))
 
-#if defined WITHOUT_NON_TEMPORAL /* for tests: as on an instruction set without them */
-#define HAVE_NON_TEMPORAL 0
+static inline double total(vector value) {
+    double sum = 0;
+    for (int i = 0; i < VECTOR_DOUBLES; i++)
+        sum += value[i];
+    return sum;
+}
 
-#elif defined __x86_64__
+static inline uint64_t total_words(words_vector value) {
+    uint64_t sum = 0;
+    for (int i = 0; i < VECTOR_DOUBLES; i++)
+        sum += value[i];
+    return sum;
+}
+
+#if defined __x86_64__
 #include <immintrin.h>
 
-#define HAVE_NON_TEMPORAL 1
-enum { NT_DOUBLES = VECTOR_DOUBLES }; /* written by one non-temporal store */
+#define NT_DOUBLES VECTOR_DOUBLES /* written by one non-temporal store */
 
 static inline void store_nt(double *to, vector value) {
 #if VECTOR_BYTES == 64
@@ -56,26 +87,48 @@ static inline void store_nt(double *to, vector value) {
 /* value(i) is a macro of the element's index */
 #define STORE_NT(to, i, value) store_nt((to) + (i), value(i))
 
-/* Waits until all non-temporal stores have left the core: data in its write-combining buffers are
- * not in memory yet and must not count as written. */
-static inline void drain_nt(void) { _mm_sfence(); }
-
 #elif defined __aarch64__
 
-#define HAVE_NON_TEMPORAL 1
-enum { NT_DOUBLES = 2 * VECTOR_DOUBLES };
+#define NT_DOUBLES (2 * VECTOR_DOUBLES)
 
-/* STNP, the only non-temporal store of A64, stores a pair. */
+/* STNP, the only non-temporal store of A64 without SVE, stores a pair. */
 static inline void store_nt(double *to, vector low, vector high) {
     __asm__ volatile("stnp %q1, %q2, [%0]" : : "r"(to), "w"(low), "w"(high) : "memory");
 }
 
 #define STORE_NT(to, i, value) store_nt((to) + (i), value(i), value((i) + VECTOR_DOUBLES))
 
-static inline void drain_nt(void) { __asm__ volatile("dmb ishst" : : : "memory"); }
-
-#else
-#define HAVE_NON_TEMPORAL 0
 #endif
+#endif
+
+/* Sets `result` to the sum of `count` elements, a multiple of a cache line. 8 sums: two loads start
+ * per cycle and an addition takes 4 cycles, so with fewer sums additions would wait for each other.
+ * 16 loads per iteration: with 8, GCC 12 orders them so that reading from the L2 is a tenth slower.
+ * No array of sums: SVE's type may not be in one. */
+#define SUM_ALL(result, from, count, vector_type, zero, load_vector, total_of)                     \
+    do {                                                                                           \
+        const size_t step = VECTOR_DOUBLES;                                                        \
+        vector_type sum0 = zero, sum1 = zero, sum2 = zero, sum3 = zero, sum4 = zero, sum5 = zero,  \
+                    sum6 = zero, sum7 = zero;                                                      \
+        size_t at = 0;                                                                             \
+        for (; at + 16 * step <= (count); at += 16 * step) {                                       \
+            ADD_8((from) + at, load_vector)                                                        \
+            ADD_8((from) + at + 8 * step, load_vector)                                             \
+        }                                                                                          \
+        for (; at < (count); at += step)                                                           \
+            sum0 = PLUS(sum0, load_vector((from) + at));                                           \
+        sum0 = PLUS(PLUS(PLUS(sum0, sum1), PLUS(sum2, sum3)),                                      \
+                    PLUS(PLUS(sum4, sum5), PLUS(sum6, sum7)));                                     \
+        (result) = total_of(sum0);                                                                 \
+    } while (0)
+#define ADD_8(from, load_vector)                                                                   \
+    sum0 = PLUS(sum0, load_vector(from));                                                          \
+    sum1 = PLUS(sum1, load_vector((from) + step));                                                 \
+    sum2 = PLUS(sum2, load_vector((from) + 2 * step));                                             \
+    sum3 = PLUS(sum3, load_vector((from) + 3 * step));                                             \
+    sum4 = PLUS(sum4, load_vector((from) + 4 * step));                                             \
+    sum5 = PLUS(sum5, load_vector((from) + 5 * step));                                             \
+    sum6 = PLUS(sum6, load_vector((from) + 6 * step));                                             \
+    sum7 = PLUS(sum7, load_vector((from) + 7 * step));
 
 #endif

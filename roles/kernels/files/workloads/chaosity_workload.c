@@ -71,6 +71,7 @@ static const struct command_option command_options[] = {
                         "bind the pages to these NUMA nodes (default: the policy of the process "
                         "applies; if it has no policy, a page lies where it is first touched)"),
     PAGES_OPTION(options.run_options),
+    ISA_OPTION,
     WARMUP_PASSES_OPTION(options.warmup_passes),
     {"--list", NULL, "print the kernels, one per line with its formula", list_workloads, NULL},
     RUN_OPTIONS(options.run_options,
@@ -136,6 +137,6 @@ const struct program program = {
         "a gather from 1 GiB that the first of four threads touched, for 2 seconds\n"
         "  chaosity-workload --kernel gather --cpus 0-3 --bytes 1073741824 --touch leader \\\n"
         "      --pages thp --max-seconds 2",
-    .instruction_set = stream_isa,
+    .instruction_set = chosen_isa_name,
     .run = run,
 };
