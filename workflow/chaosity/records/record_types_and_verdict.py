@@ -32,11 +32,12 @@ class ObservedPlacement(TypedDict):
 
 
 class ProgramFacts(TypedDict):
-    """The program that ran: name, path, and the version that it reports."""
+    """The program that ran: name, path, the version that it reports, and what emulated it."""
 
     name: str
     path: str | None
     version: str | None
+    emulator: NotRequired[str]
 
 
 class EventCount(CounterEvent):

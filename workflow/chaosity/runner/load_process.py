@@ -60,6 +60,7 @@ class LoadProcess:
         self.lines: list[str] = []
         self.size = 0
         self.ready = threading.Event()
+        self.emulator: str | None = None
         self.samples: Series = []
         self.threads: list[ThreadPlacement] = []
         self.memory_by_node: dict[str, int] | None = None
@@ -212,6 +213,7 @@ class LoadProcess:
     def _observe_threads(self) -> None:
         """Read the threads; keep the largest set, since a tool may end with a single thread."""
         seen = observed_placement.read_process_threads(self.process.pid)
+        self.emulator = self.emulator or observed_placement.read_emulator(self.process.pid)
         if len(seen) >= len(self.threads):
             self.threads = seen
 
@@ -306,7 +308,12 @@ class LoadProcess:
         """Return the name, path and version of the tool behind the load."""
         name, version = self.spec["needs"]["program"], self.version
         lines = version.communicate(timeout=10)[0].strip().splitlines() if version else []
-        return {"name": name, "path": shutil.which(name), "version": lines[0] if lines else None}
+        facts: ProgramFacts = {
+            "name": name,
+            "path": shutil.which(name),
+            "version": lines[0] if lines else None,
+        }
+        return {**facts, "emulator": self.emulator} if self.emulator else facts
 
     def load_record(self) -> LoadRecord:
         """Return the load's part of the record."""

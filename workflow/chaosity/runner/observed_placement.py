@@ -19,6 +19,8 @@ NODES = Path("/sys/devices/system/node")
 PAGE_COUNT = re.compile(r"\bN(\d+)=(\d+)")
 CPUS_ALLOWED = re.compile(r"^Cpus_allowed_list:(.*)$", re.MULTILINE)
 PAGE_SIZE = re.compile(r"\bkernelpagesize_kB=(\d+)")
+# QEMU's other programs are no user-mode emulators; they may be a load of their own.
+USER_MODE_EMULATOR = re.compile(r"qemu-(?!system-|img|io|nbd|ga$)")
 # Allowed deviation of a node's share of all pages from the wanted share. The bandwidths behind the
 # wanted shares scatter as much, and fifty huge pages cannot be divided more finely.
 SHARE_TOLERANCE = 0.02
@@ -118,6 +120,21 @@ def _read_threads(pid: int) -> list[ThreadPlacement]:
 def read_process_threads(pid: int) -> list[ThreadPlacement]:
     """Return the threads of a process and all its descendants; empty after its end."""
     return [thread for process in process_and_descendants(pid) for thread in _read_threads(process)]
+
+
+def read_emulator(pid: int) -> str | None:
+    """Return the name of QEMU's user-mode emulator if a process or a descendant runs in it.
+
+    Linux starts such a program by binfmt_misc, or a script starts the emulator (qemu-aarch64).
+    """
+    for process in process_and_descendants(pid):
+        try:
+            program = Path(f"/proc/{process}/exe").readlink().name
+        except OSError:
+            continue  # the process has just ended
+        if USER_MODE_EMULATOR.match(program):
+            return program
+    return None
 
 
 def read_process_memory(

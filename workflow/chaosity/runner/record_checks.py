@@ -75,6 +75,14 @@ def check_output_rules(load: LoadRecord) -> list[Check]:
     return checks
 
 
+def _check_emulation(load: LoadRecord) -> list[Check]:
+    """Return a failed check if the program was emulated; its results may be right all the same."""
+    if (emulator := load["program"].get("emulator")) is None:
+        return []
+    detail = f"{emulator} emulated the program, so its figures are meaningless"
+    return [make_check(f"{load['name']}: not emulated", False, detail)]
+
+
 def _check_threads(load: LoadRecord) -> Check:
     """Check that threads run only on the initiator's units; if pinned, a thread on each unit."""
     name, placement = f"{load['name']}: threads", load["placement"]
@@ -243,7 +251,7 @@ def check_record(record: UnfinishedRecord) -> list[Check]:
     """Return all checks of a finished measurement."""
     checks: list[Check] = []
     for load in record["loads"]:
-        checks += [_check_exit_status(load), *check_output_rules(load)]
+        checks += [_check_exit_status(load), *check_output_rules(load), *_check_emulation(load)]
         checks += [_check_threads(load), check_pages(load), *checks_of_tool_remarks(load)]
     try:
         readings = metric_values.metric_values_or_reasons(record)
