@@ -37,6 +37,7 @@ _JSON_NAMES = {
 # Significant digits in JSON.
 _DIGITS = {
     **{"loss_percent": 4, "loss_percent_low": 4, "loss_percent_high": 4, "confidence": 6},
+    "p_value": 3,
     **{"detectable_percent": 3, "noise_percent": 3},
 }
 _DEFAULT_DIGITS = 7
@@ -81,7 +82,9 @@ class Anomaly(_JsonResult):
         expected: the value that follows from comparable cells, in the metric's unit.
         loss_percent: how much worse the observed value is, in per cent of the expected value.
         loss_percent_low, loss_percent_high: 95 % interval of the loss; None when it is unknown.
-        confidence: probability that this is not noise, adjusted for all comparisons, 0 to 1.
+        confidence: probability that this is not noise, adjusted for all comparisons, 0 to 1. Those
+            of a host are all comparisons of all its tests.
+        p_value: probability that noise alone shows this anywhere in its own test.
         n: replicates of `observed`.
         compared_with: description of the comparable cells.
         sentence: what is wrong, in one sentence.
@@ -89,6 +92,7 @@ class Anomaly(_JsonResult):
         cells: all cells (initiator, target) that the anomaly explains.
         where: the slice of the tidy table (experiment, kernel, ...); empty for a matrix.
         also: sentences with further evidence for the same fault.
+        doubt: why it is only a suspicion, as a sentence; empty for a finding.
     """
 
     kind: str
@@ -102,6 +106,7 @@ class Anomaly(_JsonResult):
     loss_percent_low: float | None
     loss_percent_high: float | None
     confidence: float
+    p_value: float = 1.0
     n: int
     compared_with: str
     sentence: str
@@ -109,6 +114,7 @@ class Anomaly(_JsonResult):
     cells: tuple[CellNames, ...] = ()
     where: SliceKey = field(default_factory=dict)
     also: tuple[str, ...] = ()
+    doubt: str = ""
 
     @property
     def loss_as_share_of_better_value(self) -> float:
@@ -173,6 +179,13 @@ class CellGroup(_JsonResult):
         return {**super().to_json(), "n_cells": len(self.cells)}
 
 
+def no_problems_text(detectable_percent: float | None) -> str:
+    """Return the sentences for a host without findings, with the smallest detectable loss."""
+    if detectable_percent is None:
+        return "No problems found."
+    return f"No problems found. Smallest detectable loss: {detectable_percent:.0f} %."
+
+
 @dataclass(frozen=True)
 class Findings(_JsonResult):
     """All findings of a matrix or of a host.
@@ -183,12 +196,14 @@ class Findings(_JsonResult):
         structure: description of which cells should be equal.
         packages: nodes of each package, as given or learned; None without packages.
         groups: the cell groups of a matrix, the best first; empty for a host.
-        anomalies: the worst first.
+        anomalies: those with the largest product of loss and certainty first.
         detectable_percent: smallest detectable loss of a single cell in per cent (95 % power), or
             None.
         noise_percent: assumed or measured scatter, in per cent of a value.
         notes: what was not tested and why, and which departures are structural.
         checked: names of the tests that were made.
+        suspicions: anomalies of a host with a doubt, sorted as `anomalies`.
+        unusable: why the results are useless and what to do; empty if they are not.
     """
 
     metric: str | None
@@ -201,6 +216,8 @@ class Findings(_JsonResult):
     noise_percent: float | None
     notes: tuple[str, ...] = ()
     checked: tuple[str, ...] = ()
+    suspicions: tuple[Anomaly, ...] = ()
+    unusable: str = ""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
@@ -208,7 +225,8 @@ class Findings(_JsonResult):
         fields = {_python_name(name): value for name, value in values.items()}
         packages = fields["packages"]
         fields["packages"] = None if packages is None else tuple(map(tuple, packages))
-        fields["anomalies"] = tuple(map(Anomaly.from_json, fields["anomalies"]))
+        for name in ("anomalies", "suspicions"):
+            fields[name] = tuple(map(Anomaly.from_json, fields.get(name, ())))
         for name in ("groups", "notes", "checked"):
             fields[name] = tuple(fields[name])
         return cls(**fields)

@@ -253,6 +253,7 @@ class GroupedCells(Generic[Name]):
             loss_percent_low=low,
             loss_percent_high=high,
             confidence=limit_confidence_by_replicates(self.cells, departure.confidence),
+            p_value=1.0 - departure.confidence,
             n=int(min(self.cells.n[position] for position in compared)),
             compared_with=compared_with,
             sentence=f"{what} {values}{than}.",

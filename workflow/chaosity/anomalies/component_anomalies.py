@@ -42,11 +42,13 @@ class ComponentCheckResult:
         anomalies: the detected anomalies.
         compared: names of the components for which there were others to compare with.
         detectable: smallest detectable loss of a single cell in each slice, in per cent.
+        tests_count: number of tests, each with its own adjustment for its comparisons.
     """
 
     anomalies: list[Anomaly] = field(default_factory=list)
     compared: set[str] = field(default_factory=set)
     detectable: list[float] = field(default_factory=list)
+    tests_count: int = 0
 
     def add_tested_cells(self, cells: TidyTableSliceCells, names: Sequence[str], axis: int) -> None:
         """Add the names and smallest detectable loss of the tested cells of a slice.
@@ -55,6 +57,7 @@ class ComponentCheckResult:
         """
         tested = np.any(cells.tested_mask, axis=axis).tolist()
         if any(tested):
+            self.tests_count += 1
             self.detectable.append(cells.smallest_detectable_loss_percent)
         self.compared.update(compress(names, tested))
 
@@ -120,6 +123,7 @@ def find_slow_drives_and_drive_paths(
         )
         check.anomalies += [_slow_drive(cells, departure) for departure in found]
         check.anomalies += _remote_better(cells)
+        check.tests_count += 1
     return check
 
 

@@ -72,6 +72,7 @@ def find_slow_drive_sets(
         for anomaly in slow_drives
         for name in anomaly.components
     ]
+    check.tests_count = 1 if slices else 0  # drives that are slow together, in all slices
     for cells in slices:
         check.add_tested_cells(cells, cells.cells.columns, axis=0)
         check.anomalies += _losses_by_adding_drives(cells)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from chaosity.anomalies import anomaly_text
-from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings
+from chaosity.anomalies.anomaly_doubts import add_doubt, reason_for_unusable_results
+from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings, no_problems_text
 from chaosity.anomalies.component_anomalies import (
     ComponentCheckResult,
     find_slow_drives_and_drive_paths,
@@ -95,6 +96,8 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     rows = performance.single_load_rows().valid_rows()
     report = _Report()
     structure, limits = "not measured", tuple[str, ...]()
+    valid = performance.valid_rows()
+    unusable = reason_for_unusable_results(valid) if len(valid) else ""
     if len(rows):
         structure = _check_memory(_comparable(rows.where(target_kind="node")), parts, report)
         # Rows with buffers on a third node are left out: the relation of cores and drives does not
@@ -110,30 +113,39 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
             detectable = [100.0 * (SLOW_INITIATOR_RATIO - 1.0)]
             tested = AnomalyKind.CONTENTION not in found.untested
             report.add_test_result("latency over sizes" * tested, found.anomalies, detectable)
-    merged = _without_explained(_merged(report.anomalies))
-    merged.sort(key=lambda anomaly: -anomaly.loss_as_share_of_better_value)
+            report.tests_count += found.tests_count
+    doubted = [
+        add_doubt(each, report.tests_count, valid, unusable=bool(unusable))
+        for each in report.anomalies
+    ]
+    merged = _without_explained(_merged(doubted))
+    merged.sort(key=lambda each: -each.loss_as_share_of_better_value * each.confidence)
+    told = [anomaly for anomaly in merged if not anomaly.doubt]
     return Findings(
         metric=None,
         verdict=("SIMULATED. " if measurements.is_simulated else "")
-        + _verdict(merged, report.checked),
+        + _verdict(told, report, unusable),
         structure=structure,
         packages=parts.packages,
         groups=(),
-        anomalies=tuple(merged),
+        anomalies=tuple(told),
         detectable_percent=max(report.detectable, default=None),
         noise_percent=None,
         notes=limits,
         checked=tuple(report.checked),
+        suspicions=tuple(anomaly for anomaly in merged if anomaly.doubt),
+        unusable=unusable,
     )
 
 
 @dataclass
 class _Report:
-    """Names of the tests, anomalies that were found, and smallest detectable losses in per cent."""
+    """Names and number of the tests, anomalies, and smallest detectable losses in per cent."""
 
     anomalies: list[Anomaly] = field(default_factory=list)
     checked: list[str] = field(default_factory=list)
     detectable: list[float] = field(default_factory=list)
+    tests_count: int = 0
 
     def add_test_result(
         self, tested: str, found: Iterable[Anomaly], detectable: Sequence[float]
@@ -148,6 +160,7 @@ class _Report:
 
     def add_component_check(self, check: ComponentCheckResult, noun: str) -> None:
         """Add the result of a test of components."""
+        self.tests_count += check.tests_count
         number = len(check.compared)
         tested = format_count(number, f"comparable {noun}") if number else ""
         self.add_test_result(tested, check.anomalies, check.detectable)
@@ -178,7 +191,10 @@ def _check_memory(memory: Measurements, parts: HostComponentFacts, report: _Repo
         if findings.detectable_percent is not None:
             detectable.append(findings.detectable_percent)
         structures += [findings.structure] * len(matrix.samples)
+        report.tests_count += bool(slit)
     if matrices:
+        # Slow parts, asymmetry, and remote better than local; each counts all matrices.
+        report.tests_count += 3
         number = format_count(len(matrices), "node matrix", "node matrices")
         report.add_test_result(f"{number}{' and the SLIT' if distances else ''}", found, detectable)
     in_matrices = [where for where, _ in matrices]
@@ -236,7 +252,7 @@ def _with_description(anomaly: Anomaly, parts: HostComponentFacts) -> Anomaly:
 
 
 def _merged(found: Iterable[Anomaly]) -> list[Anomaly]:
-    """Merge anomalies of one kind and place; the one with the most cells stays, then the surest.
+    """Merge anomalies of one kind and place; one without doubt and with the most cells stays.
 
     One slow component can cause several anomalies: one kernel shows that a node's memory is slow
     for all nodes, and another that it is slow for its own node.
@@ -258,10 +274,11 @@ def _merged(found: Iterable[Anomaly]) -> list[Anomaly]:
     return merged
 
 
-def _merge_rank(anomaly: Anomaly) -> tuple[int, bool, float, float]:
-    """Sort key: most cells first, then whole nodes before their parts, then highest confidence."""
+def _merge_rank(anomaly: Anomaly) -> tuple[bool, int, bool, float, float]:
+    """Sort key: without doubt first, most cells, whole nodes before parts, highest confidence."""
     by_units = isinstance(anomaly.initiator, str)
     return (
+        bool(anomaly.doubt),
         -len(anomaly.cells),
         by_units,
         -anomaly.confidence,
@@ -284,6 +301,8 @@ def _without_explained(found: Sequence[Anomaly]) -> list[Anomaly]:
         if anomaly.kind not in _SECONDARY:
             continue
         causes = [n for n, cause in enumerate(result[:causes_count]) if _explains(cause, anomaly)]
+        # A suspicion explains no finding.
+        causes = [n for n in causes if anomaly.doubt or not result[n].doubt]
         if causes:
             number = max(causes, key=lambda each: result[each].confidence)
             also = (*result[number].also, anomaly.sentence)
@@ -301,9 +320,12 @@ def _explains(cause: Anomaly, anomaly: Anomaly) -> bool:
     return anomaly.kind == AnomalyKind.REMOTE_BETTER and bool(shared)
 
 
-def _verdict(found: Sequence[Anomaly], checked: Sequence[str]) -> str:
+def _verdict(found: Sequence[Anomaly], report: _Report, unusable: str) -> str:
+    if unusable:
+        return unusable
     if found:
         return f"{format_count(len(found), 'anomaly', 'anomalies')}; the worst: {found[0].sentence}"
-    if not checked:
+    if not report.checked:
         return "Not tested: there are no comparable measurements."
-    return f"No anomaly was detected. Tested with 95 % power: {'; '.join(checked)}."
+    least = max(report.detectable, default=None)
+    return f"{no_problems_text(least)} Tested with 95 % power: {'; '.join(report.checked)}."

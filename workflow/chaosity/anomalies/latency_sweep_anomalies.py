@@ -72,10 +72,12 @@ class SizeSweepFindings:
     Attributes:
         anomalies: the contention and the inversions that were found.
         untested: kind of anomaly -> why it could not be found, as a sentence.
+        tests_count: one test for each place where there could be contention, one for inversions.
     """
 
     anomalies: tuple[Anomaly, ...]
     untested: dict[AnomalyKind, str]
+    tests_count: int
 
 
 def find_contention_and_inversions(sweeps: Measurements) -> SizeSweepFindings:
@@ -83,17 +85,19 @@ def find_contention_and_inversions(sweeps: Measurements) -> SizeSweepFindings:
     columns = ["experiment", "load", "benchmark", "metric"]
     anomalies: list[Anomaly] = []
     looks: list[list[_Look]] = []
-    most_sizes = 0
+    most_sizes, tests_count = 0, 1
     for key, own in sweeps.groups_by_columns([*columns, "rest"]):
         where = {name: str(part) for name, part in zip(columns, key, strict=False)}
         for level in TOGETHER:
             anomalies += _contention(own.rows, {**where, "mode": level})
+            together = own.rows[own.rows["level"] == level]
+            tests_count += together["initiator_nodes"].nunique()
         for (level,), side in own.groups_by_columns(["level"]):
             looks += _looks(side.rows, {**where, "mode": str(level)})
             most_sizes = max(most_sizes, side.rows["x"].nunique())
     anomalies += _inversions(looks)
     untested = _reasons_for_untested_kinds(sweeps.rows, most_sizes, has_looks=any(looks))
-    return SizeSweepFindings(tuple(anomalies), untested)
+    return SizeSweepFindings(tuple(anomalies), untested, tests_count)
 
 
 def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
@@ -114,10 +118,10 @@ def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
         pairs = _log_ratios(own, slow, ["x", "replicate"])
         one_run = own["replicate"].nunique() == 1
         per_block = pairs if one_run else pairs.groupby("replicate").mean()
-        interval = _interval(per_block.to_numpy(float), one_run=one_run)
+        interval = _interval(per_block.to_numpy(float))
         if interval is None or interval[0] <= 0.0:  # a single ratio may be noise
             continue
-        low, high, confidence = interval
+        low, high, p = interval
         loss_percent = 100.0 * float(np.expm1(np.median(per_block)))
         initiator, target = shared_initiator_and_target((name, f"node{nodes}") for name in affected)
         yield Anomaly(
@@ -131,7 +135,8 @@ def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
             loss_percent=loss_percent,
             loss_percent_low=low,
             loss_percent_high=high,
-            confidence=confidence,
+            confidence=min(MAX_CONFIDENCE_OF_ONE_RUN if one_run else MAX_CONFIDENCE, 1.0 - p),
+            p_value=p,
             n=int(own["replicate"].nunique()),
             compared_with=f"{others} of the same node, at {own['x'].nunique()} sizes",
             sentence=(
@@ -186,18 +191,17 @@ def _log_ratios(rows: pd.DataFrame, chosen: pd.Series, by: list[str]) -> pd.Seri
     return ratios
 
 
-def _interval(logs: NDArray[np.float64], *, one_run: bool) -> tuple[float, float, float] | None:
-    """Return the ends of the loss's 95 % interval in per cent, and the confidence in a loss.
+def _interval(logs: NDArray[np.float64]) -> tuple[float, float, float] | None:
+    """Return the ends of the loss's 95 % interval in per cent, and the p-value of no loss.
 
     The result is None for fewer than two values.
     """
-    most = MAX_CONFIDENCE_OF_ONE_RUN if one_run else MAX_CONFIDENCE
     ends = Estimate.of_values(np.exp(logs)).low_and_high
     if ends is None:
         return None
     low, high = (100.0 * (end - 1.0) for end in ends)
     p = float(stats.t.sf(logs.mean() / (stats.sem(logs) or 1e-6), len(logs) - 1))
-    return low, high, min(most, 1.0 - p)
+    return low, high, p
 
 
 def _pu_number(name: str) -> tuple[int, str]:
@@ -283,7 +287,7 @@ def _clear_inversion(look: _Look, confidence: float) -> Anomaly | None:
     here = look.rows[look.rows["x"] == size]
     blocks = int(here["replicate"].nunique())
     logs = _log_ratios(here, here["initiator"] == initiator, ["replicate"])
-    low, high, _ = _interval(logs.to_numpy(float), one_run=False) or (None, None, 0.0)
+    low, high, _ = _interval(logs.to_numpy(float)) or (None, None, 1.0)
     level = 1.0 - MAX_CONFIDENCE_OF_ONE_RUN if blocks == 1 else LEVEL
     if 1.0 - confidence > level or (low is not None and low <= 0.0):
         return None
@@ -305,6 +309,7 @@ def _clear_inversion(look: _Look, confidence: float) -> Anomaly | None:
         loss_percent_low=low,
         loss_percent_high=high,
         confidence=min(MAX_CONFIDENCE_OF_ONE_RUN if blocks == 1 else MAX_CONFIDENCE, confidence),
+        p_value=1.0 - confidence,
         n=blocks,
         compared_with=f"{others} of the same node",
         sentence=(

@@ -103,7 +103,9 @@ def check_packages_and_slit(
         gain = structure_cost(cells, structure) - structure_cost(cells, measured)
         if rejected or gain > _CLEARLY_WORSE:
             instead = measured
-            anomalies.append(_wrong_packages(cells, measured.packages or (), packages))
+            # A difference of costs is twice a difference of log likelihoods.
+            confidence = 1.0 - float(np.exp(-max(gain, 0.0) / 2.0))
+            anomalies.append(_wrong_packages(cells, measured.packages or (), packages, confidence))
     if distances:
         pairs = [
             cells.initiator_and_target(position)
@@ -135,7 +137,9 @@ def _pair_text(pair: NodePair) -> str:
     return f"{pair[0]}->{pair[1]}"
 
 
-def _wrong_packages(cells: ScoredCells[int], learned: PackageNodes, given: PackageNodes) -> Anomaly:
+def _wrong_packages(
+    cells: ScoredCells[int], learned: PackageNodes, given: PackageNodes, confidence: float
+) -> Anomaly:
     """Return the anomaly of node pairs in one given package but in different measured packages."""
     together = [pair for nodes in learned for pair in combinations(sorted(nodes), 2)]
     given_pairs = [pair for nodes in given for pair in combinations(sorted(nodes), 2)]
@@ -148,7 +152,7 @@ def _wrong_packages(cells: ScoredCells[int], learned: PackageNodes, given: Packa
     sentence = (
         f"The given packages are {texts[0]}, but the measurement shows the packages {texts[1]}."
     )
-    return _mismatch(cells, observed, expected, 0.999, apart, sentence, "the given packages")
+    return _mismatch(cells, observed, expected, confidence, apart, sentence, "the given packages")
 
 
 def _both_directions(cells: ScoredCells[int], pair: NodePair) -> float:
@@ -188,6 +192,7 @@ def _mismatch(
         loss_percent_low=None,
         loss_percent_high=None,
         confidence=limit_confidence_by_replicates(cells, confidence),
+        p_value=1.0 - confidence,
         n=int(cells.n[cells.measured_mask].min()),
         compared_with=compared_with,
         sentence=sentence,

@@ -150,6 +150,10 @@ def _findings_text(findings: Findings) -> Iterator[RenderableType]:
         for line in (anomaly.evidence_sentence, *anomaly.also):
             yield Text(f"   {line}")
         yield Text(f"   {anomaly.advice}", style="italic")
+    if findings.suspicions:
+        yield Text(f"\nSuspicions ({len(findings.suspicions)}), to be measured again:")
+    for anomaly in findings.suspicions:
+        yield Text(f"- {anomaly.sentence} {anomaly.doubt}")
     if findings.groups:
         yield Text(f"\nStructure: {findings.structure}")
         table = borderless_table(("group", "typical", "cells"))

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from chaosity import __version__
-from chaosity.anomalies.anomaly_results import Findings
+from chaosity.anomalies.anomaly_results import Findings, no_problems_text
 from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
 from chaosity.components.component_history import ComponentState
 from chaosity.components.make_component_documents import Components
@@ -37,6 +37,7 @@ from chaosity.report.findings_and_checks import (
     ResultCheck,
     ShownFinding,
     anomaly_search_coverage_check,
+    check_usability,
     check_results,
     merge_similar_contention,
     shown_findings,
@@ -118,7 +119,8 @@ def build_report_data(
     rows = measurements.rows
     drawn = read_drawn_figures(figures)
     findings = findings or analyse_host(measurements, host_component_facts(topology, components))
-    checks = check_results(rows, topology, system, summaries, drawn)
+    checks = check_usability(findings)
+    checks += check_results(rows, topology, system, summaries, drawn)
     checks.append(anomaly_search_coverage_check(findings))
     confidences = {each["experiment"]: each.get("confidence", CONFIDENCE) for each in experiments}
     analyses = analysis_sections(measurements, confidences)
@@ -137,7 +139,10 @@ def build_report_data(
         measured=_measured_text(measurements),
         simulated=measurements.is_simulated,
         machine=tuple(machine_facts(topology, system)),
-        findings=tuple(shown_findings(findings, drawn, figures)),
+        findings=tuple(shown_findings(findings.anomalies, drawn, figures)),
+        suspicions=tuple(shown_findings(findings.suspicions, drawn, figures)),
+        suspicions_count=len(findings.suspicions),
+        no_problems=no_problems_text(findings.detectable_percent),
         findings_omitted=max(0, len(merge_similar_contention(findings.anomalies)) - MOST_FINDINGS),
         problems=tuple(check for check in checks if check.severity != OK),
         passed=tuple(check for check in checks if check.severity == OK),
@@ -264,6 +269,9 @@ class ReportData:
     simulated: bool
     machine: tuple[Fact, ...]
     findings: tuple[ShownFinding, ...]
+    suspicions: tuple[ShownFinding, ...]
+    suspicions_count: int
+    no_problems: str
     problems: tuple[ResultCheck, ...]
     passed: tuple[ResultCheck, ...]
     resources: tuple[ResourceRow, ...]

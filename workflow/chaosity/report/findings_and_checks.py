@@ -315,11 +315,12 @@ class ShownFinding:
 
 
 def shown_findings(
-    findings: Findings, figures: Sequence[FigureFile], folder: Path
+    anomalies: Sequence[Anomaly], figures: Sequence[FigureFile], folder: Path
 ) -> Iterator[ShownFinding]:
-    """Yield the worst findings, each with its figure; `folder` has the figures' files."""
-    for anomaly, similar in merge_similar_contention(findings.anomalies)[:MOST_FINDINGS]:
-        sentences = [anomaly.evidence_sentence, *anomaly.also]
+    """Yield the first findings or suspicions, with figures; `folder` has the figures' files."""
+    for anomaly, similar in merge_similar_contention(anomalies)[:MOST_FINDINGS]:
+        sentences = [anomaly.doubt] * bool(anomaly.doubt)
+        sentences += [anomaly.evidence_sentence, *anomaly.also]
         if similar:
             nodes = (f"{each.components[0]} ({each.loss_percent:.0f} %)" for each in similar)
             sentences.append(f"The same contention occurs within {', '.join(nodes)}.")
@@ -344,12 +345,17 @@ def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly
     return merged
 
 
+def check_usability(findings: Findings) -> list[ResultCheck]:
+    """Return the problem that results are useless, if they are; the report begins with it."""
+    return [ResultCheck("Usability", PROBLEM, findings.unusable)] if findings.unusable else []
+
+
 def anomaly_search_coverage_check(findings: Findings) -> ResultCheck:
     """Return what was tested for anomalies, and the smallest loss that would have been found."""
     if not findings.checked:
         text = ". ".join((findings.verdict.rstrip("."), *findings.notes))
         return ResultCheck("Anomalies", UNKNOWN, text)
-    result = "tested" if findings.anomalies else "no anomaly detected in"
+    result = "tested" if findings.anomalies else "no problem found in"
     return ResultCheck(
         "Anomalies",
         OK,

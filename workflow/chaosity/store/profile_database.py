@@ -40,7 +40,7 @@ COMPONENT_COLUMNS = column_types_from_groups(
 )
 # The columns of the tidy table without derived metrics: a profile holds measured values. Databases
 # of earlier versions have no clock.
-_NOT_IN_PROFILES = ("reference", "origin", "clock_hertz")
+_NOT_IN_PROFILES = ("reference", "origin", "clock_hertz", "remarks")
 MEASUREMENT_COLUMNS = {
     "profile": "string",
     **{name: kind for name, kind in COLUMNS.items() if name not in _NOT_IN_PROFILES},

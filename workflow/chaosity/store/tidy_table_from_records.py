@@ -31,6 +31,8 @@ MISSING = "missing"
 # MEMORY_SHARE of the runner's checks.
 _STRAY_SHARE = 0.02
 _NOT_IN_OLDER_RECORDS = "this record is older than the metric"
+# Check of a record that was not met -> what the tidy table remarks.
+_REMARKS = {"undisturbed": "disturbed", "precision": "imprecise"}
 
 
 def read_points(folder: Path) -> Iterator[Point]:
@@ -53,6 +55,7 @@ class ReplicateOutcome:
         clocks: name of the load -> mean clock of its units in hertz; None if it is unknown.
         origin: "simulated" for a machine that does not exist; None for a measurement.
         counted_seconds: name of the load -> metric -> for how long its counter counted.
+        remarks: "disturbed", "imprecise" or both, by the record's own checks; None if neither.
     """
 
     status: str
@@ -64,6 +67,7 @@ class ReplicateOutcome:
     origin: str | None = None
     clocks: Mapping[str, float | None] = field(default_factory=dict)
     counted_seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    remarks: str | None = None
 
 
 def tidy_rows_of_outcome(point: Point, replicate: int, outcome: ReplicateOutcome) -> Iterator[Row]:
@@ -126,6 +130,7 @@ def _common_columns_of_each_load(
             "levels": json.dumps(levels, sort_keys=True),
             "seen_nodes": outcome.seen_nodes.get(load["name"]),
             "clock_hertz": outcome.clocks.get(load["name"]),
+            "remarks": outcome.remarks,
         }
         yield load, own
 
@@ -235,6 +240,10 @@ def status_and_values_of_record(record: Record) -> ReplicateOutcome:
         except ExtractionError as error:
             status, reason = FAILED, str(error)
     nodes = {load["name"]: _seen_nodes(load) for load in record["loads"]}
+    unmet = [
+        check["name"].split(": ")[-1] for check in verdict["checks"] if check["passed"] is False
+    ]
+    remarks = [_REMARKS[name] for name in unmet if name in _REMARKS]
     return ReplicateOutcome(
         status,
         reason,
@@ -245,6 +254,7 @@ def status_and_values_of_record(record: Record) -> ReplicateOutcome:
         record.get("origin"),
         {load["name"]: load["clock"]["hertz"] for load in record["loads"] if "clock" in load},
         {load["name"]: counted_seconds_of_each_metric(load) for load in record["loads"]},
+        ", ".join(dict.fromkeys(remarks)) or None,
     )
 
 

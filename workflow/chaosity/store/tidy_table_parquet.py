@@ -41,6 +41,7 @@ COLUMNS = column_types_from_groups(
     ("boolean", "reference"),
     ("string", "label factors levels origin"),
     ("Float64", "clock_hertz"),
+    ("string", "remarks"),
 )
 
 

@@ -1,0 +1,81 @@
+"""Decide which anomalies of a host are findings, and which are only suspicions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from chaosity.anomalies.anomaly_results import Anomaly
+from chaosity.anomalies.departure_significance import LEVEL
+from chaosity.statistics.cell_summary import summarise_cells
+from chaosity.store.measurements import POINT, Measurements
+from chaosity.units import format_percent
+
+# A median does not rest on disturbed or imprecise replicates if these are fewer than half.
+_HALF = 0.5
+# An interval of this half width, as a share of the median, includes zero.
+_USELESS_PRECISION = 1.0
+_REMEDY = (
+    "Stop other programs on the host, move the folder results/HOST/CONFIGURATION away and measure "
+    "it again with `make run`."
+)
+
+
+def add_doubt(
+    anomaly: Anomaly, tests_count: int, measurements: Measurements, *, unusable: bool
+) -> Anomaly:
+    """Return the anomaly with its certainty over all tests of the host, and its doubt if any.
+
+    Args:
+        anomaly: an anomaly, with the p-value within its own test.
+        tests_count: number of tests of the host; a finding is clear over all of them (Bonferroni).
+        measurements: valid rows of the host.
+        unusable: whether the results of the host are useless.
+    """
+    p, low, doubt = min(1.0, anomaly.p_value * tests_count), anomaly.loss_percent_low, ""
+    if unusable:
+        doubt = "The results of this host are unusable."
+    elif low is not None and low <= 0.0:
+        doubt = "The interval of the loss includes zero."
+    elif p >= LEVEL:
+        doubt = (
+            f"In {format_percent(p)} of healthy hosts, chance shows as much in one of "
+            f"{tests_count} tests; a finding needs less than {format_percent(LEVEL)}."
+        )
+    elif _share_with_remarks(anomaly, measurements) >= _HALF:
+        doubt = "At least half of its measurements were disturbed or imprecise."
+    advice = f"Measure it again before anything else. {anomaly.advice}" if doubt else anomaly.advice
+    confidence = min(anomaly.confidence, 1.0 - p)
+    return replace(anomaly, confidence=confidence, doubt=doubt, advice=advice)
+
+
+def _share_with_remarks(anomaly: Anomaly, measurements: Measurements) -> float:
+    """Return the share of the replicates of the anomaly's cells that were not quiet or precise."""
+    rows = measurements.rows
+    if rows["remarks"].isna().all():
+        return 0.0
+    for column, value in anomaly.where.items():
+        if column in rows and value is not None:
+            rows = rows[(rows[column] == value).fillna(False)]
+    cells = {(str(initiator), str(target)) for initiator, target in anomaly.cells}
+    # Cells have node numbers or names of places.
+    places = rows[["initiator", "target", "initiator_nodes", "target_nodes"]]
+    own = [bool(cells & {(i, t), (m, n)}) for i, t, m, n in places.itertuples(index=False)]
+    return float(rows.loc[own, "remarks"].notna().mean()) if any(own) else 0.0
+
+
+def reason_for_unusable_results(measurements: Measurements) -> str:
+    """Return why results are useless and what to do, as sentences; empty if they are not.
+
+    `measurements` are valid rows of rates and times.
+    """
+    replicates = measurements.rows.drop_duplicates([*POINT, "replicate"])
+    disturbed = replicates["remarks"].str.contains("disturbed").fillna(False).mean()
+    if disturbed >= _HALF:
+        what = f"other programs disturbed {format_percent(disturbed)} of the measurements"
+        return f"The results are unusable: {what}. {_REMEDY}"
+    precision = summarise_cells(measurements)["precision"].dropna()
+    wide = (precision > _USELESS_PRECISION).mean() if len(precision) else 0.0
+    if wide >= _HALF:
+        what = f"{format_percent(wide)} of the values have intervals wider than ±100 %"
+        return f"The results are unusable: {what}. {_REMEDY}"
+    return ""
