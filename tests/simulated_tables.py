@@ -16,6 +16,7 @@ from itertools import compress
 from statistics import fmean
 
 import numpy as np
+import pandas as pd
 
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.anomalies.host_anomalies import HostComponentFacts, analyse_host, host_component_facts
@@ -120,8 +121,9 @@ class SimulatedHost:
 
     def table(self, seed: int) -> Measurements:
         """Return the tidy table of a seed."""
-        values = self.true_table.rows["value"] * np.array(list(self._factors(seed)))
-        return self.true_table.with_columns(value=values)
+        factors, remarks = zip(*self._factors_and_remarks(seed), strict=True)
+        values = self.true_table.rows["value"] * np.array(factors)
+        return self.true_table.with_columns(value=values, remarks=pd.array(remarks, "string"))
 
     def table_of_records(self, seed: int) -> Measurements:
         """Return the tidy table of a seed, by the records of all its points."""
@@ -142,8 +144,8 @@ class SimulatedHost:
     def _parts(self) -> HostComponentFacts:
         return host_component_facts(self.topology, make_component_documents(self.topology))
 
-    def _factors(self, seed: int) -> Iterator[float]:
-        """Yield the factor of each row of the table."""
+    def _factors_and_remarks(self, seed: int) -> Iterator[tuple[float, str | None]]:
+        """Yield the factor of each row of the table, and what its record remarks."""
         machine: MachineDescription = {**self.machine, "seed": seed}
         for point in self.points:
             for replicate in replicate_numbers(point):
@@ -151,7 +153,8 @@ class SimulatedHost:
                 loads = zip(point["loads"], noise.qualities, noise.samples, strict=True)
                 for load, quality, samples in loads:
                     for metric, source in load["metrics"].items():
-                        yield _factor(metric, source, quality, samples)
+                        factor = _factor(metric, source, quality, samples)
+                        yield factor, "disturbed" if noise.lost else None
 
 
 def _is_read(point: Point) -> bool:
