@@ -14,6 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import click
+import false_alarms_and_recall
 import faults
 import fio_by_hand
 import interval_coverage
@@ -48,6 +49,7 @@ PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
     "faults": faults.compare,
     "planted_faults": shipped_machines.compare_faults,
     "healthy_machines": shipped_machines.compare_healthy,
+    "false_alarms_and_recall": false_alarms_and_recall.compare,
     "scale": scale.compare,
 }
 # Parts that run only if they are named, since they take an hour each.

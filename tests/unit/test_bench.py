@@ -40,6 +40,7 @@ run.main()
                 "faults 9",
                 "planted_faults 9",
                 "healthy_machines 9",
+                "false_alarms_and_recall 9",
                 "scale 9",
             ],
         ),

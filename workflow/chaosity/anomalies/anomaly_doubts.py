@@ -42,14 +42,17 @@ def add_doubt(
             f"{tests_count} tests; a finding needs less than {format_percent(LEVEL)}."
         )
     elif _share_with_remarks(anomaly, measurements) >= _HALF:
-        doubt = "At least half of its measurements were disturbed or imprecise."
+        doubt = "At least half of its values are from disturbed or imprecise measurements."
     advice = f"Measure it again before anything else. {anomaly.advice}" if doubt else anomaly.advice
     confidence = min(anomaly.confidence, 1.0 - p)
     return replace(anomaly, confidence=confidence, doubt=doubt, advice=advice)
 
 
 def _share_with_remarks(anomaly: Anomaly, measurements: Measurements) -> float:
-    """Return the share of the replicates of the anomaly's cells that were not quiet or precise."""
+    """Return the share of the anomaly's cells with a median that disturbed replicates may decide.
+
+    A cell can have several points, such as one alone and one with all cores; the worst one counts.
+    """
     rows = measurements.rows
     if rows["remarks"].isna().all():
         return 0.0
@@ -60,7 +63,12 @@ def _share_with_remarks(anomaly: Anomaly, measurements: Measurements) -> float:
     # Cells have node numbers or names of places.
     places = rows[["initiator", "target", "initiator_nodes", "target_nodes"]]
     own = [bool(cells & {(i, t), (m, n)}) for i, t, m, n in places.itertuples(index=False)]
-    return float(rows.loc[own, "remarks"].notna().mean()) if any(own) else 0.0
+    if not any(own):
+        return 0.0
+    by_place = rows[own].assign(remarked=rows.loc[own, "remarks"].notna())
+    of_points = by_place.groupby(["initiator", "target", "point"])["remarked"].mean()
+    worst = of_points.groupby(["initiator", "target"]).max()
+    return float((worst >= _HALF).mean())
 
 
 def reason_for_unusable_results(measurements: Measurements) -> str:

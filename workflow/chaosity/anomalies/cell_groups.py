@@ -91,15 +91,15 @@ class GroupedCells(Generic[Name]):
         self.departures = cells.log_score - self.expected
         self.scatter = estimate_scatter_without_faults(cells, self.departures, labels)
 
-    @property
-    def smallest_detectable_loss_percent(self) -> float:
-        """Smallest loss of a single cell that is found with 95 % probability, in per cent.
+    def smallest_detectable_loss_percent(self, looks: int = 1) -> float:
+        """Return the smallest loss of a cell that is found with 95 % probability, in per cent.
 
         Losses below `scatter.matters` are not reported, so a cell has to lose more than that.
+        `looks` is the number of tables and tests, each with its own chance of a false alarm.
         """
         measured, scatter = self.cells.measured_mask, self.scatter
         error = float(np.nanmedian(scatter.error[measured]))
-        clear = stats.t.isf(LEVEL / int(measured.sum()), scatter.freedom) * error
+        clear = stats.t.isf(LEVEL / (int(measured.sum()) * looks), scatter.freedom) * error
         least = max(clear, -np.log1p(-scatter.matters))
         return loss_percent(-float(least + stats.norm.ppf(_POWER) * error), self.cells.metric)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 
@@ -41,13 +41,14 @@ class ComponentCheckResult:
     Attributes:
         anomalies: the detected anomalies.
         compared: names of the components for which there were others to compare with.
-        detectable: smallest detectable loss of a single cell in each slice, in per cent.
+        detectable: number of tests of the host -> smallest detectable loss of a single cell in per
+            cent; one function for each slice.
         tests_count: number of tests, each with its own adjustment for its comparisons.
     """
 
     anomalies: list[Anomaly] = field(default_factory=list)
     compared: set[str] = field(default_factory=set)
-    detectable: list[float] = field(default_factory=list)
+    detectable: list[Callable[[int], float]] = field(default_factory=list)
     tests_count: int = 0
 
     def add_tested_cells(self, cells: TidyTableSliceCells, names: Sequence[str], axis: int) -> None:

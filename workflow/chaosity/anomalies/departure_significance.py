@@ -46,6 +46,7 @@ class ScatterWithoutFaults:
         error: standard deviation of each cell's departure from its group; an array like the cells.
         own: standard deviation of each cell's score alone.
         freedom: degrees of freedom of `error` and `own`; infinite where these are assumed.
+            `NATURAL_SCATTER` is assumed, so there is more freedom the more it exceeds the noise.
         natural: standard deviation between equal parts of a healthy machine; 0 where it cannot be
             separated from the noise. Cells of the same part have this difference in common.
         single: standard deviation of a single replicate, as a share of its value.
@@ -114,7 +115,14 @@ def estimate_scatter_without_faults(
         noise = cells.standard_error
         typical = float(np.median(noise[cells.measured_mask]))
         natural = float(max(NATURAL_SCATTER, np.sqrt(max(0.0, spread**2 - typical**2))))
-        single, freedom = float(np.hypot(cells.noise, natural)), cells.freedom
+        single = float(np.hypot(cells.noise, natural))
+        # Satterthwaite, An approximate distribution of estimates of variance components, 1946. The
+        # natural scatter is as certain as a median of variances, unless it is assumed.
+        share = typical**2 / (typical**2 + natural**2)
+        inverse = share**2 / cells.freedom
+        if natural > NATURAL_SCATTER:
+            inverse += 2.0 * (1.0 - share) ** 2 / (len(informative) - 1)
+        freedom = float(1.0 / inverse) if inverse else np.inf
     else:
         # With one run, the spread includes all scatter. The assumed noise is its lower limit.
         single = max(ASSUMED_NOISE, spread)

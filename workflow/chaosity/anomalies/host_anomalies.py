@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from chaosity.anomalies.latency_sweep_anomalies import (
     find_contention_and_inversions,
     select_latency_size_sweeps,
 )
-from chaosity.anomalies.matrix_anomalies import analyse_matrix
+from chaosity.anomalies.matrix_anomalies import analyse_one_of_matrices
 from chaosity.anomalies.matrix_structure import ENOUGH_CELLS, PackageNodes
 from chaosity.place_names import pu_name
 from chaosity.statistics.corun_interference import SLOW_INITIATOR_RATIO
@@ -110,9 +110,9 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
         if len(sweeps):
             found = find_contention_and_inversions(sweeps)
             limits = tuple(dict.fromkeys(found.untested.values()))
-            detectable = [100.0 * (SLOW_INITIATOR_RATIO - 1.0)]
-            tested = AnomalyKind.CONTENTION not in found.untested
-            report.add_test_result("latency over sizes" * tested, found.anomalies, detectable)
+            tested = "latency over sizes" * (AnomalyKind.CONTENTION not in found.untested)
+            least = 100.0 * (SLOW_INITIATOR_RATIO - 1.0)
+            report.add_test_result(tested, found.anomalies, [lambda _: least])
             report.tests_count += found.tests_count
     doubted = [
         add_doubt(each, report.tests_count, valid, unusable=bool(unusable))
@@ -121,18 +121,20 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     merged = _without_explained(_merged(doubted))
     merged.sort(key=lambda each: -each.loss_as_share_of_better_value * each.confidence)
     told = [anomaly for anomaly in merged if not anomaly.doubt]
+    losses, checked = report.detectable_losses_and_checked()
+    detectable = max(losses, default=None)
     return Findings(
         metric=None,
         verdict=("SIMULATED. " if measurements.is_simulated else "")
-        + _verdict(told, report, unusable),
+        + _verdict(told, checked, detectable, unusable),
         structure=structure,
         packages=parts.packages,
         groups=(),
         anomalies=tuple(told),
-        detectable_percent=max(report.detectable, default=None),
+        detectable_percent=detectable,
         noise_percent=None,
         notes=limits,
-        checked=tuple(report.checked),
+        checked=checked,
         suspicions=tuple(anomaly for anomaly in merged if anomaly.doubt),
         unusable=unusable,
     )
@@ -140,23 +142,31 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
 
 @dataclass
 class _Report:
-    """Names and number of the tests, anomalies, and smallest detectable losses in per cent."""
+    """Names and number of the tests, anomalies, and smallest detectable losses.
+
+    The losses of each test are functions of the number of tests of the host.
+    """
 
     anomalies: list[Anomaly] = field(default_factory=list)
-    checked: list[str] = field(default_factory=list)
-    detectable: list[float] = field(default_factory=list)
+    checked: list[tuple[str, Sequence[Callable[[int], float]]]] = field(default_factory=list)
     tests_count: int = 0
 
     def add_test_result(
-        self, tested: str, found: Iterable[Anomaly], detectable: Sequence[float]
+        self, tested: str, found: Iterable[Anomaly], detectable: Sequence[Callable[[int], float]]
     ) -> None:
         """Add the name of a test (empty if there was none), its anomalies and detectable losses."""
         self.anomalies += found
-        if tested and detectable:
-            typical = float(np.median(detectable))
-            self.detectable.append(typical)
-            tested = f"{tested} (smallest detectable loss {typical:.0f} %)"
-        self.checked += [tested] if tested else []
+        self.checked += [(tested, detectable)] if tested else []
+
+    def detectable_losses_and_checked(self) -> tuple[list[float], tuple[str, ...]]:
+        """Return the typical detectable loss of each test in per cent, and the tests as texts."""
+        losses, texts = [], []
+        for tested, detectable in self.checked:
+            if detectable:
+                losses.append(float(np.median([least(self.tests_count) for least in detectable])))
+                tested = f"{tested} (smallest detectable loss {losses[-1]:.0f} %)"
+            texts.append(tested)
+        return losses, tuple(texts)
 
     def add_component_check(self, check: ComponentCheckResult, noun: str) -> None:
         """Add the result of a test of components."""
@@ -181,15 +191,15 @@ def _check_memory(memory: Measurements, parts: HostComponentFacts, report: _Repo
     distances = _slit_entries(memory)
     has_latency = any(less_is_better(matrix.metric) for _, matrix in matrices)
     found: list[Anomaly] = []
-    detectable: list[float] = []
+    detectable: list[Callable[[int], float]] = []
     structures: list[str] = []
     for where, matrix in matrices:
         # A SLIT is about time. Bandwidth is compared with it only where no latency was measured.
         slit = distances if less_is_better(matrix.metric) or not has_latency else None
-        findings = analyse_matrix(matrix, parts.packages, slit, looks=len(matrices))
+        findings, analysis = analyse_one_of_matrices(matrix, parts.packages, slit, len(matrices))
         found += [replace(anomaly, where=where) for anomaly in findings.anomalies]
         if findings.detectable_percent is not None:
-            detectable.append(findings.detectable_percent)
+            detectable.append(analysis.smallest_detectable_loss_percent)
         structures += [findings.structure] * len(matrix.samples)
         report.tests_count += bool(slit)
     if matrices:
@@ -320,12 +330,13 @@ def _explains(cause: Anomaly, anomaly: Anomaly) -> bool:
     return anomaly.kind == AnomalyKind.REMOTE_BETTER and bool(shared)
 
 
-def _verdict(found: Sequence[Anomaly], report: _Report, unusable: str) -> str:
+def _verdict(
+    found: Sequence[Anomaly], checked: Sequence[str], detectable: float | None, unusable: str
+) -> str:
     if unusable:
         return unusable
     if found:
         return f"{format_count(len(found), 'anomaly', 'anomalies')}; the worst: {found[0].sentence}"
-    if not report.checked:
+    if not checked:
         return "Not tested: there are no comparable measurements."
-    least = max(report.detectable, default=None)
-    return f"{no_problems_text(least)} Tested with 95 % power: {'; '.join(report.checked)}."
+    return f"{no_problems_text(detectable)} Tested with 95 % power: {'; '.join(checked)}."

@@ -24,7 +24,6 @@ from chaosity.anomalies.departure_significance import (
     MAX_CONFIDENCE_OF_ONE_RUN,
 )
 from chaosity.statistics.corun_interference import compare_latency_together_and_alone
-from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.measurements import Measurements
 from chaosity.units import format_binary_bytes, join_with_and
 
@@ -108,20 +107,27 @@ def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
         return
     alone = {entry.initiator: entry.alone for entry in found.slow}
     large = rows[(rows["level"] == together) & (rows["x"] >= found.start)]
+    one_run = large["replicate"].nunique() == 1
+    ratios: dict[str, pd.Series] = {}
     for nodes, own in large.groupby("initiator_nodes", sort=True):
+        pairs = _log_ratios(own, own["initiator"].isin(alone), ["x", "replicate"])
+        if len(pairs):
+            ratios[str(nodes)] = pairs if one_run else pairs.groupby("replicate").mean()
+    # The nodes scatter alike, so their variances are pooled.
+    freedom = sum(len(each) - 1 for each in ratios.values())
+    squares = sum(float(((each - each.mean()) ** 2).sum()) for each in ratios.values())
+    for nodes, per_block in ratios.items():
+        if not freedom:  # a single ratio may be noise
+            continue
+        error = np.sqrt(squares / freedom / len(per_block))
+        low, high, p = _interval(float(per_block.mean()), error, freedom)
+        if low <= 0.0:
+            continue
+        own = large[large["initiator_nodes"] == nodes]
         names = sorted(own["initiator"].unique(), key=_pu_number)
         affected = [name for name in names if name in alone]
-        if not affected:
-            continue
         others = join_with_and([name for name in names if name not in alone])
         slow = own["initiator"].isin(affected)
-        pairs = _log_ratios(own, slow, ["x", "replicate"])
-        one_run = own["replicate"].nunique() == 1
-        per_block = pairs if one_run else pairs.groupby("replicate").mean()
-        interval = _interval(per_block.to_numpy(float))
-        if interval is None or interval[0] <= 0.0:  # a single ratio may be noise
-            continue
-        low, high, p = interval
         loss_percent = 100.0 * float(np.expm1(np.median(per_block)))
         initiator, target = shared_initiator_and_target((name, f"node{nodes}") for name in affected)
         yield Anomaly(
@@ -191,17 +197,14 @@ def _log_ratios(rows: pd.DataFrame, chosen: pd.Series, by: list[str]) -> pd.Seri
     return ratios
 
 
-def _interval(logs: NDArray[np.float64]) -> tuple[float, float, float] | None:
+def _interval(loss: float, error: float, freedom: int) -> tuple[float, float, float]:
     """Return the ends of the loss's 95 % interval in per cent, and the p-value of no loss.
 
-    The result is None for fewer than two values.
+    `loss` is a difference of logarithms and `error` its standard error, with degrees of freedom.
     """
-    ends = Estimate.of_values(np.exp(logs)).low_and_high
-    if ends is None:
-        return None
-    low, high = (100.0 * (end - 1.0) for end in ends)
-    p = float(stats.t.sf(logs.mean() / (stats.sem(logs) or 1e-6), len(logs) - 1))
-    return low, high, p
+    half = float(stats.t.isf(0.025, freedom)) * error
+    low, high = (100.0 * float(np.expm1(end)) for end in (loss - half, loss + half))
+    return low, high, float(stats.t.sf(loss / (error or 1e-6), freedom))
 
 
 def _pu_number(name: str) -> tuple[int, str]:
@@ -287,7 +290,9 @@ def _clear_inversion(look: _Look, confidence: float) -> Anomaly | None:
     here = look.rows[look.rows["x"] == size]
     blocks = int(here["replicate"].nunique())
     logs = _log_ratios(here, here["initiator"] == initiator, ["replicate"])
-    low, high, _ = _interval(logs.to_numpy(float)) or (None, None, 1.0)
+    low, high = None, None
+    if blocks > 1:
+        low, high, _ = _interval(float(logs.mean()), float(stats.sem(logs)), blocks - 1)
     level = 1.0 - MAX_CONFIDENCE_OF_ONE_RUN if blocks == 1 else LEVEL
     if 1.0 - confidence > level or (low is not None and low <= 0.0):
         return None

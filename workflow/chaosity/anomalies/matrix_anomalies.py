@@ -43,9 +43,18 @@ def analyse_matrix(
     matrix: NodeMatrix,
     packages: PackageNodes | None = None,
     distances: SlitEntries | None = None,
-    looks: int = 1,
 ) -> Findings:
-    """Return the findings of a machine from its matrix alone.
+    """Return the findings of a machine from its matrix alone; for the arguments see below."""
+    return analyse_one_of_matrices(matrix, packages, distances)[0]
+
+
+def analyse_one_of_matrices(
+    matrix: NodeMatrix,
+    packages: PackageNodes | None = None,
+    distances: SlitEntries | None = None,
+    looks: int = 1,
+) -> tuple[Findings, MatrixAnalysis]:
+    """Return the findings of one of several matrices of a machine, and what they rest on.
 
     Args:
         matrix: bandwidth or latency from each initiator node to each target node.
@@ -69,9 +78,10 @@ def analyse_matrix(
     found.sort(key=lambda anomaly: -anomaly.loss_percent)
     sizes = np.bincount(analysis.labels[analysis.labels >= 0])
     # In groups of one cell no loss is detectable.
-    detectable = analysis.smallest_detectable_loss_percent if (sizes > 1).any() else None
+    any_comparable = bool((sizes > 1).any())
+    detectable = analysis.smallest_detectable_loss_percent() if any_comparable else None
     slit = ["the SLIT"] if distances else []
-    return Findings(
+    findings = Findings(
         metric=matrix.metric,
         anomalies=tuple(found),
         groups=tuple(_groups(cells, structure)),
@@ -83,6 +93,7 @@ def analyse_matrix(
         notes=(*_notes(analysis), *firmware.notes),
         checked=("slow nodes", "slow paths", "asymmetry", "remote better than local", *slit),
     )
+    return findings, analysis
 
 
 def _notes(analysis: MatrixAnalysis) -> Iterator[str]:

@@ -64,6 +64,10 @@ class MatrixAnalysis(GroupedCells[int]):
             list(self._suspects()), self.structural, looks
         )
 
+    def smallest_detectable_loss_percent(self, looks: int = 1) -> float:
+        """Return the smallest detectable loss of a cell; each of the `looks` is at all matrices."""
+        return super().smallest_detectable_loss_percent(looks * self.looks)
+
     def _structural(self) -> Mask:
         """Return the mask of the cells whose loss recurs across the machine."""
         cells, packages = self.cells, self.structure.packages

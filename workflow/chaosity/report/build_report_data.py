@@ -37,8 +37,8 @@ from chaosity.report.findings_and_checks import (
     ResultCheck,
     ShownFinding,
     anomaly_search_coverage_check,
-    check_usability,
     check_results,
+    check_usability,
     merge_similar_contention,
     shown_findings,
 )
