@@ -1,0 +1,132 @@
+"""Which anomalies of a host are findings, and which are only suspicions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import synthetic
+
+from chaosity.anomalies.anomaly_doubts import add_doubt
+from chaosity.anomalies.anomaly_results import Findings
+from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
+from chaosity.store.measurements import Measurements
+
+SLOW, OTHER = "drive-0000-11-00-0", "drive-0000-21-00-0"
+
+
+def measured(**slow):
+    host = synthetic.Machine("h", ((0, 1), (2, 3)), {0: 2, 1: 2, 2: 2, 3: 2}, slow=slow)
+    # Without drive sets, this machine has no anomaly of its own.
+    tidy = host.tidy()
+    return host, tidy[~tidy["target_kind"].isin(["all_of_node", "all_of_nodes"])].copy()
+
+
+def findings(host, tidy):
+    facts = host_component_facts(None, host.components())
+    return analyse_host(Measurements.from_table(tidy), facts)
+
+
+def components(anomalies):
+    return [one.components for one in anomalies]
+
+
+@pytest.fixture(scope="module")
+def slow():
+    return measured(**{SLOW: 0.5})
+
+
+def test_without_findings_the_verdict_has_the_smallest_detectable_loss():
+    found = findings(*measured())
+    loss = f"{found.detectable_percent:.0f}"
+    assert (found.anomalies, found.suspicions, found.unusable) == ((), (), "")
+    assert found.verdict.startswith(f"No problems found. Smallest detectable loss: {loss} %. ")
+
+
+@pytest.mark.parametrize("remark", ["disturbed", "imprecise", "disturbed, imprecise"])
+def test_an_anomaly_of_mostly_disturbed_or_imprecise_records_is_a_suspicion(slow, remark):
+    host, tidy = slow
+    own = tidy["target"] == SLOW
+    assert components(findings(host, tidy).anomalies) == [(SLOW,)]
+    once = tidy.assign(remarks=np.where(own & (tidy["replicate"] == 1), remark, None))
+    assert components(findings(host, once).anomalies) == [(SLOW,)]
+    twice = tidy.assign(remarks=np.where(own & (tidy["replicate"] != 1), remark, None))
+    found = findings(host, twice)
+    assert (found.anomalies, components(found.suspicions)) == ((), [(SLOW,)])
+    assert "disturbed or imprecise" in found.suspicions[0].doubt
+    assert found.suspicions[0].advice.startswith("Measure it again before anything else.")
+    assert found.verdict.startswith("No problems found.")
+
+
+def test_remarks_on_other_values_leave_a_finding_as_it_is(slow):
+    host, tidy = slow
+    others = tidy["load"] == "storage"
+    remarked = tidy.assign(
+        remarks=np.where(
+            others & (tidy["target"] != SLOW) & (tidy["replicate"] < 2), "disturbed", None
+        )
+    )
+    assert components(findings(host, remarked).anomalies) == [(SLOW,)]
+
+
+def test_an_interval_that_includes_zero_is_never_a_finding(slow):
+    host, tidy = slow
+    (clear,) = findings(host, tidy).anomalies
+    rows = Measurements.from_table(tidy)
+    assert add_doubt(clear, 1, rows, unusable=False).doubt == ""
+    for low in (0.0, -0.1):
+        doubted = add_doubt(replace(clear, loss_percent_low=low), 1, rows, unusable=False)
+        assert doubted.doubt == "The interval of the loss includes zero."
+
+
+def test_the_false_alarm_rate_is_that_of_all_tests_of_the_host(slow):
+    host, tidy = slow
+    (clear,) = findings(host, tidy).anomalies
+    rows, chance = Measurements.from_table(tidy), replace(clear, p_value=0.002)
+    assert add_doubt(chance, 4, rows, unusable=False).doubt == ""
+    doubted = add_doubt(chance, 6, rows, unusable=False)
+    assert doubted.doubt.startswith("In 1.2 % of healthy hosts, chance shows as much in one of 6")
+    assert doubted.confidence == pytest.approx(0.988)
+
+
+def test_results_are_unusable_if_half_of_the_records_are_disturbed(slow):
+    host, tidy = slow
+    numbers = tidy.groupby("point").ngroup() + tidy["replicate"]
+    almost = findings(host, tidy.assign(remarks=np.where(numbers % 5 < 2, "disturbed", None)))
+    assert almost.unusable == ""
+    found = findings(host, tidy.assign(remarks=np.where(numbers % 5 < 3, "disturbed", None)))
+    assert found.verdict == found.unusable
+    assert "other programs disturbed 60 % of the measurements" in found.unusable
+    assert "Stop other programs on the host" in found.unusable
+    assert (found.anomalies, components(found.suspicions)) == ((), [(SLOW,)])
+
+
+def test_results_are_unusable_if_half_of_the_intervals_include_zero():
+    host, tidy = measured()
+    random = np.random.default_rng(3)
+    wild = tidy.assign(value=tidy["value"] * np.exp(random.normal(0.0, 1.5, len(tidy))))
+    found = findings(host, wild)
+    assert "of the values have intervals wider than ±100 %" in found.unusable
+    assert found.anomalies == ()
+
+
+def test_findings_are_in_the_order_of_loss_times_certainty(slow):
+    host, tidy = measured(**{SLOW: 0.7, OTHER: 0.4})
+    found = findings(host, tidy)
+    assert components(found.anomalies) == [(OTHER,), (SLOW,)]
+    assert found.anomalies[0].sentence in found.verdict
+
+
+def test_findings_of_earlier_versions_can_be_read(slow):
+    found = findings(*slow)
+    old = json.loads(json.dumps(found.to_json()))
+    assert Findings.from_json(old) == Findings.from_json(json.loads(json.dumps(old)))
+    for name in ("suspicions", "unusable"):
+        del old[name]
+    for one in old["anomalies"]:
+        del one["p_value"], one["doubt"]
+    read = Findings.from_json(old)
+    assert (components(read.anomalies), read.suspicions) == ([(SLOW,)], ())
+    assert read.anomalies[0].doubt == ""
