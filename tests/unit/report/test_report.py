@@ -273,6 +273,40 @@ def test_findings_come_first_and_point_to_their_figure(tmp_path, figures):
     assert f'<a href="#{context.findings[0].figure}">See the figure</a>' in html
 
 
+def slow_node_with_remarks(remarked_replicates, all_rows=False):
+    """A machine with a slow node, of which some replicates say that they were disturbed."""
+    slow = machine(failed={})
+    tidy = slow.tidy()
+    tidy = tidy[~tidy["target_kind"].isin(["all_of_node", "all_of_nodes"])].copy()
+    own = (tidy["load"] == "memory") & (tidy["target"] == "node3")
+    tidy.loc[own, "value"] *= 0.5
+    marked = (own | all_rows) & tidy["replicate"].isin(remarked_replicates)
+    tidy["remarks"] = marked.map({True: "disturbed", False: None}).astype("string")
+    return slow, tidy
+
+
+def test_a_suspicion_is_folded_and_the_first_screen_says_no_problems(tmp_path, figures):
+    slow, tidy = slow_node_with_remarks([1, 2])
+    context, html = write(tmp_path, slow, figures, tidy=tidy)
+    assert (context.findings, context.suspicions_count) == ((), 1)
+    section = html[html.index('id="problems"') : html.index('id="resources"')]
+    assert "No problems found. Smallest detectable loss: " in section
+    folded = section[section.index('<details class="suspicions">') : section.index("</details>")]
+    assert "disturbed or imprecise" in folded and "node3" in folded
+    assert section.index("No problems found.") < section.index("<details")
+
+
+def test_unusable_results_are_the_first_problem_with_what_to_do(tmp_path, figures):
+    slow, tidy = slow_node_with_remarks([1, 2], all_rows=True)
+    context, html = write(tmp_path, slow, figures, tidy=tidy)
+    assert (context.problems[0].name, context.problems[0].severity) == ("Usability", "problem")
+    assert "Stop other programs on the host" in context.problems[0].text
+    assert (context.findings, context.suspicions_count) == ((), 1)
+    section = html[html.index('id="problems"') :]
+    assert "No problems found" not in section
+    assert section.index("The results are unusable") < section.index("Suspicions (1)")
+
+
 def test_without_problems_the_passed_checks_are_listed(tmp_path, figures):
     found = machine(failed={})
     clean = [
