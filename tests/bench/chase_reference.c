@@ -91,7 +91,7 @@ int main(int argc, char *argv[]) {
     struct mapping mapping = map_memory(bytes, placement);
     struct chase chase = {mapping.start, bytes / line_bytes, line_bytes};
     chase_link_to_self(&chase, 0, chase.lines);
-    chase_shuffle(&chase, seed);
+    chase_shuffle(&chase, 0, seed);
     huge_page_bytes(&mapping); /* refuses a mixture of pages */
 
     state.most = (size_t)(state.seconds * 1e9 / piece_ns) + 1;

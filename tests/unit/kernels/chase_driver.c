@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chase_driver LINES LINE_BYTES FIRST_SEED SEEDS: makes a chain for each seed and prints, a line a
+ * chase_driver LINES LINE_BYTES FIRST_SEED SEEDS [BLOCK_LINES]: makes a chain for each seed and prints, a line a
  * seed, three groups of numbers: what chase_return() and chase_intact() say; which lines one turn
  * visits, from the first line on; and where chase_walk() ends after 0, 1, ... 199 steps.
  */
@@ -14,11 +14,11 @@ static void print_line(const struct chase *chase, void **line) {
     printf(" %zu", ((size_t)line - (size_t)chase->start) / chase->line_bytes);
 }
 
-static void print_chain(const struct chase *chase, uint64_t seed) {
+static void print_chain(const struct chase *chase, size_t block_lines, uint64_t seed) {
     void **begin = (void **)(void *)chase->start, **at = begin;
     for (size_t from = 0; from < chase->lines; from += 7) /* in pieces, as the program does */
         chase_link_to_self(chase, from, chase->lines - from < 7 ? chase->lines - from : 7);
-    chase_shuffle(chase, seed);
+    chase_shuffle(chase, block_lines, seed);
     printf("%" PRIu64 " %d :", chase_steps_to_return(begin, 2 * chase->lines), chase_is_permutation(chase));
     for (size_t i = 0; i < chase->lines; i++, at = *at)
         print_line(chase, at);
@@ -29,7 +29,7 @@ static void print_chain(const struct chase *chase, uint64_t seed) {
 }
 
 int main(int argc, char *argv[]) {
-    if (argc != 5)
+    if (argc != 5 && argc != 6)
         return 2;
     struct chase chase = {.lines = strtoull(argv[1], NULL, 10),
                           .line_bytes = strtoull(argv[2], NULL, 10)};
@@ -38,7 +38,7 @@ int main(int argc, char *argv[]) {
     if (chase.start == NULL)
         return 2;
     for (uint64_t i = 0; i < seeds; i++)
-        print_chain(&chase, first + i);
+        print_chain(&chase, argc == 6 ? strtoull(argv[5], NULL, 10) : 0, first + i);
     free(chase.start);
     return 0;
 }

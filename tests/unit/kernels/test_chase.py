@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -34,9 +35,11 @@ def bins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_driver(folder, HERE / "blocks_driver.c", *sources)
 
 
-def chains_of(driver: Path, lines: int, line_bytes: int, seed: int, seeds: int = 1) -> list[tuple]:
+def chains_of(
+    driver: Path, lines: int, line_bytes: int, seed: int, seeds: int = 1, block_lines: int = 0
+) -> list[tuple]:
     """For each seed what the driver prints: facts, one turn's lines, ends of walks."""
-    command = [driver, *map(str, (lines, line_bytes, seed, seeds))]
+    command = [driver, *map(str, (lines, line_bytes, seed, seeds, block_lines))]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     groups = [line.split(":") for line in text.splitlines()]
     return [tuple([int(word) for word in group.split()] for group in three) for three in groups]
@@ -59,6 +62,31 @@ def test_any_size_and_any_seed_give_one_cycle(chains: Path, lines: int, seed: in
     ((facts, turn, _),) = chains_of(chains, lines, 16, seed)
     assert facts == [lines, 1]
     assert sorted(turn) == list(range(lines))
+
+
+@settings(deadline=None)  # each example is a process
+@given(lines=st.integers(2, 3000), block=st.integers(1, 400), seed=st.integers(0, 2**64 - 1))
+def test_each_block_is_finished_before_the_next(chains: Path, lines: int, block: int, seed: int):
+    ((facts, turn, _),) = chains_of(chains, lines, 16, seed, block_lines=block)
+    assert facts == [lines, 1]
+    assert sorted(turn) == list(range(lines))
+    # The turn begins at the first line, which is the last one of its block.
+    visited = [line // block for line in (*turn[1:], turn[0])]
+    changes = sum(one != other for one, other in pairwise(visited))
+    assert changes == -(-lines // block) - 1
+
+
+def test_the_order_within_blocks_and_the_order_of_blocks_are_random(chains: Path):
+    ((_, turn, _),) = chains_of(chains, 64_000, 16, seed=3, block_lines=640)
+    order = [line // 640 for line in turn[1::640]]
+    assert len(set(order)) == 100
+    for sequence in (order, [line % 640 for line in turn[1:641]]):
+        assert sum(b - a == 1 for a, b in pairwise(sequence)) < 8  # about 1 is expected
+
+
+def test_a_block_of_all_lines_is_the_chain_without_blocks(chains: Path):
+    whole = chains_of(chains, 1000, 64, seed=5)
+    assert chains_of(chains, 1000, 64, seed=5, block_lines=4000) == whole
 
 
 def test_the_same_seed_gives_the_same_cycle_and_another_seed_another(chains: Path):
@@ -108,6 +136,17 @@ def test_longer_than_any_bin_counts_in_the_last(bins: Path):
     centres, _, sample = binned(bins, [2**40 - 1, 2**50, 2**63])
     assert len(set(centres)) == 1
     assert list(sample.values()) == [3]
+
+
+def test_blocks_are_whole_lines_and_recorded(latency: Path, cpu: str):
+    command = [latency, "--cpu", cpu, "--bytes", str(1024 * KIB), "--max-seconds", "0.1"]
+    ran = run([*command, "--block-bytes", str(64 * KIB)])
+    assert (ran.code, ran.stderr) == (0, "")
+    assert ran.events[0]["block_bytes"] == 64 * KIB
+    assert run(command).events[0]["block_bytes"] == 0
+    assert "--block-bytes must be a multiple of the cache line" in refusal(
+        [*command, "--block-bytes", "1000"]
+    )
 
 
 SIZES = {"in the L1": 16 * KIB, "odd": 64 * 1001, "in the L2": 512 * KIB}

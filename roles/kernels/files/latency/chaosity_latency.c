@@ -26,7 +26,7 @@
 
 static struct {
     int cpu; /* -1: not given */
-    size_t bytes, warmup_bytes, line_bytes;
+    size_t bytes, block_bytes, warmup_bytes, line_bytes;
     uint64_t seed;
     struct run_options run_options;
 } options = {
@@ -50,6 +50,10 @@ static const struct command_option command_options[] = {
     CPU_OPTION("--cpu", "the CPU that loads", options.cpu),
     {"--bytes", "N", "size of the memory: whole cache lines, at least two", set_bytes,
      &options.bytes},
+    {"--block-bytes", "N",
+     "load all lines of a block of this size before those of the next block, so that TLB misses are "
+     "rare: 262144 is 64 pages of 4 KiB (default: the whole memory is one block)",
+     set_bytes, &options.block_bytes},
     {"--seed", "N", "seed of the random order (default 1); the same seed gives the same order",
      set_count, &options.seed},
     {"--warmup-bytes", "N",
@@ -70,6 +74,9 @@ static void complete_options(void) {
         refuse("--bytes must be a multiple of the cache line (%zu bytes) and at least two lines, "
                "not %zu",
                options.line_bytes, options.bytes);
+    if (options.block_bytes % options.line_bytes != 0)
+        refuse("--block-bytes must be a multiple of the cache line (%zu bytes), not %zu",
+               options.line_bytes, options.block_bytes);
     if (options.warmup_bytes == SIZE_MAX) {
         size_t largest = largest_cache_bytes(options.cpu);
         options.warmup_bytes = largest > 0 ? largest : options.bytes;
@@ -88,13 +95,13 @@ static void make_chain(struct state *state) {
     struct array_slice all = {chase->start, chase->line_bytes, 0, chase->lines};
     fill_slice(&state->mapping, all, link_to_self, chase);
     if (!stop_requested())
-        chase_shuffle(chase, options.seed);
+        chase_shuffle(chase, options.block_bytes / options.line_bytes, options.seed);
 }
 
 static void print_ready(const struct state *state) {
-    printf("{\"event\":\"ready\",\"bytes\":%zu,\"line_bytes\":%zu,\"lines\":%zu,\"seed\":%" PRIu64
+    printf("{\"event\":\"ready\",\"bytes\":%zu,\"line_bytes\":%zu,\"lines\":%zu,\"block_bytes\":%zu,\"seed\":%" PRIu64
            ",\"warmup_bytes\":%zu,\"threads\":[{\"cpu\":%d,\"tid\":%d}],",
-           options.bytes, options.line_bytes, state->chase.lines, options.seed,
+           options.bytes, options.line_bytes, state->chase.lines, options.block_bytes, options.seed,
            options.warmup_bytes, options.cpu, (int)syscall(SYS_gettid));
     print_placement(&options.run_options.placement, &state->mapping, 1,
                     huge_page_bytes(&state->mapping));

@@ -38,6 +38,16 @@ static uint64_t random_below(uint64_t *state, uint64_t bound) {
     return (uint64_t)(product >> 64);
 }
 
+/* `count` lines of a chase, `stride` lines apart. */
+struct some_lines {
+    const struct chase *chase;
+    size_t first, stride, count;
+};
+
+static void **some_line_at(const struct some_lines *lines, size_t index) {
+    return line_at(lines->chase, lines->first + index * lines->stride);
+}
+
 static void swap_links(void **one, void **other) {
     void *link = *one;
     *one = *other;
@@ -48,21 +58,38 @@ static void swap_links(void **one, void **other) {
  * which gives a single cycle. Nearly every exchange misses all caches and, with small pages, the
  * TLB. So the partners of a batch are drawn and prefetched first, and their misses overlap; current
  * cores can have about 64 in flight. */
-void chase_shuffle(const struct chase *chase, uint64_t seed) {
+static void shuffle_links(const struct some_lines *lines, uint64_t *state) {
     enum { BATCH = 64 };
     void **partner[BATCH];
-    uint64_t state = seed;
-    for (size_t last = chase->lines - 1; last > 0 && !stop_requested();) {
+    for (size_t last = lines->count - 1; last > 0 && !stop_requested();) {
         size_t count = last < BATCH ? last : BATCH;
         for (size_t i = 0; i < count; i++) {
             uint64_t bound = last - i + (MUTANT == SEVERAL_CYCLES);
-            partner[i] = line_at(chase, random_below(&state, bound));
+            partner[i] = some_line_at(lines, random_below(state, bound));
             __builtin_prefetch(partner[i], 1);
         }
         for (size_t i = 0; i < count; i++)
-            swap_links(line_at(chase, last - i), partner[i]);
+            swap_links(some_line_at(lines, last - i), partner[i]);
         last -= count;
     }
+}
+
+void chase_shuffle(const struct chase *chase, size_t block_lines, uint64_t seed) {
+    uint64_t state = seed;
+    if (block_lines == 0 || block_lines > chase->lines)
+        block_lines = chase->lines;
+    size_t blocks = 0;
+    for (size_t first = 0; first < chase->lines && !stop_requested(); first += block_lines) {
+        size_t left = chase->lines - first;
+        shuffle_links(&(struct some_lines){chase, first, 1, left < block_lines ? left : block_lines},
+                      &state);
+        blocks++;
+    }
+    /* Each block is a cycle now. Its first line is where the chain leaves it: this line gets the
+     * link that the first line of the next block had, so the chain begins a block behind its first
+     * line and ends it there. */
+    if (blocks > 0)
+        shuffle_links(&(struct some_lines){chase, 0, block_lines, blocks}, &state);
     if (MUTANT == LINE_LEFT_OUT) {
         void **line = line_at(chase, chase->lines / 2);
         *line = *(void **)*line;

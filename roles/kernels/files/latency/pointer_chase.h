@@ -28,8 +28,11 @@ enum { CHASE_UNROLL = 64 };
 void chase_link_to_self(const struct chase *chase, size_t from, size_t count);
 
 /* Links lines that point to themselves into one random cycle. All (lines - 1)! cycles are equally
- * likely; the same seed gives the same cycle. Returns early after a stop signal. */
-void chase_shuffle(const struct chase *chase, uint64_t seed);
+ * likely; the same seed gives the same cycle. Returns early after a stop signal.
+ *
+ * With `block_lines` above 0, the cycle visits all lines of a block of so many lines before it goes
+ * to the next block; the order within blocks and the order of blocks are random. */
+void chase_shuffle(const struct chase *chase, size_t block_lines, uint64_t seed);
 
 /* Follows the chain for this many steps and returns the line that it reaches. */
 void **chase_walk(void **line, uint64_t steps);
