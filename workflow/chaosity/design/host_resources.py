@@ -132,11 +132,6 @@ class HostResources:
         firsts = dict.fromkeys(min(cpus) for _, cpus in self.cpu_groups_of_level(level) if cpus)
         return [self._initiator("pu", pu_name(pu), (pu,)) for pu in firsts]
 
-    def first_pu_initiator(self, initiator: Initiator) -> Initiator:
-        """Return the first processing unit of an initiator, as an initiator."""
-        first = min(initiator.cpus)
-        return self._initiator("pu", pu_name(first), (first,))
-
     def remaining_cores(self, initiator: Initiator, levels: Sequence[str]) -> Initiator | None:
         """Return the cores that an initiator leaves unused in its groups; None if it uses all.
 

@@ -113,7 +113,8 @@ def select_initiators(
             initiator = find_referred_initiator(selector["others_of"], earlier, where)
             others = host.remaining_cores(initiator, as_list(selector.get("within", "node")))
             if others and selector.get("first_pu"):
-                others = host.first_pu_initiator(others)
+                pus = host.initiators_of_level("pu", one_per_core)
+                others = next(pu for pu in pus if pu.cpus[0] == min(others.cpus))
             found += [others] if others else []
         elif "names" in selector:
             for name in selector["names"]:
