@@ -21,7 +21,7 @@ from chaosity.place.page_share_arithmetic import (
 )
 from chaosity.place.settle_placement import AutonumaSettling, DwpSearch
 from chaosity.records.atomic_writes_and_record_files import write_atomically
-from chaosity.runner.observed_placement import SHARE_TOLERANCE
+from chaosity.runner.observed_placement import SHARE_TOLERANCE, read_emulator
 from chaosity.runner.point_measurement import READY_SECONDS
 from chaosity.runner.temporary_kernel_settings import (
     WEIGHTS,
@@ -62,6 +62,7 @@ class _PlacementSession:
         self.mapping: str | None = None
         self.bytes_by_node: dict[int, int] = {}
         self.moved = 0
+        self.emulator: str | None = None
         self.cost = 0.0  # processor time of the latest look, in seconds
         self.resident = 0  # bytes at the latest look
         self.search: DwpSearch | None = None
@@ -168,6 +169,7 @@ class _PlacementSession:
         if not seen:
             return  # no memory yet, or the program has just ended: the earlier look stays valid
         self.bytes_by_node = seen
+        self.emulator = self.emulator or read_emulator(pid)
         if self.wanted is None or not self.plan.moves:
             return
         if largest_share_deviation(self.wanted, page_migration.page_shares_by_node(seen)) > AIM:
@@ -275,6 +277,7 @@ class _PlacementSession:
             "settings": self.held.former_and_present_values(),
             "exit_status": self.program.status,
             "program_seconds": self.program.seconds,
+            "emulator": self.emulator,
         }
 
     def _write_report(self) -> None:
