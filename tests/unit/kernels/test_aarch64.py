@@ -69,3 +69,4 @@ def test_a_chase_and_a_workload_are_right(folder: Path, cpu: str):
         command = emulated("max", folder / f"chaosity-{program}")
         ran = run([*command, *options, "--max-seconds", "0.1"])
         assert (ran.code, ran.done["valid"]) == (0, True), program
+        assert "isa" not in ran.ready

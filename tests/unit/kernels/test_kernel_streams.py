@@ -126,7 +126,7 @@ def test_the_trial_leaves_what_it_wrote_as_it_was(bandwidth: Path, start: Start,
 def test_an_instruction_set_that_is_not_there_is_refused(bandwidth: Path, cpu: str):
     for isa in ("mmx", "sve" if platform.machine() == "x86_64" else "avx2"):
         said = refusal([bandwidth, "--isa", isa, *arguments("read", cpu, 6400)])
-        assert f"--isa {isa}: this CPU or this program does not have it; it has " in said
+        assert f"--isa {isa}: this CPU or program does not have it; it has " in said
 
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")

@@ -46,7 +46,7 @@ struct program {
     const struct command_option *options;
     const char *notes;   /* after the options; a line for each paragraph */
     const char *example; /* the last lines of --help */
-    const char *(*instruction_set)(void); /* that its loops use; NULL: it has no such loops */
+    const char *(*instruction_set)(void); /* that its loops use; NULL: it chooses none */
     int (*run)(void);                     /* measures and returns the exit code */
 };
 

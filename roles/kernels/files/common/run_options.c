@@ -13,7 +13,8 @@ void print_run_options(const struct run_options *run) {
 void print_build(void) {
     printf("\"setup_seconds\":%.6f,\"version\":\"%s\",\"compiler\":\"%s\"",
            (double)(monotonic_ns() - program_started_ns) * 1e-9, program_version, compiler_version);
-    if (program.instruction_set != NULL)
-        printf(",\"isa\":\"%s\"", program.instruction_set());
+    const char *isa = program.instruction_set != NULL ? program.instruction_set() : NULL;
+    if (isa != NULL)
+        printf(",\"isa\":\"%s\"", isa);
     printf("}\n");
 }

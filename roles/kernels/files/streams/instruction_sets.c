@@ -23,8 +23,7 @@ static bool cpu_has_sve(void) {
 }
 #endif
 
-/* Turns of each set. With 2 ms a turn, the lower clock after a turn of AVX-512, which some CPUs
- * keep for 0.7 ms, does not decide about the next set. */
+/* Turns of each set, of 2 ms: some CPUs keep a lower clock for 0.7 ms after AVX-512. */
 enum { TURNS = 8 };
 
 /* A wider set is chosen if it is slower by less than this, so that noise seldom changes the choice
@@ -61,17 +60,15 @@ const char *chosen_isa_name(void) { return names[chosen_isa]; }
 void set_isa(void *target, const char *option, const char *text) {
     (void)target;
     char available[64] = "";
-    for (int i = 0; i < ISAS; i++) {
+    fixed = false;
+    for (int i = 0; i < ISAS && !fixed; i++) {
         if (!cpu_has(i))
             continue;
-        if (strcmp(names[i], text) == 0) {
-            chosen_isa = i;
-            fixed = true;
-            return;
-        }
+        fixed = strcmp(names[chosen_isa = i], text) == 0;
         strcat(strcat(available, available[0] == '\0' ? "" : ", "), names[i]);
     }
-    refuse("%s %s: this CPU or this program does not have it; it has %s", option, text, available);
+    if (!fixed)
+        refuse("%s %s: this CPU or program does not have it; it has %s", option, text, available);
 }
 
 static int compare(const void *left, const void *right) {
@@ -81,13 +78,10 @@ static int compare(const void *left, const void *right) {
 
 uint64_t choose_isa(uint64_t (*run)(void *self, uint64_t step), void *self, double seconds) {
     double turns[ISAS][TURNS];
-    int sets = 0;
     uint64_t step = 0;
-    for (int i = 0; i < ISAS; i++)
-        sets += cpu_has(i);
-    if (fixed || sets == 1)
+    if (fixed || chosen_isa == ISAS - 1)
         return 0;
-    const uint64_t turn_ns = (uint64_t)(seconds * 1e9 / sets / TURNS);
+    const uint64_t turn_ns = (uint64_t)(seconds * 1e9 / (ISAS - chosen_isa) / TURNS);
     for (int turn = 0; turn < TURNS; turn++)
         for (chosen_isa = 0; chosen_isa < ISAS; chosen_isa++) {
             if (!cpu_has(chosen_isa))
@@ -110,16 +104,10 @@ uint64_t choose_isa(uint64_t (*run)(void *self, uint64_t step), void *self, doub
 }
 
 void print_isa_trial(void) {
-    printf("\"isa_trial\":");
-    if (rates[chosen_isa] <= 0) {
-        printf("null,");
-        return;
-    }
     const char *before = "{";
-    for (int i = 0; i < ISAS; i++)
-        if (cpu_has(i)) {
+    printf("\"isa_trial\":%s", rates[chosen_isa] > 0 ? "" : "null,");
+    for (int i = 0; i < ISAS; before = rates[i] > 0 ? "," : before, i++)
+        if (rates[i] > 0)
             printf("%s\"%s\":%.0f", before, names[i], rates[i]);
-            before = ",";
-        }
-    printf("},");
+    printf("%s", rates[chosen_isa] > 0 ? "}," : "");
 }

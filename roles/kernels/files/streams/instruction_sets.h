@@ -2,7 +2,7 @@
  *
  * The instruction sets for which the inner loops are compiled, and the choice among them at run
  * time, so that one program serves CPUs of different generations. A loop `name` is compiled once
- * per set (see the Makefile), as the function name_ISA: fill_avx2.
+ * per set (see the Makefile), as the function name_ISA, OF_THIS_ISA(name) there: fill_avx2.
  */
 #ifndef CHAOSITY_INSTRUCTION_SETS_H
 #define CHAOSITY_INSTRUCTION_SETS_H
@@ -32,7 +32,6 @@ enum { EACH_ISA(ISA_NUMBER, ) ISAS };
 
 #define ISA_NAME_OF(name, isa) name##_##isa
 #define ISA_NAME(name, isa) ISA_NAME_OF(name, isa)
-/* In a file that is compiled once per set: the set's function for a loop. */
 #define OF_THIS_ISA(name) ISA_NAME(name, ISA)
 /* An array's initialiser: the function of each set, by its number. */
 #define ISA_FUNCTION(isa, name) name##_##isa,

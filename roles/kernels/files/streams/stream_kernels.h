@@ -32,7 +32,7 @@ struct stream {
 };
 
 /* Waits until all non-temporal stores of this thread have left the core, which takes as long as
- * moving some hundred lines. Kernels themselves do not wait. */
+ * moving some hundred lines: before that they are not in memory. Kernels do not wait. */
 void drain_stores(void);
 
 extern const struct stream streams[];

@@ -28,7 +28,6 @@ const struct stream streams[] = {
 };
 const int stream_count = sizeof streams / sizeof streams[0];
 
-/* Data in a core's write-combining buffers are not in memory yet and must not count as written. */
 void drain_stores(void) {
 #if HAVE_NON_TEMPORAL && defined __x86_64__
     __builtin_ia32_sfence();

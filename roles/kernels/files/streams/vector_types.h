@@ -25,7 +25,6 @@
 #define VECTOR_DOUBLES svcntd()
 typedef svfloat64_t vector;
 typedef svuint64_t words_vector;
-
 static inline vector load(const double *from) { return svld1(svptrue_b64(), from); }
 static inline words_vector load_words(const uint64_t *from) { return svld1(svptrue_b64(), from); }
 static inline void store(double *to, vector value) { svst1(svptrue_b64(), to, value); }
@@ -63,42 +62,32 @@ static inline words_vector no_words(void) { return (words_vector){0}; }
 #define PLUS(left, right) ((left) + (right))
 #define TIMES(left, right) ((left) * (right))
 
-static inline double total(vector value) {
-    double sum = 0;
-    for (int i = 0; i < VECTOR_DOUBLES; i++)
-        sum += value[i];
-    return sum;
-}
-
-static inline uint64_t total_words(words_vector value) {
-    uint64_t sum = 0;
-    for (int i = 0; i < VECTOR_DOUBLES; i++)
-        sum += value[i];
-    return sum;
-}
+#define DEFINE_TOTAL(name, number, vector_type)                                                    \
+    static inline number name(vector_type value) {                                                 \
+        number sum = 0;                                                                            \
+        for (int i = 0; i < VECTOR_DOUBLES; i++)                                                   \
+            sum += value[i];                                                                       \
+        return sum;                                                                                \
+    }
+DEFINE_TOTAL(total, double, vector)
+DEFINE_TOTAL(total_words, uint64_t, words_vector)
 
 #if defined __x86_64__
 #include <immintrin.h>
 
-#define NT_DOUBLES VECTOR_DOUBLES /* written by one non-temporal store */
-
-static inline void store_nt(double *to, vector value) {
+#define NT_DOUBLES VECTOR_DOUBLES /* written by one non-temporal store; value(i) is a macro */
 #if VECTOR_BYTES == 64
-    _mm512_stream_pd(to, value);
+#define STREAM_STORE _mm512_stream_pd
 #elif VECTOR_BYTES == 32
-    _mm256_stream_pd(to, value);
+#define STREAM_STORE _mm256_stream_pd
 #else
-    _mm_stream_pd(to, value);
+#define STREAM_STORE _mm_stream_pd
 #endif
-}
-
-/* value(i) is a macro of the element's index */
-#define STORE_NT(to, i, value) store_nt((to) + (i), value(i))
+#define STORE_NT(to, i, value) STREAM_STORE((to) + (i), value(i))
 
 #elif defined __aarch64__
 
 #define NT_DOUBLES (2 * VECTOR_DOUBLES)
-
 /* STNP, the only non-temporal store of A64 without SVE, stores a pair. */
 static inline void store_nt(double *to, vector low, vector high) {
     __asm__ volatile("stnp %q1, %q2, [%0]" : : "r"(to), "w"(low), "w"(high) : "memory");

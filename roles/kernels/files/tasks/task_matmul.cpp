@@ -9,6 +9,7 @@
  */
 #include <tbb/parallel_for.h>
 
+#include "common/vector_clones.h"
 #include "tasks/task_program.hpp"
 
 namespace {
@@ -93,7 +94,7 @@ class matmul : public task_program {
             tbb::simple_partitioner());
     }
 
-    void multiply(size_t i, size_t begin, size_t end, double s) const {
+    VECTOR_CLONES void multiply(size_t i, size_t begin, size_t end, double s) const {
         for (size_t row = begin; row < end; row += block_rows) {
             const size_t rows = end - row < block_rows ? end - row : block_rows;
             double sum[block_rows][width] = {};

@@ -8,6 +8,7 @@
  */
 #include <tbb/parallel_for.h>
 
+#include "common/vector_clones.h"
 #include "tasks/task_program.hpp"
 
 namespace {
@@ -86,7 +87,7 @@ class stencil : public task_program {
     size_t above(size_t row) const { return (row + rows_ - 1) % rows_; }
     size_t below(size_t row) const { return (row + 1) % rows_; }
 
-    void sum_row(int from, size_t row, cell *to) const {
+    VECTOR_CLONES void sum_row(int from, size_t row, cell *to) const {
         const cell *up = row_[from][above(row)], *down = row_[from][below(row)];
         const cell *here = row_[from][row];
         for (size_t i = 1; i + 1 < row_cells; i++)

@@ -71,12 +71,16 @@ static const struct command_option command_options[] = {
                         "bind the pages to these NUMA nodes (default: the policy of the process "
                         "applies; if it has no policy, a page lies where it is first touched)"),
     PAGES_OPTION(options.run_options),
-    ISA_OPTION,
     WARMUP_PASSES_OPTION(options.warmup_passes),
     {"--list", NULL, "print the kernels, one per line with its formula", list_workloads, NULL},
     RUN_OPTIONS(options.run_options,
                 "duration of a sample, rounded up to whole passes (default 0.02)"),
 };
+
+/* Other kernels than the triad have no loops to choose from. */
+static const char *isa_of_triad(void) {
+    return workload_passes.arrays != NULL ? chosen_isa_name() : NULL;
+}
 
 static void set_up(void *self, int index) {
     (void)self;
@@ -137,6 +141,6 @@ const struct program program = {
         "a gather from 1 GiB that the first of four threads touched, for 2 seconds\n"
         "  chaosity-workload --kernel gather --cpus 0-3 --bytes 1073741824 --touch leader \\\n"
         "      --pages thp --max-seconds 2",
-    .instruction_set = chosen_isa_name,
+    .instruction_set = isa_of_triad,
     .run = run,
 };

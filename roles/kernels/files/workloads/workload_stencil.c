@@ -16,6 +16,7 @@
 
 #include "common/errors.h"
 #include "common/placed_memory.h"
+#include "common/vector_clones.h"
 #include "streams/stream_kernels.h"
 #include "workloads/workload_table.h"
 
@@ -60,7 +61,8 @@ static void set_up(void *self, int index) {
     }
 }
 
-static void smooth(double *restrict to, const double *restrict here, size_t columns, double added) {
+VECTOR_CLONES static void smooth(double *restrict to, const double *restrict here, size_t columns,
+                                 double added) {
     const double *above = here - columns, *below = here + columns;
     for (size_t j = 1; j < columns - 1; j++)
         to[j] = 0.25 * (above[j] + below[j] + here[j - 1] + here[j + 1]) + added;

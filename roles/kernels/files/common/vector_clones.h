@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * GCC compiles a function with this attribute for each of the sets, and the widest that the CPU has
+ * is called. Sanitizers are not ready when that is decided; GCC 12 lacks this for AArch64.
+ */
+#ifndef CHAOSITY_VECTOR_CLONES_H
+#define CHAOSITY_VECTOR_CLONES_H
+
+#if defined __x86_64__ && !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
+#define VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define VECTOR_CLONES
+#endif
+
+#endif
