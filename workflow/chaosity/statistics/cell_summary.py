@@ -35,7 +35,7 @@ _KIND = ("host", "configuration", "experiment", "load", "benchmark", "kernel", "
 _PRIOR = ("prior_variance", "prior_freedom", "prior_cells")
 
 # Columns that describe a replicate of a cell and not the cell.
-_OF_A_REPLICATE = ("replicate", "order", "measured_at", "status", "reason", "value")
+_OF_A_REPLICATE = ("replicate", "order", "measured_at", "status", "reason", "value", "remarks")
 
 
 def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFrame:
