@@ -288,7 +288,7 @@ def slow_node_with_remarks(remarked_replicates, all_rows=False):
 def test_a_suspicion_is_folded_and_the_first_screen_says_no_problems(tmp_path, figures):
     slow, tidy = slow_node_with_remarks([1, 2])
     context, html = write(tmp_path, slow, figures, tidy=tidy)
-    assert (context.findings, context.suspicions_count) == ((), 1)
+    assert (context.findings, len(context.suspicions)) == ((), 1)
     section = html[html.index('id="problems"') : html.index('id="resources"')]
     assert "No problems found. Smallest detectable loss: " in section
     folded = section[section.index('<details class="suspicions">') : section.index("</details>")]
@@ -301,7 +301,7 @@ def test_unusable_results_are_the_first_problem_with_what_to_do(tmp_path, figure
     context, html = write(tmp_path, slow, figures, tidy=tidy)
     assert (context.problems[0].name, context.problems[0].severity) == ("Usability", "problem")
     assert "Stop other programs on the host" in context.problems[0].text
-    assert (context.findings, context.suspicions_count) == ((), 1)
+    assert (context.findings, len(context.suspicions)) == ((), 1)
     section = html[html.index('id="problems"') :]
     assert "No problems found" not in section
     assert section.index("The results are unusable") < section.index("Suspicions (1)")

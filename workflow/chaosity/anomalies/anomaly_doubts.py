@@ -7,7 +7,7 @@ from dataclasses import replace
 from chaosity.anomalies.anomaly_results import Anomaly
 from chaosity.anomalies.departure_significance import LEVEL
 from chaosity.statistics.cell_summary import summarise_cells
-from chaosity.store.measurements import POINT, Measurements
+from chaosity.store.measurements import POINT, SLICE, Measurements
 from chaosity.units import format_percent
 
 # A median does not rest on disturbed or imprecise replicates if these are fewer than half.
@@ -53,22 +53,16 @@ def _share_with_remarks(anomaly: Anomaly, measurements: Measurements) -> float:
 
     A cell can have several points, such as one alone and one with all cores; the worst one counts.
     """
-    rows = measurements.rows
-    if rows["remarks"].isna().all():
-        return 0.0
-    for column, value in anomaly.where.items():
-        if column in rows and value is not None:
-            rows = rows[(rows[column] == value).fillna(False)]
+    known = {name: anomaly.where.get(name) for name in SLICE if anomaly.where.get(name) is not None}
+    rows = measurements.where(**known).rows
     cells = {(str(initiator), str(target)) for initiator, target in anomaly.cells}
     # Cells have node numbers or names of places.
     places = rows[["initiator", "target", "initiator_nodes", "target_nodes"]]
     own = [bool(cells & {(i, t), (m, n)}) for i, t, m, n in places.itertuples(index=False)]
-    if not any(own):
-        return 0.0
-    by_place = rows[own].assign(remarked=rows.loc[own, "remarks"].notna())
-    of_points = by_place.groupby(["initiator", "target", "point"])["remarked"].mean()
-    worst = of_points.groupby(["initiator", "target"]).max()
-    return float((worst >= _HALF).mean())
+    remarked = rows["remarks"].notna()[own]
+    of_points = remarked.groupby([rows[name] for name in ("initiator", "target", "point")]).mean()
+    worst = of_points.groupby(level=[0, 1]).max()
+    return float((worst >= _HALF).sum() / max(1, len(worst)))
 
 
 def reason_for_unusable_results(measurements: Measurements) -> str:

@@ -34,11 +34,11 @@ from chaosity.report.experiment_section import (
 from chaosity.report.findings_and_checks import (
     MOST_FINDINGS,
     OK,
+    PROBLEM,
     ResultCheck,
     ShownFinding,
     anomaly_search_coverage_check,
     check_results,
-    check_usability,
     merge_similar_contention,
     shown_findings,
 )
@@ -119,7 +119,7 @@ def build_report_data(
     rows = measurements.rows
     drawn = read_drawn_figures(figures)
     findings = findings or analyse_host(measurements, host_component_facts(topology, components))
-    checks = check_usability(findings)
+    checks = [ResultCheck("Usability", PROBLEM, findings.unusable)] if findings.unusable else []
     checks += check_results(rows, topology, system, summaries, drawn)
     checks.append(anomaly_search_coverage_check(findings))
     confidences = {each["experiment"]: each.get("confidence", CONFIDENCE) for each in experiments}
@@ -141,7 +141,6 @@ def build_report_data(
         machine=tuple(machine_facts(topology, system)),
         findings=tuple(shown_findings(findings.anomalies, drawn, figures)),
         suspicions=tuple(shown_findings(findings.suspicions, drawn, figures)),
-        suspicions_count=len(findings.suspicions),
         no_problems=no_problems_text(findings.detectable_percent),
         findings_omitted=max(0, len(merge_similar_contention(findings.anomalies)) - MOST_FINDINGS),
         problems=tuple(check for check in checks if check.severity != OK),
@@ -270,7 +269,6 @@ class ReportData:
     machine: tuple[Fact, ...]
     findings: tuple[ShownFinding, ...]
     suspicions: tuple[ShownFinding, ...]
-    suspicions_count: int
     no_problems: str
     problems: tuple[ResultCheck, ...]
     passed: tuple[ResultCheck, ...]

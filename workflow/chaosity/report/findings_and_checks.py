@@ -345,11 +345,6 @@ def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly
     return merged
 
 
-def check_usability(findings: Findings) -> list[ResultCheck]:
-    """Return the problem that results are useless, if they are; the report begins with it."""
-    return [ResultCheck("Usability", PROBLEM, findings.unusable)] if findings.unusable else []
-
-
 def anomaly_search_coverage_check(findings: Findings) -> ResultCheck:
     """Return what was tested for anomalies, and the smallest loss that would have been found."""
     if not findings.checked:
