@@ -71,7 +71,7 @@ def reason_for_unusable_results(measurements: Measurements) -> str:
     `measurements` are valid rows of rates and times.
     """
     replicates = measurements.rows.drop_duplicates([*POINT, "replicate"])
-    disturbed = replicates["remarks"].str.contains("disturbed").fillna(False).mean()
+    disturbed = replicates["remarks"].str.contains("disturbed", na=False).mean()
     if disturbed >= _HALF:
         what = f"other programs disturbed {format_percent(disturbed)} of the measurements"
         return f"The results are unusable: {what}. {_REMEDY}"

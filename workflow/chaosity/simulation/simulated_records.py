@@ -204,7 +204,8 @@ def _simulate_loads(record: UnfinishedRecord, model: MachineModel) -> None:
     ended = _host_state(_BEGIN_SECONDS + seconds + 1)
     cpus = [load["placement"]["cpus"] for load in point["loads"]]
     units = {unit for listed in cpus for unit in parse_cpu_list(listed)}
-    busy = seconds * len(units) * noise.lost
+    # Other programs disturb the host all the time, not only while the load runs.
+    busy = (seconds + 2) * len(units) * noise.lost
     own = sum(load["processor_seconds"] for load in record["loads"])
     ended["processor_seconds"]["user"] += own + busy
     record["environment_after"] = ended
