@@ -16,6 +16,7 @@ from itertools import compress
 from statistics import fmean
 
 import numpy as np
+import pandas as pd
 
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.anomalies.host_anomalies import HostComponentFacts, analyse_host, host_component_facts
@@ -122,7 +123,8 @@ class SimulatedHost:
         """Return the tidy table of a seed."""
         factors, remarks = zip(*self._factors_and_remarks(seed), strict=True)
         values = self.true_table.rows["value"] * np.array(factors)
-        return self.true_table.with_columns(value=values, remarks=np.array(remarks, dtype=object))
+        remarked = pd.Series(remarks, index=values.index, dtype=object)
+        return self.true_table.with_columns(value=values, remarks=remarked)
 
     def table_of_records(self, seed: int) -> Measurements:
         """Return the tidy table of a seed, by the records of all its points."""
