@@ -143,4 +143,5 @@ def compare(seeds: int) -> Iterator[str]:
             for case in faulty
             if (case.n, case.noise) == (n, noise) and counts[case].found < counts[case].machines
         ]
-        yield f"{noise}, n = {n}, not always found: {', '.join(missed)}"
+        if missed:
+            yield f"{noise}, n = {n}, not always found: {', '.join(missed)}"
