@@ -21,6 +21,7 @@ import interval_coverage
 import kernels
 import latency
 import mode_crossovers
+import peers
 import planning
 import points
 import repeat
@@ -36,6 +37,7 @@ Figure = tuple[str, Sequence[float], str, str]
 PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
     "kernels": kernels.compare,
     "latency": latency.compare,
+    "peers": peers.compare,
     "working_sets": working_sets.compare,
     "traffic": traffic.compare,
     "streaming": streaming.compare,
