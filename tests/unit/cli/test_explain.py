@@ -199,3 +199,13 @@ def test_an_unknown_name_is_refused_with_the_nearest_ones(folder: Path, argument
 def test_a_folder_without_points_is_refused(tmp_path: Path):
     with pytest.raises(UserError, match="the folder has no points"):
         CliRunner().invoke(explain_value_command, [str(tmp_path), "p"], catch_exceptions=False)
+
+
+def test_a_value_of_zero_is_a_value(folder: Path):
+    """A load that stays on its node has no remote misses."""
+    for path in folder.glob(f"e/{POINT}/rep*.json"):
+        record = json.loads(path.read_text())
+        for count in record["loads"][0]["counted"]["remote"]["counts"]:
+            count["count"] = 0
+        path.write_text(json.dumps(record))
+    assert shown_values(explain(folder, "--metric", "misses")) == [0.0, 0.0, 0.0]

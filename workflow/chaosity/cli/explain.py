@@ -137,7 +137,8 @@ def _replicate_lines(folder: Path, row: pd.Series, *, every_sample: bool) -> Ite
 
     path = folder / record_file(row["experiment"], row["point"], int(row["replicate"]))
     value = None if row["value"] != row["value"] else float(row["value"])
-    shown = f"{format_quantity(row['metric'], value)} ({value!r})" if value else row["reason"]
+    quantity = format_quantity(row["metric"], value)
+    shown = row["reason"] if value is None else f"{quantity} ({value!r})"
     yield f"  replicate {row['replicate']}, {row['status']}: {shown}"
     if not path.exists():
         return
