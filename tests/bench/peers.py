@@ -7,8 +7,8 @@ Build them first, since the project does not ship them, and name the programs in
     CHAOSITY_MULTICHASE   multichase (Google)
 
 stream.c has ordinary stores and reports the mean time of a kernel. Its threads take all processing
-units, as those of the project. multichase reports the mean of its samples and finishes blocks of 64
-pages, as the project does with `--block-bytes`; with one block of all memory it has TLB misses, too.
+units, as those of the project. multichase reports its best sample and finishes blocks of 64 pages,
+as the project does with `--block-bytes`; with one block of all memory it has TLB misses, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import kernels
 

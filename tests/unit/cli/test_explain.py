@@ -24,6 +24,7 @@ METRICS = {
     },
     "runs_per_second": {"event": "done", "key": "runs", "scale": 2.0},
     "misses": {"counter": "remote"},
+    "path_bytes_per_second": {"by_node": {"amount": "by_node", "time": "ns"}},
 }
 
 
@@ -31,6 +32,7 @@ def load(name: str, scale: float) -> dict[str, object]:
     """A load of three samples; the last one is not counted with another load."""
     lines: list[dict[str, object]] = [
         {"event": "sample", "begin": i, "end": i + 1, "amount": 100.0 * scale + i, "blocks": blocks}
+        | {"by_node": {"1": 30 + i}, "ns": {"1": 4 * scale}}
         for i, blocks in enumerate([{"98.5": 2}, {"99.5": 4, "97.0": 1}, {"120.25": 5}])
     ]
     lines.append({"event": "done", "runs": 21 * scale})
@@ -39,7 +41,10 @@ def load(name: str, scale: float) -> dict[str, object]:
     return {
         **{"name": name, "role": name, "benchmark": "b", "category": "c", "kernel": "triad"},
         **{"label": None, "levels": {}, "initiator": node, "environment": {"A": "1"}},
-        "target": {"name": "node1", "kind": "node", "nodes": [1], "drives": [], "relation": "x"},
+        "target": {
+            **{"name": "node1", "kind": "node", "nodes": [1], "drives": [], "relation": "x"},
+            "by_node": {"1": {"relation": "same_package"}},
+        },
         "metrics": METRICS,
         "progress": {"event": "sample", "begin": "begin", "end": "end", "amount": "amount"},
         "outputs": {"stdout": "\n".join(map(json.dumps, lines)), "stderr": ""},
@@ -119,6 +124,13 @@ def test_a_counters_value_follows_from_its_counts(folder: Path):
     units = re.findall(r"(-?\d) x (\d+), enabled (\d+) ns, running (\d+) ns", text)
     total = sum(int(a) * int(b) * int(c) / int(d) for a, b, c, d in units)
     assert shown_values(text) == [total]
+
+
+def test_the_value_of_a_node_follows_from_amount_and_time(folder: Path):
+    text = explain(folder, "--metric", "path_bytes_per_second", "--replicate", "2")
+    [(amount, time)] = re.findall(r"node 1: (\S+) in (\S+) units of the sample's time", text)
+    assert "x threads, 2; a sample across" in text
+    assert shown_values(text) == pytest.approx([float(amount) / float(time) * 2])
 
 
 def test_median_and_interval_follow_from_the_replicates(folder: Path):

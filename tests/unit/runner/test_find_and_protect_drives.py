@@ -162,6 +162,7 @@ def blank_image(tmp_path: Path) -> Path:
     return tmp_path / "blank"
 
 
+# A device of 64 MiB is smaller than the part at the begin, so both samples are spread over it.
 @pytest.mark.parametrize(
     ("share", "zeros", "passed"), [(1.0, 0, True), (0.75, 16, False), (0.0, 64, False)]
 )
@@ -174,23 +175,40 @@ def test_blocks_that_were_never_written_are_noticed(tmp_path, share, zeros, pass
 
 
 @pytest.mark.parametrize(
-    ("flags", "share", "decisive"),
-    [("flags: fpu", 0.0, True), ("flags: fpu hypervisor", 0.0, False), ("flags: fpu", 0.75, False)],
+    ("machine", "flags", "share", "decisive"),
+    [
+        ("x86_64", "flags: fpu", 0.0, True),
+        ("x86_64", "flags: fpu", 0.4, True),
+        ("x86_64", "flags: fpu", 0.75, False),
+        ("x86_64", "flags: fpu hypervisor", 0.0, False),
+        ("aarch64", "Features: fp", 0.0, False),  # its flags name no hypervisor
+    ],
 )
 def test_only_an_empty_drive_of_a_real_machine_fails_a_point(
-    tmp_path, monkeypatch, flags, share, decisive
+    tmp_path, monkeypatch, machine, flags, share, decisive
 ):
+    monkeypatch.setattr(find_and_protect_drives.platform, "machine", lambda: machine)
     write_blocks(image := blank_image(tmp_path), share)
     monkeypatch.setattr(find_and_protect_drives, "read_file_if_present", lambda _: flags)
     found = find_and_protect_drives.check_drive_has_data("drive", image)
     assert found["decisive"] is decisive
 
 
+def test_a_blank_begin_of_a_large_drive_is_noticed(tmp_path, monkeypatch):
+    """A sequential read sees only the begin; here it is the first 64th."""
+    image = blank_image(tmp_path)
+    image.write_bytes(bytes(2**18) + os.urandom(2**24 - 2**18))
+    monkeypatch.setattr(find_and_protect_drives, "_BEGIN_BYTES", 2**18)
+    found = find_and_protect_drives.check_drive_has_data("drive", image)
+    assert found["passed"] is False
+    assert "32 of 64" in found["detail"]
+
+
 def test_a_bad_block_leaves_the_answer_open(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(find_and_protect_drives.os, "pread", fail)
+    monkeypatch.setattr(find_and_protect_drives.os, "preadv", fail)
     found = find_and_protect_drives.check_drive_has_data("drive", blank_image(tmp_path))
     assert found["passed"] is None
     assert "cannot be read: Input/output error" in found["detail"]

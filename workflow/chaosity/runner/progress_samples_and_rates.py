@@ -59,7 +59,7 @@ def progress_series(
     return shifted
 
 
-def _sample_spans(
+def sample_spans(
     source: ProgressSource, text: str
 ) -> Iterator[tuple[float, float, Mapping[str, Any]]]:
     """Yield the begin and end of each sample in seconds, and the parsed line of the sample.
@@ -76,7 +76,7 @@ def samples_from_events(source: ProgressSource, text: str) -> Series:
     """Return the samples among JSON lines."""
     return [
         (begin, end, float(line[source["amount"]]))
-        for begin, end, line in _sample_spans(source, text)
+        for begin, end, line in sample_spans(source, text)
     ]
 
 
@@ -162,7 +162,7 @@ def sample_quantile_in_window(
         ExtractionError: no sample with counts lies within the window.
     """
     counts: Counter[float] = Counter()
-    for first, last, line in _sample_spans(progress, text):
+    for first, last, line in sample_spans(progress, text):
         # The times are rounded to whole nanoseconds, so half a nanosecond is allowed.
         if first < begin - 5e-10 or last > end + 5e-10:
             continue
@@ -208,7 +208,7 @@ def rates_to_each_node_alone(
     keys, scale = metric["by_node"], float(progress.get("time_scale", 1))
     inside = [
         (first, last, line)
-        for first, last, line in _sample_spans(progress, text)
+        for first, last, line in sample_spans(progress, text)
         if min(last, end) > max(first, begin)
     ]
     if any(keys["amount"] not in line or keys["time"] not in line for *_, line in inside):

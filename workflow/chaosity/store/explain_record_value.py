@@ -14,8 +14,12 @@ from chaosity.runner.metric_values import (
     progress_with_pauses,
     window_of_all_loads,
 )
-from chaosity.runner.parse_tool_output import extract_values, parse_json_lines
-from chaosity.runner.progress_samples_and_rates import common_time_span, spans_without_pauses
+from chaosity.runner.parse_tool_output import extract_values
+from chaosity.runner.progress_samples_and_rates import (
+    common_time_span,
+    sample_spans,
+    spans_without_pauses,
+)
 
 _COUNT = (
     "sum over units and events of sign x count x longest enabled time / running time, of the "
@@ -73,8 +77,20 @@ def explain_record_value(
             value = metric_values_or_reasons(record)[load["name"]][metric][0]
             yield from _quantile_lines(load, metric, (begin, end), value, every_sample=every_sample)
         else:
-            yield f"formula: {_NODES}, here {load['initiator']['threads']}; in the samples' keys"
-            yield f"inputs: {source['by_node']}"
+            keys, threads = source["by_node"], load["initiator"]["threads"]
+            yield f"formula: {_NODES}, {threads}; a sample across an edge counts in part"
+            spanned = sample_spans(load["progress"] or {}, load["outputs"]["stdout"])
+            shares = [
+                ((min(last, end) - max(first, begin)) / (last - first), line)
+                for first, last, line in spanned
+                if min(last, end) > max(first, begin)
+            ]
+            for node in map(str, load["target"]["nodes"]):
+                amount, time = (
+                    sum(share * line[keys[key]].get(node, 0) for share, line in shares)
+                    for key in ("amount", "time")
+                )
+                yield f"node {node}: {amount!r} in {time!r} units of the sample's time"
 
 
 def _quantile_lines(
@@ -87,14 +103,10 @@ def _quantile_lines(
 ) -> Iterator[str]:
     """Yield the formula of a quantile, and how many counted values are below and at it."""
     source, progress = load["metrics"][metric], load["progress"] or {}
-    scale = float(progress.get("time_scale", 1))
     counts = Counter[float]()
-    for line in parse_json_lines(load["outputs"]["stdout"]):
+    for first, last, line in sample_spans(progress, load["outputs"]["stdout"]):
         # As in `sample_quantile_in_window`: times are rounded to whole nanoseconds.
-        if line.get("event") == progress["event"] and (
-            line[progress["begin"]] * scale >= window[0] - 5e-10
-            and line[progress["end"]] * scale <= window[1] + 5e-10
-        ):
+        if first >= window[0] - 5e-10 and last <= window[1] + 5e-10:
             for each, number in line.get(source["key"], {}).items():
                 counts[float(each)] += number
     yield f"formula: the smallest value up to which at least {source['quantile']} of all values lie"
