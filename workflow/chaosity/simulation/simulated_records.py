@@ -91,23 +91,18 @@ def simulate_host(folder: Path, points: Sequence[Point]) -> int:
     Raises:
         UserError: the host has not been discovered.
     """
-    parts = [
-        points[first : first + _POINTS_AT_ONCE] for first in range(0, len(points), _POINTS_AT_ONCE)
-    ]
     with ProcessPoolExecutor() as pool:
-        return sum(pool.map(partial(_simulate_points, folder), parts))
+        return sum(pool.map(partial(_simulate_point, folder), points, chunksize=_POINTS_AT_ONCE))
 
 
-def _simulate_points(folder: Path, points: Sequence[Point]) -> int:
-    """Write the missing records of some points and return their number."""
-    written = 0
-    for point in points:
-        model = _open_once(folder, point["host"])
-        for replicate in replicate_numbers(point):
-            if not is_measured(folder, point, replicate):
-                file = record_file(point["experiment"], point["point"], replicate)
-                save_record(simulate_replicate(point, replicate, model), folder / file)
-                written += 1
+def _simulate_point(folder: Path, point: Point) -> int:
+    """Write the missing records of a point and return their number."""
+    model, written = _open_once(folder, point["host"]), 0
+    for replicate in replicate_numbers(point):
+        if not is_measured(folder, point, replicate):
+            file = record_file(point["experiment"], point["point"], replicate)
+            save_record(simulate_replicate(point, replicate, model), folder / file)
+            written += 1
     return written
 
 
