@@ -67,13 +67,14 @@ class HostResources:
             return self._initiators[key]
         found = self._initiators[key] = []
         own = self._with_siblings(without) if without else set()
+        kind = "l3" if level == "l3_domain" else level  # as names and tables have it
         for name, cpus in self.cpu_groups_of_level(level):
             used = self._one_pu_per_core(cpus) if one_per_core else cpus
             rest = tuple(cpu for cpu in used if cpu not in own)
             if rest and without and rest != used:
                 found.append(self._without([name], without, rest))
             elif rest:
-                found.append(self._initiator(_level_kind(level), str(name), used))
+                found.append(self._initiator(kind, str(name), used))
         return found
 
     def _initiator(self, kind: str, name: str, cpus: CpuSet) -> Initiator:
@@ -390,8 +391,3 @@ def thread_counts(most: int) -> list[int]:
     """Return the numbers of threads to measure: 1, 2, 3, 4, 6, 8, 12, ... and `most`."""
     counts = {size for power in range(most.bit_length()) for size in (2**power, 3 * 2**power)}
     return sorted({count for count in counts if count < most} | {most} if most else set())
-
-
-def _level_kind(level: str) -> str:
-    """Return the kind of the initiators of a level, as names and tables have it."""
-    return "l3" if level == "l3_domain" else level
