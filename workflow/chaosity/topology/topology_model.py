@@ -304,10 +304,6 @@ class Topology:
         return tuple(gpu for gpu in self.gpus if gpu.compute)
 
     @cached_property
-    def _nodes_by_index(self) -> dict[int, Node]:
-        return {node.os_index: node for node in self.nodes}
-
-    @cached_property
     def node_of_pu(self) -> Mapping[int, int]:
         """Return processing unit -> node, also for units that a cgroup forbids."""
         return {pu: node.os_index for node in self.nodes for pu in (*node.shown_cpus, *node.cpus)}
@@ -346,7 +342,7 @@ class Topology:
 
     def find_node(self, os_index: int) -> Node | None:
         """Return the node with this OS index, or None."""
-        return self._nodes_by_index.get(os_index)
+        return next((node for node in self.nodes if node.os_index == os_index), None)
 
     def nodes_of_pus(self, cpus: Iterable[int]) -> tuple[int, ...]:
         """Return the sorted OS indexes of the nodes of these processing units."""
