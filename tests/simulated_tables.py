@@ -120,7 +120,7 @@ class SimulatedHost:
         return Measurements.from_table(rows_to_table(rows, COLUMNS))
 
     def table(self, seed: int) -> Measurements:
-        """Return the tidy table of a seed."""
+        """Return the tidy table of a seed; without samples, no row can be "imprecise"."""
         factors, remarks = zip(*self._factors_and_remarks(seed), strict=True)
         values = self.true_table.rows["value"] * np.array(factors)
         remarked = pd.Series(remarks, index=values.index, dtype=object)

@@ -27,6 +27,7 @@ run.main()
             [
                 "kernels 9",
                 "latency 9",
+                "peers 9",
                 "working_sets 9",
                 "traffic 9",
                 "streaming 9",

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
+from click.testing import CliRunner
+
+from chaosity.cli.explain import explain_value_command
 
 EXPERIMENTS = [
     "latency_matrix",
@@ -42,6 +46,19 @@ def test_every_kind_of_point_is_measured_and_shown(latency):
     assert all(name in html for name in EXPERIMENTS)
     assert "no huge page of 2 MiB is reserved" in html  # said, and not swapped for others
     assert latency.selected() == set()
+    explain_a_point_of_each_experiment(report.parent)
+
+
+def explain_a_point_of_each_experiment(folder):
+    """Compute rates again from what `chaosity explain` prints of real records."""
+    for experiment in EXPERIMENTS:
+        point = next(folder.glob(f"points/{experiment}/*.json")).stem
+        command = [str(folder), point, "--experiment", experiment, "--replicate", "1"]
+        text = CliRunner().invoke(explain_value_command, command, catch_exceptions=False).output
+        assert "check met" in text
+        values = r"\((\S+)\)\n(?:    .*\n)*?    formula: amount / .*\n    inputs: (\S+) in (\S+) s"
+        for value, amount, seconds in re.findall(values, text):
+            assert float(value) == pytest.approx(float(amount) / float(seconds), rel=1e-12)
 
 
 @pytest.mark.thorough

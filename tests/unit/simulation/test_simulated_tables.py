@@ -32,6 +32,9 @@ def assert_same_table(drawn: Measurements, records: Measurements) -> None:
     columns = [column for column in COLUMNS if column not in ONLY_IN_RECORDS]
     sides = [side.rows[columns].sort_values([*CELL, "replicate"]) for side in (drawn, records)]
     sides = [side.dropna(subset="value").reset_index(drop=True) for side in sides]
+    # A drawn value has no samples, so it cannot be imprecise.
+    disturbed = [side.pop("remarks").fillna("").str.contains("disturbed") for side in sides]
+    pd.testing.assert_series_equal(*disturbed)
     pd.testing.assert_frame_equal(*sides, rtol=1e-5)
 
 
