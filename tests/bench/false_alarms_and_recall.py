@@ -73,7 +73,7 @@ class Case:
 
 @dataclass
 class Count:
-    """Numbers of simulated machines.
+    """How many simulated machines have a finding or a suspicion.
 
     Attributes:
         machines: all of them.

@@ -170,6 +170,16 @@ def test_a_replicate_without_a_record_is_told_and_the_others_are_explained(folde
     assert len(shown_values(text)) == 2
 
 
+def test_a_record_of_an_early_version_without_roles_is_explained(folder: Path):
+    whole = explain(folder, "--metric", "bandwidth")
+    for path in (folder / f"points/e/{POINT}.json", *folder.glob(f"e/{POINT}/*.json")):
+        document = json.loads(path.read_text())
+        for load in document["loads"]:
+            del load["role"]
+        path.write_text(json.dumps(document))
+    assert explain(folder, "--metric", "bandwidth") == whole
+
+
 def test_loads_that_share_a_name_are_told_apart_by_their_initiators(folder: Path):
     """As chases on each core at once: their loads have numbers, and the table has one name."""
     paths = [folder / f"points/e/{POINT}.json", *folder.glob(f"e/{POINT}/*.json")]

@@ -10,7 +10,7 @@ from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.store.measurements import POINT, SLICE, Measurements
 from chaosity.units import format_percent
 
-# A median does not rest on disturbed or imprecise replicates if these are fewer than half.
+# If fewer than half of the replicates are disturbed or imprecise, the others decide the median.
 _HALF = 0.5
 # An interval of this half width, as a share of the median, includes zero.
 _USELESS_PRECISION = 1.0

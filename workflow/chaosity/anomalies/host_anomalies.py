@@ -142,9 +142,10 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
 
 @dataclass
 class _Report:
-    """Names and number of the tests, anomalies, and smallest detectable losses.
+    """The tests of a host: their names, their number, and the anomalies that they found.
 
-    The losses of each test are functions of the number of tests of the host.
+    `checked` also has the smallest losses that each test detects. These depend on the number of all
+    tests, which is known only at the end, so they are functions of this number.
     """
 
     anomalies: list[Anomaly] = field(default_factory=list)

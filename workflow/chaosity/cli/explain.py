@@ -29,8 +29,8 @@ _MARKS = {True: "met", False: "NOT met", None: "unknown"}
 @click.option("--experiment", help="Experiment of the point. Default: the only one with it.")
 @click.option("--load", help="Name of a load of the point. Default: all loads.")
 @click.option("--metric", help="Name of a metric. Default: all metrics of the loads.")
-@click.option("--replicate", type=int, help="Number of a replicate, from 1. Default: all.")
-@click.option("--samples", is_flag=True, help="Print all samples and not only their sums.")
+@click.option("--replicate", type=int, help="Explain only this replicate: 1, 2, ... Default: all.")
+@click.option("--samples", is_flag=True, help="Also print each sample, and each counted value.")
 def explain_value_command(
     folder: Path,
     point: str,
@@ -100,6 +100,9 @@ def _cell_lines(cell: pd.Series, rows: pd.DataFrame) -> Iterator[str]:
     import numpy as np
     from scipy import stats
 
+    from chaosity.statistics.cell_summary import PRIOR
+    from chaosity.statistics.moderated_variances import CellPriors
+
     metric, values = cell["metric"], rows.loc[rows["status"] == "valid", "value"].dropna()
     low, high = (format_quantity(metric, float(cell[end])) for end in ("low", "high"))
     interval = f", 95 % interval {low} to {high}" if cell["n"] > 1 else ""
@@ -117,8 +120,10 @@ def _cell_lines(cell: pd.Series, rows: pd.DataFrame) -> Iterator[str]:
     variance, freedom = float(scaled.var()), len(values) - 1.0
     text = f"own variance {variance!r}, {freedom:g} degrees of freedom"
     if cell["prior_cells"]:
-        own, prior, weight = variance, cell["prior_variance"], cell["prior_freedom"]
-        variance, freedom = (weight * prior + freedom * own) / (weight + freedom), weight + freedom
+        prior, weight = cell["prior_variance"], cell["prior_freedom"]
+        of_kind = CellPriors(*(np.array([cell[name]], dtype=float) for name in PRIOR))
+        found = of_kind.moderate_variances(np.array([variance]), np.array([freedom]))
+        variance, freedom = float(found[0][0]), float(found[1][0])
         text += (
             f"; moderated by the prior of {cell['prior_cells']} cells of one kind, variance "
             f"{prior!r} with {weight!r} degrees of freedom: {variance!r}, {freedom!r}"
@@ -155,7 +160,8 @@ def _replicate_lines(folder: Path, row: pd.Series, *, every_sample: bool) -> Ite
     own = next(
         load
         for load in record["loads"]
-        if (load["role"], load["initiator"]["name"]) == (row["load"], row["initiator"])
+        if load.get("role", load["name"]) == row["load"]
+        and load["initiator"]["name"] == row["initiator"]
     )
     point = json.loads(planned.read_text(encoding="utf-8"))
     metric = row["metric"]

@@ -116,6 +116,17 @@ def spans_without_pauses(
     return spans
 
 
+def samples_in_spans(
+    series: Sequence[Series], spans: Sequence[tuple[float, float]]
+) -> Iterator[Sample]:
+    """Yield the samples within spans of time; of a sample across an edge, the amount inside."""
+    for begin, end in spans:
+        for samples in series:
+            for first, last, amount in samples:
+                if (inside := min(last, end) - max(first, begin)) > 0.0:
+                    yield first, last, amount * inside / (last - first)
+
+
 def rate_in_window(
     series: Sequence[Series], begin: float, end: float, pausing: Sequence[Series] = ()
 ) -> float:
@@ -129,13 +140,7 @@ def rate_in_window(
     spans = spans_without_pauses(pausing, begin, end)
     if not spans:
         raise ExtractionError("the loads did not run at the same time")
-    moved = sum(
-        amount * max(0.0, min(last, end) - max(first, begin)) / (last - first)
-        for begin, end in spans
-        for samples in series
-        for first, last, amount in samples
-        if last > first
-    )
+    moved = sum(amount for *_, amount in samples_in_spans(series, spans))
     return moved / sum(end - begin for begin, end in spans)
 
 
@@ -161,20 +166,32 @@ def sample_quantile_in_window(
     Raises:
         ExtractionError: no sample with counts lies within the window.
     """
-    counts: Counter[float] = Counter()
-    for first, last, line in sample_spans(progress, text):
-        # The times are rounded to whole nanoseconds, so half a nanosecond is allowed.
-        if first < begin - 5e-10 or last > end + 5e-10:
-            continue
-        for value, number in line.get(metric["key"], {}).items():
-            counts[float(value)] += number
-    if not counts:
-        raise ExtractionError(f"no sample with {metric['key']} lies within the common window")
+    counts = counts_in_window(progress, metric["key"], text, begin, end)
     values = sorted(counts)
     up_to = list(accumulate(counts[value] for value in values))
     # Rounding may make the rank larger than the number of all values.
     rank = min(metric["quantile"] * up_to[-1], up_to[-1])
     return values[bisect_left(up_to, rank)]
+
+
+def counts_in_window(
+    progress: ProgressSource, key: str, text: str, begin: float, end: float
+) -> Counter[float]:
+    """Return value -> how often the samples within a window counted it under a key.
+
+    Raises:
+        ExtractionError: no sample with counts lies within the window.
+    """
+    counts = Counter[float]()
+    for first, last, line in sample_spans(progress, text):
+        # The times are rounded to whole nanoseconds, so half a nanosecond is allowed.
+        if first < begin - 5e-10 or last > end + 5e-10:
+            continue
+        for value, number in line.get(key, {}).items():
+            counts[float(value)] += number
+    if not counts:
+        raise ExtractionError(f"no sample with {key} lies within the common window")
+    return counts
 
 
 def rates_to_each_node_alone(

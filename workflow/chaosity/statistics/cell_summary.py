@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from chaosity.records.record_types_and_verdict import FAILED, VALID
-from chaosity.statistics.estimates_and_ratios import GroupedSample
+from chaosity.statistics.estimates_and_ratios import GroupedSample, Values
 from chaosity.statistics.moderated_variances import CellPriors
 from chaosity.store.measurements import CELL, Measurements, Table, as_measurements
 from chaosity.store.tidy_table_from_records import MISSING
@@ -32,7 +32,7 @@ UNMEASURED = "unmeasured"
 # Cells with equal values in these columns scatter similarly, so they share a prior variance.
 _KIND = ("host", "configuration", "experiment", "load", "benchmark", "kernel", "metric")
 # Columns with the prior of a row's cell, see `CellPriors`.
-_PRIOR = ("prior_variance", "prior_freedom", "prior_cells")
+PRIOR = ("prior_variance", "prior_freedom", "prior_cells")
 
 # Columns that describe a replicate of a cell and not the cell.
 _OF_A_REPLICATE = ("replicate", "order", "measured_at", "status", "reason", "value", "remarks")
@@ -76,7 +76,8 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
 
     status = tidy["status"].to_numpy(dtype=object)
     variance, freedom = sample.variance_of_each_group()
-    priors = _prior_of_each_cell(cells, sample, _is_one_cell(tidy, codes, by))
+    single = _is_one_cell(tidy, codes, by)
+    priors = _prior_of_each_cell(cells, sample, (variance, freedom), single)
     variance, freedom, moderated = priors.moderate_variances(variance, freedom)
     low, high = sample.interval_of_each_group((variance, freedom))
     cells["n"] = sample.n
@@ -118,16 +119,17 @@ def with_variance_priors(measurements: Measurements) -> Measurements:
     """
     codes, sample, _ = _values_by_cell(measurements.rows, CELL)
     first = np.unique(codes, return_index=True)[1]
-    cells = measurements.rows.iloc[first].drop(columns=[*_PRIOR], errors="ignore")
-    priors = _prior_of_each_cell(cells, sample, np.full(len(first), True))
+    cells = measurements.rows.iloc[first].drop(columns=[*PRIOR], errors="ignore")
+    single = np.full(len(first), True)
+    priors = _prior_of_each_cell(cells, sample, sample.variance_of_each_group(), single)
     columns = (priors.variance, priors.freedom, priors.cells)
-    rows = {name: prior[codes] for name, prior in zip(_PRIOR, columns, strict=True)}
+    rows = {name: prior[codes] for name, prior in zip(PRIOR, columns, strict=True)}
     return measurements.with_columns(**rows)
 
 
 def replace_values(rows: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
     """Return rows of the tidy table with other values, so without the priors of their values."""
-    return rows.drop(columns=[*_PRIOR], errors="ignore").assign(value=values)
+    return rows.drop(columns=[*PRIOR], errors="ignore").assign(value=values)
 
 
 def _is_one_cell(
@@ -143,19 +145,25 @@ def _is_one_cell(
 
 
 def _prior_of_each_cell(
-    cells: pd.DataFrame, sample: GroupedSample, single: NDArray[np.bool_]
+    cells: pd.DataFrame,
+    sample: GroupedSample,
+    variances: tuple[Values, Values],
+    single: NDArray[np.bool_],
 ) -> CellPriors:
-    """Return the prior of each cell; `single` is false for samples that mix several cells."""
-    variance, freedom = sample.variance_of_each_group()
+    """Return the prior of each cell.
+
+    `variances` has variance and degrees of freedom of each cell. `single` is false for samples that
+    mix several cells.
+    """
     lowest, highest = (sample.quantile_of_each_group(end) for end in (0.0, 1.0))
     # A ratio that is 1 in each replicate is that of a value to itself, so it does not scatter.
     moderable = single & (lowest > 0.0) & ~((lowest == 1.0) & (highest == 1.0))
-    if set(_PRIOR) <= set(cells.columns):
-        known, weight, number = (cells[name].to_numpy(dtype=float) for name in _PRIOR)
+    if set(PRIOR) <= set(cells.columns):
+        known, weight, number = (cells[name].to_numpy(dtype=float) for name in PRIOR)
         return CellPriors(known, weight, np.where(moderable, number, 0.0))
     kind = [column for column in _KIND if column in cells]
     kinds = cells.groupby(kind, dropna=False, observed=True).ngroup().to_numpy(dtype=np.intp)
-    return CellPriors.of_kinds(variance, freedom, np.where(moderable, kinds, -1))
+    return CellPriors.of_kinds(*variances, np.where(moderable, kinds, -1))
 
 
 def compute_outlier_mask(measurements: Table, by: Sequence[str] = CELL) -> pd.Series:

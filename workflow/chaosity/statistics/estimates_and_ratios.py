@@ -4,10 +4,10 @@ Intervals use Student's t; `cell_summary` moderates the variances of many cells 
 statistics fit the median better, but their widest interval goes from the smallest to the largest
 replicate and includes the median with probability 1 - 2^(1 - n), which is 75 % at n = 3 and 93.8 %
 at n = 5. So below n = 6 they have no 95 % interval, and a machine is rarely measured more often.
-Positive quantities are analysed as logarithms: disturbances multiply
-(a share of the bandwidth is lost, not a fixed number of bytes), intervals become intervals of
-ratios, and no end is negative. For logarithms with symmetric noise, median and geometric mean
-estimate the same centre. The median is reported because one disturbed replicate changes it little.
+Positive quantities are analysed as logarithms: disturbances multiply (a share of the bandwidth is
+lost, not a fixed number of bytes), intervals become intervals of ratios, and no end is negative.
+For logarithms with symmetric noise, median and geometric mean estimate the same centre. The median
+is reported because one disturbed replicate changes it little.
 """
 
 from __future__ import annotations

@@ -81,7 +81,9 @@ def fit_variance_prior(variance: _Values, freedom: _Values) -> VariancePrior:
 
 @dataclass(frozen=True)
 class CellPriors:
-    """The prior of each cell's kind; each array has one number for each cell.
+    """For each cell, the prior that the cells of its kind share.
+
+    Each array has one number for each cell.
 
     Attributes:
         variance: the typical variance; NaN without a prior.
@@ -114,7 +116,7 @@ class CellPriors:
                 continue
             prior = fit_variance_prior(variance[known], freedom[known])
             result.variance[members], result.cells[members] = prior.variance, number
-            # The prior is not more certain than all cells together.
+            # The prior comes from these cells, so it has at most their degrees of freedom.
             result.freedom[members] = min(prior.freedom, float(freedom[known].sum()))
         return result
 

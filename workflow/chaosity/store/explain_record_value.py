@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from chaosity.records.record_types_and_verdict import LoadRecord, Record
 from chaosity.runner.metric_values import (
-    Value,
     method_of_metric,
-    metric_values_or_reasons,
     progress_by_load,
     progress_with_pauses,
     window_of_all_loads,
@@ -17,7 +14,10 @@ from chaosity.runner.metric_values import (
 from chaosity.runner.parse_tool_output import extract_values
 from chaosity.runner.progress_samples_and_rates import (
     common_time_span,
+    counts_in_window,
+    sample_quantile_in_window,
     sample_spans,
+    samples_in_spans,
     spans_without_pauses,
 )
 
@@ -62,58 +62,41 @@ def explain_record_value(
         yield f"window in which {kind} ran: {begin!r} to {end!r} s on the host's monotonic clock"
         if method == "rate":
             yield f"formula: {_RATE}"
-            parts = [
-                (first, last, amount * (min(last, end) - max(first, begin)) / (last - first))
-                for begin, end in spans
-                for samples in series[load["name"]]
-                for first, last, amount in samples
-                if min(last, end) > max(first, begin)
-            ]
+            parts = list(samples_in_spans(series[load["name"]], spans))
             amount, seconds = sum(part for *_, part in parts), sum(e - b for b, e in spans)
             yield f"inputs: {amount!r} in {seconds!r} s, from {len(parts)} samples"
             if every_sample:
                 yield from (f"sample {b!r} to {e!r} s: {part!r}" for b, e, part in parts)
         elif method == "quantile":
-            value = metric_values_or_reasons(record)[load["name"]][metric][0]
-            yield from _quantile_lines(load, metric, (begin, end), value, every_sample=every_sample)
+            yield from _quantile_lines(load, metric, (begin, end), every_sample=every_sample)
         else:
             keys, threads = source["by_node"], load["initiator"]["threads"]
             yield f"formula: {_NODES}, {threads}; a sample across an edge counts in part"
-            spanned = sample_spans(load["progress"] or {}, load["outputs"]["stdout"])
-            shares = [
-                ((min(last, end) - max(first, begin)) / (last - first), line)
-                for first, last, line in spanned
-                if min(last, end) > max(first, begin)
-            ]
+            lines = list(sample_spans(load["progress"] or {}, load["outputs"]["stdout"]))
             for node in map(str, load["target"]["nodes"]):
                 amount, time = (
-                    sum(share * line[keys[key]].get(node, 0) for share, line in shares)
-                    for key in ("amount", "time")
+                    sum(part for *_, part in samples_in_spans([of_node], [(begin, end)]))
+                    for of_node in (
+                        [(b, e, line[keys[key]].get(node, 0)) for b, e, line in lines]
+                        for key in ("amount", "time")
+                    )
                 )
                 yield f"node {node}: {amount!r} in {time!r} units of the sample's time"
 
 
 def _quantile_lines(
-    load: LoadRecord,
-    metric: str,
-    window: tuple[float, float],
-    value: Value | None,
-    *,
-    every_sample: bool,
+    load: LoadRecord, metric: str, window: tuple[float, float], *, every_sample: bool
 ) -> Iterator[str]:
     """Yield the formula of a quantile, and how many counted values are below and at it."""
     source, progress = load["metrics"][metric], load["progress"] or {}
-    counts = Counter[float]()
-    for first, last, line in sample_spans(progress, load["outputs"]["stdout"]):
-        # As in `sample_quantile_in_window`: times are rounded to whole nanoseconds.
-        if first >= window[0] - 5e-10 and last <= window[1] + 5e-10:
-            for each, number in line.get(source["key"], {}).items():
-                counts[float(each)] += number
+    output, key = load["outputs"]["stdout"], source["key"]
+    counts = counts_in_window(progress, key, output, *window)
+    value = sample_quantile_in_window(progress, source, output, *window)
     yield f"formula: the smallest value up to which at least {source['quantile']} of all values lie"
-    below = sum(number for each, number in counts.items() if each < float(str(value)))
+    below = sum(number for each, number in counts.items() if each < value)
     yield (
-        f"inputs: {counts.total()} {source['key']} in the samples of the window, {below} below the "
-        f"value, {counts[float(str(value))]} at the value"
+        f"inputs: {counts.total()} {key} in the samples of the window, {below} below the value, "
+        f"{counts[value]} at the value"
     )
     if every_sample:
-        yield from (f"value {each!r}: {counts[each]} {source['key']}" for each in sorted(counts))
+        yield from (f"value {each!r}: {counts[each]} {key}" for each in sorted(counts))
