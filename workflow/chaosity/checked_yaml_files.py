@@ -248,6 +248,11 @@ def check_config(config: Mapping[str, object], where: str = "config") -> Config:
     for category, rule in checked["stopping"].items():
         if rule["min_seconds"] > rule["max_seconds"]:
             raise UserError("min_seconds is above max_seconds", f"{where}, stopping.{category}")
+    for key in ("budget", "precision"):
+        usual = read_yaml(CONFIG)["replicates"] if checked[key] else checked["replicates"]
+        if checked["replicates"] != usual:
+            what = f"{key} and replicates contradict: with {key}, the run chooses the replicates"
+            raise UserError(what, f"{where}, {key}", f"leave out replicates or {key}")
     return checked
 
 

@@ -8,6 +8,7 @@ the prefix for an axis. GB means 10^9 bytes, GiB means 2^30.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -152,6 +153,19 @@ def format_duration(seconds: float | None) -> str:
         return f"{hours} h {minutes:02d} min"
     days, hours = divmod(round(whole / 3600), 24)
     return f"{days} d {hours:02d} h"
+
+
+def parse_duration(text: str) -> int:
+    """Return the seconds in a text such as ``30m``, ``2h`` or ``1h30m``.
+
+    Raises:
+        ValueError: the text has another form.
+    """
+    match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text)
+    if not text or match is None:
+        raise ValueError(f"{text!r} is no duration such as 30m, 2h or 1h30m")
+    hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return 3600 * hours + 60 * minutes + seconds
 
 
 def group_thousands(number: int) -> str:

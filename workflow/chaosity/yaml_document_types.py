@@ -51,6 +51,9 @@ class Config(TypedDict):
         parameters: benchmark -> parameters that replace those of its file.
         threads: `one_per_core` or `all`, for selectors of initiators that do not say it.
         stopping: category -> stopping rule.
+        budget: longest time of the measurements of a host, such as 30m; None without a limit.
+        precision: half width of intervals at which a run ends, as a share; None without a target.
+        rounds: whether to measure only the rounds that a run with a budget chose so far.
     """
 
     inventory: str
@@ -70,6 +73,9 @@ class Config(TypedDict):
     seed: int
     stopping: dict[str, PointStoppingRule]
     working_set: WorkingSetConfig
+    budget: str | None
+    precision: str | float | None
+    rounds: bool
 
 
 # ---- templates/benchmarks/*.yaml ----

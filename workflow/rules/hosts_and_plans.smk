@@ -27,35 +27,12 @@ if CAMPAIGN.config["transport"] == "slurm" and not LINTING:
 RESULTS = config["results"]
 
 
-# These rules take seconds and measure nothing, so they run locally.
-localrules:
-    all,
-    anomalies,
-    draw_topology,
-    export,
-    overview,
-    report,
-    tidy,
-
-
 wildcard_constraints:
     host="|".join(map(re.escape, CAMPAIGN.hosts)) or "[^/]+",
     configuration="[A-Za-z0-9_-]+",
     experiment="[a-z][a-z0-9_]*",
     point="[A-Za-z0-9_,=+.-]+",
     replicate=r"\d+",
-
-
-onstart:
-    call_or_exit_on_user_error(CAMPAIGN.lock_results_and_write_points)
-    if SLURM:
-        SLURM.start_job_watch()
-
-
-onsuccess:
-    if SLURM:
-        SLURM.stop_job_watch()
-    call_or_exit_on_user_error(CAMPAIGN.check_no_host_was_skipped)
 
 
 def planned_point(wildcards):

@@ -1,6 +1,18 @@
 # One record for each point and replicate. Records are never changed.
 
 
+# These rules take seconds and measure nothing, so they run locally.
+localrules:
+    all,
+    anomalies,
+    draw_topology,
+    export,
+    measurements,
+    overview,
+    report,
+    tidy,
+
+
 rule measure:
     input:
         component_files,
@@ -26,3 +38,21 @@ rule measure:
         # connection to the same host asks for no new measurement.
         f"chaosity-measure {RESULTS}/{{wildcards.host}}/host.json"
         " {params.point:q} --replicate {wildcards.replicate:q} --record {output:q} 2> {log:q}"
+
+
+rule measurements:
+    # All records and nothing else: a round of a run with a budget.
+    input:
+        [CAMPAIGN.record_paths(host) for host in CAMPAIGN.hosts],
+
+
+onstart:
+    call_or_exit_on_user_error(CAMPAIGN.lock_results_and_write_points)
+    if SLURM:
+        SLURM.start_job_watch()
+
+
+onsuccess:
+    if SLURM:
+        SLURM.stop_job_watch()
+    call_or_exit_on_user_error(CAMPAIGN.check_no_host_was_skipped)

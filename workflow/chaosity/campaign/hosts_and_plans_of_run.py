@@ -16,12 +16,26 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
+import yaml
+
 from chaosity.campaign.kept_page_weights import HostPageWeights
+from chaosity.campaign.measured_rounds import (
+    BUDGET_FILE,
+    RoundsOfHost,
+    budget_of_config,
+    plan_of_rounds,
+    unmeasured_file,
+    write_unmeasured_rows,
+)
 from chaosity.checked_yaml_files import check_config
 from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
 from chaosity.errors import UserError
 from chaosity.hosts.host_discovery import discover_hosts, read_discovered_hosts
-from chaosity.records.atomic_writes_and_record_files import record_file, replicate_numbers
+from chaosity.records.atomic_writes_and_record_files import (
+    record_file,
+    replicate_numbers,
+    write_atomically,
+)
 from chaosity.records.point_types import Point
 from chaosity.simulation.simulated_records import open_machine_model
 from chaosity.simulation.true_values import check_programs_can_be_simulated
@@ -102,17 +116,28 @@ class Campaign:
         else:
             found = read_discovered_hosts(self.config) if with_hosts else []
         self.plans: dict[str, HostPlan] = {}
+        budget = budget_of_config(self.config)
+        self.rounds: dict[str, RoundsOfHost] = {}  # empty if one run measures the whole plan
         for host in found:
             folder = self.results / host.name / host.configuration
             # Only the discovering process calculates weights; the others use its file.
             weights = HostPageWeights(folder, recalculate=discover)
-            plan = self.plans[host.name] = plan_host(host, self.config, weights=weights)
+            plan = plan_host(host, self.config, weights=weights)
+            if budget:
+                self.rounds[host.name] = RoundsOfHost(plan, folder, self.config, root)
+            if self.config["rounds"]:
+                plan = plan_of_rounds(plan, folder)
+            self.plans[host.name] = plan
             if discover:
                 if host.is_simulated:
                     model = open_machine_model(folder, host.name)
                     check_programs_can_be_simulated(plan.points, model)
                 weights.write_known_weights()
-                plan.write_plan(folder, points=False)
+        if not any(rounds.in_rounds for rounds in self.rounds.values()):
+            self.rounds = {}
+        if discover and not self.rounds:
+            for name, plan in self.plans.items():
+                plan.write_plan(self.configuration_folder(name), points=False)
         self._points = {
             (plan.host.name, point["experiment"], point["point"]): point
             for plan in self.plans.values()
@@ -138,6 +163,17 @@ class Campaign:
         self._locks = [_lock_results(self.results / name) for name in self.plans]
         for name, plan in self.plans.items():
             plan.write_plan(self.configuration_folder(name), points=True)
+            write_unmeasured_rows(plan, self.configuration_folder(name))
+
+    def unmeasured_file(self, host: str) -> Path | None:
+        """Return the file of the points that the budget leaves out; None if there are none."""
+        return unmeasured_file(self.plans[host], self.configuration_folder(host))
+
+    def write_budget_configs(self) -> None:
+        """Write the config for the rounds of each host."""
+        for name, host in self.rounds.items():
+            text = yaml.safe_dump({**self.config, "hosts": [name]}, sort_keys=False)
+            write_atomically(host.folder / BUDGET_FILE, text)
 
     def unlock_results(self) -> None:
         """Let another campaign write to the results before this process ends."""

@@ -28,6 +28,7 @@ COMMANDS = {
     "published": "Draw figures from measurements that others published.",
     "report": "Write the HTML report of a host.",
     "reports": "Print the worst problem of each host and its report's path.",
+    "rounds": "Measure hosts within a budget, round after round.",
     "run": "Measure one point.",
     "simulate": "Write all records of simulated hosts at once.",
     "tidy": "Make the table of all measured values from the records.",

@@ -8,7 +8,7 @@ import random
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypedDict
 
@@ -121,7 +121,7 @@ class HostPlan:
     """The points to measure on one host.
 
     `replicates` is the number in the config. Some experiments have more replicates, see
-    `replicate_numbers`.
+    `replicate_numbers`. `left_out` are the points that a run with a budget does not measure.
     """
 
     host: PlannedHost
@@ -130,6 +130,7 @@ class HostPlan:
     replicates: int
     seed: int
     stopping: Mapping[str, PointStoppingRule] = field(default_factory=dict)
+    left_out: tuple[Point, ...] = ()
 
     @property
     def points_fingerprint(self) -> str:
@@ -155,6 +156,23 @@ class HostPlan:
             },
             "notes": list(self.notes),
         }
+
+    def only_measurements(self, measurements: Sequence[tuple[str, str]]) -> HostPlan:
+        """Return the plan of these (experiment, point), in this order; the others are left out.
+
+        The n-th occurrence of a point is its replicate n. Points of other plans are ignored.
+        """
+        orders: dict[tuple[str, str], list[int]] = {}
+        for position, key in enumerate(measurements):
+            orders.setdefault(key, []).append(position)
+        chosen: list[Point] = []
+        left_out: list[Point] = []
+        for point in self.points:
+            own = orders.get((point["experiment"], point["point"]), [])
+            (chosen if own else left_out).append({**point, "orders": own})
+        note = f"budget: {len(chosen)} of {len(self.points)} combinations are measured"
+        notes = (*self.notes, note) if left_out else self.notes
+        return replace(self, points=tuple(chosen), notes=notes, left_out=tuple(left_out))
 
     def write_plan(self, folder: Path, *, points: bool) -> None:
         """Write ``plan.json`` and, if needed, ``points/<experiment>/<point>.json``.

@@ -1,0 +1,259 @@
+"""Measure a host within a budget: rounds of measurements, each an ordinary run of the workflow.
+
+``rounds.json`` of a host's configuration lists the rounds so far and only grows. The plan of a
+round's run is the union of all rounds, so its records are cached and repeated as in any other run.
+An interrupted run continues with the round that is not complete.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+
+import yaml
+
+from chaosity.anomalies.host_anomalies import host_component_facts
+from chaosity.components.component_files import read_component_documents
+from chaosity.design.host_plan import HostPlan
+from chaosity.errors import UserError
+from chaosity.records.atomic_writes_and_record_files import (
+    is_measured,
+    load_record,
+    record_file,
+    replicate_numbers,
+    write_atomically,
+)
+from chaosity.rounds.next_round import (
+    Budget,
+    MachineSoFar,
+    PointKey,
+    Round,
+    SecondsOfPoints,
+    describe_round,
+    least_budget_seconds,
+    next_round,
+    point_key,
+)
+from chaosity.store.measurements import Measurements
+from chaosity.store.tidy_table_from_records import (
+    ReplicateOutcome,
+    build_tidy_table,
+    tidy_rows_of_outcome,
+)
+from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table, write_parquet_table
+from chaosity.units import format_duration, parse_duration
+from chaosity.yaml_document_types import Config
+
+ROUNDS_FILE, UNMEASURED_FILE, PREDICTIONS_FILE = (
+    *("rounds.json", "unmeasured.parquet", "predictions.parquet"),
+)
+# Config of a run with a budget for one host, and of the runs that measure its rounds.
+BUDGET_FILE, CONFIG_FILE = "budget_config.yaml", "rounds_config.yaml"
+LEFT_OUT = "the budget leaves it out"
+
+
+def budget_of_config(config: Config) -> Budget | None:
+    """Return the budget of a config; None if a run measures every combination."""
+    if not config["budget"] and not config["precision"]:
+        return None
+    precision = config["precision"]
+    if isinstance(precision, str):
+        precision = float(precision.strip(" %")) / 100.0
+    return Budget(parse_duration(config["budget"]) if config["budget"] else None, precision)
+
+
+def read_rounds(folder: Path) -> list[Round]:
+    """Return the rounds so far of a host's configuration, which has this folder of results."""
+    path = folder / ROUNDS_FILE
+    if not path.exists():
+        return []
+    return [
+        Round(
+            each["reason"],
+            tuple((experiment, point) for experiment, point in each["measurements"]),
+            tuple((experiment, point) for experiment, point in each["audit"]),
+            each["earlier"],
+        )
+        for each in json.loads(path.read_text(encoding="utf-8"))
+    ]
+
+
+def write_rounds(folder: Path, rounds: Sequence[Round]) -> None:
+    """Write the rounds so far; each is only appended, so earlier rounds stay as they are."""
+    write_atomically(folder / ROUNDS_FILE, json.dumps([asdict(each) for each in rounds]) + "\n")
+
+
+def plan_of_rounds(plan: HostPlan, folder: Path) -> HostPlan:
+    """Return the plan of all rounds so far, from the complete plan of a host."""
+    rounds = read_rounds(folder)
+    return plan.only_measurements([key for each in rounds for key in each.measurements])
+
+
+def missing_seconds(plan: HostPlan, folder: Path) -> float:
+    """Return the planned time of all measurements of a plan that have no record, in seconds."""
+    return sum(
+        point["estimated_seconds"]
+        for point in plan.points
+        for replicate in replicate_numbers(point)
+        if not (folder / record_file(*point_key(point), replicate)).exists()
+    )
+
+
+def needs_rounds(plan: HostPlan, folder: Path, budget: Budget) -> bool:
+    """Return whether a run within the budget cannot measure the complete plan.
+
+    Raises:
+        UserError: the budget is too short to measure the node matrices once.
+    """
+    if budget.seconds is None:
+        return True
+    if missing_seconds(plan, folder) <= budget.seconds:
+        return False
+    least = least_budget_seconds(plan.points, plan.host.topology)
+    if budget.seconds < least and not (folder / ROUNDS_FILE).exists():
+        what = (
+            f"a budget of {format_duration(budget.seconds)} is too short: measuring each cell of"
+            f" the node matrices once takes about {format_duration(least)}, and would leave out"
+            " drive sets, loads at the same time and replicates"
+        )
+        raise UserError(what, f"host {plan.host.name}", "give a longer budget")
+    return True
+
+
+def machine_so_far(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> MachineSoFar:
+    """Return what the records in a host's folder tell, for the choice of the next round."""
+    facts = host_component_facts(
+        plan.host.topology, read_component_documents(folder / "components")
+    )
+    measured = None
+    if rounds and (folder / "points").exists():
+        measured = Measurements.from_table(build_tidy_table(folder / "points", folder))
+    seconds: dict[PointKey, list[float]] = {}
+    for key, count in MachineSoFar((), plan.host.topology).replicates_of(rounds).items():
+        paths = [folder / record_file(*key, number) for number in range(1, count + 1)]
+        seconds[key] = [_duration_seconds(path) for path in paths if path.exists()]
+    return MachineSoFar(plan.points, plan.host.topology, facts, rounds, measured, seconds=seconds)
+
+
+def _duration_seconds(path: Path) -> float:
+    """Return the duration of a measurement in seconds; 0 for a broken record."""
+    try:
+        record = load_record(path)
+    except ValueError:
+        return 0.0
+    began, finished = (datetime.fromisoformat(record[key]) for key in ("began_at", "finished_at"))
+    return (finished - began).total_seconds()
+
+
+def earlier_records(plan: HostPlan, folder: Path) -> list[Round]:
+    """Return a round of all valid records that exist before the first round; empty without any."""
+    found: list[PointKey] = []
+    for point in plan.points:
+        for replicate in replicate_numbers(point):
+            if not is_measured(folder, point, replicate):
+                break
+            found.append(point_key(point))
+    return [Round("records of earlier runs", tuple(found), earlier=True)] if found else []
+
+
+def unmeasured_file(plan: HostPlan, folder: Path) -> Path | None:
+    """Return the file of the rows that a plan leaves out; None if it leaves out nothing."""
+    return folder / UNMEASURED_FILE if plan.left_out else None
+
+
+def write_unmeasured_rows(plan: HostPlan, folder: Path) -> None:
+    """Write the rows of the points that a plan leaves out; remove the file if there are none."""
+    if not plan.left_out:
+        for name in (UNMEASURED_FILE, PREDICTIONS_FILE):
+            (folder / name).unlink(missing_ok=True)
+        return
+    outcome = ReplicateOutcome("missing", LEFT_OUT)
+    rows: list[Row] = []
+    for point in plan.left_out:
+        rows += tidy_rows_of_outcome(point, 1, outcome)
+    write_parquet_table(rows_to_table(rows, COLUMNS), folder / UNMEASURED_FILE)
+
+
+class RoundsOfHost:
+    """The rounds of one host within a budget.
+
+    Args:
+        plan: the complete plan of the host.
+        folder: ``results/<host>/<configuration>``.
+        config: the config of the run with the budget.
+        root: the repository.
+    """
+
+    def __init__(self, plan: HostPlan, folder: Path, config: Config, root: Path) -> None:
+        self.plan, self.folder, self.root = plan, folder, root
+        self.budget = budget_of_config(config) or Budget()
+        self.config = config
+        # Another run may have completed the plan meanwhile.
+        self.in_rounds = needs_rounds(plan, folder, self.budget)
+
+    def choose(self) -> tuple[list[Round], Round | None, MachineSoFar]:
+        """Return the rounds so far, the next round or None, and what is known."""
+        rounds = read_rounds(self.folder) or earlier_records(self.plan, self.folder)
+        so_far = machine_so_far(self.plan, self.folder, rounds)
+        return rounds, next_round(so_far, self.budget, self.config["seed"]), so_far
+
+    def describe_next_round(self) -> str:
+        """Return what a run would measure next, as a line for the terminal."""
+        name, whole = self.plan.host.name, missing_seconds(self.plan, self.folder)
+        if not self.in_rounds:
+            return f"{name}: the budget is enough for the complete plan of {format_duration(whole)}"
+        rounds, chosen, so_far = self.choose()
+        return (
+            self._state(rounds, chosen, so_far)
+            + f"; all that is missing would take {format_duration(whole)}"
+        )
+
+    def run(self) -> int:
+        """Measure round after round, then write the report; return Snakemake's exit status."""
+        own: Mapping[str, object] = {
+            **self.config,
+            "hosts": [self.plan.host.name],
+            "expected_configuration": self.plan.host.configuration,
+            **{"budget": None, "precision": None, "rounds": self.in_rounds},
+        }
+        write_atomically(self.folder / CONFIG_FILE, yaml.safe_dump(dict(own), sort_keys=False))
+        if not self.in_rounds:
+            return self._run_workflow()
+        if read_rounds(self.folder) and (status := self._run_workflow("measurements")):
+            return status
+        while True:
+            rounds, chosen, so_far = self.choose()
+            if chosen is None:
+                break
+            print(self._state(rounds, chosen, so_far), file=sys.stderr, flush=True)
+            write_rounds(self.folder, [*rounds, chosen])
+            if status := self._run_workflow("measurements"):
+                return status
+        return self._run_workflow()
+
+    def _state(self, rounds: Sequence[Round], chosen: Round | None, so_far: MachineSoFar) -> str:
+        """Return the time used and the next round as a line for the terminal."""
+        used = format_duration(so_far.spent_seconds)
+        if self.budget.seconds is not None:
+            used += f" of {format_duration(self.budget.seconds)}"
+        number = 1 + sum(not each.earlier for each in rounds)
+        following = "no further round"
+        if chosen is not None:
+            seconds = SecondsOfPoints(so_far).of(chosen.measurements)
+            following = describe_round(number, chosen, seconds)
+        return f"{self.plan.host.name}: {used} used; {following}"
+
+    def _run_workflow(self, *targets: str) -> int:
+        """Run the workflow for the rounds so far; return its exit status."""
+        command = [
+            *("snakemake", "--snakefile", str(self.root / "workflow" / "Snakefile")),
+            *("--workflow-profile", str(self.root / "profiles" / "default")),
+            *(["--profile", "cluster"] if self.config["transport"] == "slurm" else []),
+            *("--configfile", str(self.folder / CONFIG_FILE), "--", *targets),
+        ]
+        return subprocess.run(command, check=False).returncode

@@ -1,0 +1,384 @@
+"""Choose what a run with a budget measures next, from what it has measured so far.
+
+The choice is a pure function of plan, earlier rounds and records, so a run that was interrupted
+continues with the same rounds. The first round measures as many different points as fit into most
+of the budget, those that tell most first (`point_priority`). The second round repeats some points
+of each kind, since only replicates show the scatter from which all intervals follow, measures
+random drive sets to audit predictions, and repeats what departs. Each later round measures where a
+further second narrows intervals most: "repetition is most needed where most uncertainty arises"
+(Kalibera and Jones, "Rigorous benchmarking in reasonable time", 2013).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from chaosity.anomalies.anomaly_results import Anomaly
+from chaosity.anomalies.host_anomalies import HostComponentFacts, analyse_host
+from chaosity.place_names import node_name
+from chaosity.records.point_types import Point
+from chaosity.rounds.point_priority import Priority, point_priority
+from chaosity.statistics.cell_summary import summarise_cells
+from chaosity.statistics.moderated_variances import FEWEST_CELLS
+from chaosity.store.measurements import Measurements, is_percentile_of_slow_accesses
+from chaosity.topology.topology_model import Topology
+from chaosity.units import format_count, format_duration
+
+PointKey = tuple[str, str]  # experiment and name of a point
+
+# Time of a measurement beyond its record: the start of a process and Snakemake's part. 0.07 s in
+# the median of 165 records on two cores.
+OVERHEAD_SECONDS = 0.1
+# Share of the budget for the first round. The rest decides where values scatter or depart.
+FIRST_SHARE = 0.75
+# A later round uses this share of the time that is left, so that the next can react to it ...
+_LATER_SHARE = 0.5
+# ... unless less than this share of the budget is left: then the round is the last.
+_LAST_SHARE = 0.12
+# Random drive sets for the audit of predictions: if none of 58 departs, at most 5 % of all do, with
+# 95 % confidence (0.95 ** 58 = 0.05). The audit takes at most this share of the budget.
+_AUDIT_SETS, _AUDIT_SHARE = 58, 0.1
+# A point that departs is measured so often, like every point of a run without a budget.
+_DEPARTING_REPLICATES = 3
+# Most replicates of a point: beyond, an interval shrinks by less than 10 % with each.
+_MOST_REPLICATES = 10
+# Variance of the logarithm of a value about which nothing is known: a factor of 1.5 either way.
+_UNKNOWN_VARIANCE = 0.4**2
+# Weight of the variance of points that an anomaly or a suspicion uses.
+_DEPARTING_WEIGHT = 9.0
+
+
+@dataclass(frozen=True)
+class Round:
+    """Measurements that are planned together.
+
+    Attributes:
+        reason: why these measurements, as a sentence.
+        measurements: (experiment, point) in the order of measurement; the n-th occurrence of a
+            point in all rounds is its replicate n.
+        audit: drive sets among them that were chosen at random.
+        earlier: whether the records were there before the first round, so that they cost no time.
+    """
+
+    reason: str
+    measurements: tuple[PointKey, ...]
+    audit: tuple[PointKey, ...] = ()
+    earlier: bool = False
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When a run ends: after so many seconds, or when all intervals are narrow enough.
+
+    Attributes:
+        seconds: time of the measurements; None without a limit.
+        precision: half width of the intervals as a share of the median; None without a target.
+    """
+
+    seconds: float | None = None
+    precision: float | None = None
+
+
+@dataclass(frozen=True)
+class MachineSoFar:
+    """What is known of a machine between two rounds.
+
+    Attributes:
+        points: the complete plan: all points with all replicates of a run without a budget.
+        topology: topology of the machine.
+        facts: packages, models and core kinds, for the search for anomalies.
+        rounds: the rounds so far; all their measurements are done.
+        measured: the tidy table; None before the first round.
+        predicted: the rows of predictions.parquet; None without predictions.
+        seconds: (experiment, point) -> duration of each record in seconds.
+    """
+
+    points: Sequence[Point]
+    topology: Topology
+    facts: HostComponentFacts = field(default_factory=HostComponentFacts)
+    rounds: Sequence[Round] = ()
+    measured: Measurements | None = None
+    predicted: pd.DataFrame | None = None
+    seconds: Mapping[PointKey, Sequence[float]] = field(default_factory=dict)
+
+    @property
+    def spent_seconds(self) -> float:
+        """Return the time of all measurements of the rounds."""
+        free = self.replicates_of(each for each in self.rounds if each.earlier)
+        return sum(
+            sum(listed[free[key] :]) + OVERHEAD_SECONDS * len(listed[free[key] :])
+            for key, listed in self.seconds.items()
+        )
+
+    def replicates_of(self, rounds: Iterable[Round]) -> Counter[PointKey]:
+        """Return how often rounds measure each point."""
+        return Counter(key for each in rounds for key in each.measurements)
+
+
+def point_key(point: Point) -> PointKey:
+    """Return experiment and name of a point."""
+    return point["experiment"], point["point"]
+
+
+class SecondsOfPoints:
+    """Expected time of a measurement of each point, in seconds.
+
+    A measured point takes as long as before. For other points, the estimate of the plan is
+    corrected by what the points of the same experiment took.
+    """
+
+    def __init__(self, so_far: MachineSoFar) -> None:
+        estimates = {point_key(point): point["estimated_seconds"] for point in so_far.points}
+        by_experiment: dict[str, list[float]] = {}
+        for key, listed in so_far.seconds.items():
+            if listed and key in estimates:
+                ratio = float(np.median(listed)) / estimates[key]
+                by_experiment.setdefault(key[0], []).append(ratio)
+        ratios = {name: float(np.median(values)) for name, values in by_experiment.items()}
+        self._seconds = {
+            key: estimate * ratios.get(key[0], 1.0) + OVERHEAD_SECONDS
+            for key, estimate in estimates.items()
+        }
+        for key, listed in so_far.seconds.items():
+            if listed and key in estimates:
+                self._seconds[key] = float(np.median(listed)) + OVERHEAD_SECONDS
+
+    def of(self, keys: Iterable[PointKey]) -> float:
+        """Return the time of one measurement of each of these points."""
+        return sum(self._seconds[key] for key in keys)
+
+
+def least_budget_seconds(points: Sequence[Point], topology: Topology) -> float:
+    """Return the shortest budget that measures every cell of the node matrices once."""
+    matrix = [p for p in points if point_priority(p, topology) == Priority.MATRIX]
+    return sum(point["estimated_seconds"] + OVERHEAD_SECONDS for point in matrix)
+
+
+def next_round(so_far: MachineSoFar, budget: Budget, seed: int) -> Round | None:
+    """Return the next round; None if the budget is used or nothing more is worth its time.
+
+    Args:
+        so_far: plan, rounds and results of the machine.
+        budget: when to end.
+        seed: of the random order.
+    """
+    return _NextRound(so_far, budget, seed).choose()
+
+
+class _NextRound:
+    """The choice of one round, see `next_round`."""
+
+    def __init__(self, so_far: MachineSoFar, budget: Budget, seed: int) -> None:
+        self.so_far, self.budget = so_far, budget
+        self.points = {point_key(point): point for point in so_far.points}
+        self.done = so_far.replicates_of(so_far.rounds)
+        self.seconds = SecondsOfPoints(so_far)
+        self.random = random.Random(f"{seed}/{len(so_far.rounds)}")
+        self.priority = {
+            key: point_priority(point, so_far.topology) for key, point in self.points.items()
+        }
+        self.chosen: list[PointKey] = []
+        self.reasons: list[str] = []
+        self.audit: list[PointKey] = []
+        self.left = float("inf")
+        if budget.seconds is not None:
+            self.left = budget.seconds - so_far.spent_seconds
+
+    def choose(self) -> Round | None:
+        """Return the round."""
+        measuring = [each for each in self.so_far.rounds if not each.earlier]
+        if not measuring:
+            self._choose_first()
+        else:
+            limit = self.left * _LATER_SHARE
+            if self.budget.seconds and limit < _LAST_SHARE * self.budget.seconds:
+                limit = self.left
+            self._choose_later(limit, second=len(measuring) == 1)
+        if not self.chosen:
+            return None
+        order = list(self.chosen)
+        self.random.shuffle(order)
+        return Round("; ".join(self.reasons), tuple(order), tuple(self.audit))
+
+    def _choose_first(self) -> None:
+        """Choose one replicate of as many points as fit, by priority."""
+        limit = self.left * FIRST_SHARE
+        for priority in Priority:
+            if priority == Priority.PREDICTED and self.budget.precision is not None:
+                break
+            keys = [k for k in self.points if self.priority[k] == priority and not self.done[k]]
+            self.random.shuffle(keys)
+            self._take(keys, self.left if priority == Priority.MATRIX else limit, "")
+        number = format_count(len(self.chosen), "combination")
+        self.reasons = [f"{number} once, those that tell most about the machine"]
+
+    def _choose_later(self, limit: float, *, second: bool) -> None:
+        """Choose replicates and further points that narrow the intervals most."""
+        departing = self._departing_points()
+        if second:
+            self._take(self._points_for_scatter(), limit, "{} to show how much values scatter")
+        again = [k for k in departing if 0 < self.done[k] < _DEPARTING_REPLICATES]
+        self._take(again, limit, "{} that depart from what is expected")
+        if second and self.budget.seconds:
+            before = len(self.chosen)
+            sets = [k for k in self.points if self._is_unmeasured_set(k)]
+            self.random.shuffle(sets)
+            share = min(limit, self._time() + _AUDIT_SHARE * self.budget.seconds)
+            self._take(sets[:_AUDIT_SETS], share, "{} that audit the predictions")
+            self.audit = self.chosen[before:]
+        self._take(self._by_gain(departing), limit, "{} where the intervals are widest")
+
+    def _is_unmeasured_set(self, key: PointKey) -> bool:
+        """Return whether a point is a drive set over several nodes that was never measured."""
+        point = self.points[key]
+        several = len(point["loads"]) == 1 and len(point["loads"][0]["target"]["nodes"]) > 1
+        return several and self.priority[key] == Priority.PREDICTED and not self.done[key]
+
+    def _points_for_scatter(self) -> list[PointKey]:
+        """Return random points of each kind, so that enough cells have two replicates."""
+        kinds: dict[object, list[PointKey]] = {}
+        for key, point in self.points.items():
+            if self.done[key]:
+                loads = [(load["benchmark"], load["kernel"]) for load in point["loads"]]
+                kinds.setdefault((key[0], *sorted(set(map(str, loads)))), []).append(key)
+        found: list[PointKey] = []
+        for keys in kinds.values():
+            known = sum(self.done[key] > 1 for key in keys)
+            single = [key for key in keys if self.done[key] == 1]
+            wanted = min(max(0, FEWEST_CELLS + 2 - known), len(single))
+            found += self.random.sample(single, wanted)
+        return found
+
+    def _departing_points(self) -> list[PointKey]:
+        """Return measured points that anomalies and suspicions use."""
+        if self.so_far.measured is None or not len(self.so_far.measured):
+            return []
+        findings = analyse_host(self.so_far.measured, self.so_far.facts)
+        found: dict[PointKey, None] = {}
+        for anomaly in (*findings.anomalies, *findings.suspicions):
+            found |= dict.fromkeys(_points_of_anomaly(anomaly, self.so_far.measured))
+        return [key for key in found if key in self.points]
+
+    def _by_gain(self, departing: Iterable[PointKey]) -> list[PointKey]:
+        """Return points by the variance that a further replicate removes in a second.
+
+        A replicate of a cell with n replicates and the variance v removes v / n - v / (n + 1). The
+        first measurement of a predicted cell removes the variance of the prediction.
+        """
+        variances = self._variances()
+        weights = dict.fromkeys(departing, _DEPARTING_WEIGHT)
+        gains: dict[PointKey, float] = {}
+        replicates = self.done + Counter(self.chosen)
+        for key in self.points:
+            n = replicates[key]
+            most = max(_MOST_REPLICATES, len(self.points[key]["orders"]))
+            if self.budget.precision is None:
+                most = len(self.points[key]["orders"])
+            variance = variances.get(key, _UNKNOWN_VARIANCE)
+            if n >= most or variance == 0.0 or self._is_precise(variance, n):
+                continue
+            gain = variance if n == 0 else variance / (n * (n + 1))
+            gains[key] = weights.get(key, 1.0) * gain / self.seconds.of([key])
+        return sorted(gains, key=lambda key: -gains[key])
+
+    def _is_precise(self, variance: float, n: int) -> bool:
+        """Return whether an interval is narrower than the requested precision."""
+        target = self.budget.precision
+        return target is not None and 1.96 * (variance / max(n, 1)) ** 0.5 <= target
+
+    def _variances(self) -> dict[PointKey, float]:
+        """Return the variance of the logarithm of one measurement, the largest of a point's cells.
+
+        For a predicted cell, it is the variance of its prediction.
+        """
+        found: dict[PointKey, float] = {}
+        if self.so_far.measured is not None and len(self.so_far.measured):
+            rows = self.so_far.measured.performance_rows()
+            of_few = rows.rows["metric"].map(is_percentile_of_slow_accesses).astype(bool)
+            cells = summarise_cells(rows.select(~of_few))
+            cells = cells[cells["n"] > 0]
+            own = (cells["standard_deviation"] / cells["median"]) ** 2
+            kinds = [cells[name].fillna("") for name in ("experiment", "load", "kernel", "metric")]
+            typical = own.groupby(kinds).transform("median").fillna(own.median())
+            # Two values say little about a variance: the typical variance of the kind counts more.
+            n = cells["n"].to_numpy(dtype=float)
+            mixed = (own.fillna(0.0) * (n - 1.0) + 4.0 * typical) / (n + 3.0)
+            _keep_largest(found, cells, mixed)
+        if self.so_far.predicted is not None and len(self.so_far.predicted):
+            predicted = self.so_far.predicted
+            half = (predicted["high"] - predicted["low"]) / (2.0 * predicted["value"])
+            _keep_largest(found, predicted, (half / 1.96) ** 2)
+        return found
+
+    def _time(self) -> float:
+        """Return the time of the chosen measurements."""
+        return self.seconds.of(self.chosen)
+
+    def _take(self, keys: Iterable[PointKey], limit: float, reason: str) -> None:
+        """Choose points in this order while they fit, with the references of their ratios."""
+        time, before = self._time(), len(self.chosen)
+        counts = Counter(self.chosen)
+        for key in keys:
+            group = [key, *self._references(key, counts)]
+            needed = self.seconds.of(group)
+            if time + needed <= limit and counts[key] == 0:
+                self.chosen += group
+                counts.update(group)
+                time += needed
+        if len(self.chosen) > before and reason:
+            number = format_count(len(self.chosen) - before, "measurement")
+            self.reasons.append(reason.format(number))
+
+    def _references(self, key: PointKey, chosen: Counter[PointKey]) -> Iterator[PointKey]:
+        """Yield the reference points that have fewer replicates than the point will have.
+
+        A ratio is formed of value and reference of the same replicate.
+        """
+        replicate = self.done[key] + 1
+        names = {
+            metric["to"]["point"]
+            for metric in self.points[key].get("relative", [])
+            if "to" in metric and metric["to"]["point"] != key[1]
+        }
+        for other in sorted((key[0], name) for name in names):
+            if other in self.points and self.done[other] + chosen[other] < replicate:
+                yield other
+
+
+def _keep_largest(found: dict[PointKey, float], cells: pd.DataFrame, values: pd.Series) -> None:
+    """Keep, for each point, the largest finite value of its cells."""
+    for experiment, point, value in zip(
+        cells["experiment"], cells["point"], values.to_numpy(dtype=float), strict=True
+    ):
+        if np.isfinite(value):
+            key = (experiment, point)
+            found[key] = max(found.get(key, 0.0), float(value))
+
+
+def _points_of_anomaly(anomaly: Anomaly, measured: Measurements) -> Iterator[PointKey]:
+    """Yield the points of the cells that an anomaly explains."""
+    rows = measured.rows
+    for column, value in anomaly.where.items():
+        name = "load_parameters" if column == "levels" else column
+        if name in rows and value is not None:
+            rows = rows[rows[name] == value]
+    names = {
+        tuple(node_name(end) if isinstance(end, int) else end for end in cell)
+        for cell in anomaly.cells
+    }
+    columns = (rows[name].astype(str) for name in ("experiment", "point", "initiator", "target"))
+    for experiment, point, *cell in zip(*columns, strict=True):
+        if tuple(cell) in names:
+            yield experiment, point
+
+
+def describe_round(number: int, chosen: Round, seconds: float) -> str:
+    """Return a round as a line for the terminal; `seconds` is its expected time."""
+    count = format_count(len(chosen.measurements), "measurement")
+    return f"round {number}: {count}, about {format_duration(seconds)}: {chosen.reason}"

@@ -1,0 +1,74 @@
+"""Sort the points of a plan by how much they tell about a machine that is not measured yet.
+
+A run with a budget measures points of priority 0 first and in any case, then those of higher
+numbers. The order follows from the structure of the loads, so it holds for every experiment.
+
+Drive sets grow with the power of two of the nodes. Bandwidth never shrinks by more drives, and a
+set never gets more than its parts together, so most sets follow from their parts and from the
+pairs of nodes, which show which nodes share a path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+from chaosity.records.point_types import Load, Point
+from chaosity.topology.topology_model import Topology
+
+NODE = "node"
+# A set of at most so many nodes is measured early: pairs show shared paths.
+_PAIR = 2
+
+
+class Priority(IntEnum):
+    """When a point is measured; see the members' comments."""
+
+    MATRIX = 0  # cells of the node matrices: initiators to memory, and to all drives of each node
+    REST = 1  # all other points without drive sets over nodes, and drives from their own node
+    SHARED_PATHS = 2  # pairs of nodes and sets over packages, from one initiator of each package
+    OTHER_INITIATORS = 3  # the same from other initiators, and drives from other nodes
+    PREDICTED = 4  # sets over more nodes, whose bandwidth follows from their parts
+
+
+def point_priority(point: Point, topology: Topology) -> Priority:
+    """Return the priority of a point on a machine with this topology."""
+    loads = point["loads"]
+    if len(loads) > 1 or not loads[0]["target"]["drives"]:
+        return Priority.MATRIX if is_matrix_cell(loads) else Priority.REST
+    [load] = loads
+    nodes, initiators = set(load["target"]["nodes"]), set(load["initiator"]["nodes"])
+    if len(nodes) <= 1:
+        own = not nodes or nodes <= initiators
+        if load["target"]["kind"] == "all_of_node" or _is_first_drive_of_its_node(load, topology):
+            return Priority.MATRIX
+        return Priority.REST if own else Priority.OTHER_INITIATORS
+    packages = _nodes_of_packages(topology)
+    whole = [members for members in packages.values() if members & nodes]
+    if len(nodes) > _PAIR and set().union(*whole) != nodes:
+        return Priority.PREDICTED
+    first = {min(members) for members in packages.values() if members}
+    return Priority.SHARED_PATHS if initiators & first else Priority.OTHER_INITIATORS
+
+
+def is_matrix_cell(loads: list[Load]) -> bool:
+    """Return whether a point has one load, of one node's processing units on one node's memory."""
+    [load, *others] = loads
+    return (
+        not others
+        and load["target"]["kind"] == NODE
+        and len(load["target"]["nodes"]) == 1
+        and load["initiator"]["kind"] in (NODE, "pu")
+    )
+
+
+def _is_first_drive_of_its_node(load: Load, topology: Topology) -> bool:
+    """Return whether a load reads the only drive of a node: this is all drives of the node."""
+    [drive, *others] = load["target"]["drives"]
+    beside = [each for each in topology.drives if each.node == drive["node"]]
+    return not others and len(beside) <= 1
+
+
+def _nodes_of_packages(topology: Topology) -> Mapping[int, set[int]]:
+    """Return package -> its nodes."""
+    return {package.os_index: set(package.nodes) for package in topology.packages}
