@@ -28,6 +28,7 @@ from chaosity.records.atomic_writes_and_record_files import (
     replicate_numbers,
     write_atomically,
 )
+from chaosity.records.record_types_and_verdict import SIMULATED
 from chaosity.rounds.next_round import (
     Budget,
     MachineSoFar,
@@ -141,11 +142,16 @@ def machine_so_far(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> Mac
 
 
 def _duration_seconds(path: Path) -> float:
-    """Return the duration of a measurement in seconds; 0 for a broken record."""
+    """Return the duration of a measurement in seconds; 0 for a broken record.
+
+    A simulated measurement takes the planned time, though its record is written in milliseconds.
+    """
     try:
         record = load_record(path)
     except ValueError:
         return 0.0
+    if record.get("origin") == SIMULATED:
+        return record["point"]["estimated_seconds"]
     began, finished = (datetime.fromisoformat(record[key]) for key in ("began_at", "finished_at"))
     return (finished - began).total_seconds()
 
