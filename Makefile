@@ -22,13 +22,22 @@ COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.1
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
+# Time of the measurements of a host; a plan that takes less time is measured completely. A config or
+# profile of your own may choose the replicates instead, so then only a BUDGET that you give counts.
+BUDGET ?= 30m
+OWN_CONFIG = $(filter --config -C --configfile --configfiles --profile,$(SNAKEMAKE_ARGUMENTS))
 # The default inventory is that of the config. Of two options --config, Snakemake takes the last.
-MEASURED = $(if $(filter-out file,$(origin INVENTORY)),--config inventory=$(INVENTORY))
-ifneq ($(and $(MEASURED),$(filter --config -C,$(SNAKEMAKE_ARGUMENTS))),)
-$(error Snakemake takes one --config: leave out INVENTORY, and add inventory=$(INVENTORY) to SNAKEMAKE_ARGUMENTS)
+GIVEN = $(strip $(if $(filter-out file,$(origin INVENTORY)),inventory=$(INVENTORY)) \
+	$(if $(filter-out file,$(origin BUDGET)),budget=$(BUDGET)))
+ifneq ($(and $(GIVEN),$(filter --config -C,$(OWN_CONFIG))),)
+$(error Snakemake takes one --config: add $(GIVEN) to that of SNAKEMAKE_ARGUMENTS, and leave out INVENTORY and BUDGET)
 endif
+ifeq ($(OWN_CONFIG)$(filter budget=%,$(GIVEN)),)
+GIVEN += budget=$(BUDGET)
+endif
+MEASURED = $(if $(GIVEN),--config $(GIVEN))
 
-run: .venv/requirements.installed ## set up, measure this machine and report; the last line is the report's path
+run: .venv/requirements.installed ## set up, measure this machine and report; the last line is the report's path; BUDGET=2h for more time than 30m
 	@$(BIN)/python provision.py $(INVENTORY)
 	@$(BIN)/snakemake $(SNAKEMAKE_ARGUMENTS) $(MEASURED)
 	@$(BIN)/chaosity reports

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import yaml
 from jsonschema import Draft202012Validator
@@ -19,7 +19,7 @@ from jsonschema.exceptions import ValidationError, best_match
 
 from chaosity.errors import UserError, check_allowed, suggest_allowed
 from chaosity.records.point_types import OutputValueSource
-from chaosity.units import metric_has_unit
+from chaosity.units import metric_has_unit, parse_duration, parse_share
 from chaosity.yaml_document_types import BenchmarkDocument, Config, ExperimentDocument
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -248,12 +248,29 @@ def check_config(config: Mapping[str, object], where: str = "config") -> Config:
     for category, rule in checked["stopping"].items():
         if rule["min_seconds"] > rule["max_seconds"]:
             raise UserError("min_seconds is above max_seconds", f"{where}, stopping.{category}")
-    for key in ("budget", "precision"):
-        usual = read_yaml(CONFIG)["replicates"] if checked[key] else checked["replicates"]
-        if checked["replicates"] != usual:
-            what = f"{key} and replicates contradict: with {key}, the run chooses the replicates"
-            raise UserError(what, f"{where}, {key}", f"leave out replicates or {key}")
+    _check_budget(checked, "budget", parse_duration, where)
+    _check_budget(checked, "precision", parse_share, where)
     return checked
+
+
+def _check_budget(
+    config: Config,
+    key: Literal["budget", "precision"],
+    parse: Callable[[str], float],
+    where: str,
+) -> None:
+    """Check a key that says when a run in rounds ends, and that no other key contradicts it."""
+    if config[key] is None:
+        return
+    try:
+        number = parse(str(config[key]))
+    except ValueError as error:
+        raise UserError(str(error), f"{where}, {key}") from None
+    if number == 0:
+        raise UserError(f"{key} is zero", f"{where}, {key}")
+    if config["replicates"] != read_yaml(CONFIG)["replicates"]:
+        what = f"{key} and replicates contradict: with {key}, the run chooses the replicates"
+        raise UserError(what, f"{where}, {key}", f"leave out replicates or {key}")
 
 
 def _check_benchmark(config: Config, category: str, name: str, where: str) -> None:

@@ -168,6 +168,22 @@ def parse_duration(text: str) -> int:
     return 3600 * hours + 60 * minutes + seconds
 
 
+def parse_share(text: str) -> float:
+    """Return the share in a text such as ``2 %`` or ``0.02``.
+
+    Raises:
+        ValueError: the text has another form, or the share is not between 0 and 1.
+    """
+    number = text.removesuffix("%").strip()
+    try:
+        share = float(number) / (100.0 if text.endswith("%") else 1.0)
+    except ValueError:
+        share = math.nan
+    if not 0.0 <= share < 1.0:
+        raise ValueError(f"{text!r} is no share such as 2 % or 0.02")
+    return share
+
+
 def group_thousands(number: int) -> str:
     """Return a whole number with a thin space between thousands."""
     return f"{number:,}".replace(",", "\N{THIN SPACE}")

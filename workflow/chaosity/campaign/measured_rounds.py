@@ -47,7 +47,7 @@ from chaosity.store.tidy_table_from_records import (
     tidy_rows_of_outcome,
 )
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table, write_parquet_table
-from chaosity.units import format_duration, parse_duration
+from chaosity.units import format_duration, parse_duration, parse_share
 from chaosity.yaml_document_types import Config
 
 ROUNDS_FILE, UNMEASURED_FILE, PREDICTIONS_FILE = (
@@ -62,10 +62,10 @@ def budget_of_config(config: Config) -> Budget | None:
     """Return the budget of a config; None if a run measures every combination."""
     if not config["budget"] and not config["precision"]:
         return None
-    precision = config["precision"]
-    if isinstance(precision, str):
-        precision = float(precision.strip(" %")) / 100.0
-    return Budget(parse_duration(config["budget"]) if config["budget"] else None, precision)
+    return Budget(
+        parse_duration(config["budget"]) if config["budget"] else None,
+        parse_share(str(config["precision"])) if config["precision"] else None,
+    )
 
 
 def read_rounds(folder: Path) -> list[Round]:
@@ -216,7 +216,7 @@ class RoundsOfHost:
         rounds, chosen, so_far = self.choose()
         return (
             self._state(rounds, chosen, so_far)
-            + f"; all that is missing would take {format_duration(whole)}"
+            + f" Without a budget, the run would take {format_duration(whole)}."
         )
 
     def run(self) -> int:
@@ -252,7 +252,12 @@ class RoundsOfHost:
         if chosen is not None:
             seconds = SecondsOfPoints(so_far).of(chosen.measurements)
             following = describe_round(number, chosen, seconds)
-        return f"{self.plan.host.name}: {used} used; {following}"
+        known = ""
+        if so_far.findings is not None:
+            measured = len(so_far.replicates_of(rounds))
+            known = f" Known so far, from {measured} of {len(self.plan.points)} combinations:"
+            known += f" {so_far.findings.verdict}"
+        return f"{self.plan.host.name}: {used} used; {following}.{known}"
 
     def _run_workflow(self, *targets: str) -> int:
         """Run the workflow for the rounds so far; return its exit status."""

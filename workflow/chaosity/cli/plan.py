@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     "--experiment", "experiments", multiple=True, help="Plan only this experiment; repeatable."
 )
 @CONFIG_OPTION
+@click.option("--budget", help="Also show the first round within a time such as 30m or 2h.")
 @JSON_OPTION
 @click.option("--list", "as_list", is_flag=True, help="Print the names of all points, a line each.")
 @click.option("--commands", is_flag=True, help="Print the commands of all points, for a shell.")
@@ -36,22 +37,27 @@ def plan_command(
     source: str,
     experiments: tuple[str, ...],
     config_file: Path,
+    budget: str | None,
     as_json: bool,
     as_list: bool,
     commands: bool,
 ) -> None:
     """Show what would be measured on a host, and for how long. Nothing is measured."""
     from chaosity.campaign.kept_page_weights import HostPageWeights
-    from chaosity.checked_yaml_files import read_config
+    from chaosity.campaign.measured_rounds import RoundsOfHost, budget_of_config
+    from chaosity.checked_yaml_files import ROOT, check_config, read_config
     from chaosity.design.host_plan import PlannedHost, plan_host
     from chaosity.topology.configuration_names import configuration_name
     from chaosity.topology.topology_discovery import discover_topology
 
     config = read_config(config_file)
+    if budget:
+        config = check_config({**config, "budget": budget}, "--budget")
     topology = discover_topology(source)
     name = "localhost" if source == "live" else Path(source).name.split(".")[0]
     host = PlannedHost(name, configuration_name(topology), topology)
-    weights = HostPageWeights(Path(config["results"]) / host.name / host.configuration)
+    folder = Path(config["results"]) / host.name / host.configuration
+    weights = HostPageWeights(folder)
     host_plan = plan_host(host, config, experiments or None, weights)
     if as_json:
         print_json(host_plan.summarize_plan())
@@ -62,6 +68,8 @@ def plan_command(
         click.echo("\n".join(line for point in host_plan.points for line in _command_lines(point)))
     else:
         _print_plan(host_plan)
+        if budget_of_config(config):
+            click.echo(RoundsOfHost(host_plan, folder, config, ROOT).describe_next_round())
 
 
 def _command_lines(point: Point) -> Iterator[str]:

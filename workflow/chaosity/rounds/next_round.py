@@ -15,11 +15,12 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
-from chaosity.anomalies.anomaly_results import Anomaly
+from chaosity.anomalies.anomaly_results import Anomaly, Findings
 from chaosity.anomalies.host_anomalies import HostComponentFacts, analyse_host
 from chaosity.place_names import node_name
 from chaosity.records.point_types import Point
@@ -35,6 +36,8 @@ PointKey = tuple[str, str]  # experiment and name of a point
 # Time of a measurement beyond its record: the start of a process and Snakemake's part. 0.07 s in
 # the median of 165 records on two cores.
 OVERHEAD_SECONDS = 0.1
+# Time of a round beyond its measurements, on two cores: start of the workflow, table, choice.
+ROUND_SECONDS = 5.0
 # Share of the budget for the first round. The rest decides where values scatter or depart.
 FIRST_SHARE = 0.75
 # A later round uses this share of the time that is left, so that the next can react to it ...
@@ -111,10 +114,17 @@ class MachineSoFar:
     def spent_seconds(self) -> float:
         """Return the time of all measurements of the rounds."""
         free = self.replicates_of(each for each in self.rounds if each.earlier)
-        return sum(
+        return ROUND_SECONDS * sum(not each.earlier for each in self.rounds) + sum(
             sum(listed[free[key] :]) + OVERHEAD_SECONDS * len(listed[free[key] :])
             for key, listed in self.seconds.items()
         )
+
+    @cached_property
+    def findings(self) -> Findings | None:
+        """Return the findings so far; None before the first measurement."""
+        if self.measured is None or not len(self.measured):
+            return None
+        return analyse_host(self.measured, self.facts)
 
     def replicates_of(self, rounds: Iterable[Round]) -> Counter[PointKey]:
         """Return how often rounds measure each point."""
@@ -188,7 +198,7 @@ class _NextRound:
         self.audit: list[PointKey] = []
         self.left = float("inf")
         if budget.seconds is not None:
-            self.left = budget.seconds - so_far.spent_seconds
+            self.left = budget.seconds - so_far.spent_seconds - ROUND_SECONDS
 
     def choose(self) -> Round | None:
         """Return the round."""
@@ -197,8 +207,12 @@ class _NextRound:
             self._choose_first()
         else:
             limit = self.left * _LATER_SHARE
-            if self.budget.seconds and limit < _LAST_SHARE * self.budget.seconds:
+            if self.budget.seconds and limit < max(
+                _LAST_SHARE * self.budget.seconds, 2 * ROUND_SECONDS
+            ):
                 limit = self.left
+            if limit < ROUND_SECONDS:
+                return None  # it would take longer to start than to measure
             self._choose_later(limit, second=len(measuring) == 1)
         if not self.chosen:
             return None
@@ -215,8 +229,7 @@ class _NextRound:
             keys = [k for k in self.points if self.priority[k] == priority and not self.done[k]]
             self.random.shuffle(keys)
             self._take(keys, self.left if priority == Priority.MATRIX else limit, "")
-        number = format_count(len(self.chosen), "combination")
-        self.reasons = [f"{number} once, those that tell most about the machine"]
+        self.reasons = ["the combinations that tell most about the machine, once each"]
 
     def _choose_later(self, limit: float, *, second: bool) -> None:
         """Choose replicates and further points that narrow the intervals most."""
@@ -257,9 +270,9 @@ class _NextRound:
 
     def _departing_points(self) -> list[PointKey]:
         """Return measured points that anomalies and suspicions use."""
-        if self.so_far.measured is None or not len(self.so_far.measured):
+        findings = self.so_far.findings
+        if findings is None or self.so_far.measured is None:
             return []
-        findings = analyse_host(self.so_far.measured, self.so_far.facts)
         found: dict[PointKey, None] = {}
         for anomaly in (*findings.anomalies, *findings.suspicions):
             found |= dict.fromkeys(_points_of_anomaly(anomaly, self.so_far.measured))

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 
 from chaosity.records.point_types import Load, Point
+from chaosity.store.measurements import WORKING_SET
 from chaosity.topology.topology_model import Topology
 
 NODE = "node"
@@ -52,13 +53,17 @@ def point_priority(point: Point, topology: Topology) -> Priority:
 
 
 def is_matrix_cell(loads: list[Load]) -> bool:
-    """Return whether a point has one load, of one node's processing units on one node's memory."""
+    """Return whether a point measures one node's memory, by a node's cores or a latency load.
+
+    A working set of a sweep over sizes is no cell of a matrix of nodes.
+    """
     [load, *others] = loads
     return (
         not others
         and load["target"]["kind"] == NODE
         and len(load["target"]["nodes"]) == 1
-        and load["initiator"]["kind"] in (NODE, "pu")
+        and (load["initiator"]["kind"] == NODE or "latency_ns" in load["metrics"])
+        and WORKING_SET not in load.get("levels", {})
     )
 
 
