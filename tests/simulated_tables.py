@@ -139,10 +139,11 @@ class SimulatedHost:
 
     def findings(self, seed: int) -> Findings:
         """Return what the analysis finds, as for the report."""
-        return analyse_host(self.table(seed), self._parts)
+        return analyse_host(self.table(seed), self.component_facts)
 
     @cached_property
-    def _parts(self) -> HostComponentFacts:
+    def component_facts(self) -> HostComponentFacts:
+        """Packages, models and core kinds, for the search for anomalies."""
         return host_component_facts(self.topology, make_component_documents(self.topology))
 
     def _factors_and_remarks(self, seed: int) -> Iterator[tuple[float, str | None]]:

@@ -46,7 +46,7 @@ _LATER_SHARE = 0.5
 _LAST_SHARE = 0.12
 # Random drive sets for the audit of predictions: if none of 58 departs, at most 5 % of all do, with
 # 95 % confidence (0.95 ** 58 = 0.05). The audit takes at most this share of the budget.
-_AUDIT_SETS, _AUDIT_SHARE = 58, 0.1
+_AUDIT_SETS, _AUDIT_SHARE = 58, 0.05
 # A point that departs is measured so often, like every point of a run without a budget.
 _DEPARTING_REPLICATES = 3
 # Most replicates of a point: beyond, an interval shrinks by less than 10 % with each.
@@ -234,10 +234,8 @@ class _NextRound:
     def _choose_later(self, limit: float, *, second: bool) -> None:
         """Choose replicates and further points that narrow the intervals most."""
         departing = self._departing_points()
-        if second:
-            self._take(self._points_for_scatter(), limit, "{} to show how much values scatter")
         again = [k for k in departing if 0 < self.done[k] < _DEPARTING_REPLICATES]
-        self._take(again, limit, "{} that depart from what is expected")
+        self._take(again, limit / 2.0, "{} that depart from what is expected")
         if second and self.budget.seconds:
             before = len(self.chosen)
             sets = [k for k in self.points if self._is_unmeasured_set(k)]
@@ -245,6 +243,8 @@ class _NextRound:
             share = min(limit, self._time() + _AUDIT_SHARE * self.budget.seconds)
             self._take(sets[:_AUDIT_SETS], share, "{} that audit the predictions")
             self.audit = self.chosen[before:]
+        if second:
+            self._take(self._points_for_scatter(), limit, "{} to show how much values scatter")
         self._take(self._by_gain(departing), limit, "{} where the intervals are widest")
 
     def _is_unmeasured_set(self, key: PointKey) -> bool:
@@ -254,18 +254,22 @@ class _NextRound:
         return several and self.priority[key] == Priority.PREDICTED and not self.done[key]
 
     def _points_for_scatter(self) -> list[PointKey]:
-        """Return random points of each kind, so that enough cells have two replicates."""
-        kinds: dict[object, list[PointKey]] = {}
-        for key, point in self.points.items():
-            if self.done[key]:
-                loads = [(load["benchmark"], load["kernel"]) for load in point["loads"]]
-                kinds.setdefault((key[0], *sorted(set(map(str, loads)))), []).append(key)
+        """Return random points, so that enough cells of each kind have two replicates.
+
+        The kinds are those of `statistics.cell_summary`, whose cells share a typical variance.
+        """
+        kinds: dict[PointKey, set[object]] = {
+            key: {(key[0], load["role"], load["benchmark"], load["kernel"]) for load in p["loads"]}
+            for key, p in self.points.items()
+        }
+        known = Counter(kind for key in kinds if self.done[key] > 1 for kind in kinds[key])
+        single = [key for key in kinds if self.done[key] == 1]
+        self.random.shuffle(single)
         found: list[PointKey] = []
-        for keys in kinds.values():
-            known = sum(self.done[key] > 1 for key in keys)
-            single = [key for key in keys if self.done[key] == 1]
-            wanted = min(max(0, FEWEST_CELLS + 2 - known), len(single))
-            found += self.random.sample(single, wanted)
+        for key in single:
+            if any(known[kind] < FEWEST_CELLS + 2 for kind in kinds[key]):
+                found.append(key)
+                known.update(kinds[key])
         return found
 
     def _departing_points(self) -> list[PointKey]:
