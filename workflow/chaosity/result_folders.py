@@ -8,6 +8,9 @@ from pathlib import Path
 from chaosity.transport.skipped_hosts import SKIPPED_HOST_FILE, SkippedHost, read_skipped_host
 
 MEASUREMENTS_FILE = "measurements.parquet"
+# Cells that a budget left out, and what was predicted for them.
+UNMEASURED_FILE = "unmeasured.parquet"
+PREDICTIONS_FILE = "predictions.parquet"
 SUMMARY_FILE = "summary.json"
 
 

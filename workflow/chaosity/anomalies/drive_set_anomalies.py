@@ -18,14 +18,10 @@ from chaosity.anomalies.anomaly_text import shorten_list
 from chaosity.anomalies.cell_log_scores import Position, cell_positions_in_mask
 from chaosity.anomalies.component_anomalies import CHECK_SHARED_PARTS, ComponentCheckResult
 from chaosity.anomalies.departure_significance import Departure
-from chaosity.anomalies.drive_set_cells import (
-    DRIVES,
-    PACKAGES,
-    DriveSetCells,
-    drives_by_node_of_sets,
-)
+from chaosity.anomalies.drive_set_cells import DRIVES, PACKAGES, DriveSetCells
 from chaosity.anomalies.matrix_structure import PackageNodes
 from chaosity.place_names import initiator_to_target_name, node_name, package_name
+from chaosity.prediction.drives_of_sets import drives_by_node_of_sets
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.units import format_count, join_with_and
 

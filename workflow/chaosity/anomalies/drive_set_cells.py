@@ -29,41 +29,12 @@ from chaosity.anomalies.departure_significance import (
 )
 from chaosity.anomalies.matrix_structure import PackageNodes
 from chaosity.cpusets import parse_cpu_list
-from chaosity.store.measurements import Measurements
+from chaosity.prediction.drives_of_sets import DrivesByNode
 
 # Two losses are alike if the smaller is at least this share of the larger: both have noise.
 _SIMILAR = 0.4
 # The parts of a machine that can be suspected.
 DRIVES, PATH, PACKAGES = "drives", "path", "packages"
-
-DrivesByNode = Mapping[int, frozenset[str]]
-
-
-def drives_by_node_of_sets(rows: Measurements) -> dict[str, DrivesByNode]:
-    """Return drive set -> node -> names of the set's drives at this node.
-
-    A set is left out if its drives are unknown: drives of unknown nodes, or the first drives of a
-    node of which neither the single drives nor all drives together were measured.
-    """
-    columns = ["target", "target_kind", "target_nodes", "drives"]
-    sets = rows.rows[columns].drop_duplicates("target").sort_values("target")
-    at_node: dict[str, list[str]] = {}
-    for name, kind, nodes, _ in sets.itertuples(index=False):
-        if kind == "drive":
-            at_node.setdefault(str(nodes or ""), []).append(name)
-    for _, kind, nodes, number in sets.itertuples(index=False):
-        if kind == "all_of_node" and len(at_node.get(str(nodes), [])) < int(number):
-            at_node[str(nodes)] = [f"{nodes}#{index}" for index in range(int(number))]
-    found: dict[str, DrivesByNode] = {}
-    for name, kind, nodes, number in sets.itertuples(index=False):
-        first = int(number) if kind == "first_of_node" else None
-        own = {
-            node: frozenset([name] if kind == "drive" else at_node.get(str(node), [])[:first])
-            for node in parse_cpu_list(str(nodes or ""))
-        }
-        if sum(map(len, own.values())) == int(number):
-            found[name] = own
-    return found
 
 
 class DriveSetCells(TidyTableSliceCells):

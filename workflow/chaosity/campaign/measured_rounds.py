@@ -29,33 +29,26 @@ from chaosity.records.atomic_writes_and_record_files import (
     write_atomically,
 )
 from chaosity.records.record_types_and_verdict import SIMULATED
-from chaosity.rounds.next_round import (
+from chaosity.result_folders import PREDICTIONS_FILE, UNMEASURED_FILE
+from chaosity.rounds.machine_so_far import (
     Budget,
     MachineSoFar,
     PointKey,
     Round,
     SecondsOfPoints,
-    describe_round,
-    least_budget_seconds,
-    next_round,
     point_key,
+    rows_left_out,
 )
+from chaosity.rounds.next_round import describe_round, least_budget_seconds, next_round
 from chaosity.store.measurements import Measurements
-from chaosity.store.tidy_table_from_records import (
-    ReplicateOutcome,
-    build_tidy_table,
-    tidy_rows_of_outcome,
-)
-from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table, write_parquet_table
+from chaosity.store.tidy_table_from_records import build_tidy_table
+from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
 from chaosity.units import format_duration, parse_duration, parse_share
 from chaosity.yaml_document_types import Config
 
-ROUNDS_FILE, UNMEASURED_FILE, PREDICTIONS_FILE = (
-    *("rounds.json", "unmeasured.parquet", "predictions.parquet"),
-)
+ROUNDS_FILE = "rounds.json"
 # Config of a run with a budget for one host, and of the runs that measure its rounds.
 BUDGET_FILE, CONFIG_FILE = "budget_config.yaml", "rounds_config.yaml"
-LEFT_OUT = "the budget leaves it out"
 
 
 def budget_of_config(config: Config) -> Budget | None:
@@ -178,11 +171,8 @@ def write_unmeasured_rows(plan: HostPlan, folder: Path) -> None:
         for name in (UNMEASURED_FILE, PREDICTIONS_FILE):
             (folder / name).unlink(missing_ok=True)
         return
-    outcome = ReplicateOutcome("missing", LEFT_OUT)
-    rows: list[Row] = []
-    for point in plan.left_out:
-        rows += tidy_rows_of_outcome(point, 1, outcome)
-    write_parquet_table(rows_to_table(rows, COLUMNS), folder / UNMEASURED_FILE)
+    table = rows_left_out(plan.left_out).rows[[*COLUMNS]]
+    write_parquet_table(table, folder / UNMEASURED_FILE)
 
 
 class RoundsOfHost:

@@ -24,6 +24,7 @@ COMMANDS = {
     "overview": "Write the HTML page of all hosts and configurations.",
     "place": "Run a program with its pages on the nodes that a policy names.",
     "plan": "Show which points would be measured, and for how long.",
+    "predict": "Predict what a run left unmeasured.",
     "profile": "Keep the results of all hosts in a database, and share them.",
     "published": "Draw figures from measurements that others published.",
     "report": "Write the HTML report of a host.",

@@ -13,17 +13,24 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 
-from chaosity.anomalies.anomaly_results import Anomaly, Findings
-from chaosity.anomalies.host_anomalies import HostComponentFacts, analyse_host
+from chaosity.anomalies.anomaly_results import Anomaly
 from chaosity.place_names import node_name
 from chaosity.records.point_types import Point
+from chaosity.rounds.machine_so_far import (
+    OVERHEAD_SECONDS,
+    ROUND_SECONDS,
+    Budget,
+    MachineSoFar,
+    PointKey,
+    Round,
+    SecondsOfPoints,
+    point_key,
+)
 from chaosity.rounds.point_priority import Priority, point_priority
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.moderated_variances import FEWEST_CELLS
@@ -31,13 +38,6 @@ from chaosity.store.measurements import Measurements, is_percentile_of_slow_acce
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count, format_duration
 
-PointKey = tuple[str, str]  # experiment and name of a point
-
-# Time of a measurement beyond its record: the start of a process and Snakemake's part. 0.07 s in
-# the median of 165 records on two cores.
-OVERHEAD_SECONDS = 0.1
-# Time of a round beyond its measurements, on two cores: start of the workflow, table, choice.
-ROUND_SECONDS = 5.0
 # Share of the budget for the first round. The rest decides where values scatter or depart.
 FIRST_SHARE = 0.75
 # A later round uses this share of the time that is left, so that the next can react to it ...
@@ -55,113 +55,6 @@ _MOST_REPLICATES = 10
 _UNKNOWN_VARIANCE = 0.4**2
 # Weight of the variance of points that an anomaly or a suspicion uses.
 _DEPARTING_WEIGHT = 9.0
-
-
-@dataclass(frozen=True)
-class Round:
-    """Measurements that are planned together.
-
-    Attributes:
-        reason: why these measurements, as a sentence.
-        measurements: (experiment, point) in the order of measurement; the n-th occurrence of a
-            point in all rounds is its replicate n.
-        audit: drive sets among them that were chosen at random.
-        earlier: whether the records were there before the first round, so that they cost no time.
-    """
-
-    reason: str
-    measurements: tuple[PointKey, ...]
-    audit: tuple[PointKey, ...] = ()
-    earlier: bool = False
-
-
-@dataclass(frozen=True)
-class Budget:
-    """When a run ends: after so many seconds, or when all intervals are narrow enough.
-
-    Attributes:
-        seconds: time of the measurements; None without a limit.
-        precision: half width of the intervals as a share of the median; None without a target.
-    """
-
-    seconds: float | None = None
-    precision: float | None = None
-
-
-@dataclass(frozen=True)
-class MachineSoFar:
-    """What is known of a machine between two rounds.
-
-    Attributes:
-        points: the complete plan: all points with all replicates of a run without a budget.
-        topology: topology of the machine.
-        facts: packages, models and core kinds, for the search for anomalies.
-        rounds: the rounds so far; all their measurements are done.
-        measured: the tidy table; None before the first round.
-        predicted: the rows of predictions.parquet; None without predictions.
-        seconds: (experiment, point) -> duration of each record in seconds.
-    """
-
-    points: Sequence[Point]
-    topology: Topology
-    facts: HostComponentFacts = field(default_factory=HostComponentFacts)
-    rounds: Sequence[Round] = ()
-    measured: Measurements | None = None
-    predicted: pd.DataFrame | None = None
-    seconds: Mapping[PointKey, Sequence[float]] = field(default_factory=dict)
-
-    @property
-    def spent_seconds(self) -> float:
-        """Return the time of all measurements of the rounds."""
-        free = self.replicates_of(each for each in self.rounds if each.earlier)
-        return ROUND_SECONDS * sum(not each.earlier for each in self.rounds) + sum(
-            sum(listed[free[key] :]) + OVERHEAD_SECONDS * len(listed[free[key] :])
-            for key, listed in self.seconds.items()
-        )
-
-    @cached_property
-    def findings(self) -> Findings | None:
-        """Return the findings so far; None before the first measurement."""
-        if self.measured is None or not len(self.measured):
-            return None
-        return analyse_host(self.measured, self.facts)
-
-    def replicates_of(self, rounds: Iterable[Round]) -> Counter[PointKey]:
-        """Return how often rounds measure each point."""
-        return Counter(key for each in rounds for key in each.measurements)
-
-
-def point_key(point: Point) -> PointKey:
-    """Return experiment and name of a point."""
-    return point["experiment"], point["point"]
-
-
-class SecondsOfPoints:
-    """Expected time of a measurement of each point, in seconds.
-
-    A measured point takes as long as before. For other points, the estimate of the plan is
-    corrected by what the points of the same experiment took.
-    """
-
-    def __init__(self, so_far: MachineSoFar) -> None:
-        estimates = {point_key(point): point["estimated_seconds"] for point in so_far.points}
-        by_experiment: dict[str, list[float]] = {}
-        for key, listed in so_far.seconds.items():
-            if listed and key in estimates:
-                ratio = float(np.median(listed)) / estimates[key]
-                by_experiment.setdefault(key[0], []).append(ratio)
-        ratios = {name: float(np.median(values)) for name, values in by_experiment.items()}
-        self._seconds = {
-            key: estimate * ratios.get(key[0], 1.0) + OVERHEAD_SECONDS
-            for key, estimate in estimates.items()
-        }
-        for key, listed in so_far.seconds.items():
-            if listed and key in estimates:
-                self._seconds[key] = float(np.median(listed)) + OVERHEAD_SECONDS
-
-    def of(self, keys: Iterable[PointKey]) -> float:
-        """Return the time of one measurement of each of these points."""
-        return sum(self._seconds[key] for key in keys)
 
 
 def least_budget_seconds(points: Sequence[Point], topology: Topology) -> float:
@@ -235,7 +128,13 @@ class _NextRound:
         """Choose replicates and further points that narrow the intervals most."""
         departing = self._departing_points()
         again = [k for k in departing if 0 < self.done[k] < _DEPARTING_REPLICATES]
-        self._take(again, limit / 2.0, "{} that depart from what is expected")
+        surprises = [(each.experiment, each.point) for each in self.so_far.surprises]
+        again += [k for k in surprises if self.done[k] < _DEPARTING_REPLICATES]
+        beside = [
+            (each.experiment, name) for each in self.so_far.surprises for name in each.neighbours
+        ]
+        again += [k for k in dict.fromkeys(beside) if not self.done[k]]
+        self._take(again, limit / 2.0, "{} of what departs from what is expected")
         if second and self.budget.seconds:
             before = len(self.chosen)
             sets = [k for k in self.points if self._is_unmeasured_set(k)]
@@ -327,8 +226,8 @@ class _NextRound:
             n = cells["n"].to_numpy(dtype=float)
             mixed = (own.fillna(0.0) * (n - 1.0) + 4.0 * typical) / (n + 3.0)
             _keep_largest(found, cells, mixed)
-        if self.so_far.predicted is not None and len(self.so_far.predicted):
-            predicted = self.so_far.predicted
+        predicted = self.so_far.predicted
+        if len(predicted):
             half = (predicted["high"] - predicted["low"]) / (2.0 * predicted["value"])
             _keep_largest(found, predicted, (half / 1.96) ** 2)
         return found

@@ -1,0 +1,179 @@
+"""Drive sets of simulated hosts are predicted from few others, and the errors are as stated."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from chaosity.cli import chaosity
+from chaosity.cpusets import parse_cpu_list
+from chaosity.prediction.predict_drive_sets import (
+    PREDICTION_COLUMNS,
+    audit_predictions,
+    predict_drive_sets,
+    violated_bounds,
+)
+from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
+from sparse_drive_sets import SparseHost, paper_server
+
+
+@pytest.fixture(scope="module")
+def server():
+    return paper_server(memory=4.0)
+
+
+@pytest.fixture(scope="module")
+def sparse(server):
+    return SparseHost.of(server, 1)
+
+
+@pytest.fixture(scope="module")
+def predictions(sparse):
+    return predict_drive_sets(sparse.measured, sparse.unmeasured)
+
+
+def with_values(sparse, factors):
+    """The same host with the values of some points multiplied."""
+    rows = sparse.measured.rows
+    values = rows["value"] * rows["point"].map(factors).fillna(1.0)
+    return replace(sparse, measured=sparse.measured.with_columns(value=values))
+
+
+def test_each_unmeasured_set_is_predicted_with_a_small_error(sparse, predictions):
+    assert set(predictions["point"]) == set(sparse.unmeasured.rows["point"])
+    assert not predictions["point"].duplicated().any()
+    errors = sparse.errors(predictions).abs()
+    assert errors.median() < 0.01
+    assert errors.max() < 0.05
+    assert sparse.within(predictions).mean() >= 0.95
+
+
+def test_predictions_say_what_they_are(predictions):
+    assert set(predictions["origin"]) == {"predicted"}
+    assert predictions["method"].str.startswith("drive sets: ").all()
+    assert not {"replicate", "order", "measured_at", "status", "reason"} & set(predictions)
+    ordered = predictions[["low", "value", "high"]].astype(float).diff(axis=1).iloc[:, 1:]
+    assert (ordered >= 0).all(axis=None)
+    assert (predictions["lower_bound"] <= predictions["upper_bound"]).all()
+
+
+def test_intervals_are_no_narrower_than_the_noise(predictions):
+    half = (predictions["high"] - predictions["low"]) / predictions["value"] / 2
+    assert half.median() > 0.003
+
+
+def test_pairs_of_other_initiators_of_a_package_are_predicted_by_analogy(server):
+    sparse = SparseHost.of(server, 2, all_pairs=False)
+    predictions = predict_drive_sets(sparse.measured, sparse.unmeasured)
+    from_package0 = predictions["initiator"].isin([f"node{number}" for number in range(4)])
+    slow = predictions[from_package0 & predictions["target"].eq("nodes4,7drives")]
+    assert len(slow) >= 2  # those of package 0 that were not drawn
+    assert set(slow["method"]) == {"drive sets: parts, limits and comparable initiators"}
+    assert sparse.errors(slow).abs().max() < 0.03
+    assert sparse.within(predictions).mean() >= 0.95
+
+
+def test_the_audit_counts_the_sets_that_were_drawn(sparse):
+    audit = audit_predictions(sparse.measured, sparse.unmeasured)
+    assert audit.sets == 58
+    assert audit.within >= 0.9 * audit.sets
+    assert audit.median_error < 0.01
+    assert audit.median_error <= audit.error_of_95_percent
+
+
+def test_a_wrong_model_fails_its_own_audit_and_widens_the_intervals(sparse, predictions):
+    drawn = np.random.default_rng(1)
+    large = sparse.measured.rows.query("target_kind == 'all_of_nodes'")["point"].unique()
+    wild = with_values(sparse, {name: drawn.uniform(0.7, 1.0) for name in large})
+    audit = audit_predictions(wild.measured, wild.unmeasured)
+    assert audit.error_of_95_percent > 0.05
+    wider = predict_drive_sets(wild.measured, wild.unmeasured)
+    half, before = ((each["high"] / each["low"]).median() for each in (wider, predictions))
+    assert half > before + 0.05
+
+
+def test_a_pair_that_shares_a_path_surprises_and_names_its_neighbours(sparse):
+    surprises = violated_bounds(sparse.measured, sparse.unmeasured)
+    pairs = {each.point: each for each in surprises if "nodes" in each.point}
+    slow = pairs["storage=node5+nodes0,3drives"]
+    assert slow.experiment == "storage_bandwidth"
+    assert slow.ratio == pytest.approx(0.56, abs=0.02)  # 26 GB/s instead of twice 23
+    others = sparse.unmeasured.rows.query("initiator == 'node5'")
+    nodes = dict(zip(others["point"], map(parse_cpu_list, others["target_nodes"]), strict=True))
+    assert set(slow.neighbours) == {name for name, own in nodes.items() if {0, 3} <= set(own)}
+    assert len(nodes[slow.neighbours[0]]) == 3
+    expected = {f"storage=node{n}+nodes0,3drives" for n in range(4, 8)}
+    expected |= {f"storage=node{n}+nodes4,7drives" for n in range(4)}
+    assert expected <= set(pairs)
+
+
+@pytest.mark.parametrize(
+    "factor, reason", [(0.5, "less than a part"), (1.5, "more than its parts")]
+)
+def test_a_set_outside_its_bounds_surprises(sparse, factor, reason):
+    name = "storage=node2+nodes0-1drives"
+    before = {each.point for each in violated_bounds(sparse.measured, sparse.unmeasured)}
+    assert name not in before
+    changed = with_values(sparse, {name: factor})
+    [found] = [
+        each for each in violated_bounds(changed.measured, changed.unmeasured) if each.point == name
+    ]
+    assert found.reason.startswith(reason)
+    assert found.neighbours
+
+
+def test_without_unmeasured_sets_nothing_is_predicted(sparse):
+    none = sparse.unmeasured.rows[:0]
+    assert predict_drive_sets(sparse.measured, none).empty
+    assert audit_predictions(sparse.measured, none).sets == 0
+    assert predict_drive_sets(sparse.measured.rows[:0], sparse.unmeasured).empty
+
+
+def test_without_measured_parts_a_set_is_not_predicted(sparse):
+    rows = sparse.measured.rows
+    few = rows[rows["target_kind"].eq("drive") & rows["target_nodes"].ne("3")]
+    predicted = predict_drive_sets(few, sparse.unmeasured)
+    nodes = predicted["target"].str.contains("3") | predicted["target"].str.contains("2-4")
+    assert 0 < len(predicted) < len(sparse.unmeasured) and not nodes.any()
+
+
+def test_the_command_writes_predictions(sparse, predictions, tmp_path):
+    write_parquet_table(sparse.measured.rows, tmp_path / "measurements.parquet")
+    write_parquet_table(sparse.unmeasured.rows, tmp_path / "unmeasured.parquet")
+    ran = CliRunner().invoke(chaosity, ["predict", str(tmp_path), "--json"])
+    assert ran.exit_code == 0, ran.output
+    document = json.loads(ran.output)
+    assert document["predicted"] == len(predictions)
+    assert document["audit"]["sets"] == 58
+    assert {each["experiment"] for each in document["surprises"]} == {"storage_bandwidth"}
+    written = read_parquet_table(tmp_path / "predictions.parquet", PREDICTION_COLUMNS)
+    pd.testing.assert_frame_equal(written, predictions)
+
+
+def test_the_command_says_what_it_predicted_and_how_well(sparse, tmp_path):
+    for name, table in (("measurements", sparse.measured), ("unmeasured", sparse.unmeasured)):
+        few = table.where(initiator="node0").rows
+        write_parquet_table(few, tmp_path / f"{name}.parquet")
+    ran = CliRunner().invoke(chaosity, ["predict", str(tmp_path)])
+    assert ran.exit_code == 0, ran.output
+    assert ran.output.startswith("SIMULATED: ")
+    assert "lie in the 95 % interval that was predicted without them." in ran.output
+
+
+def test_the_command_without_anything_left_out(sparse, tmp_path):
+    write_parquet_table(sparse.measured.rows[:9], tmp_path / "measurements.parquet")
+    ran = CliRunner().invoke(chaosity, ["predict", str(tmp_path)])
+    assert ran.exit_code == 0, ran.output
+    assert "0 values predicted, of 0 left out" in ran.output
+    assert read_parquet_table(tmp_path / "predictions.parquet", PREDICTION_COLUMNS).empty
+
+
+def test_a_folder_without_measurements_is_refused(tmp_path):
+    ran = CliRunner().invoke(chaosity, ["predict", str(tmp_path)])
+    assert ran.exit_code != 0
+    assert "measurements.parquet is missing" in str(ran.exception)

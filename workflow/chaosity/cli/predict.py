@@ -1,0 +1,89 @@
+"""``chaosity predict``: what a run left unmeasured, predicted from what it measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from chaosity.cli.shared_options import EXISTING_FOLDER, JSON_OPTION
+from chaosity.cli.terminal_output import print_json, print_rich
+from chaosity.errors import UserError
+from chaosity.units import format_count
+
+if TYPE_CHECKING:
+    from chaosity.prediction.predict_drive_sets import PredictionAudit, Surprise
+
+# Number of surprising points that the terminal lists. The JSON has all.
+_MOST_POINTS = 12
+
+
+@click.command("predict")
+@click.argument("folder", type=EXISTING_FOLDER)
+@JSON_OPTION
+def predict_command(folder: Path, as_json: bool) -> None:
+    """Predict the bandwidth of the drive sets that a run left unmeasured.
+
+    FOLDER is results/HOST/CONFIGURATION of a run. Its unmeasured.parquet names the drive sets that
+    the budget left out. Writes predictions.parquet, with a 95 % interval and bounds for each set,
+    and prints how well measured sets are predicted without their own measurement.
+    """
+    from chaosity.prediction.predict_drive_sets import (
+        PREDICTION_COLUMNS,
+        audit_predictions,
+        predict_drive_sets,
+        violated_bounds,
+    )
+    from chaosity.result_folders import MEASUREMENTS_FILE, PREDICTIONS_FILE, UNMEASURED_FILE
+    from chaosity.store.measurements import Measurements
+    from chaosity.store.tidy_table_parquet import write_parquet_table
+
+    if not (folder / MEASUREMENTS_FILE).exists():
+        remedy = "name a folder results/HOST/CONFIGURATION of a run"
+        raise UserError(f"{MEASUREMENTS_FILE} is missing", str(folder), remedy)
+    measured = Measurements.read(folder / MEASUREMENTS_FILE)
+    left_out = folder / UNMEASURED_FILE
+    rows = Measurements.read(left_out).rows if left_out.exists() else measured.rows[:0]
+    unmeasured = Measurements(rows)
+    predictions = predict_drive_sets(measured, unmeasured)
+    write_parquet_table(predictions, folder / PREDICTIONS_FILE, PREDICTION_COLUMNS)
+    audit = audit_predictions(measured, unmeasured)
+    surprises = violated_bounds(measured, unmeasured)
+    if as_json:
+        document = {"predicted": len(predictions), "unmeasured": len(unmeasured)}
+        print_json({**document, "audit": audit.to_json(), "surprises": [*map(asdict, surprises)]})
+        return
+    if measured.is_simulated:
+        click.echo("SIMULATED: this machine does not exist, and nothing was measured.")
+    number = format_count(len(predictions), "value")
+    print_rich([f"{number} predicted, of {len(unmeasured)} left out: {folder / PREDICTIONS_FILE}"])
+    print_rich([*_audit_text(audit), *_surprise_text(surprises)])
+
+
+def _audit_text(audit: PredictionAudit) -> Iterator[str]:
+    """Yield sentences about the error of the predictions."""
+    if not audit.sets:
+        yield "The error is unknown: no drive set was chosen at random and measured."
+        return
+    yield (
+        f"Expected error: median {100.0 * audit.median_error:.1f} %, 95 % of the values are within "
+        f"{100.0 * audit.error_of_95_percent:.1f} %."
+    )
+    yield (
+        f"Audit: {audit.within} of {format_count(audit.sets, 'measured drive set')} "
+        "lie in the 95 % interval that was predicted without them."
+    )
+
+
+def _surprise_text(surprises: list[Surprise]) -> Iterator[str]:
+    """Yield a sentence for each of the first measured points that the others contradict."""
+    for surprise in surprises[:_MOST_POINTS]:
+        yield (
+            f"{surprise.experiment} {surprise.point}: {surprise.reason} "
+            f"({100.0 * (surprise.ratio - 1.0):+.0f} % of what was expected)."
+        )
+    if len(surprises) > _MOST_POINTS:
+        yield f"{len(surprises) - _MOST_POINTS} more surprising points are in the JSON (--json)."

@@ -1,0 +1,1 @@
+"""Predictions of drive sets that were not measured, with bounds and intervals."""

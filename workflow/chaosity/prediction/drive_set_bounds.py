@@ -1,0 +1,164 @@
+"""Bounds of the bandwidth that an initiator gets from a drive set, from other measured sets.
+
+More drives never give less, so a set gives at least what each of its subsets gives, and at most
+what each of its supersets gives. A set also gives at most the sum of what its parts give.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
+
+Drives = frozenset[str]
+Part = TypeVar("Part", bound=Hashable)
+# Values that differ by more than so many standard errors differ by more than noise: with some
+# thousand comparisons of a large server, about one in 400 exceeds this by chance.
+SIGNIFICANT = 3.0
+
+
+class NoisyValue(NamedTuple):
+    """A bandwidth with its standard error as a share of it."""
+
+    value: float
+    error: float
+
+    def log_ratio_to(self, other: NoisyValue) -> float:
+        """Return the logarithm of the ratio to another value; 0 if noise can explain it."""
+        ratio = math.log(self.value / other.value)
+        noise = SIGNIFICANT * math.hypot(self.error, other.error)
+        return ratio if abs(ratio) > noise else 0.0
+
+    @classmethod
+    def total(cls, parts: Iterable[NoisyValue]) -> NoisyValue:
+        """Return the sum of values with independent errors."""
+        value, variance = 0.0, 0.0
+        for part in parts:
+            value += part.value
+            variance += (part.value * part.error) ** 2
+        return cls(value, math.sqrt(variance) / value if value else 0.0)
+
+    def times(self, log_ratio: float) -> NoisyValue:
+        """Return the value times a ratio, of which the logarithm is given."""
+        return NoisyValue(self.value * math.exp(log_ratio), self.error)
+
+
+class DriveSetBounds(NamedTuple):
+    """What measured sets say about another set.
+
+    Attributes:
+        lower: value of the best subset; None without a measured subset.
+        upper: lowest sum of sets that together contain the drives.
+        expected: value if the set is limited by nothing else than the measured sets.
+        within_superset: whether a larger set was measured.
+    """
+
+    lower: NoisyValue | None
+    upper: NoisyValue
+    expected: NoisyValue
+    within_superset: bool
+
+
+def bound_drive_set(
+    wanted: Drives,
+    measured: Mapping[Drives, NoisyValue],
+    node_of: Mapping[str, int],
+    raised: Mapping[Drives, NoisyValue],
+) -> DriveSetBounds | None:
+    """Return the bounds of a drive set; None if the measured sets do not contain all its drives.
+
+    Args:
+        wanted: the drives of the set. Its own measurement, if any, is not used.
+        measured: what the initiator gets from each measured set, single drives included.
+        node_of: the node of each drive.
+        raised: values that replace those of some measured sets where they limit other sets, see
+            `raise_to_best_subset`.
+    """
+    subsets = [value for own, value in measured.items() if own < wanted]
+    lower = max(subsets, default=None)
+    whole_nodes: dict[int, set[str]] = {}
+    for drive in wanted:
+        whole_nodes.setdefault(node_of[drive], set()).add(drive)
+    nodes = {node: frozenset(drives) for node, drives in whole_nodes.items()}
+    # Sets of one node divide the drives of the node; other sets divide the nodes.
+    of_node: dict[int, dict[Drives, NoisyValue]] = {node: {} for node in nodes}
+    of_nodes: dict[frozenset[int], NoisyValue] = {}
+    supersets = []
+    for own, value in measured.items():
+        own_nodes = {node_of[drive] for drive in own}
+        if own == wanted or own_nodes.isdisjoint(nodes):
+            continue
+        if not own < wanted:
+            value = raised.get(own, value)
+        if own > wanted:
+            supersets.append(value)
+        if len(own_nodes) == 1:
+            of_node[min(own_nodes)][own] = value
+        elif covered := frozenset(node for node, drives in nodes.items() if drives <= own):
+            of_nodes[covered] = min(value, of_nodes.get(covered, value))
+    for node, drives in nodes.items():
+        if (alone := lowest_cover(drives, of_node[node])) is not None:
+            key = frozenset({node})
+            of_nodes[key] = min(alone, of_nodes.get(key, alone))
+    upper = lowest_cover(frozenset(nodes), of_nodes)
+    if upper is None:
+        return None
+    # The lowest of several noisy values is too low, so values that noise can explain are averaged.
+    alike = [each for each in (*supersets, *subsets) if each.log_ratio_to(upper) == 0.0]
+    logs = [math.log(each.value) for each in (*alike, upper)]
+    error = max(each.error for each in (*alike, upper)) / math.sqrt(len(logs))
+    expected = NoisyValue(math.exp(math.fsum(logs) / len(logs)), error)
+    return DriveSetBounds(lower, upper, expected, bool(supersets))
+
+
+def raise_to_best_subset(measured: Mapping[Drives, NoisyValue]) -> dict[Drives, NoisyValue]:
+    """Return each measured set that clearly gives less than a subset -> value of its best subset.
+
+    Either the measurement of the set was disturbed, or its drives disturb each other. Smaller sets
+    need not suffer from that.
+    """
+    raised: dict[Drives, NoisyValue] = {}
+    for own, value in measured.items():
+        best = max((other for part, other in measured.items() if part < own), default=value)
+        if best.log_ratio_to(value) > 0.0:
+            raised[own] = best
+    return raised
+
+
+def lowest_cover(
+    wanted: frozenset[Part], family: Mapping[frozenset[Part], NoisyValue]
+) -> NoisyValue | None:
+    """Return the lowest sum of the values of sets that together contain `wanted`; None without."""
+    parts: dict[frozenset[Part], NoisyValue] = {}
+    for own, value in family.items():
+        if part := own & wanted:
+            parts[part] = min(value, parts.get(part, value))
+    if not wanted <= frozenset[Part]().union(*parts):
+        return None
+    single = {part: parts[frozenset({part})] for part in wanted if frozenset({part}) in parts}
+    kept: dict[frozenset[Part], NoisyValue] = {}
+    for part in sorted(parts, key=len, reverse=True):
+        value, alone = parts[part], [single[each] for each in part if each in single]
+        # A set that gives what its parts give together is no limit, nor one within a lower set.
+        is_sum = 1 < len(part) == len(alone) and value.log_ratio_to(NoisyValue.total(alone)) >= 0.0
+        if not is_sum and not any(part < other and value >= kept[other] for other in kept):
+            kept[part] = value
+    return _lowest_sum(wanted, kept, [], None)
+
+
+def _lowest_sum(
+    wanted: frozenset[Part],
+    family: Mapping[frozenset[Part], NoisyValue],
+    begun: list[NoisyValue],
+    best: NoisyValue | None,
+) -> NoisyValue | None:
+    """Return the lowest sum of `begun` and a cover of `wanted`, or `best` if that is lower."""
+    total = NoisyValue.total(begun)
+    if best is not None and total >= best:
+        return best
+    if not wanted:
+        return total
+    first = min(wanted, key=lambda part: sum(part in own for own in family))
+    for own in sorted((own for own in family if first in own), key=lambda own: -len(own & wanted)):
+        best = _lowest_sum(wanted - own, family, [*begun, family[own]], best)
+    return best

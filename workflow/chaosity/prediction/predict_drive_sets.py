@@ -1,0 +1,174 @@
+"""Predict the drive sets that a run left unmeasured, and find measured sets that surprise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import pandas as pd
+
+from chaosity.prediction.drive_set_model import LIMITING_KINDS, DriveSetCell, DriveSetModel
+from chaosity.store.measurements import SLICE, Measurements, Table
+from chaosity.store.tidy_table_parquet import (
+    COLUMNS,
+    Row,
+    none_for_missing_values,
+    rows_to_table,
+)
+
+PREDICTED = "predicted"
+_OF_A_REPLICATE = ("replicate", "order", "measured_at", "status", "reason", "value", "remarks")
+_NUMBERS = ("value", "low", "high", "lower_bound", "upper_bound")
+PREDICTION_COLUMNS = {
+    **{name: kind for name, kind in COLUMNS.items() if name not in _OF_A_REPLICATE},
+    **dict.fromkeys(_NUMBERS, "Float64"),
+    "origin": "string",
+    "method": "string",
+}
+_GROUP = ("host", "configuration", *SLICE)
+_BY_PARTS = "drive sets: parts and limits of measured sets"
+_BY_ANALOGY = "drive sets: parts, limits and comparable initiators"
+
+
+@dataclass(frozen=True)
+class PredictionAudit:
+    """How well measured drive sets were predicted without their own measurement.
+
+    Attributes:
+        sets: number of audited sets: of their kind the initiator has unmeasured sets, too.
+        within: how many of them lie within their 95 % prediction interval.
+        median_error, error_of_95_percent: quantiles of the errors as shares of the prediction; NaN
+            without such sets.
+    """
+
+    sets: int
+    within: int
+    median_error: float
+    error_of_95_percent: float
+
+    def to_json(self) -> dict[str, float | None]:
+        """Return the audit as JSON; null without audited sets."""
+        return {name: value if self.sets else None for name, value in asdict(self).items()}
+
+
+@dataclass(frozen=True)
+class Surprise:
+    """A measured drive set that the other measured sets contradict.
+
+    Attributes:
+        experiment, point: the measured point.
+        ratio: measured : expected bandwidth.
+        reason: what is violated, in words.
+        neighbours: unmeasured points of the same initiator with all drives of the set, or with one
+            node more or less; the most similar first.
+    """
+
+    experiment: str
+    point: str
+    ratio: float
+    reason: str
+    neighbours: tuple[str, ...]
+
+
+def predict_drive_sets(measured: Table, unmeasured: Table) -> pd.DataFrame:
+    """Return predicted bandwidths of drive sets, with the columns `PREDICTION_COLUMNS`.
+
+    Args:
+        measured: the tidy table of a run.
+        unmeasured: rows of the cells to predict. Cells without a drive set, cells of several loads,
+            and sets with drives that no measured set has, are left out.
+
+    The numbers are in bytes per second: the predicted `value` with its 95 % prediction interval
+    `low` to `high`, and `lower_bound` and `upper_bound`, which follow from measured sets of the
+    same initiator.
+    """
+    rows: list[Row] = []
+    for model, left_out in drive_set_models(measured, unmeasured):
+        places = left_out.drop_duplicates(["initiator", "target"])
+        for row in none_for_missing_values(places).to_dict("records"):
+            cell = model.cell(row["initiator"], row["target"])
+            if cell is None or (predicted := model.predict(cell)) is None:
+                continue
+            value, low, high, bounds, by_analogy = predicted
+            # Noise can exchange bounds that are equal.
+            ends = [each.value for each in (bounds.lower, bounds.upper) if each]
+            lower = min(ends) if len(ends) > 1 else None
+            method = _BY_ANALOGY if by_analogy else _BY_PARTS
+            numbers = zip(_NUMBERS, (value, low, high, lower, max(ends)), strict=True)
+            identity = {str(name): each for name, each in row.items()}
+            rows.append({**identity, **dict(numbers), "origin": PREDICTED, "method": method})
+    return rows_to_table(rows, PREDICTION_COLUMNS)
+
+
+def audit_predictions(measured: Table, unmeasured: Table) -> PredictionAudit:
+    """Return how many randomly chosen measured sets lie in the interval predicted without them."""
+    errors, within = [], 0
+    for model, _ in drive_set_models(measured, unmeasured):
+        for cell in model.audited:
+            if (predicted := model.predict(cell)) is not None:
+                value = model.values[cell.initiator][cell.drives].value
+                errors.append(abs(value / predicted.value - 1.0))
+                within += predicted.low <= value <= predicted.high
+    median, most = np.quantile(errors, [0.5, 0.95]) if errors else (math.nan, math.nan)
+    return PredictionAudit(len(errors), within, float(median), float(most))
+
+
+def violated_bounds(measured: Table, unmeasured: Table) -> list[Surprise]:
+    """Return the measured drive sets that the other measured sets contradict.
+
+    Noise does not explain that such a set gives less than one of its subsets, more than its parts
+    or a larger set, or less than the prediction interval that the other sets of the initiator let
+    expect.
+    """
+    return [
+        surprise
+        for model, _ in drive_set_models(measured, unmeasured)
+        for cell in model.points
+        if (surprise := _surprise(model, cell)) is not None
+    ]
+
+
+def _surprise(model: DriveSetModel, cell: DriveSetCell) -> Surprise | None:
+    """Return in what a measured cell contradicts the others; None if it does not."""
+    bounds, reason = model.bounds_without(cell), None
+    if len(cell.drives) < 2 or bounds is None:
+        return None
+    value, expected = model.values[cell.initiator][cell.drives], bounds.expected
+    if bounds.lower and value.log_ratio_to(bounds.lower) < 0.0:
+        reason = "less than a part of these drives gives"
+    elif value.log_ratio_to(bounds.upper) > 0.0:
+        reason = "more than its parts give together, or more than a larger set gives"
+    elif (
+        model.kind(cell) not in LIMITING_KINDS
+        and value.log_ratio_to(expected) < 0.0
+        and math.log(expected.value / value.value) > model.error_quantile(cell)
+    ):
+        reason = "less than its prediction interval allows"
+    if reason is None:
+        return None
+    experiment, point = model.points[cell]
+    ratio = value.value / expected.value
+    neighbours = tuple(model.missing[each][1] for each in model.neighbours(cell))
+    return Surprise(experiment, point, ratio, reason, neighbours)
+
+
+def drive_set_models(
+    measured: Table, unmeasured: Table
+) -> Iterator[tuple[DriveSetModel, pd.DataFrame]]:
+    """Yield, for each group of comparable drive sets, its model and its unmeasured rows."""
+    known = _drive_rows(Measurements.from_table(measured).valid_rows()).assign(known=True)
+    missing = _drive_rows(Measurements.from_table(unmeasured)).assign(known=False)
+    rows = pd.concat([known, missing[missing["drives"] > 1]], ignore_index=True)
+    for _, part in rows.groupby(list(_GROUP), dropna=False, sort=False):
+        is_known = part["known"].astype(bool)
+        if is_known.any():
+            yield DriveSetModel(part[is_known], part[~is_known]), part[~is_known]
+
+
+def _drive_rows(table: Measurements) -> pd.DataFrame:
+    """Return the rows of bandwidths of loads alone on drives."""
+    rows = table.single_load_rows().rows
+    bandwidth = rows["metric"].astype(str).str.endswith("bandwidth_bytes_per_second")
+    return rows[bandwidth & (rows["drives"] > 0)]

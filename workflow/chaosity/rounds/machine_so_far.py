@@ -1,0 +1,168 @@
+"""What a run with a budget knows of a machine between two rounds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from chaosity.anomalies.anomaly_results import Findings
+from chaosity.anomalies.host_anomalies import HostComponentFacts, analyse_host
+from chaosity.prediction.predict_drive_sets import (
+    Surprise,
+    predict_drive_sets,
+    violated_bounds,
+)
+from chaosity.records.point_types import Point
+from chaosity.store.measurements import Measurements
+from chaosity.store.tidy_table_from_records import (
+    MISSING,
+    ReplicateOutcome,
+    tidy_rows_of_outcome,
+)
+from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
+from chaosity.topology.topology_model import Topology
+
+PointKey = tuple[str, str]  # experiment and name of a point
+LEFT_OUT = "the budget leaves it out"
+
+# Time of a measurement beyond its record: the start of a process and Snakemake's part. 0.07 s in
+# the median of 165 records on two cores.
+OVERHEAD_SECONDS = 0.1
+# Time of a round beyond its measurements, on two cores: start of the workflow, table, choice.
+ROUND_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Round:
+    """Measurements that are planned together.
+
+    Attributes:
+        reason: why these measurements, as a sentence.
+        measurements: (experiment, point) in the order of measurement; the n-th occurrence of a
+            point in all rounds is its replicate n.
+        audit: drive sets among them that were chosen at random.
+        earlier: whether the records were there before the first round, so that they cost no time.
+    """
+
+    reason: str
+    measurements: tuple[PointKey, ...]
+    audit: tuple[PointKey, ...] = ()
+    earlier: bool = False
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When a run ends: after so many seconds, or when all intervals are narrow enough.
+
+    Attributes:
+        seconds: time of the measurements; None without a limit.
+        precision: half width of the intervals as a share of the median; None without a target.
+    """
+
+    seconds: float | None = None
+    precision: float | None = None
+
+
+@dataclass(frozen=True)
+class MachineSoFar:
+    """What is known of a machine between two rounds.
+
+    Attributes:
+        points: the complete plan: all points with all replicates of a run without a budget.
+        topology: topology of the machine.
+        facts: packages, models and core kinds, for the search for anomalies.
+        rounds: the rounds so far; all their measurements are done.
+        measured: the tidy table; None before the first round.
+        seconds: (experiment, point) -> duration of each record in seconds.
+    """
+
+    points: Sequence[Point]
+    topology: Topology
+    facts: HostComponentFacts = field(default_factory=HostComponentFacts)
+    rounds: Sequence[Round] = ()
+    measured: Measurements | None = None
+    seconds: Mapping[PointKey, Sequence[float]] = field(default_factory=dict)
+
+    @property
+    def spent_seconds(self) -> float:
+        """Return the time of all measurements of the rounds."""
+        free = self.replicates_of(each for each in self.rounds if each.earlier)
+        return ROUND_SECONDS * sum(not each.earlier for each in self.rounds) + sum(
+            sum(listed[free[key] :]) + OVERHEAD_SECONDS * len(listed[free[key] :])
+            for key, listed in self.seconds.items()
+        )
+
+    @cached_property
+    def findings(self) -> Findings | None:
+        """Return the findings so far; None before the first measurement."""
+        if self.measured is None or not len(self.measured):
+            return None
+        return analyse_host(self.measured, self.facts)
+
+    @cached_property
+    def unmeasured(self) -> Measurements:
+        """Return the rows of the points that no round measures."""
+        done = self.replicates_of(self.rounds)
+        return rows_left_out(point for point in self.points if not done[point_key(point)])
+
+    @cached_property
+    def predicted(self) -> pd.DataFrame:
+        """Return the predicted rows of points that no round measures."""
+        if self.measured is None:
+            return self.unmeasured.rows[:0]
+        return predict_drive_sets(self.measured, self.unmeasured)
+
+    @cached_property
+    def surprises(self) -> list[Surprise]:
+        """Return the measured drive sets that other measured sets contradict."""
+        return [] if self.measured is None else violated_bounds(self.measured, self.unmeasured)
+
+    def replicates_of(self, rounds: Iterable[Round]) -> Counter[PointKey]:
+        """Return how often rounds measure each point."""
+        return Counter(key for each in rounds for key in each.measurements)
+
+
+def point_key(point: Point) -> PointKey:
+    """Return experiment and name of a point."""
+    return point["experiment"], point["point"]
+
+
+def rows_left_out(points: Iterable[Point]) -> Measurements:
+    """Return the rows that points would have in the tidy table, with the status "missing"."""
+    rows: list[Row] = []
+    for point in points:
+        rows += tidy_rows_of_outcome(point, 1, ReplicateOutcome(MISSING, LEFT_OUT))
+    return Measurements.from_table(rows_to_table(rows, COLUMNS))
+
+
+class SecondsOfPoints:
+    """Expected time of a measurement of each point, in seconds.
+
+    A measured point takes as long as before. For other points, the estimate of the plan is
+    corrected by what the points of the same experiment took.
+    """
+
+    def __init__(self, so_far: MachineSoFar) -> None:
+        estimates = {point_key(point): point["estimated_seconds"] for point in so_far.points}
+        by_experiment: dict[str, list[float]] = {}
+        for key, listed in so_far.seconds.items():
+            if listed and key in estimates:
+                ratio = float(np.median(listed)) / estimates[key]
+                by_experiment.setdefault(key[0], []).append(ratio)
+        ratios = {name: float(np.median(values)) for name, values in by_experiment.items()}
+        self._seconds = {
+            key: estimate * ratios.get(key[0], 1.0) + OVERHEAD_SECONDS
+            for key, estimate in estimates.items()
+        }
+        for key, listed in so_far.seconds.items():
+            if listed and key in estimates:
+                self._seconds[key] = float(np.median(listed)) + OVERHEAD_SECONDS
+
+    def of(self, keys: Iterable[PointKey]) -> float:
+        """Return the time of one measurement of each of these points."""
+        return sum(self._seconds[key] for key in keys)
