@@ -19,7 +19,6 @@ import numpy as np
 import pandas as pd
 
 from chaosity.anomalies.anomaly_results import Anomaly
-from chaosity.place_names import node_name
 from chaosity.records.point_types import Point
 from chaosity.rounds.machine_so_far import (
     OVERHEAD_SECONDS,
@@ -284,13 +283,14 @@ def _points_of_anomaly(anomaly: Anomaly, measured: Measurements) -> Iterator[Poi
         name = "load_parameters" if column == "levels" else column
         if name in rows and value is not None:
             rows = rows[rows[name] == value]
-    names = {
-        tuple(node_name(end) if isinstance(end, int) else end for end in cell)
-        for cell in anomaly.cells
-    }
-    columns = (rows[name].astype(str) for name in ("experiment", "point", "initiator", "target"))
-    for experiment, point, *cell in zip(*columns, strict=True):
-        if tuple(cell) in names:
+    columns = ("experiment", "point", "initiator", "initiator_nodes", "target", "target_nodes")
+    texts = (rows[name].astype(str) for name in columns)
+    cells = {(str(initiator), str(target)) for initiator, target in anomaly.cells}
+    for experiment, point, initiator, initiator_nodes, target, target_nodes in zip(
+        *texts, strict=True
+    ):
+        # A cell of a matrix of nodes has the numbers of the nodes, another cell the names.
+        if {(initiator, target), (initiator_nodes, target_nodes)} & cells:
             yield experiment, point
 
 

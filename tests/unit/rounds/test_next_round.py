@@ -1,0 +1,146 @@
+"""The rounds of a run with a budget: what they measure, and when they end."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from chaosity.checked_yaml_files import read_config
+from chaosity.rounds.machine_so_far import Budget, MachineSoFar, PointKey, Round, point_key
+from chaosity.rounds.next_round import least_budget_seconds, next_round
+from chaosity.rounds.point_priority import Priority, point_priority
+from simulated_rounds import simulate_rounds
+from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
+
+SECONDS = 20 * 60.0
+
+
+def server(faults: list[dict[str, object]] | None = None) -> SimulatedHost:
+    """The server of the paper with few experiments, so that a test takes seconds."""
+    topology = shipped_topology("epyc_7413_nps4")
+    machine = shipped_machine("epyc_7413", topology)
+    config = read_config()
+    config["experiments"] = ["memory_bandwidth", "latency_matrix", "storage_bandwidth"]
+    return SimulatedHost.planned(machine, topology, faults or [], config, all_points=True)
+
+
+@pytest.fixture(scope="module")
+def host() -> SimulatedHost:
+    return server()
+
+
+@pytest.fixture(scope="module")
+def rounds(host: SimulatedHost) -> list[MachineSoFar]:
+    return list(simulate_rounds(host, Budget(SECONDS)))
+
+
+def keys_of(host: SimulatedHost, *priorities: Priority) -> set[PointKey]:
+    """The points of some priorities."""
+    return {point_key(p) for p in host.points if point_priority(p, host.topology) in priorities}
+
+
+def test_the_first_round_measures_every_cell_of_the_node_matrices_once(host, rounds):
+    first = Counter(rounds[0].rounds[0].measurements)
+    assert set(first.values()) == {1}
+    matrix = keys_of(host, Priority.MATRIX)
+    assert matrix <= set(first)
+    pairs = {(node, target) for node in range(8) for target in range(8)}
+    names = {name for experiment, name in matrix if experiment == "latency_matrix"}
+    assert len(names) == len(pairs)
+
+
+def test_rounds_end_within_the_budget_and_use_most_of_it(rounds):
+    assert 0.9 * SECONDS <= rounds[-1].spent_seconds <= SECONDS
+
+
+def test_the_same_records_lead_to_the_same_rounds(host, rounds):
+    again = list(simulate_rounds(host, Budget(SECONDS)))
+    assert [each.rounds for each in again] == [each.rounds for each in rounds]
+    other = next(simulate_rounds(host, Budget(SECONDS), seed=1))
+    assert other.rounds[0].measurements != rounds[0].rounds[0].measurements
+
+
+def test_the_second_round_audits_random_sets_that_no_round_needed(host, rounds):
+    second = rounds[1].rounds[1]
+    assert second.audit
+    assert set(second.audit) <= keys_of(host, Priority.PREDICTED)
+    assert not set(second.audit) & set(rounds[0].rounds[0].measurements)
+
+
+def test_what_departs_is_measured_again_and_found():
+    faulty = server([{"fault": "slow_node", "node": 3, "remaining": 0.8}])
+    [*_, last] = simulate_rounds(faulty, Budget(SECONDS))
+    assert last.findings is not None
+    assert any("node3" in anomaly.components for anomaly in last.findings.anomalies)
+    counts = last.replicates_of(last.rounds)
+    slow = [counts["memory_bandwidth", f"memory=node{node}+node3+triad"] for node in (0, 1, 2)]
+    assert min(slow) > 1
+    assert max(counts.values()) <= 3
+
+
+def test_records_of_earlier_runs_cost_no_time_and_are_not_measured_again(host):
+    keys = tuple(sorted(keys_of(host, Priority.MATRIX)))
+    earlier = Round("records of earlier runs", keys, earlier=True)
+    so_far = MachineSoFar(
+        host.points,
+        host.topology,
+        host.component_facts,
+        [earlier],
+        seconds={key: [5.0] for key in keys},
+    )
+    assert so_far.spent_seconds == 0.0
+    first = next_round(so_far, Budget(SECONDS), seed=0)
+    assert first is not None
+    assert not set(keys) & set(first.measurements)
+
+
+def test_a_complete_plan_needs_no_further_round(host):
+    every = [point_key(point) for point in host.points for _ in point["orders"]]
+    so_far = MachineSoFar(
+        host.points,
+        host.topology,
+        rounds=[Round("all", tuple(every))],
+        seconds={key: [0.0] * count for key, count in Counter(every).items()},
+    )
+    assert next_round(so_far, Budget(SECONDS), seed=0) is None
+
+
+def test_a_target_precision_repeats_only_wide_intervals():
+    topology = shipped_topology("xeon_8358")
+    machine = shipped_machine("xeon_8358", topology)
+    noisy = {**machine, "noise": {"between_runs": 0.01, "within_runs": 0.0}}
+    config = read_config()
+    config["experiments"] = ["memory_bandwidth", "latency_matrix"]
+    host = SimulatedHost.planned(noisy, topology, [], config, all_points=True)
+    few, many = (
+        [*simulate_rounds(host, Budget(precision=precision))][-1] for precision in (0.05, 0.008)
+    )
+    assert sum(few.replicates_of(few.rounds).values()) < sum(
+        many.replicates_of(many.rounds).values()
+    )
+    assert max(many.replicates_of(many.rounds).values()) > 3
+
+
+def test_references_of_ratios_come_with_their_points():
+    topology = shipped_topology("epyc_7a53")
+    config = read_config()
+    config["experiments"] = ["page_placement"]
+    config["levels"] = {}
+    machine = shipped_machine("epyc_7a53", topology)
+    host = SimulatedHost.planned(machine, topology, [], config, all_points=True)
+    points = {point_key(point): point for point in host.points}
+    related = [point for point in host.points if any("to" in m for m in point.get("relative", []))]
+    assert related
+    for so_far in simulate_rounds(host, Budget(400.0)):
+        counts = so_far.replicates_of(so_far.rounds)
+        for key, count in counts.items():
+            for metric in points[key].get("relative", []):
+                if "to" in metric:
+                    assert counts[key[0], metric["to"]["point"]] >= count, (key, metric)
+
+
+def test_the_least_budget_measures_the_matrices(host):
+    least = least_budget_seconds(host.points, host.topology)
+    first = next(simulate_rounds(host, Budget(least * 1.1)))
+    assert keys_of(host, Priority.MATRIX) <= set(first.rounds[0].measurements)
