@@ -246,7 +246,8 @@ class RoundsOfHost:
         if so_far.findings is not None:
             measured = len(so_far.replicates_of(rounds))
             known = f" Known so far, from {measured} of {len(self.plan.points)} combinations:"
-            known += f" {so_far.findings.verdict}"
+            # The list of tests is for the report.
+            known += f" {so_far.findings.verdict.partition(' Tested with')[0]}"
         return f"{self.plan.host.name}: {used} used; {following}.{known}"
 
     def _run_workflow(self, *targets: str) -> int:

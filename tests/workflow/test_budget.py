@@ -1,0 +1,145 @@
+"""A run with a budget: its rounds, a kill in the middle, a replaced drive, bad budgets."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from chaosity.checked_yaml_files import ROOT
+from wait_until_true import wait_until
+from workflow_folder import Workflow
+
+HOST = {
+    "chaosity_topology": str(ROOT / "machines/topologies/xeon_8358.xml"),
+    "chaosity_simulated": str(ROOT / "machines/xeon_8358.yaml"),
+}
+
+
+def rounds_of(folder: Path) -> list[dict[str, object]]:
+    """The rounds so far."""
+    [path] = folder.glob("results/imagined/*/rounds.json")
+    listed: list[dict[str, object]] = json.loads(path.read_text())
+    return listed
+
+
+def attempts(folder: Path) -> Counter[str]:
+    """How often each replicate was measured."""
+    found = folder.glob("results/imagined/*/*/*/attempts/*.json")
+    return Counter(f"{path.parents[1].name}/{path.name.split('.')[0]}" for path in found)
+
+
+def measured(workflow: Workflow) -> Counter[tuple[str, str]]:
+    """How often the rounds measure each point."""
+    rounds = rounds_of(workflow.folder)
+    return Counter(point for each in rounds for point in map(tuple, each["measurements"]))
+
+
+@pytest.fixture(scope="module")
+def killed(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workflow:
+    """A run that was killed in the middle of its second round."""
+    workflow = Workflow(root, tmp_path_factory.mktemp("budget"))
+    workflow.host("imagined", **HOST)
+    workflow.config |= {"experiments": ["memory_bandwidth", "storage_bandwidth"], "replicates": 3}
+    for key in ("stopping", "working_set"):
+        del workflow.config[key]
+    workflow.config["budget"] = "1m50s"
+    log = (workflow.folder / "first.log").open("w")
+    run = subprocess.Popen(
+        workflow.command(), cwd=workflow.folder, start_new_session=True, stderr=log, stdout=log
+    )
+
+    def in_second_round() -> bool:
+        files = list(workflow.folder.glob("results/imagined/*/rounds.json"))
+        if run.poll() is not None:
+            raise AssertionError((workflow.folder / "first.log").read_text())
+        if not files or len(rounds := rounds_of(workflow.folder)) < 2:
+            return False
+        return len(attempts(workflow.folder)) > len(rounds[0]["measurements"]) + 1
+
+    wait_until(in_second_round, seconds=200)
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    return workflow
+
+
+def test_a_killed_run_continues_in_its_round_and_measures_nothing_twice(killed: Workflow):
+    before, done = rounds_of(killed.folder), attempts(killed.folder)
+    text = killed.run()
+    after = rounds_of(killed.folder)
+    assert after[: len(before)] == before
+    every = [tuple(key) for each in after for key in each["measurements"]]
+    finished = attempts(killed.folder)
+    assert len(finished) == len(every)
+    # The measurement in the moment of the kill may have been complete without being noted.
+    assert sum(finished.values()) <= len(every) + 1
+    assert all(finished[name] >= count for name, count in done.items())
+    assert "of 1 min 50 s used; round" in text
+    assert "Known so far" in text
+    plan = json.loads(killed.path("imagined/*/plan.json").read_text())
+    assert plan["measurements"] == len(every)
+    assert (
+        killed.path("imagined/*/report.html").stat().st_mtime
+        > killed.path("imagined/*/rounds.json").stat().st_mtime
+    )
+
+
+@pytest.mark.thorough
+def test_a_replaced_drive_is_measured_again_and_nothing_else(killed: Workflow):
+    killed.run()
+    folder = killed.path("imagined/*/rounds.json").parent
+    drive = sorted(folder.glob("components/drive*.json"))[0]
+    drive.write_text(json.dumps({**json.loads(drive.read_text()), "note": "replaced"}))
+    touched = {
+        (path.parent.name, path.stem)
+        for path in folder.glob("points/*/*.json")
+        if drive.stem in json.loads(path.read_text())["components"]
+    }
+    counts = measured(killed)
+    assert touched
+    assert touched < set(counts)
+    killed.config |= {"rounds": True, "budget": None}
+    again = {(experiment, point) for experiment, point, _ in killed.selected()}
+    killed.config |= {"rounds": False, "budget": "1m50s"}
+    assert again == touched
+    before = sum(attempts(killed.folder).values())
+    killed.run()
+    repeated = sum(attempts(killed.folder).values()) - before
+    assert repeated == sum(counts[point] for point in touched)
+
+
+@pytest.mark.thorough
+def test_without_a_budget_only_what_is_missing_is_measured(killed: Workflow):
+    killed.run()
+    killed.config["budget"] = None
+    missing = killed.selected()
+    killed.config["budget"] = "1m50s"
+    assert len(missing) == 90 - sum(measured(killed).values())
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"budget": "3s"}, "measuring each cell of the node matrices once takes about"),
+        ({"budget": "soon"}, "'soon' is no duration such as 30m, 2h or 1h30m"),
+        ({"budget": "0m"}, "budget is zero"),
+        ({"budget": "1h", "replicates": 5}, "budget and replicates contradict"),
+        ({"precision": "wide"}, "'wide' is no share such as 2 % or 0.02"),
+        ({"precision": 0.02, "replicates": 5}, "precision and replicates contradict"),
+    ],
+)
+def test_bad_budgets_are_refused_in_one_sentence(
+    root: Path, tmp_path: Path, changes: dict[str, object], sentence: str
+):
+    workflow = Workflow(root, tmp_path)
+    workflow.host("imagined", **HOST)
+    workflow.config |= {"experiments": ["memory_bandwidth"], "replicates": 3} | changes
+    done = workflow.snakemake("--dry-run")
+    assert done.returncode == 2
+    assert sentence in done.stdout
+    assert "Traceback" not in done.stdout
