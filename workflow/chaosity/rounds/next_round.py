@@ -38,7 +38,7 @@ from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count, format_duration
 
 # Share of the budget for the first round. The rest decides where values scatter or depart.
-FIRST_SHARE = 0.75
+FIRST_SHARE = 0.85
 # A later round uses this share of the time that is left, so that the next can react to it ...
 _LATER_SHARE = 0.5
 # ... unless less than this share of the budget is left: then the round is the last.

@@ -25,28 +25,36 @@ _PAIR = 2
 class Priority(IntEnum):
     """When a point is measured; see the members' comments."""
 
-    MATRIX = 0  # cells of the node matrices: initiators to memory, and to all drives of each node
-    REST = 1  # all other points without drive sets over nodes, and drives from their own node
-    SHARED_PATHS = 2  # pairs of nodes and sets over packages, from one initiator of each package
-    OTHER_INITIATORS = 3  # the same from other initiators, and drives from other nodes
-    PREDICTED = 4  # sets over more nodes, whose bandwidth follows from their parts
+    MATRIX = 0  # node matrices: initiators to memory, to all drives of each node, and to all drives
+    ALONE = 1  # other loads alone; drives from their own node, and drives of a package
+    SHARED_PATHS = 2  # drives of pairs of nodes, from one initiator of each package
+    TOGETHER = 3  # several loads at the same time
+    OTHER_INITIATORS = 4  # pairs of nodes from other initiators, and drives from other nodes
+    PREDICTED = 5  # drives of more nodes, whose bandwidth follows from their parts
 
 
 def point_priority(point: Point, topology: Topology) -> Priority:
     """Return the priority of a point on a machine with this topology."""
     loads = point["loads"]
-    if len(loads) > 1 or not loads[0]["target"]["drives"]:
-        return Priority.MATRIX if is_matrix_cell(loads) else Priority.REST
+    if not loads[0]["target"]["drives"] and is_matrix_cell(loads):
+        return Priority.MATRIX
+    if len(loads) > 1:
+        return Priority.TOGETHER
     [load] = loads
+    if not load["target"]["drives"]:
+        return Priority.ALONE
     nodes, initiators = set(load["target"]["nodes"]), set(load["initiator"]["nodes"])
     if len(nodes) <= 1:
         own = not nodes or nodes <= initiators
         if load["target"]["kind"] == "all_of_node" or _is_first_drive_of_its_node(load, topology):
             return Priority.MATRIX
-        return Priority.REST if own else Priority.OTHER_INITIATORS
+        return Priority.ALONE if own else Priority.OTHER_INITIATORS
     packages = _nodes_of_packages(topology)
-    whole = [members for members in packages.values() if members & nodes]
-    if len(nodes) > _PAIR and set().union(*whole) != nodes:
+    if nodes == {drive.node for drive in topology.drives if drive.name}:
+        return Priority.MATRIX
+    if nodes in packages.values():
+        return Priority.ALONE
+    if len(nodes) > _PAIR:
         return Priority.PREDICTED
     first = {min(members) for members in packages.values() if members}
     return Priority.SHARED_PATHS if initiators & first else Priority.OTHER_INITIATORS
