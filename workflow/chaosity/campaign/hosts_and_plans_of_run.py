@@ -24,7 +24,6 @@ from chaosity.campaign.measured_rounds import (
     RoundsOfHost,
     budget_of_config,
     plan_of_rounds,
-    unmeasured_file,
     write_unmeasured_rows,
 )
 from chaosity.checked_yaml_files import check_config
@@ -37,6 +36,7 @@ from chaosity.records.atomic_writes_and_record_files import (
     write_atomically,
 )
 from chaosity.records.point_types import Point
+from chaosity.result_folders import PREDICTIONS_FILE
 from chaosity.simulation.simulated_records import open_machine_model
 from chaosity.simulation.true_values import check_programs_can_be_simulated
 from chaosity.topology.topology_sources import LIVE
@@ -165,9 +165,10 @@ class Campaign:
             plan.write_plan(self.configuration_folder(name), points=True)
             write_unmeasured_rows(plan, self.configuration_folder(name))
 
-    def unmeasured_file(self, host: str) -> Path | None:
-        """Return the file of the points that the budget leaves out; None if there are none."""
-        return unmeasured_file(self.plans[host], self.configuration_folder(host))
+    def prediction_files(self, host: str) -> list[str]:
+        """Return the file of predictions, if the plan of a host leaves out points."""
+        folder = self.configuration_folder(host)
+        return [str(folder / PREDICTIONS_FILE)] if self.plans[host].left_out else []
 
     def write_budget_configs(self) -> None:
         """Write the config for the rounds of each host."""

@@ -46,7 +46,7 @@ from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
 from chaosity.units import format_duration, parse_duration, parse_share
 from chaosity.yaml_document_types import Config
 
-ROUNDS_FILE = "rounds.json"
+ROUNDS_FILE, UNMEASURED_DIGEST = "rounds.json", ".unmeasured_digest"
 # Config of a run with a budget for one host, and of the runs that measure its rounds.
 BUDGET_FILE, CONFIG_FILE = "budget_config.yaml", "rounds_config.yaml"
 
@@ -160,19 +160,17 @@ def earlier_records(plan: HostPlan, folder: Path) -> list[Round]:
     return [Round("records of earlier runs", tuple(found), earlier=True)] if found else []
 
 
-def unmeasured_file(plan: HostPlan, folder: Path) -> Path | None:
-    """Return the file of the rows that a plan leaves out; None if it leaves out nothing."""
-    return folder / UNMEASURED_FILE if plan.left_out else None
-
-
 def write_unmeasured_rows(plan: HostPlan, folder: Path) -> None:
     """Write the rows of the points that a plan leaves out; remove the file if there are none."""
     if not plan.left_out:
         for name in (UNMEASURED_FILE, PREDICTIONS_FILE):
             (folder / name).unlink(missing_ok=True)
         return
-    table = rows_left_out(plan.left_out).rows[[*COLUMNS]]
-    write_parquet_table(table, folder / UNMEASURED_FILE)
+    path, done = folder / UNMEASURED_FILE, folder / UNMEASURED_DIGEST
+    if path.exists() and done.exists() and done.read_text() == plan.points_fingerprint:
+        return  # an unchanged file asks for no new predictions
+    write_parquet_table(rows_left_out(plan.left_out).rows[[*COLUMNS]], path)
+    done.write_text(plan.points_fingerprint)
 
 
 class RoundsOfHost:

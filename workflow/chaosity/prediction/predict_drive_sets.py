@@ -10,23 +10,14 @@ import numpy as np
 import pandas as pd
 
 from chaosity.prediction.drive_set_model import LIMITING_KINDS, DriveSetCell, DriveSetModel
+from chaosity.store.left_out_points import PREDICTED, PREDICTION_COLUMNS, PREDICTION_NUMBERS
 from chaosity.store.measurements import SLICE, Measurements, Table
 from chaosity.store.tidy_table_parquet import (
-    COLUMNS,
     Row,
     none_for_missing_values,
     rows_to_table,
 )
 
-PREDICTED = "predicted"
-_OF_A_REPLICATE = ("replicate", "order", "measured_at", "status", "reason", "value", "remarks")
-_NUMBERS = ("value", "low", "high", "lower_bound", "upper_bound")
-PREDICTION_COLUMNS = {
-    **{name: kind for name, kind in COLUMNS.items() if name not in _OF_A_REPLICATE},
-    **dict.fromkeys(_NUMBERS, "Float64"),
-    "origin": "string",
-    "method": "string",
-}
 _GROUP = ("host", "configuration", *SLICE)
 _BY_PARTS = "drive sets: parts and limits of measured sets"
 _BY_ANALOGY = "drive sets: parts, limits and comparable initiators"
@@ -96,7 +87,7 @@ def predict_drive_sets(measured: Table, unmeasured: Table) -> pd.DataFrame:
             ends = [each.value for each in (bounds.lower, bounds.upper) if each]
             lower = min(ends) if len(ends) > 1 else None
             method = _BY_ANALOGY if by_analogy else _BY_PARTS
-            numbers = zip(_NUMBERS, (value, low, high, lower, max(ends)), strict=True)
+            numbers = zip(PREDICTION_NUMBERS, (value, low, high, lower, max(ends)), strict=True)
             identity = {str(name): each for name, each in row.items()}
             rows.append({**identity, **dict(numbers), "origin": PREDICTED, "method": method})
     return rows_to_table(rows, PREDICTION_COLUMNS)
