@@ -24,5 +24,7 @@ rule predict:
         f"{RESULTS}/{{host}}/{{configuration}}/predictions.parquet",
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/predictions.log",
+    params:
+        folder=lambda wildcards: f"{RESULTS}/{wildcards.host}/{wildcards.configuration}",
     shell:
-        "chaosity predict {RESULTS:q}/{wildcards.host:q}/{wildcards.configuration:q} > {log:q} 2>&1"
+        "chaosity predict {params.folder:q} > {log:q} 2>&1"

@@ -1,8 +1,8 @@
 """A model of the drive sets of a host, with errors that are known from measured sets.
 
 Drives together give what they give alone, until a measured set limits them. Comparable initiators
-share their paths to drives, so a set that gives less to one of them than its parts let expect gives
-as much less to the others.
+share their paths to drives. So a set that limits one of them also limits the others that did not
+measure it.
 
 The error is that of measured sets, each predicted from the others (conformal prediction: Vovk et
 al., Algorithmic Learning in a Random World, 2005). The interval then holds at least 95 % of new
@@ -13,14 +13,15 @@ if their initiator measured all of their kind, such as all pairs of nodes.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import cached_property
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from chaosity.prediction.drive_set_bounds import (
-    SIGNIFICANT,
     Drives,
     DriveSetBounds,
     NoisyValue,
@@ -30,6 +31,7 @@ from chaosity.prediction.drive_set_bounds import (
 from chaosity.prediction.drives_of_sets import drives_by_node_of_sets
 from chaosity.statistics.moderated_variances import fit_variance_prior
 from chaosity.store.measurements import Measurements
+from chaosity.store.tidy_table_parquet import Row, none_for_missing_values
 from chaosity.topology.topology_model import SAME_NODE, SAME_PACKAGE
 
 # Runs of simulated and real machines differ by 0.6 to 2 %. Without replicates it is the largest.
@@ -38,9 +40,7 @@ _COVERAGE = 0.95
 # A conformal interval of 95 % needs at least 19 errors.
 FEWEST_ERRORS = 19
 # A bound is the extreme of many noisy values, so it is widened by so many standard errors.
-_OF_BOUNDS = 5.0
-# Kinds of sets that are measured because they limit others: less than the parts is expected.
-LIMITING_KINDS = ("package", "all")
+_WIDEN = 5.0
 
 
 class DriveSetCell(NamedTuple):
@@ -57,14 +57,12 @@ class Prediction(NamedTuple):
         value: the prediction.
         low, high: its 95 % prediction interval.
         bounds: bounds by sets of the same initiator.
-        by_analogy: whether comparable initiators changed the prediction.
     """
 
     value: float
     low: float
     high: float
     bounds: DriveSetBounds
-    by_analogy: bool
 
 
 class DriveSetModel:
@@ -77,44 +75,28 @@ class DriveSetModel:
 
     def __init__(self, measured: pd.DataFrame, unmeasured: pd.DataFrame) -> None:
         rows = pd.concat([measured, unmeasured])
-        self.sets = drives_by_node_of_sets(Measurements(rows))
-        self._drives = {
-            name: frozenset[str]().union(*own.values()) for name, own in self.sets.items()
-        }
+        sets = drives_by_node_of_sets(Measurements(rows))
+        self._drives = {name: frozenset[str]().union(*own.values()) for name, own in sets.items()}
         self._node_of = {
-            drive: node
-            for own in self.sets.values()
-            for node, drives in own.items()
-            for drive in drives
+            drive: node for own in sets.values() for node, drives in own.items() for drive in drives
         }
         self.missing, self.points = self._cells(unmeasured), self._cells(measured)
         self.values = self._measured_values(measured)
         self._raised = {name: raise_to_best_subset(own) for name, own in self.values.items()}
-        self._nodes_of_package, self._comparable = _packages_and_comparable_initiators(rows)
-        # Comparable initiators, drive set -> initiator -> departure with its error. The departures
-        # of small sets explain those of larger sets.
-        self._departures: dict[tuple[str, Drives], dict[str, tuple[float, float]]] = {}
-        self._expectations: dict[DriveSetCell, tuple[DriveSetBounds, NoisyValue] | None] = {}
-        for cell in sorted(self.points, key=lambda each: len(each.drives)):
-            value = self.values[cell.initiator][cell.drives]
-            if len(cell.drives) > 1 and (found := self._expected(cell)) is not None:
-                key = self._comparable[cell.initiator], cell.drives
-                error = math.hypot(value.error, found[1].error)
-                departure = math.log(value.value / found[1].value)
-                self._departures.setdefault(key, {})[cell.initiator] = departure, error
+        # Initiator -> its own nodes with drives, and all nodes of its package.
+        self._own_nodes = _nodes_by_relation(rows, SAME_NODE)
+        self._near_nodes = _nodes_by_relation(rows, SAME_NODE, SAME_PACKAGE)
+        self._borrowed: dict[str, dict[Drives, NoisyValue]] = {}
+        self._predicted: dict[DriveSetCell, NoisyValue | None] = {}
 
-    def _cells(self, rows: pd.DataFrame) -> dict[DriveSetCell, tuple[str, str]]:
-        """Return the cell of each row whose drives are known -> its experiment and point."""
-        places = rows[["initiator", "target", "experiment", "point"]].itertuples(index=False)
+    def _cells(self, rows: pd.DataFrame) -> dict[DriveSetCell, Row]:
+        """Return each cell whose drives are known -> a row of it."""
+        records: list[Row] = none_for_missing_values(rows).to_dict("records")  # type: ignore
         return {
-            cell: (experiment, point)
-            for initiator, target, experiment, point in places
-            if (cell := self.cell(initiator, target)) is not None
+            DriveSetCell(row["initiator"], self._drives[row["target"]]): row
+            for row in records
+            if row["target"] in self._drives
         }
-
-    def cell(self, initiator: str, target: str) -> DriveSetCell | None:
-        """Return the cell of an initiator and a drive set; None if its drives are unknown."""
-        return DriveSetCell(initiator, self._drives[target]) if target in self._drives else None
 
     def _measured_values(self, rows: pd.DataFrame) -> dict[str, dict[Drives, NoisyValue]]:
         """Return initiator -> drive set -> median of the replicates with its error."""
@@ -127,56 +109,79 @@ class DriveSetModel:
             prior = fit_variance_prior(several["var"].to_numpy(float), freedom)
             noise = math.sqrt(prior.variance)
         found: dict[str, dict[Drives, NoisyValue]] = {}
-        for (initiator, target), median, n, _ in cells.itertuples():
+        for (initiator, target), middle, n, _ in cells.itertuples():
             # The variance of a median of more than two values is larger than that of their mean.
             error = noise * math.sqrt((math.pi / 2.0 if n > 2 else 1.0) / n)
             if target in self._drives:
                 own = found.setdefault(initiator, {})
-                own[self._drives[target]] = NoisyValue(math.exp(median), error)
+                own[self._drives[target]] = NoisyValue(math.exp(middle), error)
         return found
 
-    def _expected(self, cell: DriveSetCell) -> tuple[DriveSetBounds, NoisyValue] | None:
-        """Return bounds and expected value of a cell, without its own measurement."""
-        if cell not in self._expectations:
-            self._expectations[cell] = self._compute_expected(cell)
-        return self._expectations[cell]
+    def bounds(self, cell: DriveSetCell) -> DriveSetBounds:
+        """Return the bounds of a cell by other sets that its initiator measured."""
+        return self._bounds(cell, self.values.get(cell.initiator, {}))
 
-    def _compute_expected(self, cell: DriveSetCell) -> tuple[DriveSetBounds, NoisyValue] | None:
-        own = self.values.get(cell.initiator, {})
+    def _bounds(self, cell: DriveSetCell, values: Mapping[Drives, NoisyValue]) -> DriveSetBounds:
         raised = self._raised.get(cell.initiator, {})
-        bounds = bound_drive_set(cell.drives, own, self._node_of, raised)
-        if bounds is None:
+        return bound_drive_set(cell.drives, values, self._node_of, raised)
+
+    def expected(self, cell: DriveSetCell) -> NoisyValue | None:
+        """Return what its initiator's other sets let expect of a cell; None without such sets.
+
+        Sets that other initiators measured, but this one did not, count too if they differ from
+        what its own sets let expect.
+        """
+        own = self.values.get(cell.initiator, {})
+        if cell.initiator not in self._borrowed:
+            others = {drives for values in self.values.values() for drives in values} - own.keys()
+            cells = (DriveSetCell(cell.initiator, drives) for drives in others)
+            self._borrowed[cell.initiator] = {
+                each.drives: value for each in cells if (value := self._analogy(each)) is not None
+            }
+        borrowed = self._borrowed[cell.initiator]
+        return self._bounds(cell, {**borrowed, **own}).expected
+
+    def _analogy(self, cell: DriveSetCell) -> NoisyValue | None:
+        """Return what other initiators let expect of a cell; None if its own sets say the same."""
+        measured = {
+            name: values[cell.drives]
+            for name, values in self.values.items()
+            if name != cell.initiator and cell.drives in values
+        }
+        if len(self._nodes(cell)) == 1:
+            # What drives of one node give to any initiator, they give to all if the path permits.
+            found = max(measured.values(), default=None)
+        else:
+            near = self._near_nodes[cell.initiator]
+            alike = [name for name in measured if self._near_nodes[name] == near]
+            limits = (self._limit_of(name, cell) for name in alike)
+            found = NoisyValue.mean([each for each in limits if each is not None])
+        bounds = self.bounds(cell)
+        if found and bounds.lower and found.log_ratio_to(bounds.lower) < 0.0:
+            found = bounds.lower
+        if found and bounds.expected and found.log_ratio_to(bounds.expected) >= 0.0:
             return None
-        more = dict(own)
-        for comparable, drives in self._departures:
-            part = DriveSetCell(cell.initiator, drives)
-            known = drives in own or comparable != self._comparable[cell.initiator]
-            if known or not drives < cell.drives or not self._shared_departure(part):
-                continue
-            if (value := self._predicted_value(part)) is not None:
-                more[drives] = value
-        if len(more) == len(own):
-            return bounds, bounds.expected
-        with_analogies = bound_drive_set(cell.drives, more, self._node_of, raised)
-        return bounds, (with_analogies or bounds).expected
+        return found
 
-    def _shared_departure(self, cell: DriveSetCell) -> float:
-        """Return by how much a set departs for comparable initiators; 0 if noise can explain it."""
-        key = self._comparable[cell.initiator], cell.drives
-        others = [
-            each for name, each in self._departures.get(key, {}).items() if name != cell.initiator
-        ]
-        if not others:
-            return 0.0
-        departures, errors = zip(*others, strict=True)
-        noise = SIGNIFICANT * math.hypot(*errors) / len(errors)
-        mean = math.fsum(departures) / len(departures)
-        return mean if abs(mean) > noise else 0.0
+    def _limit_of(self, name: str, cell: DriveSetCell) -> NoisyValue | None:
+        """Return what limits another initiator on a set, for the initiator of the cell.
 
-    def bounds_without(self, cell: DriveSetCell) -> DriveSetBounds | None:
-        """Return the bounds of a cell by other sets of its initiator; None without such sets."""
-        found = self._expected(cell)
-        return found[0] if found else None
+        None if the sets that both measured explain what the other initiator gets. The factor is the
+        median ratio of these sets, since one of the initiators can be slow.
+        """
+        others, own = self.values[name], self.values.get(cell.initiator, {})
+        common = {each: others[each] for each in others if each in own and each != cell.drives}
+        expected = self._bounds(DriveSetCell(name, cell.drives), common).expected
+        if expected is not None and others[cell.drives].log_ratio_to(expected) == 0.0:
+            return None
+        ratios = [own[drives].value / value.value for drives, value in common.items()] or [1.0]
+        value, error = others[cell.drives]
+        return NoisyValue(value * median(ratios), error * math.sqrt(1.0 + 2.0 / len(ratios)))
+
+    def _predicted_value(self, cell: DriveSetCell) -> NoisyValue | None:
+        if cell not in self._predicted:
+            self._predicted[cell] = self._analogy(cell) or self.expected(cell)
+        return self._predicted[cell]
 
     def neighbours(self, cell: DriveSetCell) -> list[DriveSetCell]:
         """Return the unmeasured sets with the drives of a set, or with one node more or less."""
@@ -192,31 +197,29 @@ class DriveSetModel:
     def _nodes(self, cell: DriveSetCell) -> frozenset[int]:
         return frozenset(self._node_of[drive] for drive in cell.drives)
 
-    def kind(self, cell: DriveSetCell) -> str:
-        """Return the kind of a drive set by its nodes: node, pair, package, all or other."""
+    def limits_others(self, cell: DriveSetCell) -> bool:
+        """Return whether a set has the nodes of a package, or all, and so shows their limit."""
         nodes = self._nodes(cell)
-        if len(nodes) <= 2:
-            return "node" if len(nodes) == 1 else "pair"
-        if nodes == frozenset(self._node_of.values()):
-            return "all"
-        return "package" if nodes in self._nodes_of_package else "other"
+        every = frozenset(self._node_of.values())
+        return len(nodes) > 2 and (nodes == every or nodes in self._near_nodes.values())
+
+    def kind(self, cell: DriveSetCell) -> tuple[int, bool, bool]:
+        """Return what sets of a kind have in common, by their nodes."""
+        nodes = self._nodes(cell)
+        if len(nodes) > 1:
+            return min(len(nodes), 3), self.limits_others(cell), False
+        whole = sum(node in nodes for node in self._node_of.values()) == len(cell.drives)
+        return 1, whole, nodes <= self._own_nodes[cell.initiator]
 
     @cached_property
     def audited(self) -> list[DriveSetCell]:
         """The measured sets of kinds of which the same initiator has unmeasured sets, too."""
         kinds = {(cell.initiator, self.kind(cell)) for cell in self.missing}
-        return [
-            cell
-            for cell in self.points
-            if len(cell.drives) > 1 and (cell.initiator, self.kind(cell)) in kinds
-        ]
+        return [cell for cell in self.points if (cell.initiator, self.kind(cell)) in kinds]
 
     @cached_property
     def errors(self) -> dict[DriveSetCell, float]:
-        """The logarithm of measured : predicted value of each audited set.
-
-        If too few sets are audited, all measured sets count.
-        """
+        """The logarithm of measured : predicted value of audited sets, of all if those are few."""
         cells = self.audited
         if len(cells) < FEWEST_ERRORS:
             cells = [cell for cell in self.points if len(cell.drives) > 1]
@@ -238,39 +241,21 @@ class DriveSetModel:
 
     def predict(self, cell: DriveSetCell) -> Prediction | None:
         """Return the prediction of a cell; None if other sets do not contain its drives."""
-        bounds, predicted = self.bounds_without(cell), self._predicted_value(cell)
-        if bounds is None or predicted is None:
+        if (predicted := self._predicted_value(cell)) is None:
             return None
-        value, error = predicted
+        (value, error), bounds = predicted, self.bounds(cell)
         # The interval is at least as wide as the noise of what it was predicted from.
         half = max(self.error_quantile(cell), 2.0 * error)
         ends = [value * math.exp(-half), value * math.exp(half)]
         if bounds.lower:
-            ends[0] = max(ends[0], bounds.lower.times(-_OF_BOUNDS * bounds.lower.error).value)
-        ends[1] = min(ends[1], bounds.upper.times(_OF_BOUNDS * bounds.upper.error).value)
-        by_analogy = value != bounds.expected.value
-        return Prediction(value, min(ends[0], value), max(ends[1], value), bounds, by_analogy)
-
-    def _predicted_value(self, cell: DriveSetCell) -> NoisyValue | None:
-        found = self._expected(cell)
-        return found[1].times(self._shared_departure(cell)) if found else None
+            ends[0] = max(ends[0], bounds.lower.value * math.exp(-_WIDEN * bounds.lower.error))
+        if bounds.upper:
+            ends[1] = min(ends[1], bounds.upper.value * math.exp(_WIDEN * bounds.upper.error))
+        return Prediction(value, min(ends[0], value), max(ends[1], value), bounds)
 
 
-def _packages_and_comparable_initiators(
-    rows: pd.DataFrame,
-) -> tuple[set[frozenset[int]], dict[str, str]]:
-    """Return the nodes of each package, and initiator -> a text equal for comparable initiators.
-
-    Initiators are comparable if the drives of each node are as near to both: in the same package,
-    or in another.
-    """
-    single = rows[rows["target_nodes"].astype(str).str.isdigit()]
-    near = single["relation"].replace(SAME_NODE, SAME_PACKAGE).fillna("")
-    places = single.assign(near=near).drop_duplicates(["initiator", "target_nodes"])
-    seen = places.pivot(index="initiator", columns="target_nodes", values="near").fillna("")
-    packages: dict[str, set[int]] = {}
-    for node, column in seen.items():
-        packages.setdefault(" ".join(column), set()).add(int(str(node)))
-    texts = dict(zip(map(str, seen.index), map(" ".join, seen.to_numpy()), strict=True))
-    comparable = {name: texts.get(name, name) for name in rows["initiator"]}
-    return set(map(frozenset, packages.values())), comparable
+def _nodes_by_relation(rows: pd.DataFrame, *relations: str) -> dict[str, frozenset[int]]:
+    """Return initiator -> nodes with drives that have one of these relations to it."""
+    single = rows[rows["target_nodes"].astype(str).str.isdigit() & rows["relation"].isin(relations)]
+    nodes = single["target_nodes"].astype(int).groupby(single["initiator"]).agg(frozenset)
+    return {name: nodes.get(name, frozenset()) for name in rows["initiator"].unique()}
