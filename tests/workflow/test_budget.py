@@ -120,6 +120,18 @@ def test_without_a_budget_only_what_is_missing_is_measured(killed: Workflow):
     missing = killed.selected()
     killed.config["budget"] = "1m50s"
     assert len(missing) == 90 - sum(measured(killed).values())
+    # Records of other runs count from then on, and cost no time.
+    killed.config |= {"budget": None, "experiments": ["memory_bandwidth"]}
+    killed.measure()
+    killed.config |= {"budget": "1m50s", "experiments": ["memory_bandwidth", "storage_bandwidth"]}
+    before = sum(attempts(killed.folder).values())
+    killed.run()
+    assert sum(attempts(killed.folder).values()) == before
+    other = rounds_of(killed.folder)[-1]
+    assert other["earlier"]
+    assert {experiment for experiment, _ in other["measurements"]} == {"memory_bandwidth"}
+    plan = json.loads(killed.path("imagined/*/plan.json").read_text())
+    assert plan["measurements"] == len(attempts(killed.folder))
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from chaosity.units import group_thousands
 from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
 from sparse_drive_sets import SparseHost
 
+SETS = ["all_of_node", "all_of_nodes", "all"]
 EXPERIMENT = load_experiment("storage_bandwidth")
 
 
@@ -55,9 +56,9 @@ def figures(host, sparse, left_out, tmp_path_factory) -> tuple[dict[str, FigureF
 
 def test_the_caption_counts_predicted_and_left_out_cells(figures, left_out):
     caption = figures[0]["storage_bandwidth_by_node_set"].sentence
-    sets = left_out.rows.rows["target_kind"].isin(["all_of_node", "all_of_nodes", "all"])
+    sets = left_out.rows.rows["target_kind"].isin(SETS)
     number = int(sets.sum())
-    known = left_out.predictions["target_kind"].isin(["all_of_node", "all_of_nodes", "all"]).sum()
+    known = left_out.predictions["target_kind"].isin(SETS).sum()
     assert (
         f"{known} of {group_thousands(2040)} cells are predicted, not measured (hatched)" in caption
     )
@@ -67,7 +68,7 @@ def test_the_caption_counts_predicted_and_left_out_cells(figures, left_out):
 def test_captions_state_only_measured_values(figures, sparse):
     caption = figures[0]["storage_bandwidth_by_node_set"].sentence
     rows = sparse.measured.rows
-    rows = rows[rows["target_kind"].isin(["all_of_node", "all_of_nodes", "all"])]
+    rows = rows[rows["target_kind"].isin(SETS)]
     best = rows.groupby("point")["value"].median().max()
     assert f"Best: {best / 1e9:.1f} GB/s" in caption
 

@@ -55,7 +55,10 @@ def needs_rounds(plan: HostPlan, folder: Path, budget: Budget) -> bool:
     """
     if budget.seconds is None:
         return True
-    if missing_seconds(plan, folder) <= budget.seconds:
+    planned = {point_key(point): point["estimated_seconds"] for point in plan.points}
+    earlier = (each for each in read_rounds(folder) if not each.earlier)
+    used = sum(planned.get(key, 0.0) for each in earlier for key in each.measurements)
+    if used + missing_seconds(plan, folder) <= budget.seconds:
         return False
     least = least_budget_seconds(plan.points, plan.host.topology)
     if budget.seconds < least and not (folder / ROUNDS_FILE).exists():

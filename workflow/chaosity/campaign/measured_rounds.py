@@ -26,7 +26,6 @@ from chaosity.records.atomic_writes_and_record_files import (
     is_measured,
     load_record,
     record_file,
-    replicate_numbers,
     write_atomically,
 )
 from chaosity.records.record_types_and_verdict import SIMULATED
@@ -80,15 +79,21 @@ def _duration_seconds(path: Path) -> float:
     return (finished - began).total_seconds()
 
 
-def earlier_records(plan: HostPlan, folder: Path) -> list[Round]:
-    """Return a round of all valid records that exist before the first round; empty without any."""
+def with_other_records(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> list[Round]:
+    """Return the rounds, and as a further round all valid records that no round requested.
+
+    Runs without a budget took these records, before the first round or between rounds.
+    """
+    planned = MachineSoFar((), plan.host.topology).replicates_of(rounds)
     found: list[PointKey] = []
     for point in plan.points:
-        for replicate in replicate_numbers(point):
+        key = point_key(point)
+        for replicate in range(1 + planned[key], 1 + len(point["orders"])):
             if not is_measured(folder, point, replicate):
                 break
-            found.append(point_key(point))
-    return [Round("records of earlier runs", tuple(found), earlier=True)] if found else []
+            found.append(key)
+    other = Round("records of runs without a budget", tuple(found), earlier=True)
+    return [*rounds, other] if found else [*rounds]
 
 
 def write_unmeasured_rows(plan: HostPlan, folder: Path) -> None:
@@ -119,7 +124,7 @@ class RoundsOfHost:
 
     def choose(self) -> tuple[list[Round], Round | None, MachineSoFar]:
         """Return the rounds so far, the next round or None, and what is known."""
-        rounds = read_rounds(self.folder) or earlier_records(self.plan, self.folder)
+        rounds = with_other_records(self.plan, self.folder, read_rounds(self.folder))
         so_far = machine_so_far(self.plan, self.folder, rounds)
         return rounds, next_round(so_far, self.budget, self.config["seed"]), so_far
 
@@ -150,6 +155,7 @@ class RoundsOfHost:
         while True:
             rounds, chosen, so_far = self.choose()
             if chosen is None:
+                write_rounds(self.folder, rounds)
                 break
             print(self._state(rounds, chosen, so_far), file=sys.stderr, flush=True)
             write_rounds(self.folder, [*rounds, chosen])
