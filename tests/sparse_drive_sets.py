@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -84,8 +85,11 @@ def storage_host(
     return SimulatedHost.planned(machine, topology, faults, config)
 
 
-def paper_server(*, memory: float = 1.0, replicates: int = 3) -> SimulatedHost:
-    """Return the server of the paper; with more memory bandwidth, paths limit its drives."""
+def paper_server(readers: Collection[int], memory: float = 1.0) -> SimulatedHost:
+    """Return the server of the paper, whose drives are read from these nodes.
+
+    With more memory bandwidth, paths limit its drives.
+    """
     topology = shipped_topology("epyc_7413_nps4")
     machine = shipped_machine("epyc_7413_nps4", topology)
     rate = machine["memory"]["package_bytes_per_second"] * memory
@@ -93,4 +97,8 @@ def paper_server(*, memory: float = 1.0, replicates: int = 3) -> SimulatedHost:
         **machine,
         "memory": {**machine["memory"], "package_bytes_per_second": rate},
     }
-    return storage_host(topology, faster, machine["faults"], replicates)
+    host = storage_host(topology, faster, machine["faults"])
+    points = [
+        point for point in host.points if point["loads"][0]["initiator"]["nodes"][0] in readers
+    ]
+    return replace(host, points=tuple(points))

@@ -106,10 +106,11 @@ def test_bounds_of_named_sets():
     }  # fmt: skip
     own = frozenset({"0a", "0b", "2a"})
     bounds = bound_drive_set(own, measured, NODE_OF, {})
-    assert (bounds.lower.value, bounds.upper.value, bounds.within_superset) == (13, 20, False)
+    assert (bounds.lower.value, bounds.upper.value) == (13, 20)
     within = bound_drive_set(frozenset({"0a", "0b", "1a"}), measured, NODE_OF, {})
-    assert (within.upper.value, within.within_superset) == (20, True)
-    assert bound_drive_set(frozenset({"0a", "3a"}), measured, NODE_OF, {}) is None
+    assert within.upper.value == 20
+    unknown = bound_drive_set(frozenset({"0a", "3a"}), measured, NODE_OF, {})
+    assert (unknown.lower.value, unknown.upper, unknown.expected) == (7, None, None)
 
 
 def test_a_disturbed_large_set_limits_no_smaller_set_to_less_than_was_measured():

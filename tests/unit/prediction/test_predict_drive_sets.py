@@ -24,7 +24,7 @@ from sparse_drive_sets import SparseHost, paper_server
 
 @pytest.fixture(scope="module")
 def server():
-    return paper_server(memory=4.0)
+    return paper_server(readers=(0, 1, 4, 5), memory=4.0)
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +70,9 @@ def test_intervals_are_no_narrower_than_the_noise(predictions):
 def test_pairs_of_other_initiators_of_a_package_are_predicted_by_analogy(server):
     sparse = SparseHost.of(server, 2, all_pairs=False)
     predictions = predict_drive_sets(sparse.measured, sparse.unmeasured)
-    from_package0 = predictions["initiator"].isin([f"node{number}" for number in range(4)])
+    from_package0 = predictions["initiator"].isin(["node0", "node1"])
     slow = predictions[from_package0 & predictions["target"].eq("nodes4,7drives")]
-    assert len(slow) >= 2  # those of package 0 that were not drawn
+    assert len(slow) == 1
     assert set(slow["method"]) == {"drive sets: parts, limits and comparable initiators"}
     assert sparse.errors(slow).abs().max() < 0.03
     assert sparse.within(predictions).mean() >= 0.95
@@ -107,8 +107,8 @@ def test_a_pair_that_shares_a_path_surprises_and_names_its_neighbours(sparse):
     nodes = dict(zip(others["point"], map(parse_cpu_list, others["target_nodes"]), strict=True))
     assert set(slow.neighbours) == {name for name, own in nodes.items() if {0, 3} <= set(own)}
     assert len(nodes[slow.neighbours[0]]) == 3
-    expected = {f"storage=node{n}+nodes0,3drives" for n in range(4, 8)}
-    expected |= {f"storage=node{n}+nodes4,7drives" for n in range(4)}
+    expected = {f"storage=node{n}+nodes0,3drives" for n in (4, 5)}
+    expected |= {f"storage=node{n}+nodes4,7drives" for n in (0, 1)}
     assert expected <= set(pairs)
 
 
@@ -116,7 +116,7 @@ def test_a_pair_that_shares_a_path_surprises_and_names_its_neighbours(sparse):
     "factor, reason", [(0.5, "less than a part"), (1.5, "more than its parts")]
 )
 def test_a_set_outside_its_bounds_surprises(sparse, factor, reason):
-    name = "storage=node2+nodes0-1drives"
+    name = "storage=node1+nodes0-1drives"
     before = {each.point for each in violated_bounds(sparse.measured, sparse.unmeasured)}
     assert name not in before
     changed = with_values(sparse, {name: factor})

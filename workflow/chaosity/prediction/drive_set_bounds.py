@@ -48,15 +48,13 @@ class DriveSetBounds(NamedTuple):
 
     Attributes:
         lower: value of the best subset; None without a measured subset.
-        upper: lowest sum of sets that together contain the drives.
+        upper: lowest sum of sets that together contain the drives; None without such sets.
         expected: value if the set is limited by nothing else than the measured sets.
-        within_superset: whether a larger set was measured.
     """
 
-    lower: NoisyValue | None
-    upper: NoisyValue
-    expected: NoisyValue
-    within_superset: bool
+    lower: NoisyValue | None = None
+    upper: NoisyValue | None = None
+    expected: NoisyValue | None = None
 
 
 def bound_drive_set(
@@ -64,8 +62,8 @@ def bound_drive_set(
     measured: Mapping[Drives, NoisyValue],
     node_of: Mapping[str, int],
     raised: Mapping[Drives, NoisyValue],
-) -> DriveSetBounds | None:
-    """Return the bounds of a drive set; None if the measured sets do not contain all its drives.
+) -> DriveSetBounds:
+    """Return the bounds of a drive set.
 
     Args:
         wanted: the drives of the set. Its own measurement, if any, is not used.
@@ -102,13 +100,13 @@ def bound_drive_set(
             of_nodes[key] = min(alone, of_nodes.get(key, alone))
     upper = lowest_cover(frozenset(nodes), of_nodes)
     if upper is None:
-        return None
+        return DriveSetBounds(lower)
     # The lowest of several noisy values is too low, so values that noise can explain are averaged.
     alike = [each for each in (*supersets, *subsets) if each.log_ratio_to(upper) == 0.0]
     logs = [math.log(each.value) for each in (*alike, upper)]
     error = max(each.error for each in (*alike, upper)) / math.sqrt(len(logs))
     expected = NoisyValue(math.exp(math.fsum(logs) / len(logs)), error)
-    return DriveSetBounds(lower, upper, expected, bool(supersets))
+    return DriveSetBounds(lower, upper, expected)
 
 
 def raise_to_best_subset(measured: Mapping[Drives, NoisyValue]) -> dict[Drives, NoisyValue]:

@@ -1,8 +1,8 @@
 """A model of the drive sets of a host, with errors that are known from measured sets.
 
 Drives together give what they give alone, until a measured set limits them. Comparable initiators
-share their paths to drives, so a set that gives less to one of them than its parts let expect gives
-as much less to the others.
+share their paths to drives. So a set that limits one of them also limits the others that did not
+measure it.
 
 The error is that of measured sets, each predicted from the others (conformal prediction: Vovk et
 al., Algorithmic Learning in a Random World, 2005). The interval then holds at least 95 % of new
@@ -13,14 +13,15 @@ if their initiator measured all of their kind, such as all pairs of nodes.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from chaosity.cpusets import parse_cpu_list
 from chaosity.prediction.drive_set_bounds import (
-    SIGNIFICANT,
     Drives,
     DriveSetBounds,
     NoisyValue,
@@ -91,17 +92,14 @@ class DriveSetModel:
         self.values = self._measured_values(measured)
         self._raised = {name: raise_to_best_subset(own) for name, own in self.values.items()}
         self._nodes_of_package, self._comparable = _packages_and_comparable_initiators(rows)
-        # Comparable initiators, drive set -> initiator -> departure with its error. The departures
-        # of small sets explain those of larger sets.
-        self._departures: dict[tuple[str, Drives], dict[str, tuple[float, float]]] = {}
-        self._expectations: dict[DriveSetCell, tuple[DriveSetBounds, NoisyValue] | None] = {}
-        for cell in sorted(self.points, key=lambda each: len(each.drives)):
-            value = self.values[cell.initiator][cell.drives]
-            if len(cell.drives) > 1 and (found := self._expected(cell)) is not None:
-                key = self._comparable[cell.initiator], cell.drives
-                error = math.hypot(value.error, found[1].error)
-                departure = math.log(value.value / found[1].value)
-                self._departures.setdefault(key, {})[cell.initiator] = departure, error
+        places = rows[["initiator", "initiator_nodes"]].drop_duplicates().itertuples(index=False)
+        self._own_nodes = {name: set(parse_cpu_list(str(nodes or ""))) for name, nodes in places}
+        self._whole_nodes = {
+            frozenset(drive for drive in self._node_of if self._node_of[drive] == node)
+            for node in self._node_of.values()
+        }
+        self._borrowed: dict[str, dict[Drives, NoisyValue]] = {}
+        self._expectations: dict[DriveSetCell, tuple[NoisyValue | None, bool]] = {}
 
     def _cells(self, rows: pd.DataFrame) -> dict[DriveSetCell, tuple[str, str]]:
         """Return the cell of each row whose drives are known -> its experiment and point."""
@@ -135,48 +133,73 @@ class DriveSetModel:
                 own[self._drives[target]] = NoisyValue(math.exp(median), error)
         return found
 
-    def _expected(self, cell: DriveSetCell) -> tuple[DriveSetBounds, NoisyValue] | None:
-        """Return bounds and expected value of a cell, without its own measurement."""
-        if cell not in self._expectations:
-            self._expectations[cell] = self._compute_expected(cell)
-        return self._expectations[cell]
+    def bounds(self, cell: DriveSetCell) -> DriveSetBounds:
+        """Return the bounds of a cell by other sets that its initiator measured."""
+        return self._bounds(cell, self.values.get(cell.initiator, {}))
 
-    def _compute_expected(self, cell: DriveSetCell) -> tuple[DriveSetBounds, NoisyValue] | None:
-        own = self.values.get(cell.initiator, {})
+    def _bounds(self, cell: DriveSetCell, values: Mapping[Drives, NoisyValue]) -> DriveSetBounds:
         raised = self._raised.get(cell.initiator, {})
-        bounds = bound_drive_set(cell.drives, own, self._node_of, raised)
-        if bounds is None:
+        return bound_drive_set(cell.drives, values, self._node_of, raised)
+
+    def expected(self, cell: DriveSetCell) -> NoisyValue | None:
+        """Return what its initiator's other sets let expect of a cell; None without such sets.
+
+        Sets that other initiators measured, but this one did not, count too if they differ from
+        what its own sets let expect.
+        """
+        own = self.values.get(cell.initiator, {})
+        if cell.initiator not in self._borrowed:
+            others = {drives for values in self.values.values() for drives in values} - own.keys()
+            cells = (DriveSetCell(cell.initiator, drives) for drives in others)
+            self._borrowed[cell.initiator] = {
+                each.drives: value for each in cells if (value := self._analogy(each)) is not None
+            }
+        borrowed = self._borrowed[cell.initiator]
+        return self._bounds(cell, {**borrowed, **own}).expected
+
+    def _analogy(self, cell: DriveSetCell) -> NoisyValue | None:
+        """Return what other initiators let expect of a cell; None if its own sets say the same."""
+        measured = {
+            name: values[cell.drives]
+            for name, values in self.values.items()
+            if name != cell.initiator and cell.drives in values
+        }
+        if len(self._nodes(cell)) == 1:
+            # What drives of one node give to any initiator, they give to all if the path permits.
+            found = max(measured.values(), default=None)
+        else:
+            group = self._comparable[cell.initiator]
+            comparable = [name for name in measured if self._comparable[name] == group]
+            found = _geometric_mean([self._adapted(cell, name) for name in comparable])
+        bounds = self.bounds(cell)
+        if found and bounds.lower and found.log_ratio_to(bounds.lower) < 0.0:
+            found = bounds.lower
+        if found and bounds.expected and found.log_ratio_to(bounds.expected) >= 0.0:
             return None
-        more = dict(own)
-        for comparable, drives in self._departures:
-            part = DriveSetCell(cell.initiator, drives)
-            known = drives in own or comparable != self._comparable[cell.initiator]
-            if known or not drives < cell.drives or not self._shared_departure(part):
-                continue
-            if (value := self._predicted_value(part)) is not None:
-                more[drives] = value
-        if len(more) == len(own):
-            return bounds, bounds.expected
-        with_analogies = bound_drive_set(cell.drives, more, self._node_of, raised)
-        return bounds, (with_analogies or bounds).expected
+        return found
 
-    def _shared_departure(self, cell: DriveSetCell) -> float:
-        """Return by how much a set departs for comparable initiators; 0 if noise can explain it."""
-        key = self._comparable[cell.initiator], cell.drives
-        others = [
-            each for name, each in self._departures.get(key, {}).items() if name != cell.initiator
-        ]
-        if not others:
-            return 0.0
-        departures, errors = zip(*others, strict=True)
-        noise = SIGNIFICANT * math.hypot(*errors) / len(errors)
-        mean = math.fsum(departures) / len(departures)
-        return mean if abs(mean) > noise else 0.0
+    def _adapted(self, cell: DriveSetCell, name: str) -> NoisyValue:
+        """Return what another initiator gets from a set, for the initiator of the cell.
 
-    def bounds_without(self, cell: DriveSetCell) -> DriveSetBounds | None:
-        """Return the bounds of a cell by other sets of its initiator; None without such sets."""
-        found = self._expected(cell)
-        return found[0] if found else None
+        Both are compared by what the sets that both measured let expect, if there are such sets.
+        """
+        others, own = self.values[name], self.values.get(cell.initiator, {})
+        value = others[cell.drives]
+        of_own = self._bounds(cell, {each: own[each] for each in own if each in others}).expected
+        common = {each: others[each] for each in own if each in others}
+        of_other = self._bounds(DriveSetCell(name, cell.drives), common).expected
+        if of_own is None or of_other is None:
+            return value
+        error = math.hypot(value.error, of_own.error, of_other.error)
+        return NoisyValue(value.value * of_own.value / of_other.value, error)
+
+    def _predicted_value(self, cell: DriveSetCell) -> tuple[NoisyValue | None, bool]:
+        """Return the predicted value of a cell, and whether it is by analogy."""
+        if cell not in self._expectations:
+            analogy = self._analogy(cell)
+            value = self.expected(cell) if analogy is None else analogy
+            self._expectations[cell] = value, analogy is not None
+        return self._expectations[cell]
 
     def neighbours(self, cell: DriveSetCell) -> list[DriveSetCell]:
         """Return the unmeasured sets with the drives of a set, or with one node more or less."""
@@ -193,10 +216,13 @@ class DriveSetModel:
         return frozenset(self._node_of[drive] for drive in cell.drives)
 
     def kind(self, cell: DriveSetCell) -> str:
-        """Return the kind of a drive set by its nodes: node, pair, package, all or other."""
+        """Return the kind of a drive set by its nodes and by whether they are the initiator's."""
         nodes = self._nodes(cell)
-        if len(nodes) <= 2:
-            return "node" if len(nodes) == 1 else "pair"
+        if len(nodes) == 1:
+            near = "own" if nodes <= self._own_nodes[cell.initiator] else "other"
+            return f"{'node' if cell.drives in self._whole_nodes else 'drives'} of {near} node"
+        if len(nodes) == 2:
+            return "pair"
         if nodes == frozenset(self._node_of.values()):
             return "all"
         return "package" if nodes in self._nodes_of_package else "other"
@@ -205,11 +231,7 @@ class DriveSetModel:
     def audited(self) -> list[DriveSetCell]:
         """The measured sets of kinds of which the same initiator has unmeasured sets, too."""
         kinds = {(cell.initiator, self.kind(cell)) for cell in self.missing}
-        return [
-            cell
-            for cell in self.points
-            if len(cell.drives) > 1 and (cell.initiator, self.kind(cell)) in kinds
-        ]
+        return [cell for cell in self.points if (cell.initiator, self.kind(cell)) in kinds]
 
     @cached_property
     def errors(self) -> dict[DriveSetCell, float]:
@@ -220,7 +242,7 @@ class DriveSetModel:
         cells = self.audited
         if len(cells) < FEWEST_ERRORS:
             cells = [cell for cell in self.points if len(cell.drives) > 1]
-        values = {cell: self._predicted_value(cell) for cell in cells}
+        values = {cell: self._predicted_value(cell)[0] for cell in cells}
         return {
             cell: math.log(self.values[cell.initiator][cell.drives].value / value.value)
             for cell, value in values.items()
@@ -238,8 +260,8 @@ class DriveSetModel:
 
     def predict(self, cell: DriveSetCell) -> Prediction | None:
         """Return the prediction of a cell; None if other sets do not contain its drives."""
-        bounds, predicted = self.bounds_without(cell), self._predicted_value(cell)
-        if bounds is None or predicted is None:
+        bounds, (predicted, by_analogy) = self.bounds(cell), self._predicted_value(cell)
+        if predicted is None:
             return None
         value, error = predicted
         # The interval is at least as wide as the noise of what it was predicted from.
@@ -247,13 +269,17 @@ class DriveSetModel:
         ends = [value * math.exp(-half), value * math.exp(half)]
         if bounds.lower:
             ends[0] = max(ends[0], bounds.lower.times(-_OF_BOUNDS * bounds.lower.error).value)
-        ends[1] = min(ends[1], bounds.upper.times(_OF_BOUNDS * bounds.upper.error).value)
-        by_analogy = value != bounds.expected.value
+        if bounds.upper:
+            ends[1] = min(ends[1], bounds.upper.times(_OF_BOUNDS * bounds.upper.error).value)
         return Prediction(value, min(ends[0], value), max(ends[1], value), bounds, by_analogy)
 
-    def _predicted_value(self, cell: DriveSetCell) -> NoisyValue | None:
-        found = self._expected(cell)
-        return found[1].times(self._shared_departure(cell)) if found else None
+
+def _geometric_mean(values: Sequence[NoisyValue]) -> NoisyValue | None:
+    """Return the geometric mean of values with independent errors; None without values."""
+    if not values:
+        return None
+    mean = math.exp(math.fsum(math.log(each.value) for each in values) / len(values))
+    return NoisyValue(mean, math.hypot(*(each.error for each in values)) / len(values))
 
 
 def _packages_and_comparable_initiators(

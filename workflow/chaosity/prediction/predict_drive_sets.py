@@ -94,9 +94,10 @@ def predict_drive_sets(measured: Table, unmeasured: Table) -> pd.DataFrame:
             value, low, high, bounds, by_analogy = predicted
             # Noise can exchange bounds that are equal.
             ends = [each.value for each in (bounds.lower, bounds.upper) if each]
-            lower = min(ends) if len(ends) > 1 else None
+            lower = min(ends) if bounds.lower else None
+            upper = max(ends) if bounds.upper else None
             method = _BY_ANALOGY if by_analogy else _BY_PARTS
-            numbers = zip(_NUMBERS, (value, low, high, lower, max(ends)), strict=True)
+            numbers = zip(_NUMBERS, (value, low, high, lower, upper), strict=True)
             identity = {str(name): each for name, each in row.items()}
             rows.append({**identity, **dict(numbers), "origin": PREDICTED, "method": method})
     return rows_to_table(rows, PREDICTION_COLUMNS)
@@ -132,13 +133,13 @@ def violated_bounds(measured: Table, unmeasured: Table) -> list[Surprise]:
 
 def _surprise(model: DriveSetModel, cell: DriveSetCell) -> Surprise | None:
     """Return in what a measured cell contradicts the others; None if it does not."""
-    bounds, reason = model.bounds_without(cell), None
-    if len(cell.drives) < 2 or bounds is None:
+    bounds, expected, reason = model.bounds(cell), model.expected(cell), None
+    if expected is None:
         return None
-    value, expected = model.values[cell.initiator][cell.drives], bounds.expected
+    value = model.values[cell.initiator][cell.drives]
     if bounds.lower and value.log_ratio_to(bounds.lower) < 0.0:
         reason = "less than a part of these drives gives"
-    elif value.log_ratio_to(bounds.upper) > 0.0:
+    elif bounds.upper and value.log_ratio_to(bounds.upper) > 0.0:
         reason = "more than its parts give together, or more than a larger set gives"
     elif (
         model.kind(cell) not in LIMITING_KINDS
@@ -160,7 +161,7 @@ def drive_set_models(
     """Yield, for each group of comparable drive sets, its model and its unmeasured rows."""
     known = _drive_rows(Measurements.from_table(measured).valid_rows()).assign(known=True)
     missing = _drive_rows(Measurements.from_table(unmeasured)).assign(known=False)
-    rows = pd.concat([known, missing[missing["drives"] > 1]], ignore_index=True)
+    rows = pd.concat([known, missing], ignore_index=True)
     for _, part in rows.groupby(list(_GROUP), dropna=False, sort=False):
         is_known = part["known"].astype(bool)
         if is_known.any():
