@@ -11,6 +11,7 @@ import pandas as pd
 from chaosity.checked_yaml_files import read_config
 from chaosity.prediction.predict_drive_sets import PREDICTION_COLUMNS
 from chaosity.records.point_types import Point
+from chaosity.rounds.point_priority import Priority, point_priority
 from chaosity.simulation.machine_description import Fault, MachineDescription
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import MISSING
@@ -19,6 +20,7 @@ from chaosity.yaml_document_types import Config
 from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
 
 RANDOM_SETS = 58
+ALL_PAIRS, FEW_PAIRS, FIRST_ROUND = DESIGNS = "all pairs", "few pairs", "first round"
 
 
 @dataclass(frozen=True)
@@ -31,13 +33,10 @@ class SparseHost:
 
     @classmethod
     def of(
-        cls, host: SimulatedHost, seed: int, *, all_pairs: bool = True, random: int = RANDOM_SETS
+        cls, host: SimulatedHost, seed: int, design: str = ALL_PAIRS, random: int = RANDOM_SETS
     ) -> SparseHost:
-        """Measure drives, nodes, prefixes, pairs, packages, all drives and random other sets.
-
-        Without `all_pairs`, only the first node of each package measures pairs of nodes.
-        """
-        wanted = {point["point"]: is_wanted(point, host, all_pairs) for point in host.points}
+        """Measure what a design wants, and random sets among the others."""
+        wanted = {point["point"]: is_wanted(point, host, design) for point in host.points}
         others = [name for name, chosen in wanted.items() if not chosen]
         draw = np.random.default_rng(seed)
         chosen = set(draw.choice(others, min(random, len(others)), replace=False))
@@ -61,16 +60,29 @@ class SparseHost:
         return predictions["point"].map(self.truth).astype(float)
 
 
-def is_wanted(point: Point, host: SimulatedHost, all_pairs: bool) -> bool:
-    """Return whether a sparse design measures a point whatever was drawn."""
+def is_wanted(point: Point, host: SimulatedHost, design: str) -> bool:
+    """Return whether a design measures a point whatever was drawn.
+
+    `ALL_PAIRS`: drives, nodes, prefixes, pairs of nodes, packages and all drives. `FEW_PAIRS`: the
+    same, but pairs from the first node of each package only. `FIRST_ROUND`: what a run with a
+    budget measures before sets that other initiators measured.
+    """
+    if design == FIRST_ROUND:
+        return point_priority(point, host.topology) <= Priority.SHARED_PATHS
     [load] = point["loads"]
     packages = host.topology.package_of_node
     nodes, [reader] = set(load["target"]["nodes"]), load["initiator"]["nodes"]
     own = [node for node, package in packages.items() if package == packages[reader]]
-    if len(nodes) == 2 and (all_pairs or reader == min(own)):
+    if len(nodes) == 2 and (design == ALL_PAIRS or reader == min(own)):
         return True
     of_package = {node for node in packages if packages[node] == packages[min(nodes)]}
     return len(nodes) == 1 or nodes in (of_package, {drive.node for drive in host.topology.drives})
+
+
+def with_memory(machine: MachineDescription, times: float) -> MachineDescription:
+    """Return the machine with so many times the bandwidth of its memory controllers."""
+    rate = machine["memory"]["package_bytes_per_second"] * times
+    return {**machine, "memory": {**machine["memory"], "package_bytes_per_second": rate}}
 
 
 def storage_host(
@@ -92,12 +104,7 @@ def paper_server(readers: Collection[int], memory: float = 1.0) -> SimulatedHost
     """
     topology = shipped_topology("epyc_7413_nps4")
     machine = shipped_machine("epyc_7413_nps4", topology)
-    rate = machine["memory"]["package_bytes_per_second"] * memory
-    faster: MachineDescription = {
-        **machine,
-        "memory": {**machine["memory"], "package_bytes_per_second": rate},
-    }
-    host = storage_host(topology, faster, machine["faults"])
+    host = storage_host(topology, with_memory(machine, memory), machine["faults"])
     points = [
         point for point in host.points if point["loads"][0]["initiator"]["nodes"][0] in readers
     ]

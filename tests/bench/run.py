@@ -24,6 +24,7 @@ import mode_crossovers
 import peers
 import planning
 import points
+import predicted_drive_sets
 import repeat
 import scale
 import shipped_machines
@@ -52,6 +53,7 @@ PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
     "planted_faults": shipped_machines.compare_faults,
     "healthy_machines": shipped_machines.compare_healthy,
     "false_alarms_and_recall": false_alarms_and_recall.compare,
+    "predicted_drive_sets": predicted_drive_sets.compare,
     "scale": scale.compare,
 }
 # Parts that run only if they are named, since they take an hour each.

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from chaosity.cli.shared_options import EXISTING_FOLDER, JSON_OPTION
-from chaosity.cli.terminal_output import print_json, print_rich
+from chaosity.cli.terminal_output import print_json
 from chaosity.errors import UserError
 from chaosity.units import format_count
-
-if TYPE_CHECKING:
-    from chaosity.prediction.predict_drive_sets import PredictionAudit, Surprise
 
 # Number of surprising points that the terminal lists. The JSON has all.
 _MOST_POINTS = 12
@@ -54,36 +49,21 @@ def predict_command(folder: Path, as_json: bool) -> None:
     surprises = violated_bounds(measured, unmeasured)
     if as_json:
         document = {"predicted": len(predictions), "unmeasured": len(unmeasured)}
-        print_json({**document, "audit": audit.to_json(), "surprises": [*map(asdict, surprises)]})
+        print_json({**document, "audit": asdict(audit), "surprises": [*map(asdict, surprises)]})
         return
     if measured.is_simulated:
         click.echo("SIMULATED: this machine does not exist, and nothing was measured.")
     number = format_count(len(predictions), "value")
-    print_rich([f"{number} predicted, of {len(unmeasured)} left out: {folder / PREDICTIONS_FILE}"])
-    print_rich([*_audit_text(audit), *_surprise_text(surprises)])
-
-
-def _audit_text(audit: PredictionAudit) -> Iterator[str]:
-    """Yield sentences about the error of the predictions."""
-    if not audit.sets:
-        yield "The error is unknown: no drive set was chosen at random and measured."
-        return
-    yield (
-        f"Expected error: median {100.0 * audit.median_error:.1f} %, 95 % of the values are within "
-        f"{100.0 * audit.error_of_95_percent:.1f} %."
-    )
-    yield (
-        f"Audit: {audit.within} of {format_count(audit.sets, 'measured drive set')} "
-        "lie in the 95 % interval that was predicted without them."
-    )
-
-
-def _surprise_text(surprises: list[Surprise]) -> Iterator[str]:
-    """Yield a sentence for each of the first measured points that the others contradict."""
-    for surprise in surprises[:_MOST_POINTS]:
-        yield (
-            f"{surprise.experiment} {surprise.point}: {surprise.reason} "
-            f"({100.0 * (surprise.ratio - 1.0):+.0f} % of what was expected)."
+    click.echo(f"{number} predicted, of {len(unmeasured)} left out: {folder / PREDICTIONS_FILE}")
+    if audit.median_error is None or audit.error_of_95_percent is None:
+        click.echo("The error is unknown: no drive set was chosen at random and measured.")
+    else:
+        click.echo(
+            f"Expected error: median {audit.median_error:.1%}, 95 % of the values are within "
+            f"{audit.error_of_95_percent:.1%}.\nAudit: {audit.within} of {audit.sets} measured "
+            "drive sets lie in the 95 % interval that was predicted without them."
         )
+    for each in surprises[:_MOST_POINTS]:
+        click.echo(f"{each.experiment} {each.point}: {each.reason}, {each.ratio:.2f} of expected.")
     if len(surprises) > _MOST_POINTS:
-        yield f"{len(surprises) - _MOST_POINTS} more surprising points are in the JSON (--json)."
+        click.echo(f"{len(surprises) - _MOST_POINTS} more such points are in the JSON (--json).")

@@ -7,7 +7,7 @@ what each of its supersets gives. A set also gives at most the sum of what its p
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 Drives = frozenset[str]
@@ -30,17 +30,18 @@ class NoisyValue(NamedTuple):
         return ratio if abs(ratio) > noise else 0.0
 
     @classmethod
-    def total(cls, parts: Iterable[NoisyValue]) -> NoisyValue:
+    def total(cls, parts: Sequence[NoisyValue]) -> NoisyValue:
         """Return the sum of values with independent errors."""
-        value, variance = 0.0, 0.0
-        for part in parts:
-            value += part.value
-            variance += (part.value * part.error) ** 2
-        return cls(value, math.sqrt(variance) / value if value else 0.0)
+        value = math.fsum(part.value for part in parts)
+        return cls(value, math.hypot(*(part.value * part.error for part in parts)) / value)
 
-    def times(self, log_ratio: float) -> NoisyValue:
-        """Return the value times a ratio, of which the logarithm is given."""
-        return NoisyValue(self.value * math.exp(log_ratio), self.error)
+    @classmethod
+    def mean(cls, values: Sequence[NoisyValue]) -> NoisyValue | None:
+        """Return the geometric mean of values with independent errors; None without values."""
+        if not values:
+            return None
+        logs = math.fsum(math.log(each.value) for each in values) / len(values)
+        return cls(math.exp(logs), math.hypot(*(each.error for each in values)) / len(values))
 
 
 class DriveSetBounds(NamedTuple):
@@ -73,11 +74,10 @@ def bound_drive_set(
             `raise_to_best_subset`.
     """
     subsets = [value for own, value in measured.items() if own < wanted]
-    lower = max(subsets, default=None)
-    whole_nodes: dict[int, set[str]] = {}
-    for drive in wanted:
-        whole_nodes.setdefault(node_of[drive], set()).add(drive)
-    nodes = {node: frozenset(drives) for node, drives in whole_nodes.items()}
+    nodes = {
+        node: frozenset(drive for drive in wanted if node_of[drive] == node)
+        for node in {node_of[drive] for drive in wanted}
+    }
     # Sets of one node divide the drives of the node; other sets divide the nodes.
     of_node: dict[int, dict[Drives, NoisyValue]] = {node: {} for node in nodes}
     of_nodes: dict[frozenset[int], NoisyValue] = {}
@@ -100,13 +100,10 @@ def bound_drive_set(
             of_nodes[key] = min(alone, of_nodes.get(key, alone))
     upper = lowest_cover(frozenset(nodes), of_nodes)
     if upper is None:
-        return DriveSetBounds(lower)
+        return DriveSetBounds(max(subsets, default=None))
     # The lowest of several noisy values is too low, so values that noise can explain are averaged.
     alike = [each for each in (*supersets, *subsets) if each.log_ratio_to(upper) == 0.0]
-    logs = [math.log(each.value) for each in (*alike, upper)]
-    error = max(each.error for each in (*alike, upper)) / math.sqrt(len(logs))
-    expected = NoisyValue(math.exp(math.fsum(logs) / len(logs)), error)
-    return DriveSetBounds(lower, upper, expected)
+    return DriveSetBounds(max(subsets, default=None), upper, NoisyValue.mean([*alike, upper]))
 
 
 def raise_to_best_subset(measured: Mapping[Drives, NoisyValue]) -> dict[Drives, NoisyValue]:
@@ -151,11 +148,10 @@ def _lowest_sum(
     best: NoisyValue | None,
 ) -> NoisyValue | None:
     """Return the lowest sum of `begun` and a cover of `wanted`, or `best` if that is lower."""
-    total = NoisyValue.total(begun)
-    if best is not None and total >= best:
+    if begun and best is not None and NoisyValue.total(begun) >= best:
         return best
     if not wanted:
-        return total
+        return NoisyValue.total(begun)
     first = min(wanted, key=lambda part: sum(part in own for own in family))
     for own in sorted((own for own in family if first in own), key=lambda own: -len(own & wanted)):
         best = _lowest_sum(wanted - own, family, [*begun, family[own]], best)

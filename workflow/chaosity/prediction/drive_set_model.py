@@ -13,14 +13,14 @@ if their initiator measured all of their kind, such as all pairs of nodes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from chaosity.cpusets import parse_cpu_list
 from chaosity.prediction.drive_set_bounds import (
     Drives,
     DriveSetBounds,
@@ -31,6 +31,7 @@ from chaosity.prediction.drive_set_bounds import (
 from chaosity.prediction.drives_of_sets import drives_by_node_of_sets
 from chaosity.statistics.moderated_variances import fit_variance_prior
 from chaosity.store.measurements import Measurements
+from chaosity.store.tidy_table_parquet import Row, none_for_missing_values
 from chaosity.topology.topology_model import SAME_NODE, SAME_PACKAGE
 
 # Runs of simulated and real machines differ by 0.6 to 2 %. Without replicates it is the largest.
@@ -39,9 +40,7 @@ _COVERAGE = 0.95
 # A conformal interval of 95 % needs at least 19 errors.
 FEWEST_ERRORS = 19
 # A bound is the extreme of many noisy values, so it is widened by so many standard errors.
-_OF_BOUNDS = 5.0
-# Kinds of sets that are measured because they limit others: less than the parts is expected.
-LIMITING_KINDS = ("package", "all")
+_WIDEN = 5.0
 
 
 class DriveSetCell(NamedTuple):
@@ -58,14 +57,12 @@ class Prediction(NamedTuple):
         value: the prediction.
         low, high: its 95 % prediction interval.
         bounds: bounds by sets of the same initiator.
-        by_analogy: whether comparable initiators changed the prediction.
     """
 
     value: float
     low: float
     high: float
     bounds: DriveSetBounds
-    by_analogy: bool
 
 
 class DriveSetModel:
@@ -78,41 +75,28 @@ class DriveSetModel:
 
     def __init__(self, measured: pd.DataFrame, unmeasured: pd.DataFrame) -> None:
         rows = pd.concat([measured, unmeasured])
-        self.sets = drives_by_node_of_sets(Measurements(rows))
-        self._drives = {
-            name: frozenset[str]().union(*own.values()) for name, own in self.sets.items()
-        }
+        sets = drives_by_node_of_sets(Measurements(rows))
+        self._drives = {name: frozenset[str]().union(*own.values()) for name, own in sets.items()}
         self._node_of = {
-            drive: node
-            for own in self.sets.values()
-            for node, drives in own.items()
-            for drive in drives
+            drive: node for own in sets.values() for node, drives in own.items() for drive in drives
         }
         self.missing, self.points = self._cells(unmeasured), self._cells(measured)
         self.values = self._measured_values(measured)
         self._raised = {name: raise_to_best_subset(own) for name, own in self.values.items()}
-        self._nodes_of_package, self._comparable = _packages_and_comparable_initiators(rows)
-        places = rows[["initiator", "initiator_nodes"]].drop_duplicates().itertuples(index=False)
-        self._own_nodes = {name: set(parse_cpu_list(str(nodes or ""))) for name, nodes in places}
-        self._whole_nodes = {
-            frozenset(drive for drive in self._node_of if self._node_of[drive] == node)
-            for node in self._node_of.values()
-        }
+        # Initiator -> its own nodes with drives, and all nodes of its package.
+        self._own_nodes = _nodes_by_relation(rows, SAME_NODE)
+        self._near_nodes = _nodes_by_relation(rows, SAME_NODE, SAME_PACKAGE)
         self._borrowed: dict[str, dict[Drives, NoisyValue]] = {}
-        self._expectations: dict[DriveSetCell, tuple[NoisyValue | None, bool]] = {}
+        self._predicted: dict[DriveSetCell, NoisyValue | None] = {}
 
-    def _cells(self, rows: pd.DataFrame) -> dict[DriveSetCell, tuple[str, str]]:
-        """Return the cell of each row whose drives are known -> its experiment and point."""
-        places = rows[["initiator", "target", "experiment", "point"]].itertuples(index=False)
+    def _cells(self, rows: pd.DataFrame) -> dict[DriveSetCell, Row]:
+        """Return each cell whose drives are known -> a row of it."""
+        records: list[Row] = none_for_missing_values(rows).to_dict("records")  # type: ignore
         return {
-            cell: (experiment, point)
-            for initiator, target, experiment, point in places
-            if (cell := self.cell(initiator, target)) is not None
+            DriveSetCell(row["initiator"], self._drives[row["target"]]): row
+            for row in records
+            if row["target"] in self._drives
         }
-
-    def cell(self, initiator: str, target: str) -> DriveSetCell | None:
-        """Return the cell of an initiator and a drive set; None if its drives are unknown."""
-        return DriveSetCell(initiator, self._drives[target]) if target in self._drives else None
 
     def _measured_values(self, rows: pd.DataFrame) -> dict[str, dict[Drives, NoisyValue]]:
         """Return initiator -> drive set -> median of the replicates with its error."""
@@ -125,12 +109,12 @@ class DriveSetModel:
             prior = fit_variance_prior(several["var"].to_numpy(float), freedom)
             noise = math.sqrt(prior.variance)
         found: dict[str, dict[Drives, NoisyValue]] = {}
-        for (initiator, target), median, n, _ in cells.itertuples():
+        for (initiator, target), middle, n, _ in cells.itertuples():
             # The variance of a median of more than two values is larger than that of their mean.
             error = noise * math.sqrt((math.pi / 2.0 if n > 2 else 1.0) / n)
             if target in self._drives:
                 own = found.setdefault(initiator, {})
-                own[self._drives[target]] = NoisyValue(math.exp(median), error)
+                own[self._drives[target]] = NoisyValue(math.exp(middle), error)
         return found
 
     def bounds(self, cell: DriveSetCell) -> DriveSetBounds:
@@ -168,9 +152,10 @@ class DriveSetModel:
             # What drives of one node give to any initiator, they give to all if the path permits.
             found = max(measured.values(), default=None)
         else:
-            group = self._comparable[cell.initiator]
-            comparable = [name for name in measured if self._comparable[name] == group]
-            found = _geometric_mean([self._adapted(cell, name) for name in comparable])
+            near = self._near_nodes[cell.initiator]
+            alike = [name for name in measured if self._near_nodes[name] == near]
+            limits = (self._limit_of(name, cell) for name in alike)
+            found = NoisyValue.mean([each for each in limits if each is not None])
         bounds = self.bounds(cell)
         if found and bounds.lower and found.log_ratio_to(bounds.lower) < 0.0:
             found = bounds.lower
@@ -178,28 +163,25 @@ class DriveSetModel:
             return None
         return found
 
-    def _adapted(self, cell: DriveSetCell, name: str) -> NoisyValue:
-        """Return what another initiator gets from a set, for the initiator of the cell.
+    def _limit_of(self, name: str, cell: DriveSetCell) -> NoisyValue | None:
+        """Return what limits another initiator on a set, for the initiator of the cell.
 
-        Both are compared by what the sets that both measured let expect, if there are such sets.
+        None if the sets that both measured explain what the other initiator gets. The factor is the
+        median ratio of these sets, since one of the initiators can be slow.
         """
         others, own = self.values[name], self.values.get(cell.initiator, {})
-        value = others[cell.drives]
-        of_own = self._bounds(cell, {each: own[each] for each in own if each in others}).expected
-        common = {each: others[each] for each in own if each in others}
-        of_other = self._bounds(DriveSetCell(name, cell.drives), common).expected
-        if of_own is None or of_other is None:
-            return value
-        error = math.hypot(value.error, of_own.error, of_other.error)
-        return NoisyValue(value.value * of_own.value / of_other.value, error)
+        common = {each: others[each] for each in others if each in own and each != cell.drives}
+        expected = self._bounds(DriveSetCell(name, cell.drives), common).expected
+        if expected is not None and others[cell.drives].log_ratio_to(expected) == 0.0:
+            return None
+        ratios = [own[drives].value / value.value for drives, value in common.items()] or [1.0]
+        value, error = others[cell.drives]
+        return NoisyValue(value * median(ratios), error * math.sqrt(1.0 + 2.0 / len(ratios)))
 
-    def _predicted_value(self, cell: DriveSetCell) -> tuple[NoisyValue | None, bool]:
-        """Return the predicted value of a cell, and whether it is by analogy."""
-        if cell not in self._expectations:
-            analogy = self._analogy(cell)
-            value = self.expected(cell) if analogy is None else analogy
-            self._expectations[cell] = value, analogy is not None
-        return self._expectations[cell]
+    def _predicted_value(self, cell: DriveSetCell) -> NoisyValue | None:
+        if cell not in self._predicted:
+            self._predicted[cell] = self._analogy(cell) or self.expected(cell)
+        return self._predicted[cell]
 
     def neighbours(self, cell: DriveSetCell) -> list[DriveSetCell]:
         """Return the unmeasured sets with the drives of a set, or with one node more or less."""
@@ -215,17 +197,19 @@ class DriveSetModel:
     def _nodes(self, cell: DriveSetCell) -> frozenset[int]:
         return frozenset(self._node_of[drive] for drive in cell.drives)
 
-    def kind(self, cell: DriveSetCell) -> str:
-        """Return the kind of a drive set by its nodes and by whether they are the initiator's."""
+    def limits_others(self, cell: DriveSetCell) -> bool:
+        """Return whether a set has the nodes of a package, or all, and so shows their limit."""
         nodes = self._nodes(cell)
-        if len(nodes) == 1:
-            near = "own" if nodes <= self._own_nodes[cell.initiator] else "other"
-            return f"{'node' if cell.drives in self._whole_nodes else 'drives'} of {near} node"
-        if len(nodes) == 2:
-            return "pair"
-        if nodes == frozenset(self._node_of.values()):
-            return "all"
-        return "package" if nodes in self._nodes_of_package else "other"
+        every = frozenset(self._node_of.values())
+        return len(nodes) > 2 and (nodes == every or nodes in self._near_nodes.values())
+
+    def kind(self, cell: DriveSetCell) -> tuple[int, bool, bool]:
+        """Return what sets of a kind have in common, by their nodes."""
+        nodes = self._nodes(cell)
+        if len(nodes) > 1:
+            return min(len(nodes), 3), self.limits_others(cell), False
+        whole = sum(node in nodes for node in self._node_of.values()) == len(cell.drives)
+        return 1, whole, nodes <= self._own_nodes[cell.initiator]
 
     @cached_property
     def audited(self) -> list[DriveSetCell]:
@@ -235,14 +219,11 @@ class DriveSetModel:
 
     @cached_property
     def errors(self) -> dict[DriveSetCell, float]:
-        """The logarithm of measured : predicted value of each audited set.
-
-        If too few sets are audited, all measured sets count.
-        """
+        """The logarithm of measured : predicted value of audited sets, of all if those are few."""
         cells = self.audited
         if len(cells) < FEWEST_ERRORS:
             cells = [cell for cell in self.points if len(cell.drives) > 1]
-        values = {cell: self._predicted_value(cell)[0] for cell in cells}
+        values = {cell: self._predicted_value(cell) for cell in cells}
         return {
             cell: math.log(self.values[cell.initiator][cell.drives].value / value.value)
             for cell, value in values.items()
@@ -260,43 +241,21 @@ class DriveSetModel:
 
     def predict(self, cell: DriveSetCell) -> Prediction | None:
         """Return the prediction of a cell; None if other sets do not contain its drives."""
-        bounds, (predicted, by_analogy) = self.bounds(cell), self._predicted_value(cell)
-        if predicted is None:
+        if (predicted := self._predicted_value(cell)) is None:
             return None
-        value, error = predicted
+        (value, error), bounds = predicted, self.bounds(cell)
         # The interval is at least as wide as the noise of what it was predicted from.
         half = max(self.error_quantile(cell), 2.0 * error)
         ends = [value * math.exp(-half), value * math.exp(half)]
         if bounds.lower:
-            ends[0] = max(ends[0], bounds.lower.times(-_OF_BOUNDS * bounds.lower.error).value)
+            ends[0] = max(ends[0], bounds.lower.value * math.exp(-_WIDEN * bounds.lower.error))
         if bounds.upper:
-            ends[1] = min(ends[1], bounds.upper.times(_OF_BOUNDS * bounds.upper.error).value)
-        return Prediction(value, min(ends[0], value), max(ends[1], value), bounds, by_analogy)
+            ends[1] = min(ends[1], bounds.upper.value * math.exp(_WIDEN * bounds.upper.error))
+        return Prediction(value, min(ends[0], value), max(ends[1], value), bounds)
 
 
-def _geometric_mean(values: Sequence[NoisyValue]) -> NoisyValue | None:
-    """Return the geometric mean of values with independent errors; None without values."""
-    if not values:
-        return None
-    mean = math.exp(math.fsum(math.log(each.value) for each in values) / len(values))
-    return NoisyValue(mean, math.hypot(*(each.error for each in values)) / len(values))
-
-
-def _packages_and_comparable_initiators(
-    rows: pd.DataFrame,
-) -> tuple[set[frozenset[int]], dict[str, str]]:
-    """Return the nodes of each package, and initiator -> a text equal for comparable initiators.
-
-    Initiators are comparable if the drives of each node are as near to both: in the same package,
-    or in another.
-    """
-    single = rows[rows["target_nodes"].astype(str).str.isdigit()]
-    near = single["relation"].replace(SAME_NODE, SAME_PACKAGE).fillna("")
-    places = single.assign(near=near).drop_duplicates(["initiator", "target_nodes"])
-    seen = places.pivot(index="initiator", columns="target_nodes", values="near").fillna("")
-    packages: dict[str, set[int]] = {}
-    for node, column in seen.items():
-        packages.setdefault(" ".join(column), set()).add(int(str(node)))
-    texts = dict(zip(map(str, seen.index), map(" ".join, seen.to_numpy()), strict=True))
-    comparable = {name: texts.get(name, name) for name in rows["initiator"]}
-    return set(map(frozenset, packages.values())), comparable
+def _nodes_by_relation(rows: pd.DataFrame, *relations: str) -> dict[str, frozenset[int]]:
+    """Return initiator -> nodes with drives that have one of these relations to it."""
+    single = rows[rows["target_nodes"].astype(str).str.isdigit() & rows["relation"].isin(relations)]
+    nodes = single["target_nodes"].astype(int).groupby(single["initiator"]).agg(frozenset)
+    return {name: nodes.get(name, frozenset()) for name in rows["initiator"].unique()}

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from chaosity.prediction.drive_set_model import LIMITING_KINDS, DriveSetCell, DriveSetModel
+from chaosity.prediction.drive_set_model import DriveSetCell, DriveSetModel
 from chaosity.store.measurements import SLICE, Measurements, Table
 from chaosity.store.tidy_table_parquet import (
     COLUMNS,
     Row,
-    none_for_missing_values,
     rows_to_table,
 )
 
@@ -28,8 +27,7 @@ PREDICTION_COLUMNS = {
     "method": "string",
 }
 _GROUP = ("host", "configuration", *SLICE)
-_BY_PARTS = "drive sets: parts and limits of measured sets"
-_BY_ANALOGY = "drive sets: parts, limits and comparable initiators"
+_METHOD = "limits of measured drive sets"
 
 
 @dataclass(frozen=True)
@@ -39,18 +37,14 @@ class PredictionAudit:
     Attributes:
         sets: number of audited sets: of their kind the initiator has unmeasured sets, too.
         within: how many of them lie within their 95 % prediction interval.
-        median_error, error_of_95_percent: quantiles of the errors as shares of the prediction; NaN
+        median_error, error_of_95_percent: quantiles of the errors as shares of the prediction; None
             without such sets.
     """
 
     sets: int
     within: int
-    median_error: float
-    error_of_95_percent: float
-
-    def to_json(self) -> dict[str, float | None]:
-        """Return the audit as JSON; null without audited sets."""
-        return {name: value if self.sets else None for name, value in asdict(self).items()}
+    median_error: float | None = None
+    error_of_95_percent: float | None = None
 
 
 @dataclass(frozen=True)
@@ -85,35 +79,31 @@ def predict_drive_sets(measured: Table, unmeasured: Table) -> pd.DataFrame:
     same initiator.
     """
     rows: list[Row] = []
-    for model, left_out in drive_set_models(measured, unmeasured):
-        places = left_out.drop_duplicates(["initiator", "target"])
-        for row in none_for_missing_values(places).to_dict("records"):
-            cell = model.cell(row["initiator"], row["target"])
-            if cell is None or (predicted := model.predict(cell)) is None:
+    for model in drive_set_models(measured, unmeasured):
+        for cell, row in model.missing.items():
+            if (predicted := model.predict(cell)) is None:
                 continue
-            value, low, high, bounds, by_analogy = predicted
+            value, low, high, bounds = predicted
             # Noise can exchange bounds that are equal.
             ends = [each.value for each in (bounds.lower, bounds.upper) if each]
             lower = min(ends) if bounds.lower else None
             upper = max(ends) if bounds.upper else None
-            method = _BY_ANALOGY if by_analogy else _BY_PARTS
             numbers = zip(_NUMBERS, (value, low, high, lower, upper), strict=True)
-            identity = {str(name): each for name, each in row.items()}
-            rows.append({**identity, **dict(numbers), "origin": PREDICTED, "method": method})
+            rows.append({**row, **dict(numbers), "origin": PREDICTED, "method": _METHOD})
     return rows_to_table(rows, PREDICTION_COLUMNS)
 
 
 def audit_predictions(measured: Table, unmeasured: Table) -> PredictionAudit:
     """Return how many randomly chosen measured sets lie in the interval predicted without them."""
     errors, within = [], 0
-    for model, _ in drive_set_models(measured, unmeasured):
+    for model in drive_set_models(measured, unmeasured):
         for cell in model.audited:
             if (predicted := model.predict(cell)) is not None:
                 value = model.values[cell.initiator][cell.drives].value
                 errors.append(abs(value / predicted.value - 1.0))
                 within += predicted.low <= value <= predicted.high
-    median, most = np.quantile(errors, [0.5, 0.95]) if errors else (math.nan, math.nan)
-    return PredictionAudit(len(errors), within, float(median), float(most))
+    quantiles = map(float, np.quantile(errors, [0.5, 0.95])) if errors else ()
+    return PredictionAudit(len(errors), within, *quantiles)
 
 
 def violated_bounds(measured: Table, unmeasured: Table) -> list[Surprise]:
@@ -125,7 +115,7 @@ def violated_bounds(measured: Table, unmeasured: Table) -> list[Surprise]:
     """
     return [
         surprise
-        for model, _ in drive_set_models(measured, unmeasured)
+        for model in drive_set_models(measured, unmeasured)
         for cell in model.points
         if (surprise := _surprise(model, cell)) is not None
     ]
@@ -142,30 +132,27 @@ def _surprise(model: DriveSetModel, cell: DriveSetCell) -> Surprise | None:
     elif bounds.upper and value.log_ratio_to(bounds.upper) > 0.0:
         reason = "more than its parts give together, or more than a larger set gives"
     elif (
-        model.kind(cell) not in LIMITING_KINDS
+        not model.limits_others(cell)
         and value.log_ratio_to(expected) < 0.0
         and math.log(expected.value / value.value) > model.error_quantile(cell)
     ):
         reason = "less than its prediction interval allows"
     if reason is None:
         return None
-    experiment, point = model.points[cell]
-    ratio = value.value / expected.value
-    neighbours = tuple(model.missing[each][1] for each in model.neighbours(cell))
-    return Surprise(experiment, point, ratio, reason, neighbours)
+    row, ratio = model.points[cell], value.value / expected.value
+    neighbours = tuple(model.missing[each]["point"] for each in model.neighbours(cell))
+    return Surprise(row["experiment"], row["point"], ratio, reason, neighbours)
 
 
-def drive_set_models(
-    measured: Table, unmeasured: Table
-) -> Iterator[tuple[DriveSetModel, pd.DataFrame]]:
-    """Yield, for each group of comparable drive sets, its model and its unmeasured rows."""
+def drive_set_models(measured: Table, unmeasured: Table) -> Iterator[DriveSetModel]:
+    """Yield the model of each group of comparable drive sets."""
     known = _drive_rows(Measurements.from_table(measured).valid_rows()).assign(known=True)
     missing = _drive_rows(Measurements.from_table(unmeasured)).assign(known=False)
     rows = pd.concat([known, missing], ignore_index=True)
     for _, part in rows.groupby(list(_GROUP), dropna=False, sort=False):
         is_known = part["known"].astype(bool)
         if is_known.any():
-            yield DriveSetModel(part[is_known], part[~is_known]), part[~is_known]
+            yield DriveSetModel(part[is_known], part[~is_known])
 
 
 def _drive_rows(table: Measurements) -> pd.DataFrame:
