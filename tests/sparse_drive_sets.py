@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from chaosity.checked_yaml_files import read_config
-from chaosity.prediction.predict_drive_sets import PREDICTION_COLUMNS
 from chaosity.records.point_types import Point
 from chaosity.rounds.point_priority import Priority, point_priority
 from chaosity.simulation.machine_description import Fault, MachineDescription
+from chaosity.store.left_out_points import PREDICTION_COLUMNS
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import MISSING
 from chaosity.topology.topology_model import Topology

@@ -38,6 +38,7 @@ rule report:
         history=f"{RESULTS}/{{host}}/{{configuration}}/history.parquet",
         findings=f"{RESULTS}/{{host}}/{{configuration}}/findings.json",
         drawing=f"{RESULTS}/{{host}}/{{configuration}}/topology.svg",
+        predictions=lambda wildcards: CAMPAIGN.prediction_files(wildcards.host),
     output:
         html=report(
             f"{RESULTS}/{{host}}/{{configuration}}/report.html",

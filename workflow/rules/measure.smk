@@ -9,6 +9,7 @@ localrules:
     export,
     measurements,
     overview,
+    predict,
     report,
     tidy,
 

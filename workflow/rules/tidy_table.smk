@@ -13,3 +13,18 @@ rule tidy:
     shell:
         "chaosity tidy {input.plan:q} --output {output.table:q} --history {output.history:q}"
         " 2> {log:q}"
+
+
+rule predict:
+    # What a budget left out. Of a complete plan, nothing is predicted and the rule does not run.
+    input:
+        table=f"{RESULTS}/{{host}}/{{configuration}}/measurements.parquet",
+        unmeasured=f"{RESULTS}/{{host}}/{{configuration}}/unmeasured.parquet",
+    output:
+        f"{RESULTS}/{{host}}/{{configuration}}/predictions.parquet",
+    log:
+        f"{RESULTS}/{{host}}/{{configuration}}/predictions.log",
+    params:
+        folder=lambda wildcards: f"{RESULTS}/{wildcards.host}/{wildcards.configuration}",
+    shell:
+        "chaosity predict {params.folder:q} > {log:q} 2>&1"

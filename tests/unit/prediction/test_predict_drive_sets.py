@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from chaosity.cli import chaosity
 from chaosity.cpusets import parse_cpu_list
 from chaosity.prediction.predict_drive_sets import (
-    PREDICTION_COLUMNS,
     audit_predictions,
     predict_drive_sets,
     violated_bounds,
 )
+from chaosity.store.left_out_points import PREDICTION_COLUMNS
 from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
 from sparse_drive_sets import FEW_PAIRS, SparseHost, paper_server
 

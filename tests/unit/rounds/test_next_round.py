@@ -7,9 +7,10 @@ from collections import Counter
 import pytest
 
 from chaosity.checked_yaml_files import read_config
-from chaosity.rounds.machine_so_far import Budget, MachineSoFar, PointKey, Round, point_key
-from chaosity.rounds.next_round import least_budget_seconds, next_round
-from chaosity.rounds.point_priority import Priority, point_priority
+from chaosity.rounds.machine_so_far import MachineSoFar
+from chaosity.rounds.next_round import next_round
+from chaosity.rounds.point_priority import Priority, least_budget_seconds, point_priority
+from chaosity.rounds.round_types import Budget, PointKey, Round, point_key
 from simulated_rounds import simulate_rounds
 from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
 

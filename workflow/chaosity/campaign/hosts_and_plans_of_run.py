@@ -14,19 +14,12 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import yaml
 
+from chaosity.campaign.budgeted_plan import BUDGET_FILE, budget_of_config, plan_of_rounds
 from chaosity.campaign.kept_page_weights import HostPageWeights
-from chaosity.campaign.measured_rounds import (
-    BUDGET_FILE,
-    RoundsOfHost,
-    budget_of_config,
-    plan_of_rounds,
-    unmeasured_file,
-    write_unmeasured_rows,
-)
 from chaosity.checked_yaml_files import check_config
 from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
 from chaosity.errors import UserError
@@ -37,9 +30,13 @@ from chaosity.records.atomic_writes_and_record_files import (
     write_atomically,
 )
 from chaosity.records.point_types import Point
+from chaosity.result_folders import PREDICTIONS_FILE, UNMEASURED_FILE
 from chaosity.simulation.simulated_records import open_machine_model
 from chaosity.simulation.true_values import check_programs_can_be_simulated
 from chaosity.topology.topology_sources import LIVE
+
+if TYPE_CHECKING:
+    from chaosity.campaign.measured_rounds import RoundsOfHost
 
 T = TypeVar("T")
 
@@ -124,6 +121,9 @@ class Campaign:
             weights = HostPageWeights(folder, recalculate=discover)
             plan = plan_host(host, self.config, weights=weights)
             if budget:
+                # Here, since the analysis is slow to import, and most runs have no budget.
+                from chaosity.campaign.measured_rounds import RoundsOfHost
+
                 self.rounds[host.name] = RoundsOfHost(plan, folder, self.config, root)
             if self.config["rounds"]:
                 plan = plan_of_rounds(plan, folder)
@@ -163,11 +163,22 @@ class Campaign:
         self._locks = [_lock_results(self.results / name) for name in self.plans]
         for name, plan in self.plans.items():
             plan.write_plan(self.configuration_folder(name), points=True)
-            write_unmeasured_rows(plan, self.configuration_folder(name))
+            self._write_unmeasured_rows(plan, self.configuration_folder(name))
 
-    def unmeasured_file(self, host: str) -> Path | None:
-        """Return the file of the points that the budget leaves out; None if there are none."""
-        return unmeasured_file(self.plans[host], self.configuration_folder(host))
+    def _write_unmeasured_rows(self, plan: HostPlan, folder: Path) -> None:
+        """Write the rows that the budget leaves out; remove the file if there are none."""
+        if plan.left_out:
+            from chaosity.campaign.measured_rounds import write_unmeasured_rows
+
+            write_unmeasured_rows(plan, folder)
+            return
+        for name in (UNMEASURED_FILE, PREDICTIONS_FILE):
+            (folder / name).unlink(missing_ok=True)
+
+    def prediction_files(self, host: str) -> list[str]:
+        """Return the file of predictions, if the plan of a host leaves out points."""
+        folder = self.configuration_folder(host)
+        return [str(folder / PREDICTIONS_FILE)] if self.plans[host].left_out else []
 
     def write_budget_configs(self) -> None:
         """Write the config for the rounds of each host."""

@@ -1,26 +1,27 @@
 """Measure a host within a budget: rounds of measurements, each an ordinary run of the workflow.
 
-``rounds.json`` of a host's configuration lists the rounds so far and only grows. The plan of a
-round's run is the union of all rounds, so its records are cached and repeated as in any other run.
-An interrupted run continues with the round that is not complete.
+A run that was interrupted continues with the round that is not complete.
 """
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
 import yaml
 
 from chaosity.anomalies.host_anomalies import host_component_facts
+from chaosity.campaign.budgeted_plan import (
+    CONFIG_FILE,
+    budget_of_config,
+    missing_seconds,
+    needs_rounds,
+)
 from chaosity.components.component_files import read_component_documents
 from chaosity.design.host_plan import HostPlan
-from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import (
     is_measured,
     load_record,
@@ -29,94 +30,24 @@ from chaosity.records.atomic_writes_and_record_files import (
     write_atomically,
 )
 from chaosity.records.record_types_and_verdict import SIMULATED
-from chaosity.result_folders import PREDICTIONS_FILE, UNMEASURED_FILE
-from chaosity.rounds.machine_so_far import (
+from chaosity.result_folders import UNMEASURED_FILE
+from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints, rows_left_out
+from chaosity.rounds.next_round import describe_round, next_round
+from chaosity.rounds.round_types import (
     Budget,
-    MachineSoFar,
     PointKey,
     Round,
-    SecondsOfPoints,
     point_key,
-    rows_left_out,
+    read_rounds,
+    write_rounds,
 )
-from chaosity.rounds.next_round import describe_round, least_budget_seconds, next_round
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import build_tidy_table
 from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
-from chaosity.units import format_duration, parse_duration, parse_share
+from chaosity.units import format_duration
 from chaosity.yaml_document_types import Config
 
-ROUNDS_FILE = "rounds.json"
-# Config of a run with a budget for one host, and of the runs that measure its rounds.
-BUDGET_FILE, CONFIG_FILE = "budget_config.yaml", "rounds_config.yaml"
-
-
-def budget_of_config(config: Config) -> Budget | None:
-    """Return the budget of a config; None if a run measures every combination."""
-    if not config["budget"] and not config["precision"]:
-        return None
-    return Budget(
-        parse_duration(config["budget"]) if config["budget"] else None,
-        parse_share(str(config["precision"])) if config["precision"] else None,
-    )
-
-
-def read_rounds(folder: Path) -> list[Round]:
-    """Return the rounds so far of a host's configuration, which has this folder of results."""
-    path = folder / ROUNDS_FILE
-    if not path.exists():
-        return []
-    return [
-        Round(
-            each["reason"],
-            tuple((experiment, point) for experiment, point in each["measurements"]),
-            tuple((experiment, point) for experiment, point in each["audit"]),
-            each["earlier"],
-        )
-        for each in json.loads(path.read_text(encoding="utf-8"))
-    ]
-
-
-def write_rounds(folder: Path, rounds: Sequence[Round]) -> None:
-    """Write the rounds so far; each is only appended, so earlier rounds stay as they are."""
-    write_atomically(folder / ROUNDS_FILE, json.dumps([asdict(each) for each in rounds]) + "\n")
-
-
-def plan_of_rounds(plan: HostPlan, folder: Path) -> HostPlan:
-    """Return the plan of all rounds so far, from the complete plan of a host."""
-    rounds = read_rounds(folder)
-    return plan.only_measurements([key for each in rounds for key in each.measurements])
-
-
-def missing_seconds(plan: HostPlan, folder: Path) -> float:
-    """Return the planned time of all measurements of a plan that have no record, in seconds."""
-    return sum(
-        point["estimated_seconds"]
-        for point in plan.points
-        for replicate in replicate_numbers(point)
-        if not (folder / record_file(*point_key(point), replicate)).exists()
-    )
-
-
-def needs_rounds(plan: HostPlan, folder: Path, budget: Budget) -> bool:
-    """Return whether a run within the budget cannot measure the complete plan.
-
-    Raises:
-        UserError: the budget is too short to measure the node matrices once.
-    """
-    if budget.seconds is None:
-        return True
-    if missing_seconds(plan, folder) <= budget.seconds:
-        return False
-    least = least_budget_seconds(plan.points, plan.host.topology)
-    if budget.seconds < least and not (folder / ROUNDS_FILE).exists():
-        what = (
-            f"a budget of {format_duration(budget.seconds)} is too short: measuring each cell of"
-            f" the node matrices once takes about {format_duration(least)}, and would leave out"
-            " drive sets, loads at the same time and replicates"
-        )
-        raise UserError(what, f"host {plan.host.name}", "give a longer budget")
-    return True
+_DIGEST_FILE = ".unmeasured_digest"
 
 
 def machine_so_far(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> MachineSoFar:
@@ -160,19 +91,13 @@ def earlier_records(plan: HostPlan, folder: Path) -> list[Round]:
     return [Round("records of earlier runs", tuple(found), earlier=True)] if found else []
 
 
-def unmeasured_file(plan: HostPlan, folder: Path) -> Path | None:
-    """Return the file of the rows that a plan leaves out; None if it leaves out nothing."""
-    return folder / UNMEASURED_FILE if plan.left_out else None
-
-
 def write_unmeasured_rows(plan: HostPlan, folder: Path) -> None:
-    """Write the rows of the points that a plan leaves out; remove the file if there are none."""
-    if not plan.left_out:
-        for name in (UNMEASURED_FILE, PREDICTIONS_FILE):
-            (folder / name).unlink(missing_ok=True)
-        return
-    table = rows_left_out(plan.left_out).rows[[*COLUMNS]]
-    write_parquet_table(table, folder / UNMEASURED_FILE)
+    """Write the rows of the points that a plan leaves out, if the plan has changed."""
+    path, done = folder / UNMEASURED_FILE, folder / _DIGEST_FILE
+    if path.exists() and done.exists() and done.read_text() == plan.points_fingerprint:
+        return  # an unchanged file asks for no new predictions
+    write_parquet_table(rows_left_out(plan.left_out).rows[[*COLUMNS]], path)
+    done.write_text(plan.points_fingerprint)
 
 
 class RoundsOfHost:

@@ -43,8 +43,8 @@ def plan_command(
     commands: bool,
 ) -> None:
     """Show what would be measured on a host, and for how long. Nothing is measured."""
+    from chaosity.campaign.budgeted_plan import budget_of_config
     from chaosity.campaign.kept_page_weights import HostPageWeights
-    from chaosity.campaign.measured_rounds import RoundsOfHost, budget_of_config
     from chaosity.checked_yaml_files import ROOT, check_config, read_config
     from chaosity.design.host_plan import PlannedHost, plan_host
     from chaosity.topology.configuration_names import configuration_name
@@ -69,6 +69,8 @@ def plan_command(
     else:
         _print_plan(host_plan)
         if budget_of_config(config):
+            from chaosity.campaign.measured_rounds import RoundsOfHost
+
             click.echo(RoundsOfHost(host_plan, folder, config, ROOT).describe_next_round())
 
 

@@ -27,12 +27,12 @@ def predict_command(folder: Path, as_json: bool) -> None:
     and prints how well measured sets are predicted without their own measurement.
     """
     from chaosity.prediction.predict_drive_sets import (
-        PREDICTION_COLUMNS,
         audit_predictions,
         predict_drive_sets,
         violated_bounds,
     )
     from chaosity.result_folders import MEASUREMENTS_FILE, PREDICTIONS_FILE, UNMEASURED_FILE
+    from chaosity.store.left_out_points import PREDICTION_COLUMNS
     from chaosity.store.measurements import Measurements
     from chaosity.store.tidy_table_parquet import write_parquet_table
 

@@ -45,6 +45,7 @@ from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.records.record_types_and_verdict import SIMULATED
 from chaosity.statistics.cell_summary import UNMEASURED
 from chaosity.statistics.estimates_and_ratios import intervals_with_confidence
+from chaosity.store.left_out_points import PREDICTED, PREDICTION_NUMBERS, LeftOutPoints
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
 
@@ -103,6 +104,7 @@ def draw_figures(
     measurements: Measurements,
     topology: Topology,
     directory: Path,
+    left_out: LeftOutPoints | None = None,
 ) -> list[FigureFile]:
     """Draw every figure of the experiments into a folder.
 
@@ -113,6 +115,7 @@ def draw_figures(
         measurements: tidy table of a host in one configuration.
         topology: topology of that host; empty when it is unknown.
         directory: folder of the files; created if necessary.
+        left_out: points that a budget left out, and their predictions.
 
     Raises:
         UserError: a figure's description is wrong, or the table has several hosts.
@@ -124,7 +127,7 @@ def draw_figures(
             "draw one host in one configuration at a time",
         )
     specs = parse_figure_specs(experiments)
-    selected = [(spec, _try_select(spec, measurements, topology)) for spec in specs]
+    selected = [(spec, _try_select(spec, measurements, topology, left_out)) for spec in specs]
     limits = _shared_limits([data for _, data in selected if isinstance(data, FigureData)])
     directory.mkdir(parents=True, exist_ok=True)
     files = []
@@ -167,7 +170,10 @@ def _shared_limits(figures: Sequence[FigureData]) -> dict[str, ShownValueRange]:
 
 
 def _try_select(
-    spec: FigureSpec, measurements: Measurements, topology: Topology
+    spec: FigureSpec,
+    measurements: Measurements,
+    topology: Topology,
+    left_out: LeftOutPoints | None,
 ) -> FigureData | str | None:
     """Return the figure's data, None if there are none, or the error in its description.
 
@@ -176,7 +182,7 @@ def _try_select(
     """
     try:
         with intervals_with_confidence(spec.confidence):
-            return select_figure_data(spec, measurements, topology)
+            return select_figure_data(spec, measurements, topology, left_out)
     except UserError as error:
         return str(error)
 
@@ -315,6 +321,9 @@ def _figure_table(data: FigureData) -> pd.DataFrame:
         columns[f"interval_{end}_{data.measured_x_column}"] = table[f"position_{end}"]
     if spec.cell_note:
         columns[spec.cell_note] = table["note"]
+    if (table["status"] == PREDICTED).any():
+        predicted = [f"{PREDICTED}_{name}" for name in PREDICTION_NUMBERS]
+        columns |= {f"{name}_{metric}": table[name] for name in predicted}
     return pd.DataFrame(columns)
 
 

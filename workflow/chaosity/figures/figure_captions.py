@@ -17,6 +17,7 @@ from chaosity.statistics.block_ratios import estimate_group_ratio_paired_by_bloc
 from chaosity.statistics.cell_summary import UNMEASURED
 from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.statistics.significance_tests import is_variation_between_cells_significant
+from chaosity.store.left_out_points import PREDICTED
 from chaosity.store.measurements import is_performance_metric, less_is_better
 from chaosity.units import (
     UnitScale,
@@ -105,14 +106,18 @@ def _main_statement(data: FigureData) -> str | None:
 
 def _missing_statement(data: FigureData) -> str | None:
     """Return the number of marks without a value, by status; None when all have a value."""
-    status = data.marks["status"]
+    status, predicted = data.marks["status"], (data.marks["status"] == PREDICTED).sum()
+    total = format_count(len(status), data.mark_noun)
+    hatched = f"{predicted} of {total} are predicted, not measured (hatched)" if predicted else ""
+    status = status[status != PREDICTED]
     numbers = {text: int((status == name).sum()) for name, text in STATUS_TEXTS.items()}
     parts = [f"{number} {text}" for text, number in numbers.items() if number]
     if not parts:
-        return None
+        return hatched or None
     missing = int((status != "valid").sum())
-    total = format_count(len(status), data.mark_noun)
-    return f"{missing} of {total} {'has' if missing == 1 else 'have'} no value: {', '.join(parts)}"
+    verb = "has" if missing == 1 else "have"
+    without = f"{missing} of {total} {verb} no value: {', '.join(parts)}"
+    return f"{hatched}. {without}" if hatched else without
 
 
 def _range_statement(data: FigureData, valid: pd.DataFrame, differ: bool | None) -> str:

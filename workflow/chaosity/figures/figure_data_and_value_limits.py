@@ -29,6 +29,7 @@ from chaosity.figures.figure_spec import FigureSpec, Role
 from chaosity.figures.sums_of_loads import LARGER_ALONE, SUM, add_sums_of_loads
 from chaosity.statistics.cell_summary import replace_values, summarise_cells
 from chaosity.statistics.latency_steps import LatencyStep, find_latency_steps
+from chaosity.store.left_out_points import PREDICTED, LeftOutPoints
 from chaosity.store.measurements import CELL, LOAD, Measurements, equals_or_in_list
 from chaosity.topology.topology_model import Topology
 from chaosity.units import UnitScale, choose_scale
@@ -72,11 +73,26 @@ class FigureMark(TypedDict, total=False):
     n: int
     n_failed: int
     outliers: int
+    predicted_value: float
+    predicted_low: float
+    predicted_high: float
+    predicted_lower_bound: float
+    predicted_upper_bound: float
 
 
 def mark_rows(table: pd.DataFrame) -> list[FigureMark]:
     """Return the rows of a table of marks."""
     return cast(list[FigureMark], table.to_dict("records"))
+
+
+def has_number(mark: FigureMark) -> bool:
+    """Return whether a mark has a measured or predicted value."""
+    return mark["status"] in ("valid", PREDICTED)
+
+
+def shown_value(mark: FigureMark) -> float:
+    """Return the median of a mark, or its prediction if it was not measured."""
+    return mark["predicted_value"] if mark["status"] == PREDICTED else mark["median"]
 
 
 @dataclass(frozen=True)
@@ -141,7 +157,10 @@ class FigureData:
 
 
 def select_figure_data(
-    spec: FigureSpec, measurements: Measurements, topology: Topology
+    spec: FigureSpec,
+    measurements: Measurements,
+    topology: Topology,
+    left_out: LeftOutPoints | None = None,
 ) -> FigureData | None:
     """Return the marks and axes of a figure, selected from the measurements.
 
@@ -149,6 +168,7 @@ def select_figure_data(
         spec: description of the figure.
         measurements: of a host in one configuration.
         topology: topology of the host; empty when it is unknown.
+        left_out: points that a budget left out. Heat maps show them, and their predictions.
 
     Returns:
         The data; None when no point of this host belongs to the figure.
@@ -158,6 +178,10 @@ def select_figure_data(
             figure does not say how to combine them.
     """
     experiment = measurements.where(experiment=spec.experiment)
+    if spec.kind != "heatmap" or spec.combine is not None:
+        left_out = None
+    if left_out is not None:
+        experiment = left_out.with_measured(measurements).where(experiment=spec.experiment)
     selected = experiment.where(load=spec.load, metric=spec.metric)
     columns, rows = FigureColumnValues(spec, selected, experiment), selected.rows
     for column, wanted in spec.where.items():
@@ -189,6 +213,8 @@ def select_figure_data(
     by: list[str] = [*axes, "initiator", "target"] if spec.kind == "table" else [*axes]
     combined = _combine_points(spec, rows, by)
     marks = summarise_cells(combined, list(dict.fromkeys(["host", "configuration", *by])))
+    if left_out is not None:
+        marks = left_out.mark_cells(marks)
     data = FigureData(spec, axes, marks, rows, bounds=read_measured_limits(spec, experiment))
     return _with_latency_steps(data, combined, topology) if spec.cache_steps else data
 
@@ -364,7 +390,12 @@ def find_round_value_limits(
     `with_intervals`: whether the intervals must fit too.
     """
     columns = ["median", "low", "high"] if with_intervals else ["median"]
-    shown = [data.marks[columns].to_numpy(float).ravel() for data in figures]
+    shown = [
+        data.marks[[*columns, *data.marks.columns.intersection(["predicted_value"])]]
+        .to_numpy(float)
+        .ravel()
+        for data in figures
+    ]
     shown += [np.array(list(bound.values.values())) for data in figures for bound in data.bounds]
     values = np.concatenate(shown)
     values = values[np.isfinite(values)]

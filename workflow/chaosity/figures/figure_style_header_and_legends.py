@@ -20,6 +20,7 @@ from matplotlib.ft2font import LoadFlags
 from matplotlib.patches import Rectangle
 
 from chaosity.figures.svg_hover_texts import IGNORE
+from chaosity.store.left_out_points import LEFT_OUT, PREDICTED
 
 POINTS_PER_INCH = 72.0
 # A4 is 8.27 in wide; printers need a margin of 0.38 in on each side.
@@ -106,10 +107,13 @@ def wrap_text(text: str, points: float, width: float, bold: bool = False) -> lis
 MARGIN = 0.1  # inches
 _TITLE_LINE, _LINE = 0.185, 0.135
 # Statuses without a value, in the order of the legend. `missing` was planned but not measured;
-# `unmeasured` ran but gave no value; `absent` was not planned.
+# `unmeasured` ran but gave no value; `absent` was not planned; a budget left out `left_out` and
+# `predicted`, and other values let expect those that are predicted.
 STATUS_TEXTS = {
     "failed": "failed",
     "missing": "not measured yet",
+    PREDICTED: "predicted, not measured",
+    LEFT_OUT: "left out by the budget",
     "unmeasured": "not measured",
     "absent": "not part of the experiment",
 }
@@ -144,8 +148,11 @@ class TextStyle(TypedDict, total=False):
 
 # Text in the middle of a mark; the mark beneath it receives the pointer.
 CENTRED = TextStyle(ha="center", va="center_baseline", gid=IGNORE)
-# Fill and edge of a mark without a value, by its status.
+# Fill and edge of a mark without a value, by its status. A predicted mark has the colour of its
+# prediction.
 MISSING_MARK_STYLES: dict[str, RectangleStyle] = {
+    PREDICTED: RectangleStyle(facecolor="0.6", hatch="/////", edgecolor="white", linewidth=0.6),
+    LEFT_OUT: RectangleStyle(facecolor="white", hatch="--", edgecolor=UNMEASURED, linewidth=0.6),
     "failed": RectangleStyle(facecolor="white", hatch="//////", edgecolor=HATCH, linewidth=0.6),
     "missing": RectangleStyle(facecolor=UNMEASURED, edgecolor="white", linewidth=0.9),
     "unmeasured": RectangleStyle(facecolor="white", hatch="....", edgecolor=HATCH, linewidth=0.6),

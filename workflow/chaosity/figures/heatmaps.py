@@ -18,7 +18,9 @@ from chaosity.figures.figure_data_and_value_limits import (
     FigureData,
     FigureMark,
     ShownValueRange,
+    has_number,
     mark_rows,
+    shown_value,
 )
 from chaosity.figures.heatmap_layout import GAP, LINE, PAD, HeatmapLayout, RowBlock
 from chaosity.figures.mark_labels_and_hover_texts import (
@@ -28,6 +30,7 @@ from chaosity.figures.mark_labels_and_hover_texts import (
     provenance_text,
     value_axis_title,
 )
+from chaosity.store.left_out_points import PREDICTED
 from chaosity.units import UnitScale
 
 _BAR_WIDTH, _BAR_HEIGHT, _BAR_ROOM = 2.4, 0.11, 0.52
@@ -92,7 +95,7 @@ class _HeatmapPainter:
 
         Fewer digits are better than no number: next to a colour, a third digit rarely matters.
         """
-        values = [cell["median"] for cell in self.cells.values() if cell["status"] == "valid"]
+        values = [shown_value(cell) for cell in self.cells.values() if has_number(cell)]
         height = 0.62 * self.layout.cell_height * style.POINTS_PER_INCH
         scale = self.limits.scale
         for decimals in range(scale.decimals, max(scale.decimals - 2, -1), -1):
@@ -181,11 +184,11 @@ class _HeatmapPainter:
     def _draw_cell(
         self, x: float, y: float, cell: FigureMark | None, identity: str, note: str
     ) -> None:
-        """Draw a cell: coloured with its number, hatched with a cross, or empty."""
+        """Draw a cell: coloured with its number, also hatched if predicted; or without a value."""
         layout = self.layout
         size = (layout.cell_width, layout.cell_height)
         middle = (x + layout.cell_width / 2, y + layout.cell_height / 2)
-        if cell is None or cell["status"] != "valid":
+        if cell is None or not has_number(cell):
             status = cell["status"] if cell is not None else "absent"
             # Unlike add_patch, this computes no limits of the data, which the sheet does not use.
             box = Rectangle((x, y), *size, gid=identity, **style.MISSING_MARK_STYLES[status])
@@ -194,8 +197,11 @@ class _HeatmapPainter:
                 style.draw_failed_mark_cross(self.sheet, *middle, min(size))
             return
         line = 0.9 if layout.cell_height > 0.15 else 0.35
-        colour = self.colours(float(self.norm(cell["median"])))
+        value, predicted = shown_value(cell), cell["status"] == PREDICTED
+        colour = self.colours(float(self.norm(value)))
         look = style.RectangleStyle(facecolor=colour, edgecolor="white", linewidth=line)
+        if predicted:
+            look["hatch"] = style.MISSING_MARK_STYLES[PREDICTED]["hatch"]
         self.sheet.add_artist(Rectangle((x, y), *size, gid=identity, **look))
         if not self.points:
             return
@@ -205,8 +211,9 @@ class _HeatmapPainter:
             y = middle[1] + 0.6 * self.points / style.POINTS_PER_INCH
             self.sheet.text(middle[0], y, note, size=self.note_points, color=ink, **style.CENTRED)
             middle = (middle[0], middle[1] - rise)
-        number = self.scale.number(cell["median"])
-        self.sheet.text(*middle, number, size=self.points, color=ink, **style.CENTRED)
+        number = self.scale.number(value)
+        slant = "italic" if predicted else "normal"
+        self.sheet.text(*middle, number, size=self.points, color=ink, style=slant, **style.CENTRED)
 
     def _write_column_labels(self, left: float, edge: float, *, above: bool = False) -> None:
         layout, labels = self.layout, self.layout.column_labels

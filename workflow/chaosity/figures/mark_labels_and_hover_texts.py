@@ -10,6 +10,7 @@ from chaosity.figures.figure_spec import Role
 from chaosity.figures.figure_style_header_and_legends import STATUS_TEXTS
 from chaosity.statistics.cell_summary import UNMEASURED
 from chaosity.statistics.estimates_and_ratios import Estimate
+from chaosity.store.left_out_points import PREDICTED
 from chaosity.store.measurements import Measurements
 from chaosity.units import UnitScale, format_count, metric_words
 
@@ -105,14 +106,28 @@ def mark_value_text(mark: FigureMark, scale: UnitScale) -> str:
         return f"failed in {format_count(int(mark['n_failed']), 'replicate')}: {reason}"
     if mark["status"] == UNMEASURED:
         return f"not measured: {mark['reason'] or _NO_REASON}"
+    if mark["status"] == PREDICTED:
+        return _prediction_text(mark, scale)
     if mark["status"] != "valid":
-        return STATUS_TEXTS["missing"]
+        return STATUS_TEXTS[mark["status"]]
     text = Estimate.of_cell(mark).text(scale)
     if mark["n_failed"]:
         text += f", {format_count(int(mark['n_failed']), 'replicate')} failed"
     if not pd.isna(mark["outliers"]) and mark["outliers"]:
         text += f", {format_count(int(mark['outliers']), 'outlier')} marked and kept"
     return text
+
+
+def _prediction_text(mark: FigureMark, scale: UnitScale) -> str:
+    """Return a predicted value with its interval and the bounds that measured values set."""
+    low, high = (scale.number(mark[end]) for end in ("predicted_low", "predicted_high"))
+    text = f"predicted {scale.text(mark['predicted_value'])}, 95 % interval {low} to {high}"
+    least, most = mark["predicted_lower_bound"], mark["predicted_upper_bound"]
+    if not pd.isna(least) and not pd.isna(most):
+        text += (
+            f"; by measured sets at least {scale.number(least)} and at most {scale.number(most)}"
+        )
+    return f"{text}; not measured"
 
 
 def hover_text(mark: FigureMark, data: FigureData, scale: UnitScale, position: str = "") -> str:

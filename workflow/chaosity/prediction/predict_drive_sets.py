@@ -10,22 +10,13 @@ import numpy as np
 import pandas as pd
 
 from chaosity.prediction.drive_set_model import DriveSetCell, DriveSetModel
+from chaosity.store.left_out_points import PREDICTED, PREDICTION_COLUMNS, PREDICTION_NUMBERS
 from chaosity.store.measurements import SLICE, Measurements, Table
 from chaosity.store.tidy_table_parquet import (
-    COLUMNS,
     Row,
     rows_to_table,
 )
 
-PREDICTED = "predicted"
-_OF_A_REPLICATE = ("replicate", "order", "measured_at", "status", "reason", "value", "remarks")
-_NUMBERS = ("value", "low", "high", "lower_bound", "upper_bound")
-PREDICTION_COLUMNS = {
-    **{name: kind for name, kind in COLUMNS.items() if name not in _OF_A_REPLICATE},
-    **dict.fromkeys(_NUMBERS, "Float64"),
-    "origin": "string",
-    "method": "string",
-}
 _GROUP = ("host", "configuration", *SLICE)
 _METHOD = "limits of measured drive sets"
 
@@ -88,7 +79,7 @@ def predict_drive_sets(measured: Table, unmeasured: Table) -> pd.DataFrame:
             ends = [each.value for each in (bounds.lower, bounds.upper) if each]
             lower = min(ends) if bounds.lower else None
             upper = max(ends) if bounds.upper else None
-            numbers = zip(_NUMBERS, (value, low, high, lower, upper), strict=True)
+            numbers = zip(PREDICTION_NUMBERS, (value, low, high, lower, upper), strict=True)
             rows.append({**row, **dict(numbers), "origin": PREDICTED, "method": _METHOD})
     return rows_to_table(rows, PREDICTION_COLUMNS)
 

@@ -33,6 +33,7 @@ from chaosity.report.experiment_section import (
 )
 from chaosity.report.findings_and_checks import (
     MOST_FINDINGS,
+    NOTE,
     OK,
     PROBLEM,
     ResultCheck,
@@ -57,6 +58,7 @@ from chaosity.report.record_summaries import RecordSummary
 from chaosity.report.resource_table import ResourceRow, resource_table
 from chaosity.report.variance_analysis_section import analysis_sections
 from chaosity.statistics.estimates_and_ratios import CONFIDENCE
+from chaosity.store.left_out_points import LeftOutPoints
 from chaosity.store.measurements import POINT, Measurements
 from chaosity.topology.host_fact_types import HostFacts
 from chaosity.topology.topology_model import Topology
@@ -93,6 +95,7 @@ def build_report_data(
     history: Measurements | None = None,
     histories: Mapping[str, Sequence[ComponentState]] | None = None,
     skipped: SkippedHost | None = None,
+    left_out: LeftOutPoints | None = None,
 ) -> ReportData:
     """Return the data of the report of one host in one configuration.
 
@@ -112,6 +115,7 @@ def build_report_data(
         history: result of `split_measurements_at_component_changes`: values by period.
         histories: states of the components, see `components.read_component_histories`.
         skipped: when and why the last run skipped the host.
+        left_out: points that a budget left out.
 
     Raises:
         UserError: the drawing is not an SVG file.
@@ -120,6 +124,8 @@ def build_report_data(
     drawn = read_drawn_figures(figures)
     findings = findings or analyse_host(measurements, host_component_facts(topology, components))
     checks = [ResultCheck("Usability", PROBLEM, findings.unusable)] if findings.unusable else []
+    if left_out is not None:
+        checks.append(ResultCheck("Budget", NOTE, left_out.coverage_text(measurements)))
     checks += check_results(rows, topology, system, summaries, drawn)
     checks.append(anomaly_search_coverage_check(findings))
     confidences = {each["experiment"]: each.get("confidence", CONFIDENCE) for each in experiments}

@@ -22,6 +22,7 @@ from chaosity.report.record_summaries import read_record_summaries
 from chaosity.report.report_summary import ReportSummary, problem_terminal_text, summarise_report
 from chaosity.result_folders import other_configuration_tables
 from chaosity.statistics.cell_summary import with_variance_priors
+from chaosity.store.left_out_points import LeftOutPoints
 from chaosity.store.measurements import Measurements
 from chaosity.store.measurements_before_component_changes import (
     HISTORY_COLUMNS,
@@ -86,7 +87,8 @@ def write_report(
     topology = read_topology(folder / "topology.json") or Topology()
     figures = output.parent / "figures"
     experiments = [load_experiment(name) for name in names]
-    draw_figures(experiments, measurements, topology, figures)
+    left_out = LeftOutPoints.read(folder)
+    draw_figures(experiments, measurements, topology, figures, left_out)
     earlier = (
         read_parquet_table(former, HISTORY_COLUMNS)
         if former
@@ -115,6 +117,7 @@ def write_report(
         history=Measurements.from_table(earlier),
         histories=read_component_histories(folder / "components"),
         skipped=read_skipped_host(folder.parent),
+        left_out=left_out,
     )
     write_atomically(output, render_page("report.html.j2", report=report))
     summary = summarise_report(report, measurements)

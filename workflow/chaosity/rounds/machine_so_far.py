@@ -18,6 +18,13 @@ from chaosity.prediction.predict_drive_sets import (
     violated_bounds,
 )
 from chaosity.records.point_types import Point
+from chaosity.rounds.round_types import (
+    OVERHEAD_SECONDS,
+    ROUND_SECONDS,
+    PointKey,
+    Round,
+    point_key,
+)
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import (
     MISSING,
@@ -27,45 +34,7 @@ from chaosity.store.tidy_table_from_records import (
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
 from chaosity.topology.topology_model import Topology
 
-PointKey = tuple[str, str]  # experiment and name of a point
 LEFT_OUT = "the budget leaves it out"
-
-# Time of a measurement beyond its record: the start of a process and Snakemake's part. 0.07 s in
-# the median of 165 records on two cores.
-OVERHEAD_SECONDS = 0.1
-# Time of a round beyond its measurements, on two cores: start of the workflow, table, choice.
-ROUND_SECONDS = 5.0
-
-
-@dataclass(frozen=True)
-class Round:
-    """Measurements that are planned together.
-
-    Attributes:
-        reason: why these measurements, as a sentence.
-        measurements: (experiment, point) in the order of measurement; the n-th occurrence of a
-            point in all rounds is its replicate n.
-        audit: drive sets among them that were chosen at random.
-        earlier: whether the records were there before the first round, so that they cost no time.
-    """
-
-    reason: str
-    measurements: tuple[PointKey, ...]
-    audit: tuple[PointKey, ...] = ()
-    earlier: bool = False
-
-
-@dataclass(frozen=True)
-class Budget:
-    """When a run ends: after so many seconds, or when all intervals are narrow enough.
-
-    Attributes:
-        seconds: time of the measurements; None without a limit.
-        precision: half width of the intervals as a share of the median; None without a target.
-    """
-
-    seconds: float | None = None
-    precision: float | None = None
 
 
 @dataclass(frozen=True)
@@ -125,11 +94,6 @@ class MachineSoFar:
     def replicates_of(self, rounds: Iterable[Round]) -> Counter[PointKey]:
         """Return how often rounds measure each point."""
         return Counter(key for each in rounds for key in each.measurements)
-
-
-def point_key(point: Point) -> PointKey:
-    """Return experiment and name of a point."""
-    return point["experiment"], point["point"]
 
 
 def rows_left_out(points: Iterable[Point]) -> Measurements:

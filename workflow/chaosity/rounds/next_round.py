@@ -13,28 +13,18 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pandas as pd
 
 from chaosity.anomalies.anomaly_results import Anomaly
-from chaosity.records.point_types import Point
-from chaosity.rounds.machine_so_far import (
-    OVERHEAD_SECONDS,
-    ROUND_SECONDS,
-    Budget,
-    MachineSoFar,
-    PointKey,
-    Round,
-    SecondsOfPoints,
-    point_key,
-)
+from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints
 from chaosity.rounds.point_priority import Priority, point_priority
+from chaosity.rounds.round_types import ROUND_SECONDS, Budget, PointKey, Round, point_key
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.moderated_variances import FEWEST_CELLS
 from chaosity.store.measurements import Measurements, is_percentile_of_slow_accesses
-from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count, format_duration
 
 # Share of the budget for the first round. The rest decides where values scatter or depart.
@@ -54,12 +44,6 @@ _MOST_REPLICATES = 10
 _UNKNOWN_VARIANCE = 0.4**2
 # Weight of the variance of points that an anomaly or a suspicion uses.
 _DEPARTING_WEIGHT = 9.0
-
-
-def least_budget_seconds(points: Sequence[Point], topology: Topology) -> float:
-    """Return the shortest budget that measures every cell of the node matrices once."""
-    matrix = [p for p in points if point_priority(p, topology) == Priority.MATRIX]
-    return sum(point["estimated_seconds"] + OVERHEAD_SECONDS for point in matrix)
 
 
 def next_round(so_far: MachineSoFar, budget: Budget, seed: int) -> Round | None:

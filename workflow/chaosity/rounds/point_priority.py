@@ -10,14 +10,16 @@ pairs of nodes, which show which nodes share a path.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 from chaosity.records.point_types import Load, Point
-from chaosity.store.measurements import WORKING_SET
+from chaosity.rounds.round_types import OVERHEAD_SECONDS
 from chaosity.topology.topology_model import Topology
 
 NODE = "node"
+# Level with the size of a working set; `store.measurements` names it too, but imports pandas.
+_WORKING_SET = "bytes"
 # A set of at most so many nodes is measured early: pairs show shared paths.
 _PAIR = 2
 
@@ -71,7 +73,7 @@ def is_matrix_cell(loads: list[Load]) -> bool:
         and load["target"]["kind"] == NODE
         and len(load["target"]["nodes"]) == 1
         and (load["initiator"]["kind"] == NODE or "latency_ns" in load["metrics"])
-        and WORKING_SET not in load.get("levels", {})
+        and _WORKING_SET not in load.get("levels", {})
     )
 
 
@@ -85,3 +87,9 @@ def _is_first_drive_of_its_node(load: Load, topology: Topology) -> bool:
 def _nodes_of_packages(topology: Topology) -> Mapping[int, set[int]]:
     """Return package -> its nodes."""
     return {package.os_index: set(package.nodes) for package in topology.packages}
+
+
+def least_budget_seconds(points: Sequence[Point], topology: Topology) -> float:
+    """Return the shortest budget that measures every cell of the node matrices once."""
+    matrix = [p for p in points if point_priority(p, topology) == Priority.MATRIX]
+    return sum(point["estimated_seconds"] + OVERHEAD_SECONDS for point in matrix)

@@ -1,0 +1,68 @@
+"""The plan of a run with a budget, and whether the budget is enough for the complete plan.
+
+``rounds.json`` of a host's configuration lists the rounds so far and only grows. The plan of a
+round's run is the union of all rounds, so its records are cached and repeated as in any other run.
+Every start of the workflow imports this module, so it imports no library of the analysis.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from chaosity.design.host_plan import HostPlan
+from chaosity.errors import UserError
+from chaosity.records.atomic_writes_and_record_files import record_file, replicate_numbers
+from chaosity.rounds.point_priority import least_budget_seconds
+from chaosity.rounds.round_types import ROUNDS_FILE, Budget, point_key, read_rounds
+from chaosity.units import format_duration, parse_duration, parse_share
+from chaosity.yaml_document_types import Config
+
+# Config of a run with a budget for one host, and of the runs that measure its rounds.
+BUDGET_FILE, CONFIG_FILE = "budget_config.yaml", "rounds_config.yaml"
+
+
+def budget_of_config(config: Config) -> Budget | None:
+    """Return the budget of a config; None if a run measures every combination."""
+    if not config["budget"] and not config["precision"]:
+        return None
+    return Budget(
+        parse_duration(config["budget"]) if config["budget"] else None,
+        parse_share(str(config["precision"])) if config["precision"] else None,
+    )
+
+
+def plan_of_rounds(plan: HostPlan, folder: Path) -> HostPlan:
+    """Return the plan of all rounds so far, from the complete plan of a host."""
+    rounds = read_rounds(folder)
+    return plan.only_measurements([key for each in rounds for key in each.measurements])
+
+
+def missing_seconds(plan: HostPlan, folder: Path) -> float:
+    """Return the planned time of all measurements of a plan that have no record, in seconds."""
+    return sum(
+        point["estimated_seconds"]
+        for point in plan.points
+        for replicate in replicate_numbers(point)
+        if not (folder / record_file(*point_key(point), replicate)).exists()
+    )
+
+
+def needs_rounds(plan: HostPlan, folder: Path, budget: Budget) -> bool:
+    """Return whether a run within the budget cannot measure the complete plan.
+
+    Raises:
+        UserError: the budget is too short to measure the node matrices once.
+    """
+    if budget.seconds is None:
+        return True
+    if missing_seconds(plan, folder) <= budget.seconds:
+        return False
+    least = least_budget_seconds(plan.points, plan.host.topology)
+    if budget.seconds < least and not (folder / ROUNDS_FILE).exists():
+        what = (
+            f"a budget of {format_duration(budget.seconds)} is too short: measuring each cell of"
+            f" the node matrices once takes about {format_duration(least)}, and would leave out"
+            " drive sets, loads at the same time and replicates"
+        )
+        raise UserError(what, f"host {plan.host.name}", "give a longer budget")
+    return True

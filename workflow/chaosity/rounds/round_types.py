@@ -1,0 +1,80 @@
+"""A round and a budget, and the files of rounds; without the libraries of the analysis.
+
+Every start of the workflow imports this module, so it must be quick.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from chaosity.records.atomic_writes_and_record_files import write_atomically
+from chaosity.records.point_types import Point
+
+ROUNDS_FILE = "rounds.json"
+PointKey = tuple[str, str]  # experiment and name of a point
+
+# Time of a measurement beyond its record: the start of a process and Snakemake's part. 0.07 s in
+# the median of 165 records on two cores.
+OVERHEAD_SECONDS = 0.1
+# Time of a round beyond its measurements, on two cores: start of the workflow, table, choice.
+ROUND_SECONDS = 5.0
+
+
+def point_key(point: Point) -> PointKey:
+    """Return experiment and name of a point."""
+    return point["experiment"], point["point"]
+
+
+@dataclass(frozen=True)
+class Round:
+    """Measurements that are planned together.
+
+    Attributes:
+        reason: why these measurements, as a sentence.
+        measurements: (experiment, point) in the order of measurement; the n-th occurrence of a
+            point in all rounds is its replicate n.
+        audit: drive sets among them that were chosen at random.
+        earlier: whether the records were there before the first round, so that they cost no time.
+    """
+
+    reason: str
+    measurements: tuple[PointKey, ...]
+    audit: tuple[PointKey, ...] = ()
+    earlier: bool = False
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When a run ends: after so many seconds, or when all intervals are narrow enough.
+
+    Attributes:
+        seconds: time of the measurements; None without a limit.
+        precision: half width of the intervals as a share of the median; None without a target.
+    """
+
+    seconds: float | None = None
+    precision: float | None = None
+
+
+def read_rounds(folder: Path) -> list[Round]:
+    """Return the rounds so far of a host's configuration, which has this folder of results."""
+    path = folder / ROUNDS_FILE
+    if not path.exists():
+        return []
+    return [
+        Round(
+            each["reason"],
+            tuple((experiment, point) for experiment, point in each["measurements"]),
+            tuple((experiment, point) for experiment, point in each["audit"]),
+            each["earlier"],
+        )
+        for each in json.loads(path.read_text(encoding="utf-8"))
+    ]
+
+
+def write_rounds(folder: Path, rounds: Sequence[Round]) -> None:
+    """Write the rounds so far; each is only appended, so earlier rounds stay as they are."""
+    write_atomically(folder / ROUNDS_FILE, json.dumps([asdict(each) for each in rounds]) + "\n")

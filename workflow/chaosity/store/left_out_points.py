@@ -1,0 +1,97 @@
+"""The points that a budget left out: their rows, and what was predicted for them.
+
+Predictions are in a file of their own, so that nobody who reads the tidy table can take a
+prediction for a measurement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import pandas as pd
+
+from chaosity.result_folders import PREDICTIONS_FILE, UNMEASURED_FILE
+from chaosity.store.measurements import CELL, POINT, Measurements
+from chaosity.store.tidy_table_parquet import COLUMNS
+
+PREDICTED = "predicted"
+# Status of a cell that was neither measured nor predicted, since the budget was too short.
+LEFT_OUT = "left_out"
+_OF_A_REPLICATE = ("replicate", "order", "measured_at", "status", "reason", "value", "remarks")
+PREDICTION_NUMBERS = ("value", "low", "high", "lower_bound", "upper_bound")
+PREDICTION_COLUMNS = {
+    **{name: kind for name, kind in COLUMNS.items() if name not in _OF_A_REPLICATE},
+    **dict.fromkeys(PREDICTION_NUMBERS, "Float64"),
+    "origin": "string",
+    "method": "string",
+}
+_CELL = list(CELL)
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOutPoints:
+    """The points that a budget left out.
+
+    Attributes:
+        rows: a row for each load and metric, as in the tidy table, with the status "missing".
+        predictions: the predicted cells among them, with the columns `PREDICTION_COLUMNS`.
+    """
+
+    rows: Measurements
+    predictions: pd.DataFrame
+
+    @classmethod
+    def read(cls, folder: Path) -> Self | None:
+        """Return the points that ``results/<host>/<configuration>`` lists; None if there are none.
+
+        Raises:
+            UserError: a file is not a table of this version.
+        """
+        if not (folder / UNMEASURED_FILE).exists():
+            return None
+        rows = Measurements.read(folder / UNMEASURED_FILE)
+        file = folder / PREDICTIONS_FILE
+        if file.exists():
+            return cls(rows, Measurements.read(file, PREDICTION_COLUMNS).rows)
+        return cls(rows, rows.rows[:0].assign(**dict.fromkeys(PREDICTION_NUMBERS, 0.0)))
+
+    def with_measured(self, measured: Measurements) -> Measurements:
+        """Return the measured rows and those of the points that were left out."""
+        if not len(self.rows):
+            return measured
+        return Measurements(pd.concat([measured.rows, self.rows.rows], ignore_index=True))
+
+    def mark_cells(self, cells: pd.DataFrame) -> pd.DataFrame:
+        """Return the cells with the status of those that were left out, and their predictions.
+
+        Args:
+            cells: of `summarise_cells`, with the columns `CELL`.
+
+        Returns:
+            The cells with the status `PREDICTED` or `LEFT_OUT` where a point was left out, and the
+            columns "predicted_value", "predicted_low", ..., which are NaN where nothing is
+            predicted.
+        """
+        known = self.predictions.drop_duplicates(_CELL).set_index(_CELL)[[*PREDICTION_NUMBERS]]
+        places = pd.MultiIndex.from_frame(cells[_CELL])
+        numbers = known.reindex(places).set_axis(cells.index)
+        cells = cells.assign(
+            **{f"{PREDICTED}_{name}": numbers[name].astype(float) for name in PREDICTION_NUMBERS}
+        )
+        out = places.isin(pd.MultiIndex.from_frame(self.rows.rows[_CELL])) & (cells["n"] == 0)
+        predicted = out & numbers["value"].notna().to_numpy()
+        status = cells["status"].mask(out, LEFT_OUT).mask(predicted, PREDICTED)
+        return cells.assign(status=status)
+
+    def coverage_text(self, measured: Measurements) -> str:
+        """Return how many combinations were measured and predicted, as a sentence."""
+        done, missing = (
+            len(each.rows[[*POINT]].drop_duplicates()) for each in (measured, self.rows)
+        )
+        guessed = len(self.predictions[[*POINT]].drop_duplicates())
+        return (
+            f"{done} of {done + missing} combinations were measured within the budget. Of the"
+            f" others, {guessed} are predicted: hatched in figures, and used by no finding"
+        )
