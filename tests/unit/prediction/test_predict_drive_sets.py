@@ -110,6 +110,11 @@ def test_a_pair_that_shares_a_path_surprises_and_names_its_neighbours(sparse):
     expected = {f"storage=node{n}+nodes0,3drives" for n in (4, 5)}
     expected |= {f"storage=node{n}+nodes4,7drives" for n in (0, 1)}
     assert expected <= set(pairs)
+    # Nothing else surprises.
+    rows = sparse.measured.rows.drop_duplicates("point").set_index("point")
+    for each in surprises:
+        own = set(parse_cpu_list(rows.loc[each.point, "target_nodes"]))
+        assert {0, 3} <= own or {4, 7} <= own
 
 
 @pytest.mark.parametrize(
