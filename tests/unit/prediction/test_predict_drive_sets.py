@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
@@ -110,6 +110,11 @@ def test_a_pair_that_shares_a_path_surprises_and_names_its_neighbours(sparse):
     expected = {f"storage=node{n}+nodes0,3drives" for n in (4, 5)}
     expected |= {f"storage=node{n}+nodes4,7drives" for n in (0, 1)}
     assert expected <= set(pairs)
+    # Nothing else surprises.
+    rows = sparse.measured.rows.drop_duplicates("point").set_index("point")
+    for each in surprises:
+        own = set(parse_cpu_list(rows.loc[each.point, "target_nodes"]))
+        assert {0, 3} <= own or {4, 7} <= own
 
 
 @pytest.mark.parametrize(
@@ -142,24 +147,28 @@ def test_without_measured_parts_a_set_is_not_predicted(sparse):
     assert 0 < len(predicted) < len(sparse.unmeasured) and not nodes.any()
 
 
-def test_the_command_writes_predictions(sparse, predictions, tmp_path):
-    write_parquet_table(sparse.measured.rows, tmp_path / "measurements.parquet")
-    write_parquet_table(sparse.unmeasured.rows, tmp_path / "unmeasured.parquet")
-    ran = CliRunner().invoke(chaosity, ["predict", str(tmp_path), "--json"])
-    assert ran.exit_code == 0, ran.output
-    document = json.loads(ran.output)
-    assert document["predicted"] == len(predictions)
-    assert document["audit"]["sets"] == 58
-    assert {each["experiment"] for each in document["surprises"]} == {"storage_bandwidth"}
-    written = read_parquet_table(tmp_path / "predictions.parquet", PREDICTION_COLUMNS)
-    pd.testing.assert_frame_equal(written, predictions)
-
-
-def test_the_command_says_what_it_predicted_and_how_well(sparse, tmp_path):
+@pytest.fixture
+def folder(sparse, tmp_path):
+    """A folder of results with the sets that node 0 reads."""
     for name, table in (("measurements", sparse.measured), ("unmeasured", sparse.unmeasured)):
-        few = table.where(initiator="node0").rows
-        write_parquet_table(few, tmp_path / f"{name}.parquet")
-    ran = CliRunner().invoke(chaosity, ["predict", str(tmp_path)])
+        write_parquet_table(table.where(initiator="node0").rows, tmp_path / f"{name}.parquet")
+    return tmp_path
+
+
+def test_the_command_writes_predictions(sparse, folder):
+    ran = CliRunner().invoke(chaosity, ["predict", str(folder), "--json"])
+    assert ran.exit_code == 0, ran.output
+    few = [table.where(initiator="node0") for table in (sparse.measured, sparse.unmeasured)]
+    document, expected = json.loads(ran.output), predict_drive_sets(*few)
+    assert document["predicted"] == len(expected) > 100
+    assert document["audit"] == asdict(audit_predictions(*few))
+    assert {each["experiment"] for each in document["surprises"]} == {"storage_bandwidth"}
+    written = read_parquet_table(folder / "predictions.parquet", PREDICTION_COLUMNS)
+    pd.testing.assert_frame_equal(written, expected)
+
+
+def test_the_command_says_what_it_predicted_and_how_well(folder):
+    ran = CliRunner().invoke(chaosity, ["predict", str(folder)])
     assert ran.exit_code == 0, ran.output
     assert ran.output.startswith("SIMULATED: ")
     assert "lie in the 95 % interval that was predicted without them." in ran.output

@@ -64,6 +64,8 @@ def predict_command(folder: Path, as_json: bool) -> None:
             "drive sets lie in the 95 % interval that was predicted without them."
         )
     for each in surprises[:_MOST_POINTS]:
-        click.echo(f"{each.experiment} {each.point}: {each.reason}, {each.ratio:.2f} of expected.")
+        click.echo(
+            f"{each.experiment} {each.point}: {each.reason}, {each.ratio:.2f} times as much."
+        )
     if len(surprises) > _MOST_POINTS:
         click.echo(f"{len(surprises) - _MOST_POINTS} more such points are in the JSON (--json).")

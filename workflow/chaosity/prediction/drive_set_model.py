@@ -198,10 +198,10 @@ class DriveSetModel:
         return frozenset(self._node_of[drive] for drive in cell.drives)
 
     def limits_others(self, cell: DriveSetCell) -> bool:
-        """Return whether a set has the nodes of a package, or all, and so shows their limit."""
+        """Return whether a set shows the limit of a node, of a package or of all nodes."""
         nodes = self._nodes(cell)
         every = frozenset(self._node_of.values())
-        return len(nodes) > 2 and (nodes == every or nodes in self._near_nodes.values())
+        return len(nodes) == 1 or nodes == every or nodes in self._near_nodes.values()
 
     def kind(self, cell: DriveSetCell) -> tuple[int, bool, bool]:
         """Return what sets of a kind have in common, by their nodes."""

@@ -18,6 +18,8 @@ from chaosity.store.tidy_table_parquet import (
 )
 
 _GROUP = ("host", "configuration", *SLICE)
+# A smaller difference is no surprise, as it is no anomaly.
+_MATTERS = 0.05
 _METHOD = "limits of measured drive sets"
 
 
@@ -44,7 +46,7 @@ class Surprise:
 
     Attributes:
         experiment, point: the measured point.
-        ratio: measured : expected bandwidth.
+        ratio: measured bandwidth : that of the violated bound or prediction.
         reason: what is violated, in words.
         neighbours: unmeasured points of the same initiator with all drives of the set, or with one
             node more or less; the most similar first.
@@ -114,23 +116,27 @@ def violated_bounds(measured: Table, unmeasured: Table) -> list[Surprise]:
 
 def _surprise(model: DriveSetModel, cell: DriveSetCell) -> Surprise | None:
     """Return in what a measured cell contradicts the others; None if it does not."""
-    bounds, expected, reason = model.bounds(cell), model.expected(cell), None
-    if expected is None:
-        return None
+    bounds, expected = model.bounds(cell), model.expected(cell)
     value = model.values[cell.initiator][cell.drives]
     if bounds.lower and value.log_ratio_to(bounds.lower) < 0.0:
-        reason = "less than a part of these drives gives"
+        limit, reason = bounds.lower, "less than a part of these drives gives"
     elif bounds.upper and value.log_ratio_to(bounds.upper) > 0.0:
-        reason = "more than its parts give together, or more than a larger set gives"
+        limit, reason = (
+            bounds.upper,
+            "more than its parts give together, or than a larger set gives",
+        )
     elif (
-        not model.limits_others(cell)
+        expected
+        and not model.limits_others(cell)
         and value.log_ratio_to(expected) < 0.0
         and math.log(expected.value / value.value) > model.error_quantile(cell)
     ):
-        reason = "less than its prediction interval allows"
-    if reason is None:
+        limit, reason = expected, "less than its prediction interval allows"
+    else:
         return None
-    row, ratio = model.points[cell], value.value / expected.value
+    row, ratio = model.points[cell], value.value / limit.value
+    if abs(ratio - 1.0) < _MATTERS:
+        return None
     neighbours = tuple(model.missing[each]["point"] for each in model.neighbours(cell))
     return Surprise(row["experiment"], row["point"], ratio, reason, neighbours)
 
