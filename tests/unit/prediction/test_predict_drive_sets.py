@@ -147,6 +147,13 @@ def test_without_measured_parts_a_set_is_not_predicted(sparse):
     assert 0 < len(predicted) < len(sparse.unmeasured) and not nodes.any()
 
 
+def test_a_larger_set_alone_predicts_no_drive(sparse):
+    rows = sparse.measured.rows
+    whole = rows[rows["target_kind"].isin(["all_of_node", "all"])]
+    drives = sparse.measured.rows.query("target_kind == 'drive'").assign(status="missing")
+    assert predict_drive_sets(whole, drives).empty
+
+
 @pytest.fixture
 def folder(sparse, tmp_path):
     """A folder of results with the sets that node 0 reads."""

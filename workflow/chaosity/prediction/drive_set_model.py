@@ -240,8 +240,13 @@ class DriveSetModel:
         return errors[rank - 1] if rank <= len(errors) else math.inf
 
     def predict(self, cell: DriveSetCell) -> Prediction | None:
-        """Return the prediction of a cell; None if other sets do not contain its drives."""
-        if (predicted := self._predicted_value(cell)) is None:
+        """Return the prediction of a cell; None if no measured parts make up its drives.
+
+        A larger set alone says little: one drive of four gives between a quarter and all of it.
+        """
+        parts = [own for values in self.values.values() for own in values if own <= cell.drives]
+        predicted = self._predicted_value(cell)
+        if predicted is None or frozenset[str]().union(*parts) != cell.drives:
             return None
         (value, error), bounds = predicted, self.bounds(cell)
         # The interval is at least as wide as the noise of what it was predicted from.
