@@ -11,13 +11,16 @@ from click.testing import CliRunner
 from chaosity.checked_yaml_files import read_config
 from chaosity.cli.fit import fit_command
 from chaosity.errors import UserError
-from chaosity.prediction.fit_machine import FittedMachine, FittedParameter, fit_machine
+from chaosity.prediction.fit_machine import fit_machine
+from chaosity.prediction.fitted_description import FittedMachine, FittedParameter
+from chaosity.records.point_types import DriveFacts
 from chaosity.result_folders import MEASUREMENTS_FILE
-from chaosity.simulation.machine_description import read_machine_description
+from chaosity.simulation.machine_description import Fault, read_machine_description
 from chaosity.store.tidy_table_parquet import write_parquet_table
 from chaosity.topology.topology_json import topology_to_json
 from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
 
+DRIVE_RATE = "drives.read_bytes_per_second"
 EXPERIMENTS = ["memory_bandwidth", "latency_matrix", "storage_bandwidth", "interference"]
 TOPOLOGY = shipped_topology("xeon_8358")
 MACHINE = shipped_machine("xeon_8358", TOPOLOGY)
@@ -31,6 +34,10 @@ def host(*experiments: str) -> SimulatedHost:
 def truth(each: FittedParameter) -> float:
     section: dict[str, float] = dict(MACHINE).get(each.parameter.section, {})  # type: ignore
     return section.get(each.parameter.key, float("inf"))
+
+
+def _drives(simulated: SimulatedHost) -> list[DriveFacts]:
+    return [each for point in simulated.points for each in point["loads"][0]["target"]["drives"]]
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +59,7 @@ def test_what_the_data_determine_is_found_again(fitted: FittedMachine) -> None:
     for each in found.values():
         assert each.low and each.high and each.value
         assert each.value == pytest.approx(truth(each), rel=0.03)
+        assert not fitted.departures
         assert each.low * 0.99 < truth(each) < each.high * 1.01
 
 
@@ -63,6 +71,19 @@ def test_no_interval_is_given_to_what_no_point_determines(fitted: FittedMachine)
         assert each.low is each.high is None
         assert each.at_least is None or each.at_least < 1.02 * truth(each)
     assert found["drives.core_bytes_per_second"].at_least
+
+
+def test_a_departure_that_no_capacity_explains_is_listed() -> None:
+    slow = next(drive["component"] for drive in _drives(host("storage_bandwidth")))
+    faults = [Fault(fault="slow_drive", drive=slow, remaining=0.6)]
+    config = {**read_config(), "experiments": EXPERIMENTS[:3]}
+    simulated = SimulatedHost.planned(MACHINE, TOPOLOGY, faults, config, all_points=True)
+    found = fit_machine(simulated.table_of_records(1), simulated.points, TOPOLOGY)
+    [rate] = [each.value for each in found.parameters if each.parameter.name == DRIVE_RATE]
+    assert rate == pytest.approx(6.8e9, rel=0.01)  # that of the drives without a fault
+    assert found.departures
+    assert all(name.startswith("storage_bandwidth/") for name in found.departures)
+    assert min(found.departures.values()) == pytest.approx(0.6, rel=0.02)
 
 
 def test_a_fit_needs_bandwidths_and_latencies() -> None:

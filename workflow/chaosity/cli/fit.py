@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,10 @@ from chaosity.errors import UserError
 from chaosity.units import format_count, format_quantity
 
 if TYPE_CHECKING:
-    from chaosity.prediction.fit_machine import FittedMachine, FittedParameter
+    from chaosity.prediction.fitted_description import FittedMachine, FittedParameter
+
+# Number of unexplained medians that the terminal lists.
+_MOST_DEPARTURES = 10
 
 
 @click.command("fit")
@@ -33,7 +37,8 @@ def fit_command(folder: Path, output: Path | None) -> None:
     import yaml
 
     from chaosity.checked_yaml_files import validate_document
-    from chaosity.prediction.fit_machine import fit_machine, named_description
+    from chaosity.prediction.fit_machine import fit_machine
+    from chaosity.prediction.fitted_description import named_description
     from chaosity.records.atomic_writes_and_record_files import write_atomically
     from chaosity.result_folders import MEASUREMENTS_FILE
     from chaosity.simulation.machine_description import KIND
@@ -84,7 +89,11 @@ def _value_and_interval(each: FittedParameter) -> tuple[str, str]:
     return "not determined", assumed
 
 
-def _sentences(fitted: FittedMachine) -> list[str]:
-    """Return how well the model fits."""
+def _sentences(fitted: FittedMachine) -> Iterator[str]:
+    """Yield how well the model fits, and what it does not explain."""
     cells = format_count(fitted.cells, "median")
-    return [f"{cells} fitted; they differ from the model by {100 * fitted.scale:.1f} % (1 sigma)."]
+    yield f"{cells} fitted; they differ from the model by {100 * fitted.scale:.1f} % (1 sigma)."
+    if fitted.departures:
+        yield f"No parameter explains {format_count(len(fitted.departures), 'median')}:"
+    for place, ratio in list(fitted.departures.items())[:_MOST_DEPARTURES]:
+        yield f"{place}: {100 * (ratio - 1):+.0f} % of the model's value"

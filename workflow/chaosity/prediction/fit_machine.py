@@ -13,13 +13,13 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
 from chaosity.errors import UserError
+from chaosity.prediction.fitted_description import FittedMachine, FittedParameter
 from chaosity.prediction.machine_parameters import (
     PARAMETERS,
     Parameter,
@@ -29,12 +29,9 @@ from chaosity.prediction.machine_parameters import (
     model_of,
 )
 from chaosity.records.point_types import Point
-from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.simulation.machine_description import (
-    FitSummary,
     MachineDescription,
     Noise,
-    ParameterCertainty,
 )
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
@@ -59,52 +56,14 @@ _DEPENDS = 0.1
 _MOST_STEPS, _LEAST_GAIN = 12, 1e-4
 # Evaluations while all cells count.
 _FIRST_STEPS = 6
+# A cell departs from the model by at least this on a logarithm, and by so many of its deviations:
+# one in two million does so by chance.
+_DEPARTS, _DEPARTS_SIGMAS = 0.05, 5.0
 
 Values = dict[Parameter, float]
+_DRIVE_RATE = "drives.read_bytes_per_second"
 # Point, name of the load, metric.
 CellKey = tuple[int, str, str]
-
-
-@dataclass(frozen=True)
-class FittedParameter:
-    """A fitted number of a machine description.
-
-    Attributes:
-        parameter: which one.
-        value: the estimate; None if the parameter is left out, and so has no limit.
-        low, high: its 95 % interval; None if the data do not determine it.
-        at_least: the lower bound that follows from the measured rates; None for latencies.
-        points: number of points that determine it.
-    """
-
-    parameter: Parameter
-    value: float | None
-    low: float | None
-    high: float | None
-    at_least: float | None
-    points: int
-
-    @property
-    def is_determined(self) -> bool:
-        """Return whether the data determine the parameter."""
-        return self.low is not None
-
-
-@dataclass(frozen=True)
-class FittedMachine:
-    """A machine description that was fitted to measurements.
-
-    Attributes:
-        description: the description, which can be simulated.
-        parameters: all parameters that concern the machine.
-        cells: number of cells (point, load, metric) that were fitted.
-        scale: standard deviation of the logarithms of cells around the model.
-    """
-
-    description: MachineDescription
-    parameters: tuple[FittedParameter, ...]
-    cells: int
-    scale: float
 
 
 def fit_machine(
@@ -120,8 +79,7 @@ def fit_machine(
     Raises:
         UserError: there is no rate of a memory access, or no latency.
     """
-    fit = _Fit(measured, points, topology)
-    return fit.fitted()
+    return _Fit(measured, points, topology).fitted()
 
 
 def cell_medians(
@@ -162,7 +120,16 @@ class _Fit:
         for number, own in rates.items():
             for parameter, rate in uses.least_capacities(usable[number], own).items():
                 self.least[parameter] = max(rate, self.least.get(parameter, 0.0))
-        kept = _thinned({number for number, _, _ in cells}, usable)
+        measured_numbers = {number for number, _, _ in cells}
+        if not any(parameter.name == _DRIVE_RATE for parameter in self.least):
+            # Without the rate of a drive alone, the description has no drives.
+            self.least = {each: v for each, v in self.least.items() if each.section != "drives"}
+            measured_numbers -= {
+                number
+                for number in measured_numbers
+                if any(load["target"]["drives"] for load in usable[number]["loads"])
+            }
+        kept = _thinned(measured_numbers, usable)
         self._points = {number: usable[number] for number in kept}
         self._keys = [key for key in cells if key[0] in self._points]
         self._logs = np.log([cells[key][0] for key in self._keys])
@@ -285,7 +252,14 @@ class _Fit:
         parameters.sort(key=lambda fitted: PARAMETERS.index(fitted.parameter))
         noise: Noise = {"between_runs": min(1.0, round(self._noise, 5))}
         document: MachineDescription = {**described(values), "noise": noise}
-        return FittedMachine(document, tuple(parameters), len(self._keys), self.scale)
+        away = self._logs - self.logs_of_model(values, self._points)
+        departures = {}
+        for row in np.argsort(-np.abs(away)):
+            if abs(away[row]) > max(_DEPARTS, _DEPARTS_SIGMAS * self.scale):
+                number, load, _ = self._keys[row]
+                point = self._points[number]
+                departures[f"{point['experiment']}/{point['point']}, {load}"] = math.exp(away[row])
+        return FittedMachine(document, tuple(parameters), len(self._keys), self.scale, departures)
 
     def _without_unneeded(self, values: Values) -> Values | None:
         """Return the values without the capacities that explain too little; None if there are none.
@@ -314,6 +288,7 @@ class _Fit:
         slope = float(np.mean((1 + residuals**2) ** -1.5))
         freedom = max(1, len(self._keys) - len(values))
         variance = float(np.sum(influence**2)) / freedom / slope**2 * self.scale**2
+        variance = max(variance, _LEAST_SCALE**2)  # values without noise would give no variance
         spreads = np.array([parameter.spread for parameter in values])
         covariance = np.linalg.inv(jacobian.T @ jacobian / variance + np.diag(1 / spreads**2))
         return dict(zip(values, map(float, np.sqrt(np.diag(covariance))), strict=True))
@@ -347,52 +322,3 @@ def _thinned(numbers: set[int], points: Sequence[Point]) -> list[int]:
         for own in by_experiment.values()
         for number in chance.sample(own, min(len(own), _POINTS_OF_EXPERIMENT))
     )
-
-
-def named_description(
-    fitted: FittedMachine, name: str, host: str, configuration: str, *, simulated: bool
-) -> MachineDescription:
-    """Return a fitted description as a file of that name can hold it.
-
-    Args:
-        fitted: the fitted machine.
-        name: name of the file without its suffix.
-        host: the host that was measured.
-        configuration: its configuration.
-        simulated: whether the host was a simulated one.
-    """
-    certainty: dict[str, ParameterCertainty] = {}
-    for each in fitted.parameters:
-        own: ParameterCertainty = {"determined": each.is_determined, "points": each.points}
-        if each.low is not None and each.high is not None:
-            own |= {"low": _rounded(each.low), "high": _rounded(each.high)}
-        if each.at_least is not None:
-            own["at_least"] = _rounded(each.at_least)
-        certainty[each.parameter.name] = own
-    records = "simulated records" if simulated else "records"
-    document = described(
-        {each.parameter: _rounded(each.value) for each in fitted.parameters if each.value}
-    )
-    summary: FitSummary = {
-        "host": host,
-        "configuration": configuration,
-        "cells": fitted.cells,
-        "residual": round(fitted.scale, 5),
-        "parameters": certainty,
-    }
-    return {
-        **document,
-        "simulated_machine": name,
-        "description": f"fitted by chaosity fit to {records} of the host {host} as {configuration}",
-        "sources": [
-            f"results/{host}/{configuration}/{MEASUREMENTS_FILE}: {fitted.cells} medians of "
-            f"{records}; the key `fitted` says which numbers they determine"
-        ],
-        "noise": fitted.description["noise"],
-        "fitted": summary,
-    }
-
-
-def _rounded(value: float) -> float:
-    """Return a value with five significant digits."""
-    return float(f"{value:.5g}")

@@ -60,6 +60,8 @@ class Parameter:
 
 # Before the name of a core: its requests for reads of drives, and its waiting for memory.
 _REQUESTS, _WAITING = "requests_of_", "waiting_"
+# An NVMe drive, another device, or a file that replaces a drive.
+_DRIVE = "(?:drive|disk|file)-"
 PARAMETERS = (
     Parameter("memory", "core_bytes_per_second", r"core\d+", required=True),
     Parameter("memory", "core_bytes_in_flight", rf"{_WAITING}core\d+"),
@@ -72,7 +74,7 @@ PARAMETERS = (
         "links", "node_to_package_bytes_per_second", r"node\d+->package\d+|package\d+->node\d+"
     ),
     Parameter("links", "package_to_package_bytes_per_second", r"package\d+->package\d+"),
-    Parameter("drives", "read_bytes_per_second", r"drive-.*(?<!_link)", required=True),
+    Parameter("drives", "read_bytes_per_second", rf"{_DRIVE}.*(?<!_link)", required=True),
     Parameter("drives", "core_bytes_per_second", rf"{_REQUESTS}core\d+"),
     Parameter("drives", "package_bytes_per_second", r"drives\d+"),
     Parameter("drives", "remote_package_bytes_per_second", r"drives\d+->package\d+"),
@@ -200,4 +202,4 @@ class ParameterUses:
 
 def _is_shared(resource: str) -> bool:
     """Return whether several threads or drives share a resource, unlike a core or an L3 domain."""
-    return re.match(r"([a-z_]+_)?core\d|l3_|drive-", resource) is None
+    return re.match(rf"([a-z_]+_)?core\d|l3_|{_DRIVE}", resource) is None
