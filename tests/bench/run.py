@@ -17,6 +17,7 @@ import click
 import false_alarms_and_recall
 import faults
 import fio_by_hand
+import fitted_machines
 import interval_coverage
 import kernels
 import latency
@@ -54,6 +55,7 @@ PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
     "healthy_machines": shipped_machines.compare_healthy,
     "false_alarms_and_recall": false_alarms_and_recall.compare,
     "predicted_drive_sets": predicted_drive_sets.compare,
+    "fitted_machines": fitted_machines.compare,
     "scale": scale.compare,
 }
 # Parts that run only if they are named, since they take an hour each.

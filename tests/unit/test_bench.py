@@ -43,6 +43,7 @@ run.main()
                 "healthy_machines 9",
                 "false_alarms_and_recall 9",
                 "predicted_drive_sets 9",
+                "fitted_machines 9",
                 "scale 9",
             ],
         ),

@@ -21,6 +21,7 @@ COMMANDS = {
     "compare": "Compare two selections of measurements, or find outlier hosts.",
     "explain": "Print how a value came about, down to the raw numbers.",
     "export": "Export results for hwloc, numactl and schedulers.",
+    "fit": "Fit the description of a simulated machine to a host.",
     "overview": "Write the HTML page of all hosts and configurations.",
     "place": "Run a program with its pages on the nodes that a policy names.",
     "plan": "Show which points would be measured, and for how long.",

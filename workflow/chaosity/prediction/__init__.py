@@ -1,1 +1,1 @@
-"""Predictions of drive sets that were not measured, with bounds and intervals."""
+"""What was not measured, predicted with bounds: drive sets, and a machine fitted to a host."""

@@ -118,6 +118,26 @@ class Fault(TypedDict):
     since: NotRequired[str]
 
 
+class ParameterCertainty(TypedDict, total=False):
+    """How sure a fitted number is; only determined numbers have an interval."""
+
+    determined: bool
+    low: float
+    high: float
+    at_least: float
+    points: int
+
+
+class FitSummary(TypedDict):
+    """From what a description was fitted, and how sure each number is; see the schema."""
+
+    host: str
+    configuration: str
+    cells: int
+    residual: float
+    parameters: dict[str, ParameterCertainty]
+
+
 class MachineDescription(TypedDict):
     """The description of a machine; the keys are those of the YAML file."""
 
@@ -128,6 +148,7 @@ class MachineDescription(TypedDict):
     latency_ns: Latencies
     based_on: NotRequired[str]
     seed: NotRequired[int]
+    fitted: NotRequired[FitSummary]
     links: NotRequired[LinkCapacities]
     core_to_core_ns: NotRequired[CoreToCoreLatencies]
     drives: NotRequired[DriveCapacities]

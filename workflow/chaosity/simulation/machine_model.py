@@ -95,11 +95,21 @@ class MachineModel:
             tried.append(results)
         return max(tried, key=lambda results: results[load["name"]].moved_bytes_per_second)
 
+    def paths(self, loads: list[Load]) -> list[Path]:
+        """Return the paths of all loads of a point through the machine, in the loads' order."""
+        return self._paths_with_hits(
+            loads, {load["name"]: self._idle.hit_shares(load, loads) for load in loads}
+        )
+
+    def _paths_with_hits(self, loads: list[Load], hits: dict[str, HitShares]) -> list[Path]:
+        """Return the paths of loads with known hits in caches."""
+        found = (self._paths.paths_of_load(load, hits[load["name"]]) for load in loads)
+        return [path for own in found for path in own]
+
     def _results(self, loads: list[Load]) -> dict[str, NoiselessLoadResult]:
         """Return name of each load -> its rates and latency, with the loads' present placement."""
         hits = {load["name"]: self._idle.hit_shares(load, loads) for load in loads}
-        found = (self._paths.paths_of_load(load, hits[load["name"]]) for load in loads)
-        paths = [path for own in found for path in own]
+        paths = self._paths_with_hits(loads, hits)
         free = max_min_fair_rates([path.flow for path in paths], self.capacities)
         shares = {load["name"]: rate_share(load) for load in loads}
         if any(share < 1 for share in shares.values()):

@@ -54,9 +54,15 @@ def _document(load: Load) -> BenchmarkDocument:
     return _read_benchmark(load["benchmark"])
 
 
-def processing_units_of_load(load: Load) -> set[int]:
+def processing_units_of_load(load: Load) -> frozenset[int]:
     """Return the processing units of a load's initiator."""
-    return set(parse_cpu_list(load["initiator"]["cpus"]))
+    return _processing_units(load["initiator"]["cpus"])
+
+
+@cache
+def _processing_units(cpus: str) -> frozenset[int]:
+    """Return the units in a list; cached, since a fit asks for the same lists very often."""
+    return frozenset(parse_cpu_list(cpus))
 
 
 def block_bytes(load: Load) -> int:

@@ -1,0 +1,131 @@
+"""The description that simulated hosts are made of is found again from their records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from chaosity.checked_yaml_files import read_config
+from chaosity.cli.fit import fit_command
+from chaosity.errors import UserError
+from chaosity.prediction.fit_machine import fit_machine
+from chaosity.prediction.fitted_description import FittedMachine, FittedParameter
+from chaosity.records.point_types import DriveFacts
+from chaosity.result_folders import MEASUREMENTS_FILE
+from chaosity.simulation.machine_description import Fault, read_machine_description
+from chaosity.store.tidy_table_parquet import write_parquet_table
+from chaosity.topology.topology_json import topology_to_json
+from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
+
+DRIVE_RATE = "drives.read_bytes_per_second"
+EXPERIMENTS = ["memory_bandwidth", "latency_matrix", "storage_bandwidth", "interference"]
+TOPOLOGY = shipped_topology("xeon_8358")
+MACHINE = shipped_machine("xeon_8358", TOPOLOGY)
+
+
+def host(*experiments: str) -> SimulatedHost:
+    config = {**read_config(), "experiments": list(experiments)}
+    return SimulatedHost.planned(MACHINE, TOPOLOGY, [], config, all_points=True)
+
+
+def truth(each: FittedParameter) -> float:
+    section: dict[str, float] = dict(MACHINE).get(each.parameter.section, {})  # type: ignore
+    return section.get(each.parameter.key, float("inf"))
+
+
+def _drives(simulated: SimulatedHost) -> list[DriveFacts]:
+    return [each for point in simulated.points for each in point["loads"][0]["target"]["drives"]]
+
+
+@pytest.fixture(scope="module")
+def fitted() -> FittedMachine:
+    simulated = host(*EXPERIMENTS)
+    return fit_machine(simulated.table_of_records(1), simulated.points, TOPOLOGY)
+
+
+def test_what_the_data_determine_is_found_again(fitted: FittedMachine) -> None:
+    found = {each.parameter.name: each for each in fitted.parameters if each.is_determined}
+    assert set(found) == {
+        "memory.core_bytes_per_second",
+        "memory.package_bytes_per_second",
+        "links.package_to_package_bytes_per_second",
+        "drives.read_bytes_per_second",
+        "latency_ns.same_node",
+        "latency_ns.other_package",
+    }
+    for each in found.values():
+        assert each.low and each.high and each.value
+        assert each.value == pytest.approx(truth(each), rel=0.03)
+        assert not fitted.departures
+        assert each.low * 0.99 < truth(each) < each.high * 1.01
+
+
+def test_no_interval_is_given_to_what_no_point_determines(fitted: FittedMachine) -> None:
+    found = {each.parameter.name: each for each in fitted.parameters if not each.is_determined}
+    # One core requests more than a drive gives, and no working set fits into a cache.
+    assert {"drives.core_bytes_per_second", "latency_ns.l1", "latency_ns.l3"} <= set(found)
+    for each in found.values():
+        assert each.low is each.high is None
+        assert each.at_least is None or each.at_least < 1.02 * truth(each)
+    assert found["drives.core_bytes_per_second"].at_least
+
+
+def test_a_departure_that_no_capacity_explains_is_listed() -> None:
+    slow = next(drive["component"] for drive in _drives(host("storage_bandwidth")))
+    faults = [Fault(fault="slow_drive", drive=slow, remaining=0.6)]
+    config = {**read_config(), "experiments": EXPERIMENTS[:3]}
+    simulated = SimulatedHost.planned(MACHINE, TOPOLOGY, faults, config, all_points=True)
+    found = fit_machine(simulated.table_of_records(1), simulated.points, TOPOLOGY)
+    [rate] = [each.value for each in found.parameters if each.parameter.name == DRIVE_RATE]
+    assert rate == pytest.approx(6.8e9, rel=0.01)  # that of the drives without a fault
+    assert found.departures
+    assert all(name.startswith("storage_bandwidth/") for name in found.departures)
+    assert min(found.departures.values()) == pytest.approx(0.6, rel=0.02)
+
+
+def test_a_fit_needs_bandwidths_and_latencies() -> None:
+    for experiment, missing in [("memory_bandwidth", "latency"), ("latency_matrix", "bandwidth")]:
+        simulated = host(experiment)
+        with pytest.raises(UserError, match=f"no valid .*{missing}"):
+            fit_machine(simulated.true_table, simulated.points, TOPOLOGY)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Results of a simulated host."""
+    simulated, folder = host("memory_bandwidth", "latency_matrix"), tmp_path / "node01" / "nps1"
+    for point in simulated.points:
+        path = folder / "points" / point["experiment"] / f"{point['point']}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(point))
+    (folder / "topology.json").write_text(json.dumps(topology_to_json(TOPOLOGY)))
+    write_parquet_table(simulated.true_table.rows, folder / MEASUREMENTS_FILE)
+    return folder
+
+
+def test_the_command_writes_a_description_that_can_be_simulated(folder: Path) -> None:
+    output = folder / "my_twin.yaml"
+    done = CliRunner().invoke(fit_command, [str(folder), "--output", str(output)])
+    assert done.exit_code == 0, done.output
+    assert "SIMULATED" in done.output
+    assert "not determined" in done.output
+    twin = read_machine_description(output, TOPOLOGY)
+    assert twin["fitted"]["host"] == "node01"
+    assert "simulated records of the host node01" in twin["description"]
+    assert not twin["fitted"]["parameters"]["latency_ns.l1"]["determined"]
+    copy = SimulatedHost.planned(twin, TOPOLOGY, [], read_config(), all_points=True)
+    original = host(*read_config()["experiments"])
+    rates = [
+        each.true_table.where(experiment="memory_bandwidth").rows["value"].astype(float)
+        for each in (copy, original)
+    ]
+    assert rates[0].tolist() == pytest.approx(rates[1].tolist(), rel=0.02)
+
+
+def test_a_name_that_is_no_machine_is_refused(folder: Path) -> None:
+    done = CliRunner().invoke(fit_command, [str(folder), "--output", "My-Twin.yaml"])
+    assert isinstance(done.exception, UserError)
+    assert "cannot name a machine" in str(done.exception)

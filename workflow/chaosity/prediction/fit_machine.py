@@ -1,0 +1,324 @@
+"""Fit the description of a simulated machine to the measurements of a host.
+
+The model of docs/simulation.md gives the value of each cell without noise. The parameters are those
+for which the logarithms of measured values differ least from the logarithms of the model's values.
+Large differences count less (soft L1 loss), since a faulty part must not move the description of
+all parts. A capacity that improves the fit by less than the Bayesian information criterion (Schwarz
+1978) requires is left out. Intervals are those of an M-estimator (Huber 1981, section 7.6).
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, stats
+
+from chaosity.errors import UserError
+from chaosity.prediction.fitted_description import FittedMachine, FittedParameter
+from chaosity.prediction.machine_parameters import (
+    PARAMETERS,
+    Parameter,
+    ParameterUses,
+    can_be_fitted,
+    described,
+    model_of,
+)
+from chaosity.records.point_types import Point
+from chaosity.simulation.machine_description import (
+    MachineDescription,
+    Noise,
+)
+from chaosity.store.measurements import Measurements
+from chaosity.topology.topology_model import Topology
+
+RATES = ("bandwidth_bytes_per_second", "processing_throughput_bytes_per_second")
+METRICS = (*RATES, "latency_ns")
+# Points of an experiment that the fit reads: more narrow the intervals less than the model errs.
+# All points count for the lower bounds of capacities.
+_POINTS_OF_EXPERIMENT = 150
+# Half the width of the differences that give the derivatives, on logarithms. Above the noise of
+# usual runs, so that a capacity that is full only with some noise has a derivative.
+_STEP = 0.005
+# Least standard deviation of the difference between model and values, on logarithms.
+_LEAST_SCALE = 0.002
+# A parameter is determined if its logarithm has at most this standard deviation, and at most this
+# share of the spread that is assumed without data.
+_DETERMINED, _DETERMINED_SHARE = 0.25, 0.5
+# A point determines a parameter if 1 % of the parameter changes a value by this many per cent.
+_DEPENDS = 0.1
+# Most evaluations of the model by a search, and the share of the loss at which it ends: far below
+# what changes an estimate by a tenth of its interval.
+_MOST_STEPS, _LEAST_GAIN = 12, 1e-4
+# Evaluations while all cells count.
+_FIRST_STEPS = 6
+# A cell departs from the model by at least this on a logarithm, and by so many of its deviations:
+# one in two million does so by chance.
+_DEPARTS, _DEPARTS_SIGMAS = 0.05, 5.0
+
+Values = dict[Parameter, float]
+_DRIVE_RATE = "drives.read_bytes_per_second"
+# Point, name of the load, metric.
+CellKey = tuple[int, str, str]
+
+
+def fit_machine(
+    measured: Measurements, points: Sequence[Point], topology: Topology
+) -> FittedMachine:
+    """Fit capacities and latencies to the measurements of a host.
+
+    Args:
+        measured: the tidy table of one host and configuration.
+        points: the planned points of the host; those without a valid value do not count.
+        topology: the topology of the host.
+
+    Raises:
+        UserError: there is no rate of a memory access, or no latency.
+    """
+    return _Fit(measured, points, topology).fitted()
+
+
+def cell_medians(
+    measured: Measurements, points: Sequence[Point]
+) -> dict[CellKey, tuple[float, float, int]]:
+    """Return (number of the point, load, metric) -> median, variance of logarithms, and n."""
+    rows = measured.valid_rows().rows
+    names = ["experiment", "point", "load", "initiator", "target", "metric"]
+    logs = np.log(rows.loc[rows["metric"].isin(METRICS), "value"])
+    groups = logs.groupby([rows.loc[logs.index, name] for name in names])
+    table = groups.agg(["median", "var", "count"]).fillna(0.0)
+    found = {key: tuple(row) for key, row in zip(table.index, table.to_numpy(), strict=True)}
+    cells = {}
+    for number, point in enumerate(points):
+        for load in point["loads"]:
+            role = load.get("role", load["name"])
+            place = point["experiment"], point["point"], role
+            for metric in load["metrics"]:
+                row = found.get((*place, load["initiator"]["name"], load["target"]["name"], metric))
+                if row is not None:
+                    median, variance, count = row
+                    cells[number, load["name"], metric] = math.exp(median), variance, int(count)
+    return cells
+
+
+class _Fit:
+    """The data of a fit, and the model's values for given parameters."""
+
+    def __init__(self, measured: Measurements, points: Sequence[Point], topology: Topology) -> None:
+        usable = [point for point in points if can_be_fitted(point)]
+        cells = cell_medians(measured, usable)
+        self._topology, uses = topology, ParameterUses(topology)
+        self.least: dict[Parameter, float] = {}
+        rates: dict[int, dict[str, float]] = defaultdict(dict)
+        for (number, load, metric), (value, _, _) in cells.items():
+            if metric in RATES:
+                rates[number][load] = value
+        for number, own in rates.items():
+            for parameter, rate in uses.least_capacities(usable[number], own).items():
+                self.least[parameter] = max(rate, self.least.get(parameter, 0.0))
+        measured_numbers = {number for number, _, _ in cells}
+        if not any(parameter.name == _DRIVE_RATE for parameter in self.least):
+            # Without the rate of a drive alone, the description has no drives.
+            self.least = {each: v for each, v in self.least.items() if each.section != "drives"}
+            measured_numbers -= {
+                number
+                for number in measured_numbers
+                if any(load["target"]["drives"] for load in usable[number]["loads"])
+            }
+        kept = _thinned(measured_numbers, usable)
+        self._points = {number: usable[number] for number in kept}
+        self._keys = [key for key in cells if key[0] in self._points]
+        self._logs = np.log([cells[key][0] for key in self._keys])
+        self._rows: dict[int, list[int]] = defaultdict(list)
+        for row, (number, _, _) in enumerate(self._keys):
+            self._rows[number].append(row)
+        self._users: dict[Parameter, list[int]] = {parameter: [] for parameter in PARAMETERS}
+        for number, point in self._points.items():
+            for parameter in uses.parameters(point):
+                self._users[parameter].append(number)
+        spread = [(variance, n - 1) for _, variance, n in cells.values() if n > 1]
+        self._noise = (
+            math.sqrt(sum(v * n for v, n in spread) / sum(n for _, n in spread)) if spread else 0.0
+        )
+        metrics = {metric for _, _, metric in self._keys}
+        needed = {parameter for parameter in PARAMETERS if parameter.section == "memory"}
+        has_rates = all(each in self.least for each in needed if each.required)
+        if not has_rates or "latency_ns" not in metrics:
+            missing = "latency" if has_rates else "memory bandwidth"
+            remedy = "measure the experiments memory_bandwidth and latency_matrix first"
+            raise UserError(f"there is no valid {missing} to fit", remedy=remedy)
+        # While the start values are far away, all cells count; then the scale is that of the
+        # residuals.
+        self.scale = 0.5
+
+    def logs_of_model(self, values: Values, numbers: Iterable[int]) -> NDArray[np.float64]:
+        """Return the logarithms of the model's values; NaN for points not in `numbers`."""
+        model, logs = model_of(values, self._topology), np.full(len(self._keys), np.nan)
+        for number in numbers:
+            results = model.noiseless_results(self._points[number]["loads"])
+            for row in self._rows[number]:
+                _, load, metric = self._keys[row]
+                result = results[load]
+                value = result.latency_ns if metric == "latency_ns" else None
+                logs[row] = math.log(value or result.counted_bytes_per_second)
+        return logs
+
+    def jacobian(self, values: Values) -> NDArray[np.float64]:
+        """Return the derivative of each logarithm by the logarithm of each parameter."""
+        derivatives = np.zeros((len(self._keys), len(values)))
+        now = self.logs_of_model(values, self._points)
+        for column, parameter in enumerate(values):
+            users, value = self._users[parameter], values[parameter]
+            up = self.logs_of_model({**values, parameter: value * math.exp(_STEP)}, users)
+            rise = (up - now) / _STEP
+            if parameter.resources:  # full only below its value: a capacity has a kink there
+                down = self.logs_of_model({**values, parameter: value * math.exp(-_STEP)}, users)
+                rise = (up - down) / (2 * _STEP)
+            derivatives[:, column] = np.nan_to_num(rise)
+        return derivatives
+
+    def cost(self, values: Values) -> float:
+        """Return the soft L1 loss, of which each cell without outliers has its squared residual."""
+        residuals = (self.logs_of_model(values, self._points) - self._logs) / self.scale
+        return float(np.sum(2 * (np.sqrt(1 + residuals**2) - 1)))
+
+    def start(self) -> Values:
+        """Return the start values: the least capacities, and usual latencies."""
+        values: Values = {}
+        for parameter in PARAMETERS:
+            if parameter.resources and parameter in self.least:
+                values[parameter] = self.least[parameter]
+            elif not parameter.resources and (
+                self._users[parameter] or parameter.section == "latency_ns"
+            ):
+                values[parameter] = parameter.usual
+        return values
+
+    def refined(self, start: Values, steps: int = _MOST_STEPS) -> Values:
+        """Return the values with the least loss near the start values."""
+        free = list(start)
+        spreads = np.array([parameter.spread for parameter in free])
+        centre = np.log([parameter.usual or self.least[parameter] for parameter in free])
+
+        def values_of(logs: NDArray[np.float64]) -> Values:
+            return dict(zip(free, map(float, np.exp(logs)), strict=True))
+
+        def residuals(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+            model = self.logs_of_model(values_of(logs), self._points)
+            return np.append((model - self._logs) / self.scale, (logs - centre) / spreads)
+
+        def derivatives(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+            own = self.jacobian(values_of(logs)) / self.scale
+            return np.vstack([own, np.diag(1 / spreads)])
+
+        found = optimize.least_squares(
+            residuals,
+            np.log(list(start.values())),
+            derivatives,
+            loss="soft_l1",
+            max_nfev=steps,
+            ftol=_LEAST_GAIN,
+        )
+        off = np.abs(found.fun[: len(self._keys)]) * self.scale
+        self.scale = max(_LEAST_SCALE, float(np.median(off) / stats.norm.ppf(0.75)))
+        return values_of(found.x)
+
+    def fitted(self) -> FittedMachine:
+        """Return the machine with as few capacities as explain the data."""
+        values = self.refined(self.refined(self.start(), _FIRST_STEPS))
+        while needed := self._without_unneeded(values):
+            values = self.refined(needed)
+        jacobian = self.jacobian(values)
+        deviations = self._deviations(values, jacobian)
+        unused = [
+            parameter
+            for column, parameter in enumerate(values)
+            if not (parameter.required or parameter.resources or jacobian[:, column].any())
+        ]
+        for parameter in unused:
+            del values[parameter]
+        parameters = []
+        for column, parameter in enumerate(deviations):
+            determined = self._points_that_determine(jacobian[:, column])
+            parameters.append(
+                self._parameter(parameter, values.get(parameter), deviations[parameter], determined)
+            )
+        for parameter in self.least.keys() - deviations.keys():
+            parameters.append(self._parameter(parameter, None, math.inf, 0))
+        parameters.sort(key=lambda fitted: PARAMETERS.index(fitted.parameter))
+        noise: Noise = {"between_runs": min(1.0, round(self._noise, 5))}
+        document: MachineDescription = {**described(values), "noise": noise}
+        away = self._logs - self.logs_of_model(values, self._points)
+        departures = {}
+        for row in np.argsort(-np.abs(away)):
+            if abs(away[row]) > max(_DEPARTS, _DEPARTS_SIGMAS * self.scale):
+                number, load, _ = self._keys[row]
+                point = self._points[number]
+                departures[f"{point['experiment']}/{point['point']}, {load}"] = math.exp(away[row])
+        return FittedMachine(document, tuple(parameters), len(self._keys), self.scale, departures)
+
+    def _without_unneeded(self, values: Values) -> Values | None:
+        """Return the values without the capacities that explain too little; None if there are none.
+
+        The capacity that explains least is left out first, since two can explain the same values.
+        """
+        kept, cost = dict(values), self.cost(values)
+        while True:
+            costs = {
+                parameter: self.cost({p: v for p, v in kept.items() if p is not parameter})
+                for parameter in kept
+                if parameter.resources and not parameter.required
+            }
+            # Of links that explain the same, as with one node a package, the last one is kept.
+            least = min(costs, key=lambda parameter: round(costs[parameter], 1), default=None)
+            if least is None or costs[least] - cost > math.log(len(self._keys)):
+                return kept if len(kept) < len(values) else None
+            del kept[least]
+            cost = costs[least]
+
+    def _deviations(self, values: Values, jacobian: NDArray[np.float64]) -> Values:
+        """Return the standard deviation of the logarithm of each parameter."""
+        residuals = (self.logs_of_model(values, self._points) - self._logs) / self.scale
+        # The influence of each cell on the estimate, and its mean slope, for the soft L1 loss.
+        influence = residuals / np.sqrt(1 + residuals**2)
+        slope = float(np.mean((1 + residuals**2) ** -1.5))
+        freedom = max(1, len(self._keys) - len(values))
+        variance = float(np.sum(influence**2)) / freedom / slope**2 * self.scale**2
+        variance = max(variance, _LEAST_SCALE**2)  # values without noise would give no variance
+        spreads = np.array([parameter.spread for parameter in values])
+        covariance = np.linalg.inv(jacobian.T @ jacobian / variance + np.diag(1 / spreads**2))
+        return dict(zip(values, map(float, np.sqrt(np.diag(covariance))), strict=True))
+
+    def _points_that_determine(self, column: NDArray[np.float64]) -> int:
+        """Return the number of points with a value that depends on a parameter."""
+        rows = np.flatnonzero(np.abs(column) > _DEPENDS)
+        return len({self._keys[row][0] for row in rows})
+
+    def _parameter(
+        self, parameter: Parameter, value: float | None, deviation: float, points: int
+    ) -> FittedParameter:
+        """Return a parameter with its interval, or without one if the data do not determine it."""
+        most = min(_DETERMINED, _DETERMINED_SHARE * parameter.spread)
+        least = self.least.get(parameter)
+        if value is None or deviation > most or not points:
+            return FittedParameter(parameter, value, None, None, least, points)
+        freedom = max(1, len(self._keys) - len(PARAMETERS))
+        factor = math.exp(float(stats.t.ppf(0.975, freedom)) * deviation)
+        return FittedParameter(parameter, value, value / factor, value * factor, least, points)
+
+
+def _thinned(numbers: set[int], points: Sequence[Point]) -> list[int]:
+    """Return at most `_POINTS_OF_EXPERIMENT` points of each experiment, the same in each call."""
+    by_experiment: dict[str, list[int]] = defaultdict(list)
+    for number in sorted(numbers):
+        by_experiment[points[number]["experiment"]].append(number)
+    chance = random.Random(1)
+    return sorted(
+        number
+        for own in by_experiment.values()
+        for number in chance.sample(own, min(len(own), _POINTS_OF_EXPERIMENT))
+    )

@@ -1,0 +1,107 @@
+"""A fitted machine, and its description as a file that can be simulated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chaosity.prediction.machine_parameters import Parameter, described
+from chaosity.result_folders import MEASUREMENTS_FILE
+from chaosity.simulation.machine_description import (
+    FitSummary,
+    MachineDescription,
+    ParameterCertainty,
+)
+
+
+@dataclass(frozen=True)
+class FittedParameter:
+    """A fitted number of a machine description.
+
+    Attributes:
+        parameter: which one.
+        value: the estimate; None if the parameter is left out, and so has no limit.
+        low, high: its 95 % interval; None if the data do not determine it.
+        at_least: the lower bound that follows from the measured rates; None for latencies.
+        points: number of points that determine it.
+    """
+
+    parameter: Parameter
+    value: float | None
+    low: float | None
+    high: float | None
+    at_least: float | None
+    points: int
+
+    @property
+    def is_determined(self) -> bool:
+        """Return whether the data determine the parameter."""
+        return self.low is not None
+
+
+@dataclass(frozen=True)
+class FittedMachine:
+    """A machine description that was fitted to measurements.
+
+    Attributes:
+        description: the description, which can be simulated.
+        parameters: all parameters that concern the machine.
+        cells: number of cells (point, load, metric) that were fitted.
+        scale: standard deviation of the logarithms of cells around the model.
+        departures: ``experiment/point, load`` -> measured over model of cells that no parameter
+            explains, the largest difference first.
+    """
+
+    description: MachineDescription
+    parameters: tuple[FittedParameter, ...]
+    cells: int
+    scale: float
+    departures: dict[str, float]
+
+
+def named_description(
+    fitted: FittedMachine, name: str, host: str, configuration: str, *, simulated: bool
+) -> MachineDescription:
+    """Return a fitted description as a file of that name can hold it.
+
+    Args:
+        fitted: the fitted machine.
+        name: name of the file without its suffix.
+        host: the host that was measured.
+        configuration: its configuration.
+        simulated: whether the host was a simulated one.
+    """
+    certainty: dict[str, ParameterCertainty] = {}
+    for each in fitted.parameters:
+        own: ParameterCertainty = {"determined": each.is_determined, "points": each.points}
+        if each.low is not None and each.high is not None:
+            own |= {"low": _rounded(each.low), "high": _rounded(each.high)}
+        if each.at_least is not None:
+            own["at_least"] = _rounded(each.at_least)
+        certainty[each.parameter.name] = own
+    records = "simulated records" if simulated else "records"
+    document = described(
+        {each.parameter: _rounded(each.value) for each in fitted.parameters if each.value}
+    )
+    summary: FitSummary = {
+        "host": host,
+        "configuration": configuration,
+        "cells": fitted.cells,
+        "residual": round(fitted.scale, 5),
+        "parameters": certainty,
+    }
+    return {
+        **document,
+        "simulated_machine": name,
+        "description": f"fitted by chaosity fit to {records} of the host {host} as {configuration}",
+        "sources": [
+            f"results/{host}/{configuration}/{MEASUREMENTS_FILE}: {fitted.cells} medians of "
+            f"{records}; the key `fitted` says which numbers they determine"
+        ],
+        "noise": fitted.description["noise"],
+        "fitted": summary,
+    }
+
+
+def _rounded(value: float) -> float:
+    """Return a value with five significant digits."""
+    return float(f"{value:.5g}")

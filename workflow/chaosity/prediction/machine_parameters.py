@@ -1,0 +1,205 @@
+"""The parameters of a machine description that can be fitted, and what each of them depends on.
+
+A parameter is a capacity or a latency of the description of simulated hosts. All parameters are
+positive and are fitted as logarithms.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, cast
+
+from chaosity.records.point_types import Load, Point
+from chaosity.simulation.machine_description import MachineDescription
+from chaosity.simulation.machine_model import MachineModel
+from chaosity.simulation.simulated_loads import (
+    read_written_and_counted_shares,
+    searches_a_placement,
+)
+from chaosity.topology.topology_model import Topology
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A number of the machine description.
+
+    Attributes:
+        section, key: where the number is in the description.
+        resources: pattern of the resources with this capacity; empty for other parameters.
+        usual: start value of a parameter without resources, and the value if no data determine it.
+        spread: standard deviation of the logarithm of usual values. It says only how far from
+            `usual` a machine can be, and keeps the equations of the fit solvable.
+        required: whether each description needs the number.
+    """
+
+    section: str
+    key: str
+    resources: str = ""
+    usual: float = 0.0
+    spread: float = 3.0
+    required: bool = False
+
+    @property
+    def name(self) -> str:
+        """The place in the description, such as ``links.node_to_node_bytes_per_second``."""
+        return f"{self.section}.{self.key}"
+
+    @property
+    def is_latency(self) -> bool:
+        """Return whether only latencies depend on this parameter."""
+        return self.section in ("latency_ns", "core_to_core_ns")
+
+    def holds(self, resource: str) -> bool:
+        """Return whether a resource has this capacity."""
+        return re.fullmatch(self.resources, resource) is not None
+
+
+# Before the name of a core: its requests for reads of drives, and its waiting for memory.
+_REQUESTS, _WAITING = "requests_of_", "waiting_"
+# An NVMe drive, another device, or a file that replaces a drive.
+_DRIVE = "(?:drive|disk|file)-"
+PARAMETERS = (
+    Parameter("memory", "core_bytes_per_second", r"core\d+", required=True),
+    Parameter("memory", "core_bytes_in_flight", rf"{_WAITING}core\d+"),
+    Parameter("memory", "l3_domain_bytes_per_second", r"l3_\d+"),
+    Parameter("memory", "package_bytes_per_second", r"node\d+", required=True),
+    # A written byte takes at least the time of a read byte; descriptions of servers have 1 to 1.2.
+    Parameter("memory", "write_cost", usual=1.1, spread=0.05),
+    Parameter("links", "node_to_node_bytes_per_second", r"node\d+->node\d+"),
+    Parameter(
+        "links", "node_to_package_bytes_per_second", r"node\d+->package\d+|package\d+->node\d+"
+    ),
+    Parameter("links", "package_to_package_bytes_per_second", r"package\d+->package\d+"),
+    Parameter("drives", "read_bytes_per_second", rf"{_DRIVE}.*(?<!_link)", required=True),
+    Parameter("drives", "core_bytes_per_second", rf"{_REQUESTS}core\d+"),
+    Parameter("drives", "package_bytes_per_second", r"drives\d+"),
+    Parameter("drives", "remote_package_bytes_per_second", r"drives\d+->package\d+"),
+    # Usual latencies of servers since 2012, within a factor of about three.
+    Parameter("latency_ns", "l1", usual=1.3, spread=1.0, required=True),
+    Parameter("latency_ns", "l2", usual=4.0, spread=1.0, required=True),
+    Parameter("latency_ns", "l3", usual=15.0, spread=1.0, required=True),
+    Parameter("latency_ns", "same_node", usual=100.0, spread=1.0, required=True),
+    Parameter("latency_ns", "same_package", usual=110.0, spread=1.0),
+    Parameter("latency_ns", "other_package", usual=180.0, spread=1.0),
+    Parameter("latency_ns", "base_pages", usual=20.0, spread=1.0),
+    Parameter("latency_ns", "queue", usual=8.0, spread=1.0),
+    Parameter("core_to_core_ns", "same_l3", usual=25.0, spread=1.0, required=True),
+    Parameter("core_to_core_ns", "same_package", usual=100.0, spread=1.0),
+    Parameter("core_to_core_ns", "other_package", usual=200.0, spread=1.0),
+)
+
+
+def described(values: Mapping[Parameter, float]) -> MachineDescription:
+    """Return the description with these values; a parameter without a value has no limit."""
+    document: dict[str, Any] = {"simulated_machine": "fitted", "description": "", "sources": []}
+    for parameter, value in values.items():
+        document.setdefault(parameter.section, {})[parameter.key] = value
+    return cast(MachineDescription, document)
+
+
+def model_of(values: Mapping[Parameter, float], topology: Topology) -> MachineModel:
+    """Return the model of a machine with these values and this topology."""
+    return MachineModel(described(values), topology, "fitted", date.min)
+
+
+def can_be_fitted(point: Point) -> bool:
+    """Return whether the parameters explain a point.
+
+    GPUs, writes to drives, random reads of drives and searches for a placement have no parameter.
+    """
+    return not any(
+        load["target"].get("device")
+        or (load["writes"] and load["target"]["drives"])
+        or "read_rate_reads_per_second" in load["metrics"]
+        or any("by_node" in source for source in load["metrics"].values())
+        or searches_a_placement(load)
+        for load in point["loads"]
+    )
+
+
+class ParameterUses:
+    """Which parameters the loads of a machine's points use, and how much of each.
+
+    Args:
+        topology: the topology of the machine.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        fast, waiting, *others = PARAMETERS
+        units = {parameter: parameter.usual or 1.0 for parameter in others}
+        self._own_speed = model_of({fast: 1.0, **units}, topology)
+        # These cores have one byte in flight and no other limit, so they only wait.
+        self._in_flight = model_of({fast: math.inf, waiting: 1.0, **units}, topology)
+
+    def _flows(self, load: Load) -> list[dict[str, float]]:
+        """Return, for each flow of a load, name of resource -> use in units of its parameter."""
+        found = []
+        drives, chase = bool(load["target"]["drives"]), "latency_ns" in load["metrics"]
+        waiting = self._in_flight.paths([load])
+        for path, slow in zip(self._own_speed.paths([load]), waiting, strict=True):
+            uses = {}
+            for name, units in path.flow.uses.items():
+                is_core = name.startswith("core")
+                own = f"{_REQUESTS}{name}" if is_core and drives else name
+                uses[own] = units / self._own_speed.capacities[name]
+                if is_core and not drives and not chase:
+                    uses[f"{_WAITING}{name}"] = slow.flow.uses[name]
+            found.append(uses)
+        return found
+
+    def parameters(self, point: Point) -> set[Parameter]:
+        """Return the parameters on which the values of a point can depend."""
+        names = {name for load in point["loads"] for uses in self._flows(load) for name in uses}
+        sections = set()
+        for load in point["loads"]:
+            if "latency_ns" in load["metrics"]:
+                transfer = load["placement"]["cpus"] != load["initiator"]["cpus"]
+                sections.add("core_to_core_ns" if transfer else "latency_ns")
+        if any(name.startswith(_WAITING) for name in names):
+            sections.add("latency_ns")
+        return {
+            parameter
+            for parameter in PARAMETERS
+            if parameter.section in sections
+            or any(parameter.resources and parameter.holds(name) for name in names)
+            or (parameter.key == "write_cost" and any(re.match(r"node\d", name) for name in names))
+        }
+
+    def least_capacities(self, point: Point, rates: Mapping[str, float]) -> dict[Parameter, float]:
+        """Return the capacities that a machine must have at least to reach the rates of a point.
+
+        If the threads or drives of a load take different ways, their shares of the rate are
+        unknown. Then only the resources count that all of them use equally.
+
+        Args:
+            point: the point.
+            rates: name of each measured load -> bytes per second, as its program counts them.
+        """
+        used: dict[str, float] = {}
+        for load in point["loads"]:
+            flows = self._flows(load) if load["name"] in rates else []
+            moved = rates.get(load["name"], 0.0)
+            if not load["target"]["drives"]:
+                moved /= read_written_and_counted_shares(load["kernel"])[2]
+            ways = [{item for item in uses.items() if _is_shared(item[0])} for uses in flows]
+            for uses in flows:
+                for name, units in uses.items():
+                    if all(way == ways[0] for way in ways) or all(
+                        other.get(name) == units for other in flows
+                    ):
+                        used[name] = used.get(name, 0.0) + units * moved / len(flows)
+        least = {
+            parameter: max((use for name, use in used.items() if parameter.holds(name)), default=0)
+            for parameter in PARAMETERS
+            if parameter.resources
+        }
+        return {parameter: float(rate) for parameter, rate in least.items() if rate}
+
+
+def _is_shared(resource: str) -> bool:
+    """Return whether several threads or drives share a resource, unlike a core or an L3 domain."""
+    return re.match(rf"([a-z_]+_)?core\d|l3_|{_DRIVE}", resource) is None
