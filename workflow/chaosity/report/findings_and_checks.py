@@ -219,7 +219,10 @@ def _setting_check(
 
 def _replicates(rows: pd.DataFrame) -> ResultCheck | None:
     most = rows.groupby("experiment", sort=False)["replicate"].max()
-    single = [str(name).replace("_", " ") for name in most.index[most == 1]]
+    # The scatter of similar cells gives a cell with one replicate an interval.
+    known = set(rows.loc[rows.get("prior_cells", pd.Series(0, rows.index)) > 0, "experiment"])
+    names = [name for name in most.index[most == 1] if name not in known]
+    single = [str(name).replace("_", " ") for name in names]
     if not single:
         return None
     points = "every point" if len(single) == len(most) else f"every point of {', '.join(single)}"
@@ -227,7 +230,7 @@ def _replicates(rows: pd.DataFrame) -> ResultCheck | None:
         "Replicates",
         WARNING,
         f"{points} was measured once, so there are no intervals, and a difference may be chance",
-        "Set `replicates` to 3 or more.",
+        "Set `replicates` to 3 or more, or give a longer budget.",
     )
 
 
