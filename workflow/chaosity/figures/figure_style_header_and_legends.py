@@ -131,6 +131,7 @@ class RectangleStyle(TypedDict, total=False):
     facecolor: str | tuple[float, ...]
     edgecolor: str
     hatch: str
+    hatchcolor: tuple[float, ...]
     linewidth: float
 
 

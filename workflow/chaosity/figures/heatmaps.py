@@ -38,6 +38,8 @@ _BAR_STEPS = 64  # the eye cannot separate more colours at this width
 _LEAST_WIDTH = 6.2  # room for a title in one line and for colour bar and legend
 # Black and white contrast equally with a colour of this relative luminance (WCAG 2.2).
 _EVEN_LUMINANCE = 0.18
+# How far the lines of a predicted cell are from its colour, towards the colour of its number.
+_HATCH_CONTRAST = 0.25
 Cells = Mapping[tuple[str, str], FigureMark]  # by names of row and column
 
 
@@ -200,12 +202,13 @@ class _HeatmapPainter:
         value, predicted = shown_value(cell), cell["status"] == PREDICTED
         colour = self.colours(float(self.norm(value)))
         look = style.RectangleStyle(facecolor=colour, edgecolor="white", linewidth=line)
+        ink = "black" if _luminance(colour) > _EVEN_LUMINANCE else "white"
         if predicted:
             look["hatch"] = style.MISSING_MARK_STYLES[PREDICTED]["hatch"]
+            look["hatchcolor"] = _hatch_colour(colour, ink)
         self.sheet.add_artist(Rectangle((x, y), *size, gid=identity, **look))
         if not self.points:
             return
-        ink = "black" if _luminance(colour) > _EVEN_LUMINANCE else "white"
         if note:
             rise = 0.55 * self.note_points / style.POINTS_PER_INCH
             y = middle[1] + 0.6 * self.points / style.POINTS_PER_INCH
@@ -250,6 +253,12 @@ class _HeatmapPainter:
             return
         y = layout.top + min(layout.tallest_block_height, 7.0) / 2
         self.sheet.text(style.MARGIN, y, title, va="center", ha="left", rotation=90, size=size)
+
+
+def _hatch_colour(colour: tuple[float, ...], ink: str) -> tuple[float, ...]:
+    """Return a colour that shows lines on a cell but leaves its number legible."""
+    towards = 0.0 if ink == "black" else 1.0
+    return tuple(part + _HATCH_CONTRAST * (towards - part) for part in colour[:3])
 
 
 def _luminance(colour: tuple[float, ...]) -> float:
