@@ -45,6 +45,8 @@ def compare(_: int) -> Iterator[str]:
         )
     for kind, cells, n in product(NOISES, CELLS, (3, 5, 10)):
         yield moderated(kind, cells, n)
+    for kind in NOISES:
+        yield moderated(kind, 64, 1, replicated=12)
     yield from analyse_all_studies(0.02, 0, "log")
     yield from analyse_all_studies(0.02, 0, "better")
     yield from analyse_all_studies(0.10, 0, "better")
@@ -102,28 +104,54 @@ def cell_noise(random: np.random.Generator, kind: str, cells: int, n: int) -> np
     return noise
 
 
-def moderated(kind: str, cells: int, n: int) -> str:
-    """Coverage of a table's cells, and how much wider the median interval of Student's t is."""
+def cell_rows(logs: np.ndarray) -> pd.DataFrame:
+    """The tidy table of cells of one kind with this noise; a row of `logs` is a cell."""
+    cells, n = logs.shape
+    return pd.DataFrame(
+        {
+            **{column: column for column in (*CELL, "benchmark", "kernel")},
+            "point": np.repeat(np.arange(cells), n).astype(str),
+            "replicate": np.tile(np.arange(n), cells),
+            "status": "valid",
+            "reason": None,
+            "value": TRUE * np.exp(logs.ravel()),
+        }
+    )
+
+
+def moderated(kind: str, cells: int, n: int, replicated: int = 0) -> str:
+    """Coverage of a table's cells, and how much wider the median interval of Student's t is.
+
+    `replicated`: so many more cells have two replicates, and are not counted.
+    """
     name = f"{cells} cells of one kind, {kind} noise, n = {n}"
+    if replicated:
+        return single(f"{name}, {replicated} more at n = 2", kind, cells, replicated)
     random, held, students, widths = seeded(name), [], [], []
     for _ in range(VALUES // cells):
         logs = cell_noise(random, kind, cells, n)
-        rows = pd.DataFrame(
-            {
-                **{column: column for column in (*CELL, "benchmark", "kernel")},
-                "point": np.repeat(np.arange(cells), n).astype(str),
-                "replicate": np.tile(np.arange(n), cells),
-                "status": "valid",
-                "reason": None,
-                "value": TRUE * np.exp(logs.ravel()),
-            }
-        )
-        found = summarise_cells(rows)
+        found = summarise_cells(cell_rows(logs))
         held.append(float(((found["low"] <= TRUE) & (found["high"] >= TRUE)).mean()))
         students += list(2.0 * stats.t.ppf(0.975, n - 1) * stats.sem(logs, axis=1))
         widths += list(np.log(found["high"] / found["low"]))
     narrower = np.median(students) / np.median(widths)
     return f"{shown(name, float(np.mean(held)), VALUES)}  {narrower:.2f} x narrower"
+
+
+def single(name: str, kind: str, cells: int, replicated: int) -> str:
+    """Coverage of cells with one replicate, and their median half width."""
+    random, held, widths = seeded(name), [], []
+    for _ in range(VALUES // cells):
+        logs = cell_noise(random, kind, replicated + cells, 2)
+        rows = cell_rows(logs)
+        once = rows["point"].astype(int) >= replicated
+        found = summarise_cells(rows[~once | (rows["replicate"] == 0)])
+        found = found[found["n"] == 1]
+        assert len(found) == cells
+        held.append(float(((found["low"] <= TRUE) & (found["high"] >= TRUE)).mean()))
+        widths += list(np.log(found["high"] / found["low"]) / 2.0)
+    half = 100.0 * np.median(widths)
+    return f"{shown(name, float(np.mean(held)), VALUES)}  median half width {half:.1f} %"
 
 
 def runs(n: int, m: int, noise: float, noise_of_reference: float) -> Held:

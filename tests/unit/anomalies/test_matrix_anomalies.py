@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import faulty_machines as faulty
 from chaosity.anomalies.anomaly_results import AnomalyKind
+from chaosity.anomalies.cell_log_scores import score_cells
 from chaosity.anomalies.matrix_anomalies import analyse_matrix, analyse_one_of_matrices
 from chaosity.store.read_node_matrix_csv import NodeMatrix, read_matrix_csv
 from faulty_machines import BANDWIDTH, LATENCY, measure
@@ -319,3 +320,11 @@ def test_a_remote_cell_above_local_is_not_the_reference_of_its_group(tmp_path):
     found = analyse_matrix(read_matrix_csv(path, "bandwidth"))
     assert [one.kind for one in found.anomalies] == ["remote_better_than_local"]
     assert (found.anomalies[0].initiator, found.anomalies[0].target) == (0, 1)
+
+
+@pytest.mark.parametrize(("replicated", "freedom"), [(1, 0.0), (5, 0.0), (6, 3.0), (16, 8.0)])
+def test_a_few_replicated_cells_among_many_single_ones_do_not_decide_the_noise(replicated, freedom):
+    samples = {
+        (i, j): [40e9, 40.4e9][: 1 + (4 * i + j < replicated)] for i in range(4) for j in range(4)
+    }
+    assert score_cells(BANDWIDTH, samples).freedom == freedom

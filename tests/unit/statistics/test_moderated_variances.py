@@ -148,3 +148,24 @@ def test_values_that_are_not_positive_keep_their_own(value: float):
     found = summarise_cells(table(values))
     assert found.loc[3, "prior_cells"] == 0
     assert_allclose(found.loc[3, WIDTH].to_numpy(dtype=float), own(values)[3])
+
+
+def test_a_single_replicate_has_the_interval_of_its_kind():
+    rows = table(noisy(60, 2))
+    once = rows["point"].str[1:].astype(int) >= FEWEST_CELLS
+    found = summarise_cells(rows[~once | (rows["replicate"] == 1)])
+    single = found[found["n"] == 1]
+    assert len(single) == 60 - FEWEST_CELLS
+    widths = np.log(single["high"] / single["low"]).to_numpy()
+    # 1.96 standard deviations of 2 % either way, and more since ten cells know them badly.
+    assert ((widths > 0.06) & (widths < 0.16)).all()
+    assert (single["prior_cells"] == FEWEST_CELLS).all()
+    assert single["standard_deviation"].isna().all()
+    held = (single["low"] <= 40e9) & (single["high"] >= 40e9)
+    assert held.mean() > 0.85
+
+
+def test_single_replicates_alone_have_no_interval():
+    found = summarise_cells(table(noisy(60, 1)))
+    assert found[WIDTH].isna().all(axis=None)
+    assert found["precision"].isna().all()

@@ -30,6 +30,8 @@ ASSUMED_NOISE = 0.02
 # Equal parts of a machine are not exactly equal: the two sockets of the published machines differ
 # by up to 1.6 %.
 NATURAL_SCATTER = 0.01
+# Fewer replicated cells than this, and than half, tell less about the noise than is assumed.
+_FEWEST_REPLICATED = 6
 # The variance of the median of a normal sample is pi/2 times that of its mean.
 _MEDIAN_VARIANCE = np.pi / 2.0
 # A median of variances uses about half of the information that their mean would.
@@ -156,10 +158,11 @@ def _without_drift(
 def _pooled_noise(samples: Sequence[Scores]) -> tuple[float, float]:
     """Return the standard deviation of a single replicate in all cells, and its degrees of freedom.
 
-    It is the median over the cells, so that a few disturbed cells do not hide faults of others.
+    It is assumed if most cells have one replicate and few have more. Else it is the median over the
+    replicated cells, so that a few disturbed cells do not hide faults of others.
     """
     replicated = [values for values in samples if len(values) > 1]
-    if not replicated:
+    if not replicated or len(replicated) < min(_FEWEST_REPLICATED, len(samples) / 2.0):
         return ASSUMED_NOISE, 0.0
     freedoms = np.array([len(values) - 1 for values in replicated], dtype=float)
     variances = np.array([np.var(values, ddof=1) for values in replicated])

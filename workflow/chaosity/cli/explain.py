@@ -98,6 +98,7 @@ def _full_name(name: str, column: pd.Series, kind: str, folder: Path) -> str:
 def _cell_lines(cell: pd.Series, rows: pd.DataFrame) -> Iterator[str]:
     """Yield the value of a cell, and how median and interval follow from the replicates."""
     import numpy as np
+    import pandas as pd
     from scipy import stats
 
     from chaosity.statistics.cell_summary import PRIOR
@@ -105,7 +106,7 @@ def _cell_lines(cell: pd.Series, rows: pd.DataFrame) -> Iterator[str]:
 
     metric, values = cell["metric"], rows.loc[rows["status"] == "valid", "value"].dropna()
     low, high = (format_quantity(metric, float(cell[end])) for end in ("low", "high"))
-    interval = f", 95 % interval {low} to {high}" if cell["n"] > 1 else ""
+    interval = f", 95 % interval {low} to {high}" if pd.notna(cell["low"]) else ""
     yield f"{metric} of {cell['load']}: {format_quantity(metric, float(cell['median']))}{interval}"
     yield (
         f"  n = {cell['n']}, {cell['n_failed']} failed, {cell['n_missing']} missing; host "
@@ -113,12 +114,14 @@ def _cell_lines(cell: pd.Series, rows: pd.DataFrame) -> Iterator[str]:
         f"point {cell['point']}, {cell['initiator']} -> {cell['target']}"
     )
     yield f"  median of {', '.join(map(repr, values.astype(float).tolist()))}"
-    if len(values) < 2:
+    if not values.size or pd.isna(cell["low"]):
         return
     positive = bool((values > 0.0).all())
     scaled = np.log(values.astype(float)) if positive else values.astype(float)
     variance, freedom = float(scaled.var()), len(values) - 1.0
     text = f"own variance {variance!r}, {freedom:g} degrees of freedom"
+    if len(values) == 1:
+        text = "no variance of its own"
     if cell["prior_cells"]:
         prior, weight = cell["prior_variance"], cell["prior_freedom"]
         of_kind = CellPriors(*(np.array([cell[name]], dtype=float) for name in PRIOR))

@@ -72,7 +72,7 @@ def _value_statements(data: FigureData, valid: pd.DataFrame, scale: UnitScale) -
         )
     if data.spec.kind == "heatmap":
         statements.append(_relation_statement(data, differ))
-    if (valid["n"] == 1).all():
+    if (valid["n"] == 1).all() and valid["low"].isna().all():
         statements.append("the values have no intervals, since each point has one replicate")
     return statements
 

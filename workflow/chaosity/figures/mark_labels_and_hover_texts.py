@@ -33,7 +33,7 @@ def replicates_text(data: FigureData) -> str:
     if not numbers:
         return "no valid replicate"
     if numbers == [1]:
-        return "one replicate, no intervals"
+        return "one replicate" + ", no intervals" * bool(data.marks["low"].isna().all())
     if len(numbers) == 1:
         return f"median of {format_count(int(numbers[0]), 'replicate')}"
     return f"median of {numbers[0]} to {numbers[-1]} replicates"

@@ -145,7 +145,8 @@ def _intervals_text(cells: pd.DataFrame) -> str:
         f"{text}. In the others, the variance of a value is moved towards the typical variance of "
         "its kind (Smyth 2004): values of one experiment, load, kernel and metric. This typical "
         f"variance comes from {values} values and counts as much as {replicates} more replicates. "
-        "A value that scatters much more than its kind keeps its own variance"
+        "A value that scatters much more than its kind keeps its own variance; one that was "
+        "measured once (n = 1) has only that of its kind"
     )
 
 

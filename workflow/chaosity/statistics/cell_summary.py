@@ -51,11 +51,12 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
             first that is not null, `file_backed` is true if it is in any row), and:
 
         - `n`, `n_failed`, `n_missing`: number of replicates by status;
-        - `median` with 95 % interval `low`, `high`; `minimum`, `maximum`: in the metric's unit;
+        - `median` with 95 % interval `low`, `high`; `minimum`, `maximum`: in the metric's unit. At
+          n = 1 the interval follows from the prior alone, and is NaN without one;
         - `prior_variance`, `prior_freedom`, `prior_cells`: the prior with which the interval was
           computed, see `CellPriors`; NaN, 0 and 0 for Student's t;
         - `standard_deviation`: NaN below n = 2, since the spread is unknown then, not zero;
-        - `precision`: half the interval's width as a share of the median, NaN below n = 2;
+        - `precision`: half the interval's width as a share of the median, NaN without an interval;
         - `outliers`: number of replicates outside Tukey's fences, NA below n = 5;
         - `status`: "valid" with at least one value, else "failed" with at least one failed
           replicate, else "unmeasured" with at least one replicate that has a reason for having no

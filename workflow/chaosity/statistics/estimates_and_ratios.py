@@ -287,7 +287,7 @@ class GroupedSample:
             low, high = np.where(positive, np.exp(low), low), np.where(positive, np.exp(high), high)
         # In an asymmetric sample the median can lie outside the interval of the mean.
         # Then the interval is widened to include the median.
-        median = np.where(self.n > 1, self.quantile_of_each_group(0.5), np.nan)
+        median = np.where(np.isnan(low), np.nan, self.quantile_of_each_group(0.5))
         return np.fmin(low, median), np.fmax(high, median)
 
     def _logs_if_positive(self) -> tuple[NDArray[np.bool_], Values]:

@@ -123,11 +123,15 @@ class CellPriors:
     def moderate_variances(
         self, variance: _Values, freedom: _Values
     ) -> tuple[_Values, _Values, NDArray[np.bool_]]:
-        """Return each variance, its degrees of freedom, and whether it was moderated."""
+        """Return each variance, its degrees of freedom, and whether it was moderated.
+
+        A single value has no variance, so it gets that of the prior.
+        """
         with np.errstate(invalid="ignore", divide="ignore"):
             p = stats.f.sf(variance / self.variance, freedom, self.freedom)
-        chosen = (self.cells > 0) & (freedom > 0) & (freedom < MOST_REPLICATES)
-        chosen &= p >= _IMPROBABLE
+        chosen = (self.cells > 0) & (freedom < MOST_REPLICATES)
+        chosen &= (freedom == 0) | (p >= _IMPROBABLE)
+        variance = np.where(chosen & (freedom == 0), self.variance, variance)
         total = np.where(chosen, self.freedom + freedom, freedom)
         with np.errstate(invalid="ignore", divide="ignore"):
             moderated = (self.freedom * self.variance + freedom * variance) / total
