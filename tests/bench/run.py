@@ -13,6 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import budgets
 import click
 import false_alarms_and_recall
 import faults
@@ -54,6 +55,7 @@ PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
     "planted_faults": shipped_machines.compare_faults,
     "healthy_machines": shipped_machines.compare_healthy,
     "false_alarms_and_recall": false_alarms_and_recall.compare,
+    "budgets": budgets.compare,
     "predicted_drive_sets": predicted_drive_sets.compare,
     "fitted_machines": fitted_machines.compare,
     "scale": scale.compare,

@@ -42,6 +42,7 @@ run.main()
                 "planted_faults 9",
                 "healthy_machines 9",
                 "false_alarms_and_recall 9",
+                "budgets 9",
                 "predicted_drive_sets 9",
                 "fitted_machines 9",
                 "scale 9",
