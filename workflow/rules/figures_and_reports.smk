@@ -101,6 +101,13 @@ onerror:
             Path(RESULTS), host, CAMPAIGN.configuration_folder(host).name
         )
         beside = [f"--beside={table}" for table in others]
+        for predictions in CAMPAIGN.prediction_files(host):
+            folder, table = Path(plan).parent, Path(plan).with_name("measurements.parquet")
+            history = table.with_name("history.parquet")
+            shell(
+                "chaosity tidy {plan:q} --output {table:q} --history {history:q} 2> {folder:q}/predictions.log"
+                " && chaosity predict {folder:q} > {folder:q}/predictions.log 2>&1 || true"
+            )
         shell("chaosity report {plan:q} {beside:q} --output {html:q} | tee {terminal:q} >&2")
     if has_several_hosts_or_configurations(
         Path(RESULTS), map(CAMPAIGN.configuration_folder, CAMPAIGN.hosts)

@@ -189,4 +189,10 @@ class RoundsOfHost:
             *(["--profile", "cluster"] if self.config["transport"] == "slurm" else []),
             *("--configfile", str(self.folder / CONFIG_FILE), "--", *targets),
         ]
-        return subprocess.run(command, check=False).returncode
+        process = subprocess.Popen(command)
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                # The workflow got the signal too. It ends the measurement and writes the report.
+                continue

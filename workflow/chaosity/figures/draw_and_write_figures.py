@@ -134,7 +134,8 @@ def draw_figures(
     with style.figure_style_context():
         for spec, data in selected:
             if not isinstance(data, FigureData):
-                files.append(_not_drawn(spec, data))
+                out = _leaves_out_points(spec, left_out)
+                files.append(_not_drawn(spec, data, left_out=out))
                 continue
             try:
                 with intervals_with_confidence(spec.confidence):
@@ -184,12 +185,19 @@ def _try_select(
         with intervals_with_confidence(spec.confidence):
             return select_figure_data(spec, measurements, topology, left_out)
     except UserError as error:
-        return str(error)
+        # Without the points that the budget left out, a column may not exist.
+        return None if _leaves_out_points(spec, left_out) else str(error)
 
 
-def _not_drawn(spec: FigureSpec, problem: str | None) -> FigureFile:
-    """Return the entry of a figure that was not drawn."""
-    sentence = problem or "No point of this host belongs to this figure."
+def _leaves_out_points(spec: FigureSpec, left_out: LeftOutPoints | None) -> bool:
+    """Return whether a budget left out points of the figure's experiment."""
+    return left_out is not None and len(left_out.rows.where(experiment=spec.experiment)) > 0
+
+
+def _not_drawn(spec: FigureSpec, problem: str | None, *, left_out: bool = False) -> FigureFile:
+    """Return the entry of a figure that was not drawn; `left_out`: because of the budget."""
+    none = "No point of this host belongs to this figure."
+    sentence = problem or ("The budget left out the points of this figure." if left_out else none)
     identity = (spec.name, spec.experiment, spec.kind, spec.title)
     return FigureFile(*identity, sentence, problem, spec.source)
 

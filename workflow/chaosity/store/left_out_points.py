@@ -87,11 +87,9 @@ class LeftOutPoints:
 
     def coverage_text(self, measured: Measurements) -> str:
         """Return how many combinations were measured and predicted, as a sentence."""
-        done, missing = (
-            len(each.rows[[*POINT]].drop_duplicates()) for each in (measured, self.rows)
-        )
-        guessed = len(self.predictions[[*POINT]].drop_duplicates())
+        tables = (measured.valid_rows().rows, measured.rows, self.rows.rows, self.predictions)
+        done, planned, missing, guessed = (len(rows[[*POINT]].drop_duplicates()) for rows in tables)
         return (
-            f"{done} of {done + missing} combinations were measured within the budget. Of the"
+            f"{done} of {planned + missing} combinations were measured within the budget. Of the"
             f" others, {guessed} are predicted: hatched in figures, and used by no finding"
         )
