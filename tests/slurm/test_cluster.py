@@ -70,6 +70,24 @@ def test_both_hosts_are_measured_as_a_local_one_would_be(checkout: Checkout) -> 
         assert keys(here) == keys(json.loads(path.read_text()))
 
 
+def test_the_measurements_of_each_round_are_slurm_jobs(checkout: Checkout) -> None:
+    # Every run without a limit of time is one in rounds. So wide a target needs few of them.
+    checkout.configure(replicates=3)
+    done = checkout.run("--config", "precision=90%")
+    assert done.returncode == 0, done.stdout
+    for host in HOSTS:
+        [folder] = checkout.folder.glob(f"results/{host}/*/")
+        rounds = json.loads((folder / "rounds.json").read_text())
+        assert len(rounds) >= 2
+        taken = checkout.records(host)
+        assert len(taken) == sum(len(each["measurements"]) for each in rounds)
+        records = [json.loads(path.read_text()) for path in taken]
+        assert {record["verdict"]["status"] for record in records} == {"valid"}
+        assert (folder / "report.html").exists()
+    jobs = re.findall(r"go to Slurm as one job", done.stdout)
+    assert len(jobs) >= 2 * len(HOSTS)
+
+
 def test_a_cancelled_job_is_tried_again_and_keeps_what_it_had(checkout: Checkout) -> None:
     long = {"relative_precision": None, "min_seconds": 1, "max_seconds": 1}
     checkout.configure(stopping={"memory_bandwidth": long})

@@ -16,13 +16,14 @@ rule measure_in_rounds:
     threads: CAMPAIGN.measurement_threads
     params:
         config=f"{RESULTS}/{{host}}/{{configuration}}/budget_config.yaml",
+        root=str(ROOT),
         following=lambda wildcards: CAMPAIGN.rounds[wildcards.host].describe_next_round(),
         # Every run looks whether a component has changed, or time of the budget is left.
         asked_at=utc_now_text(),
     message:
         "{params.following}"
     shell:
-        "chaosity rounds {params.config:q}"
+        "chaosity rounds {params.config:q} --workflow {params.root:q}"
 
 
 onstart:
