@@ -190,7 +190,10 @@ def test_the_path_from_the_drives_of_one_node_of_a_package_is_found():
     assert one.loss_percent == pytest.approx(40, abs=2)
 
 
-def test_drives_of_a_whole_package_that_are_slow_for_another_are_one_path():
+@pytest.mark.parametrize("unmeasured", [[], ["0", "1", "2"]])
+def test_drives_of_a_whole_package_that_are_slow_for_another_are_one_path(unmeasured):
+    """Also if most of the comparable sets that are measured use this path."""
+
     def rate(initiator: int, drives: DriveSet) -> float:
         each = [
             min(healthy(initiator, {node: own}), 14 * GB if initiator < 4 <= node else LIMIT)
@@ -198,7 +201,10 @@ def test_drives_of_a_whole_package_that_are_slow_for_another_are_one_path():
         ]
         return min(sum(each), LIMIT)
 
-    (one,) = found(table(rate))
+    tidy = table(rate)
+    fast = tidy["initiator"].isin(["node4", "node5", "node6", "node7"])
+    tidy = tidy[~(fast & tidy["target_nodes"].isin(unmeasured))]
+    (one,) = found(tidy)
     assert one.components == ("package0->package1",)
     assert (one.initiator, one.target) == ("package0", "package1")
     assert one.sentence.startswith("package0 reads the drives of package1 slowly: ")
