@@ -124,6 +124,8 @@ def write_report(
     text = json.dumps(asdict(summary), indent=1, ensure_ascii=False) + "\n"
     write_atomically(output.with_name("summary.json"), text)
     notice = [report.measured] if report.simulated else []  # "SIMULATED: this machine does not ..."
+    if report.coverage:
+        notice.append(report.coverage)
     return [*notice, *map(problem_terminal_text, summary.worst)]
 
 
