@@ -15,6 +15,7 @@ from chaosity.errors import UserError
 from chaosity.figures.draw_and_write_figures import draw_figures
 from chaosity.report.build_report_data import build_report_data
 from chaosity.report.html_pages_and_inline_svg import inline_svg, render_page
+from chaosity.report.report_summary import summarise_report, terminal_lines
 from chaosity.store.left_out_points import (
     PREDICTION_COLUMNS,
     PREDICTION_NUMBERS,
@@ -296,6 +297,9 @@ def test_what_a_budget_left_out_is_told_first_and_predictions_are_in_columns_of_
     assert context.coverage == (
         f"{all_points - 3} of {all_points} combinations measured, 1 predicted, 2 without a value"
     )
+    summary = summarise_report(context, table)
+    assert terminal_lines(context, summary)[0] == context.coverage
+    assert context.coverage not in terminal_lines(context, summary)[1:]
     assert html.index(context.coverage) < html.index('<section id="problems">')
     [fact] = [fact for fact in context.methodology if fact.name == "Predictions"]
     assert "sums; median error 2 %" in fact.value

@@ -13,7 +13,7 @@ from chaosity.prediction.drive_set_model import DriveSetCell, DriveSetModel
 from chaosity.store.left_out_points import PREDICTED, PREDICTION_COLUMNS, PREDICTION_NUMBERS
 from chaosity.store.measurements import SLICE, Measurements, Table
 from chaosity.store.tidy_table_parquet import Row, rows_to_table
-from chaosity.units import format_percent
+from chaosity.units import format_count, format_percent
 
 _GROUP = ("host", "configuration", *SLICE)
 # A smaller difference is no surprise, as it is no anomaly.
@@ -42,10 +42,11 @@ class PredictionAudit:
         """Return the audit in words."""
         if self.median_error is None or self.error_of_95_percent is None:
             return "the error is unknown, since no drive set was chosen at random and measured"
+        median, most = map(format_percent, (self.median_error, self.error_of_95_percent))
         return (
-            f"of {self.sets} audited drive sets, {self.within} lie in the 95 % interval that was "
-            f"predicted without them; their median error is {format_percent(self.median_error)}, "
-            f"and 95 % of the errors are at most {format_percent(self.error_of_95_percent)}"
+            f"{self.within} of {format_count(self.sets, 'audited drive set')} lie in the 95 % "
+            f"interval that was predicted without them; their median error is {median}, and 95 % "
+            f"of the errors are at most {most}"
         )
 
 
