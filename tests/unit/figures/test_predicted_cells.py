@@ -59,9 +59,8 @@ def test_the_caption_counts_predicted_and_left_out_cells(figures, left_out):
     cells = left_out.rows.rows.drop_duplicates("point")
     number = int(cells["target_kind"].isin(SETS).sum())
     known = left_out.predictions["target_kind"].isin(SETS).sum()
-    assert (
-        f"{known} of {group_thousands(2040)} cells are predicted, not measured (hatched)" in caption
-    )
+    shown = f"{group_thousands(known)} of {group_thousands(2040)} cells"
+    assert f"{shown} are predicted, not measured (hatched), with 95 % intervals of ±" in caption
     assert f"{number - known} left out by the budget" in caption
 
 
@@ -95,6 +94,8 @@ def test_the_csv_has_predictions_in_columns_of_their_own(figures, left_out):
     measured = table[table["status"] == "valid"]
     assert measured[f"predicted_value_{metric}"].isna().all()
     assert (table["status"] == "left_out").any()
+    assert (predicted["origin"] == "simulated, predicted").all()
+    assert (measured["origin"] == "simulated").all()
 
 
 def test_figures_of_a_complete_plan_are_as_without_predictions(host, sparse, figures, tmp_path):

@@ -12,9 +12,17 @@ from lxml import etree
 from table_figures import draw
 
 from chaosity.errors import UserError
+from chaosity.figures.draw_and_write_figures import draw_figures
 from chaosity.report.build_report_data import build_report_data
 from chaosity.report.html_pages_and_inline_svg import inline_svg, render_page
+from chaosity.report.report_summary import summarise_report, terminal_lines
+from chaosity.store.left_out_points import (
+    PREDICTION_COLUMNS,
+    PREDICTION_NUMBERS,
+    LeftOutPoints,
+)
 from chaosity.store.measurements import Measurements
+from chaosity.store.tidy_table_parquet import rows_to_table
 from chaosity.topology.topology_json import topology_from_json
 from chaosity.topology.topology_model import Topology
 
@@ -258,6 +266,59 @@ def test_report_data_is_json(report):
 def test_unchanged_data_gives_an_equal_report(report, tmp_path):
     _, html = report
     assert write(tmp_path, machine())[1] == html
+
+
+def left_out_drives(tidy):
+    """The measured rows, and three drives that the budget left out; the first is predicted."""
+    is_drive = (tidy["experiment"] == "storage_bandwidth") & (tidy["target_kind"] == "drive")
+    rows = (
+        tidy[is_drive]
+        .drop_duplicates("point")
+        .iloc[:3]
+        .assign(status="missing", value=float("nan"))
+    )
+    [row] = rows.iloc[:1].to_dict("records")
+    numbers = dict(zip(PREDICTION_NUMBERS, (5e9, 4e9, 6e9, 3e9, 7e9), strict=True))
+    known = {name: row.get(name) for name in PREDICTION_COLUMNS}
+    known |= {**numbers, "method": "sums; median error 2 %"}
+    measured = tidy[~(is_drive & tidy["point"].isin(rows["point"]))]
+    predictions = rows_to_table([known], PREDICTION_COLUMNS)
+    return measured, LeftOutPoints(Measurements.from_table(rows), predictions)
+
+
+def test_what_a_budget_left_out_is_told_first_and_predictions_are_in_columns_of_their_own(tmp_path):
+    found = machine(failed={})
+    measured, left_out = left_out_drives(found.tidy())
+    topology = topology_from_json(found.topology())
+    table, figures = Measurements.from_table(measured), tmp_path / "figures"
+    draw_figures(FIGURES, table, topology, figures, left_out)
+    context, html = write(tmp_path, found, figures, tidy=measured, left_out=left_out)
+    all_points = len(found.tidy()[["experiment", "point"]].drop_duplicates())
+    assert context.coverage == (
+        f"{all_points - 3} of {all_points} combinations measured, 1 predicted, 2 without a value"
+    )
+    summary = summarise_report(context, table)
+    assert terminal_lines(context, summary)[0] == context.coverage
+    assert context.coverage not in terminal_lines(context, summary)[1:]
+    assert html.index(context.coverage) < html.index('<section id="problems">')
+    [fact] = [fact for fact in context.methodology if fact.name == "Predictions"]
+    assert "sums; median error 2 %" in fact.value
+    [values] = [
+        figure.table
+        for section in context.experiments
+        for figure in section.figures
+        if figure.file.name == "drives"
+    ]
+    assert values.columns[-6:-4] == ("status", "predicted value")
+    rows = {row[-6]: row[-5:] for row in values.rows}
+    assert rows["predicted"] == ("5.00", "4.00", "6.00", "3.00", "7.00")
+    assert rows["valid"] == rows["left_out"] == ("",) * 5
+
+
+def test_a_complete_plan_has_no_word_of_predictions(report):
+    context, html = report
+    assert context.coverage is None
+    assert not re.search("predict|budget", html, re.IGNORECASE)
 
 
 def test_findings_come_first_and_point_to_their_figure(tmp_path, figures):

@@ -44,8 +44,9 @@ def predict_command(folder: Path, as_json: bool) -> None:
     rows = Measurements.read(left_out).rows if left_out.exists() else measured.rows[:0]
     unmeasured = Measurements(rows)
     predictions = predict_drive_sets(measured, unmeasured)
-    write_parquet_table(predictions, folder / PREDICTIONS_FILE, PREDICTION_COLUMNS)
     audit = audit_predictions(measured, unmeasured)
+    predictions["method"] += f"; {audit.text}"
+    write_parquet_table(predictions, folder / PREDICTIONS_FILE, PREDICTION_COLUMNS)
     surprises = violated_bounds(measured, unmeasured)
     if as_json:
         document = {"predicted": len(predictions), "unmeasured": len(unmeasured)}
@@ -55,14 +56,7 @@ def predict_command(folder: Path, as_json: bool) -> None:
         click.echo("SIMULATED: this machine does not exist, and nothing was measured.")
     number = format_count(len(predictions), "value")
     click.echo(f"{number} predicted, of {len(unmeasured)} left out: {folder / PREDICTIONS_FILE}")
-    if audit.median_error is None or audit.error_of_95_percent is None:
-        click.echo("The error is unknown: no drive set was chosen at random and measured.")
-    else:
-        click.echo(
-            f"Expected error: median {audit.median_error:.1%}, 95 % of the values are within "
-            f"{audit.error_of_95_percent:.1%}.\nAudit: {audit.within} of {audit.sets} measured "
-            "drive sets lie in the 95 % interval that was predicted without them."
-        )
+    click.echo(f"Audit: {audit.text}.")
     for each in surprises[:_MOST_POINTS]:
         click.echo(
             f"{each.experiment} {each.point}: {each.reason}, {each.ratio:.2f} times as much."

@@ -212,7 +212,10 @@ def _write(
     if drawn:
         _write_drawing(data, limits, directory, caption)
     table = _figure_table(data)
-    table = table.assign(origin=SIMULATED) if is_simulated(data) else table
+    if is_simulated(data):
+        known = table["origin"] if "origin" in table else pd.Series(None, table.index, dtype=object)
+        origin = f"{SIMULATED}, " + known
+        table = table.assign(origin=origin.fillna(SIMULATED))
     _write_csv(table, directory / f"{spec.name}.csv")
     has_numbers = spec.kind == "curve" or spec.cache_steps
     numbers = f"{spec.name}_numbers.csv" if has_numbers else None
@@ -332,6 +335,7 @@ def _figure_table(data: FigureData) -> pd.DataFrame:
     if (table["status"] == PREDICTED).any():
         predicted = [f"{PREDICTED}_{name}" for name in PREDICTION_NUMBERS]
         columns |= {f"{name}_{metric}": table[name] for name in predicted}
+        columns["origin"] = table["status"].where(table["status"] == PREDICTED)
     return pd.DataFrame(columns)
 
 

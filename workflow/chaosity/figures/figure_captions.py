@@ -24,6 +24,7 @@ from chaosity.units import (
     choose_scale,
     format_count,
     format_percent,
+    group_thousands,
     join_with_and,
     metric_words,
 )
@@ -108,7 +109,14 @@ def _missing_statement(data: FigureData) -> str | None:
     """Return the number of marks without a value, by status; None when all have a value."""
     status, predicted = data.marks["status"], (data.marks["status"] == PREDICTED).sum()
     total = format_count(len(status), data.mark_noun)
-    hatched = f"{predicted} of {total} are predicted, not measured (hatched)" if predicted else ""
+    hatched = ""
+    if predicted:
+        low, high, value = (data.marks[f"predicted_{name}"] for name in ("low", "high", "value"))
+        width = format_percent(float(((high - low) / value / 2.0).median()))
+        hatched = (
+            f"{group_thousands(predicted)} of {total} are predicted, not measured (hatched), with "
+            f"95 % intervals of ±{width} in the median"
+        )
     status = status[status != PREDICTED]
     numbers = {text: int((status == name).sum()) for name, text in STATUS_TEXTS.items()}
     parts = [f"{number} {text}" for text, number in numbers.items() if number]

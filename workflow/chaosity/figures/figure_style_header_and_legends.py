@@ -153,7 +153,7 @@ CENTRED = TextStyle(ha="center", va="center_baseline", gid=IGNORE)
 # prediction.
 MISSING_MARK_STYLES: dict[str, RectangleStyle] = {
     PREDICTED: RectangleStyle(facecolor="0.6", hatch="/////", edgecolor="white", linewidth=0.6),
-    LEFT_OUT: RectangleStyle(facecolor="white", hatch="--", edgecolor=UNMEASURED, linewidth=0.6),
+    LEFT_OUT: RectangleStyle(facecolor="white", hatch="..", edgecolor=UNMEASURED, linewidth=0.6),
     "failed": RectangleStyle(facecolor="white", hatch="//////", edgecolor=HATCH, linewidth=0.6),
     "missing": RectangleStyle(facecolor=UNMEASURED, edgecolor="white", linewidth=0.9),
     "unmeasured": RectangleStyle(facecolor="white", hatch="....", edgecolor=HATCH, linewidth=0.6),

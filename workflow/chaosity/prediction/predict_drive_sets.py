@@ -12,10 +12,8 @@ import pandas as pd
 from chaosity.prediction.drive_set_model import DriveSetCell, DriveSetModel
 from chaosity.store.left_out_points import PREDICTED, PREDICTION_COLUMNS, PREDICTION_NUMBERS
 from chaosity.store.measurements import SLICE, Measurements, Table
-from chaosity.store.tidy_table_parquet import (
-    Row,
-    rows_to_table,
-)
+from chaosity.store.tidy_table_parquet import Row, rows_to_table
+from chaosity.units import format_count, format_percent
 
 _GROUP = ("host", "configuration", *SLICE)
 # A smaller difference is no surprise, as it is no anomaly.
@@ -38,6 +36,18 @@ class PredictionAudit:
     within: int
     median_error: float | None = None
     error_of_95_percent: float | None = None
+
+    @property
+    def text(self) -> str:
+        """Return the audit in words."""
+        if self.median_error is None or self.error_of_95_percent is None:
+            return "the error is unknown, since no drive set was chosen at random and measured"
+        median, most = map(format_percent, (self.median_error, self.error_of_95_percent))
+        return (
+            f"{self.within} of {format_count(self.sets, 'audited drive set')} lie in the 95 % "
+            f"interval that was predicted without them; their median error is {median}, and 95 % "
+            f"of the errors are at most {most}"
+        )
 
 
 @dataclass(frozen=True)

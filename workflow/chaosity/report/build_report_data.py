@@ -33,7 +33,6 @@ from chaosity.report.experiment_section import (
 )
 from chaosity.report.findings_and_checks import (
     MOST_FINDINGS,
-    NOTE,
     OK,
     PROBLEM,
     ResultCheck,
@@ -124,8 +123,6 @@ def build_report_data(
     drawn = read_drawn_figures(figures)
     findings = findings or analyse_host(measurements, host_component_facts(topology, components))
     checks = [ResultCheck("Usability", PROBLEM, findings.unusable)] if findings.unusable else []
-    if left_out is not None:
-        checks.append(ResultCheck("Budget", NOTE, left_out.coverage_text(measurements)))
     checks += check_results(rows, topology, system, summaries, drawn)
     checks.append(anomaly_search_coverage_check(findings))
     confidences = {each["experiment"]: each.get("confidence", CONFIDENCE) for each in experiments}
@@ -135,6 +132,8 @@ def build_report_data(
         str(rows[column].iloc[0]) if len(rows) else f"unknown {column}"
         for column in ("host", "configuration")
     )
+    coverage = None if left_out is None else left_out.coverage_text(measurements)
+    predictions = () if left_out is None else left_out.method_texts()
     svg = None if drawing is None else inline_svg(drawing.read_bytes(), "topology", str(drawing))
     section = compare_configurations(measurements, others or {}, output, figures, experiments)
     compared = section.figures if section else ()
@@ -152,7 +151,11 @@ def build_report_data(
         problems=tuple(check for check in checks if check.severity != OK),
         passed=tuple(check for check in checks if check.severity == OK),
         resources=tuple(resource_table(measurements)),
-        methodology=tuple(methodology_facts(rows, summaries, config)),
+        coverage=coverage,
+        methodology=(
+            *methodology_facts(rows, summaries, config),
+            *(Fact("Predictions", text) for text in predictions),
+        ),
         experiments=tuple(
             experiment_section(
                 each, drawn, figures, output, analyses[each["experiment"]], rows, summaries
@@ -264,8 +267,9 @@ class FailedPoint:
 class ReportData:
     """The whole report, in reading order.
 
-    Optional parts: `skipped` says when and why the last run skipped the host, `configurations`
-    compares its other configurations, `changes` has values before and after changes.
+    Optional parts: `skipped` says when and why the last run skipped the host, `coverage` what a
+    budget left out, `configurations` compares its other configurations, `changes` has values before
+    and after changes.
     """
 
     host: str
@@ -290,6 +294,7 @@ class ReportData:
     programs: tuple[Fact, ...]
     files: tuple[Fact, ...]
     skipped: str | None = None
+    coverage: str | None = None
     configurations: ConfigurationsSection | None = None
     configuration_figures: tuple[FigureSection, ...] = ()
     changes: tuple[ComponentChange, ...] = ()

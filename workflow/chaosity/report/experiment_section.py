@@ -18,6 +18,7 @@ from chaosity.report.html_pages_and_inline_svg import svg_width
 from chaosity.report.machine_facts import Fact
 from chaosity.report.record_summaries import RecordSummary, tool_note_sentences
 from chaosity.report.variance_analysis_section import AnalysisSection
+from chaosity.store.left_out_points import PREDICTED
 from chaosity.units import choose_scale, format_binary_bytes, format_quantity, metric_words
 
 # Rows; a table with more rows is easier to read in the CSV file than on the page.
@@ -163,20 +164,28 @@ def _value_table(path: Path) -> ValueTable:
         return ValueTable((), (), len(rows))
     start = next(i for i, name in enumerate(columns) if name.startswith("median_"))
     metric = columns[start].removeprefix("median_")
-    scale = choose_scale(metric, [float(row[columns[start]] or "nan") for row in rows])
+    predicted = [name for name in columns if name.startswith(f"{PREDICTED}_")]
+    values = [columns[start], *predicted[:1]]
+    scale = choose_scale(metric, [float(row[name] or "nan") for row in rows for name in values])
+
+    def value_text(text: str) -> str:
+        return scale.number(float(text)) if text else ""
 
     def _texts_of_row(row: Mapping[str, str]) -> Iterator[str]:
         yield from (_level_text(name, row[name]) for name in columns[:start])
-        for prefix in _STATISTICS:
-            text = row[f"{prefix}{metric}"]
-            yield scale.number(float(text)) if text else ""
+        yield from (value_text(row[f"{prefix}{metric}"]) for prefix in _STATISTICS)
         yield row["replicates_valid"]
         yield row["status"]
+        yield from (value_text(row[name]) for name in predicted)
 
     unit = f" ({scale.symbol})" if scale.symbol else ""
     heads = [name.replace("_", " ").replace(".", " ") for name in columns[:start]]
     return ValueTable(
-        columns=(*heads, f"median{unit}", "interval low", "interval high", "n", "status"),
+        columns=(
+            *heads,
+            *(f"median{unit}", "interval low", "interval high", "n", "status"),
+            *(name.removesuffix(f"_{metric}").replace("_", " ") for name in predicted),
+        ),
         rows=tuple(tuple(_texts_of_row(row)) for row in rows),
     )
 

@@ -107,6 +107,12 @@ def problem_terminal_text(line: ProblemAndSeverity) -> str:
     return line.text if line.severity == OK else f"{line.severity}: {line.text}"
 
 
+def terminal_lines(report: ReportData, summary: ReportSummary) -> list[str]:
+    """Return what is simulated, what a budget left out, and the worst problems, a line each."""
+    notices = (report.measured if report.simulated else None, report.coverage)
+    return [*filter(None, notices), *map(problem_terminal_text, summary.worst)]
+
+
 def _points_by_status(rows: pd.DataFrame) -> dict[str, int]:
     """Return status -> number of points; a point with one failed replicate counts as failed."""
     counts = {"valid": 0, "failed": 0, "missing": 0}

@@ -19,7 +19,7 @@ from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.report.build_report_data import build_report_data
 from chaosity.report.html_pages_and_inline_svg import render_page
 from chaosity.report.record_summaries import read_record_summaries
-from chaosity.report.report_summary import ReportSummary, problem_terminal_text, summarise_report
+from chaosity.report.report_summary import ReportSummary, summarise_report, terminal_lines
 from chaosity.result_folders import other_configuration_tables
 from chaosity.statistics.cell_summary import with_variance_priors
 from chaosity.store.left_out_points import LeftOutPoints
@@ -75,7 +75,7 @@ def write_report(
         others: tidy tables of the host's other configurations.
 
     Returns:
-        A line for each of the worst problems.
+        The lines for the terminal, see `terminal_lines`.
     """
     folder = plan.parent
     planned, names = _read_json(
@@ -123,8 +123,7 @@ def write_report(
     summary = summarise_report(report, measurements)
     text = json.dumps(asdict(summary), indent=1, ensure_ascii=False) + "\n"
     write_atomically(output.with_name("summary.json"), text)
-    notice = [report.measured] if report.simulated else []  # "SIMULATED: this machine does not ..."
-    return [*notice, *map(problem_terminal_text, summary.worst)]
+    return terminal_lines(report, summary)
 
 
 def has_outdated_skip_note(folder: Path) -> bool:

@@ -15,6 +15,7 @@ import pandas as pd
 from chaosity.result_folders import PREDICTIONS_FILE, UNMEASURED_FILE
 from chaosity.store.measurements import CELL, POINT, Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS
+from chaosity.units import group_thousands
 
 PREDICTED = "predicted"
 # Status of a cell that was neither measured nor predicted, since the budget was too short.
@@ -85,11 +86,27 @@ class LeftOutPoints:
         status = cells["status"].mask(out, LEFT_OUT).mask(predicted, PREDICTED)
         return cells.assign(status=status)
 
-    def coverage_text(self, measured: Measurements) -> str:
-        """Return how many combinations were measured and predicted, as a sentence."""
+    def coverage_text(self, measured: Measurements) -> str | None:
+        """Return how many combinations were measured, predicted and neither.
+
+        The result is None if the budget left out none.
+        """
         tables = (measured.valid_rows().rows, measured.rows, self.rows.rows, self.predictions)
         done, planned, missing, guessed = (len(rows[[*POINT]].drop_duplicates()) for rows in tables)
-        return (
-            f"{done} of {planned + missing} combinations were measured within the budget. Of the"
-            f" others, {guessed} are predicted: hatched in figures, and used by no finding"
-        )
+        if not missing:
+            return None
+        total = planned + missing
+        parts = [f"{group_thousands(done)} of {group_thousands(total)} combinations measured"]
+        numbers = {"predicted": guessed, "without a value": total - done - guessed}
+        parts += [f"{group_thousands(number)} {text}" for text, number in numbers.items() if number]
+        return ", ".join(parts)
+
+    def method_texts(self) -> list[str]:
+        """Return how the predictions were made and how well they agree with measured values."""
+        if self.predictions.empty:
+            return []
+        methods = "; ".join(self.predictions["method"].drop_duplicates())
+        return [
+            f"Predicted values follow from measured ones: {methods}. Figures draw them hatched. No "
+            "finding, comparison or export uses them."
+        ]
