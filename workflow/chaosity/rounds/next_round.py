@@ -32,7 +32,7 @@ FIRST_SHARE = 0.85
 # A later round uses this share of the time that is left, so that the next can react to it ...
 _LATER_SHARE = 0.5
 # ... unless less than this share of the budget is left: then the round is the last.
-_LAST_SHARE = 0.12
+_LAST_SHARE = 0.1
 # Random drive sets for the audit of predictions: if none of 58 departs, at most 5 % of all do, with
 # 95 % confidence (0.95 ** 58 = 0.05). The audit takes at most this share of the budget.
 _AUDIT_SETS, _AUDIT_SHARE = 58, 0.05
@@ -104,6 +104,8 @@ class _NextRound:
                 break
             keys = [k for k in self.points if self.priority[k] == priority and not self.done[k]]
             self.random.shuffle(keys)
+            # Drives first: the search for slow drives and paths, and all predictions, need them.
+            keys.sort(key=lambda key: not self.points[key]["loads"][0]["target"]["drives"])
             self._take(keys, self.left if priority == Priority.MATRIX else limit, "")
         self.reasons = ["the combinations that tell most about the machine, once each"]
 
