@@ -41,6 +41,8 @@ _COVERAGE = 0.95
 FEWEST_ERRORS = 19
 # A bound is the extreme of many noisy values, so it is widened by so many standard errors.
 _WIDEN = 5.0
+# A prediction whose interval is wider says too little: from 2/3 to 3/2 of the value.
+_WIDEST = 1.5**2
 
 
 class DriveSetCell(NamedTuple):
@@ -240,7 +242,7 @@ class DriveSetModel:
         return errors[rank - 1] if rank <= len(errors) else math.inf
 
     def predict(self, cell: DriveSetCell) -> Prediction | None:
-        """Return the prediction of a cell; None if no measured parts make up its drives.
+        """Return the prediction of a cell; None if it is too uncertain, or without measured parts.
 
         A larger set alone says little: one drive of four gives between a quarter and all of it.
         """
@@ -256,7 +258,8 @@ class DriveSetModel:
             ends[0] = max(ends[0], bounds.lower.value * math.exp(-_WIDEN * bounds.lower.error))
         if bounds.upper:
             ends[1] = min(ends[1], bounds.upper.value * math.exp(_WIDEN * bounds.upper.error))
-        return Prediction(value, min(ends[0], value), max(ends[1], value), bounds)
+        low, high = min(ends[0], value), max(ends[1], value)
+        return Prediction(value, low, high, bounds) if high <= _WIDEST * low else None
 
 
 def _nodes_by_relation(rows: pd.DataFrame, *relations: str) -> dict[str, frozenset[int]]:

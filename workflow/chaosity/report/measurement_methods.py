@@ -80,7 +80,11 @@ def _order_text(rows: pd.DataFrame, config: Document) -> str:
     more = ", ".join(f"{number} of {str(name).replace('_', ' ')}" for name, number in longer)
     text = format_count(fewest, "replicate block") + (f" ({more})" if more else "")
     seed = config.get("seed")
-    text += "; each block holds every point once, in random order"
+    of_points = rows.groupby(["experiment", "point"])["replicate"].nunique()
+    if of_points.groupby("experiment").nunique().gt(1).any():
+        text = "rounds of a run with a budget, each in random order; rounds.json lists them"
+    else:
+        text += "; each block holds every point once, in random order"
     return text + (f" (seed {seed})" if seed is not None else "")
 
 
