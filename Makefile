@@ -37,7 +37,7 @@ GIVEN += budget=$(BUDGET)
 endif
 MEASURED = $(if $(GIVEN),--config $(GIVEN))
 
-run: .venv/requirements.installed ## set up, measure this machine and report; the last line is the report's path; BUDGET=2h for more time than 30m
+run: .venv/requirements.installed ## set up, measure this machine for at most BUDGET=30m and report; the last line is the path of the report
 	@$(BIN)/python provision.py $(INVENTORY)
 	@$(BIN)/snakemake $(SNAKEMAKE_ARGUMENTS) $(MEASURED)
 	@$(BIN)/chaosity reports
@@ -54,7 +54,7 @@ THOROUGH = not lab and not slurm and thorough
 # Each core begins with neighbouring tests, which share their prepared data.
 ON_ALL_CORES = $(BIN)/pytest --numprocesses auto --dist worksteal $(PYTEST_ARGUMENTS) -m
 
-test: test-tools ## set up and run every kind of test once: about 12 minutes on two cores
+test: test-tools ## set up and run every kind of test once: about 10 minutes on two cores
 	$(ON_ALL_CORES) '$(FAST) and not alone'
 	$(BIN)/pytest $(PYTEST_ARGUMENTS) -m '$(FAST) and alone'
 
