@@ -14,6 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import budgets
+import budgets_here
 import click
 import false_alarms_and_recall
 import faults
@@ -62,6 +63,7 @@ PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
 }
 # Parts that run only if they are named, since they take an hour each.
 NAMED: dict[str, Callable[[int], Iterable[Figure | str]]] = {
+    "budgets_here": budgets_here.compare,
     "scale_large": scale.compare_large,
 }
 

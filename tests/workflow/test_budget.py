@@ -103,9 +103,9 @@ def test_a_replaced_drive_is_measured_again_and_nothing_else(killed: Workflow):
     counts = measured(killed)
     assert touched
     assert touched < set(counts)
-    killed.config |= {"rounds": True, "budget": None}
+    killed.config |= {"rounds": "2026-11-23T00:00:00.000Z", "budget": None}
     again = {(experiment, point) for experiment, point, _ in killed.selected()}
-    killed.config |= {"rounds": False, "budget": "1m50s"}
+    killed.config |= {"rounds": None, "budget": "1m50s"}
     assert again == touched
     before = sum(attempts(killed.folder).values())
     killed.run()
@@ -155,3 +155,19 @@ def test_bad_budgets_are_refused_in_one_sentence(
     assert done.returncode == 2
     assert sentence in done.stdout
     assert "Traceback" not in done.stdout
+
+
+def test_what_fails_is_measured_once_a_run(root: Path, tmp_path: Path):
+    workflow = Workflow(root, tmp_path)
+    workflow.config |= {"experiments": ["memory_bandwidth", "storage_bandwidth"], "replicates": 3}
+    # A folder that cannot be created: below a file.
+    (tmp_path / "blocked").write_text("")
+    files = {"directory": str(tmp_path / "blocked/in"), "bytes": 16 * 2**20}
+    workflow.host(chaosity_storage_file=files)
+    workflow.config |= {"precision": 0.2, "levels": {"memory_bandwidth": {"kernel": 1}}}
+    for runs in (1, 2):
+        text = workflow.run()
+        failed = [*workflow.folder.glob("results/localhost/*/storage_bandwidth/*/attempts/*")]
+        assert [path.name.split(".")[-2] for path in failed] == ["failed"] * runs
+        assert len([*workflow.folder.glob("results/localhost/*/rounds.json")]) == 1
+        assert text.count("measurements to take") > 1 and "\nall\n" not in text

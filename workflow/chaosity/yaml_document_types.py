@@ -53,7 +53,8 @@ class Config(TypedDict):
         stopping: category -> stopping rule.
         budget: longest time of the measurements of a host, such as 30m; None without a limit.
         precision: half width of intervals at which a run ends, as a share; None without a target.
-        rounds: whether to measure only the rounds that a run with a budget chose so far.
+        rounds: None for the complete plan. Else only the rounds that a run with a budget chose so
+            far are measured, and what failed since this time, in UTC, is not repeated.
     """
 
     inventory: str
@@ -75,7 +76,7 @@ class Config(TypedDict):
     working_set: WorkingSetConfig
     budget: str | None
     precision: str | float | None
-    rounds: bool
+    rounds: str | None
 
 
 # ---- templates/benchmarks/*.yaml ----

@@ -32,6 +32,8 @@ REPLACED = {
 }
 # The rule that measures. A workflow that uses this as a module may put a prefix before its name.
 MEASURE = "measure"
+# Rules that only name their inputs, and the rule whose own runs of the workflow report themselves.
+WITHOUT_STEPS, IN_ROUNDS = ("all", "measurements"), "measure_in_rounds"
 
 
 def planned_seconds(wildcards: Mapping[str, str]) -> float:
@@ -74,8 +76,10 @@ class LogHandler(LogHandlerBase):
         elif event == LogEvent.RUN_INFO:
             counts = {rule: count for rule, count in details.stats.items() if rule != "total"}
             self.total = sum(count for rule, count in counts.items() if rule.endswith(MEASURE))
-            others = sum(counts.values()) - self.total
-            self.print_line(f"{self.total} measurements to take, {others} other steps")
+            targets = sum(count for rule, count in counts.items() if rule.endswith(WITHOUT_STEPS))
+            others = sum(counts.values()) - self.total - targets
+            if not any(rule.endswith(IN_ROUNDS) for rule in counts):
+                self.print_line(f"{self.total} measurements to take, {others} other steps")
         elif event == LogEvent.GROUP_INFO:
             self.report_batch_queued(details)
         elif event == LogEvent.GROUP_ERROR:
@@ -95,6 +99,8 @@ class LogHandler(LogHandlerBase):
 
     def report_job_start(self, details: Any) -> None:
         """Report the start of a job: its number, the time left, and what it measures."""
+        if details.rule_name.endswith(WITHOUT_STEPS):
+            return
         if not details.rule_name.endswith(MEASURE):
             self.print_line(details.rule_msg or details.rule_name)
             return

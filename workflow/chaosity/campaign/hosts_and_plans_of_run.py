@@ -27,6 +27,7 @@ from chaosity.hosts.host_discovery import discover_hosts, read_discovered_hosts
 from chaosity.records.atomic_writes_and_record_files import (
     record_file,
     replicate_numbers,
+    time_in_file_name,
     write_atomically,
 )
 from chaosity.records.point_types import Point
@@ -254,7 +255,10 @@ class Campaign:
         return self.results / host / self.hosts[host].configuration
 
     def failed_attempts(self, wildcards: MeasurementWildcards) -> int:
-        """Return the number of failed attempts of a replicate so far."""
+        """Return the number of failed attempts of a replicate so far.
+
+        Within a run in rounds, only attempts before the run count, so none asks for a repetition.
+        """
         # Strings instead of paths: this runs for each of ten thousand jobs.
         folder = (
             f"{self.results}/{wildcards.host}/{wildcards.configuration}/{wildcards.experiment}"
@@ -262,8 +266,11 @@ class Campaign:
         )
         if folder not in self._failures:
             names = os.listdir(folder) if os.path.isdir(folder) else []  # noqa: PTH112, PTH208
-            failed = (name for name in names if name.endswith(".failed.json"))
-            self._failures[folder] = Counter(name.partition(".")[0] for name in failed)
+            failed = (name.split(".", 1) for name in names if name.endswith(".failed.json"))
+            began = time_in_file_name(self.config["rounds"] or "9999")
+            self._failures[folder] = Counter(
+                replicate for replicate, rest in failed if rest < began
+            )
         return self._failures[folder][f"rep{wildcards.replicate}"]
 
     def record_paths(self, host: str) -> list[str]:

@@ -26,6 +26,7 @@ from chaosity.records.atomic_writes_and_record_files import (
     is_measured,
     load_record,
     record_file,
+    utc_now_text,
     write_atomically,
 )
 from chaosity.records.record_types_and_verdict import SIMULATED
@@ -141,11 +142,12 @@ class RoundsOfHost:
 
     def run(self) -> int:
         """Measure round after round, then write the report; return Snakemake's exit status."""
+        began = utc_now_text() if self.in_rounds else None
         own: Mapping[str, object] = {
             **self.config,
             "hosts": [self.plan.host.name],
             "expected_configuration": self.plan.host.configuration,
-            **{"budget": None, "precision": None, "rounds": self.in_rounds},
+            **{"budget": None, "precision": None, "rounds": began},
         }
         write_atomically(self.folder / CONFIG_FILE, yaml.safe_dump(dict(own), sort_keys=False))
         if not self.in_rounds:

@@ -83,8 +83,12 @@ def is_measured(folder: Path, point: Point, replicate: int) -> bool:
 
 def attempt_file_name(replicate: int, finished_at: str, status: str) -> str:
     """Return the file name of an attempt, e.g. ``rep2.20261121T033000.123Z.valid.json``."""
-    stamp = finished_at.replace("-", "").replace(":", "")
-    return f"rep{replicate}.{stamp}.{status}.json"
+    return f"rep{replicate}.{time_in_file_name(finished_at)}.{status}.json"
+
+
+def time_in_file_name(moment: str) -> str:
+    """Return a time as names of attempts contain it: the later, the greater the text."""
+    return moment.replace("-", "").replace(":", "")
 
 
 def save_record(record: Record, path: Path) -> None:

@@ -73,6 +73,14 @@ class MachineSoFar:
             return None
         return analyse_host(self.measured, self.facts)
 
+    @property
+    def points_with_values(self) -> set[PointKey]:
+        """Return the points with a valid value of any replicate."""
+        if self.measured is None:
+            return set()
+        rows = self.measured.valid_rows().rows[["experiment", "point"]].drop_duplicates()
+        return set(rows.itertuples(index=False, name=None))
+
     @cached_property
     def unmeasured(self) -> Measurements:
         """Return the rows of the points that no round measures."""

@@ -64,6 +64,8 @@ class _NextRound:
         self.so_far, self.budget = so_far, budget
         self.points = {point_key(point): point for point in so_far.points}
         self.done = so_far.replicates_of(so_far.rounds)
+        # The next run tries these again. Within a run, they would only use up the budget.
+        self.failed = {key for key, n in self.done.items() if n} - so_far.points_with_values
         self.seconds = SecondsOfPoints(so_far)
         self.random = random.Random(f"{seed}/{len(so_far.rounds)}")
         self.priority = {
@@ -147,7 +149,7 @@ class _NextRound:
             for key, p in self.points.items()
         }
         known = Counter(kind for key in kinds if self.done[key] > 1 for kind in kinds[key])
-        single = [key for key in kinds if self.done[key] == 1]
+        single = [key for key in kinds if self.done[key] == 1 and key not in self.failed]
         self.random.shuffle(single)
         found: list[PointKey] = []
         for key in single:
@@ -182,7 +184,7 @@ class _NextRound:
             if self.budget.precision is None:
                 most = len(self.points[key]["orders"])
             variance = variances.get(key, _UNKNOWN_VARIANCE)
-            if n >= most or variance == 0.0 or self._is_precise(variance, n):
+            if n >= most or variance == 0.0 or self._is_precise(variance, n) or key in self.failed:
                 continue
             gain = variance if n == 0 else variance / (n * (n + 1))
             gains[key] = weights.get(key, 1.0) * gain / self.seconds.of([key])
