@@ -22,6 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from chaosity.checked_yaml_files import read_config
 from chaosity.prediction.fit_machine import RATES, fit_machine
+from chaosity.prediction.machine_parameters import can_be_fitted
+from chaosity.prediction.predict_loads import predict_loads
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.true_values import true_values
 from simulated_tables import TODAY, SimulatedHost, shipped_machine, shipped_topology
@@ -35,6 +37,8 @@ MACHINES = (
     ("sixteen_nodes", "sixteen_nodes"),
 )
 HELD_OUT = ("interference", "bandwidth_scaling", "contended_paths")
+# Values of an experiment whose intervals are compared with the truth.
+AT_MOST = 40
 # The fit reads every fifth point with drives of several nodes; the others are predicted.
 EVERY = 5
 
@@ -48,12 +52,15 @@ class Fit:
         held: for each of them, whether its interval contains the true value.
         undetermined: names of parameters of the true description without an interval.
         misses: experiment -> relative errors of predicted cells.
+        contains: experiment -> whether the interval of a prediction contains the true value, for
+            at most `AT_MOST` points.
     """
 
     errors: dict[str, float]
     held: list[bool]
     undetermined: list[str]
     misses: dict[str, list[float]]
+    contains: dict[str, list[bool]]
 
 
 def fitted(names: tuple[str, str], seed: int) -> Fit:
@@ -72,7 +79,7 @@ def fitted(names: tuple[str, str], seed: int) -> Fit:
         (predicted if out else read).append(point)
     table = replace(host, points=tuple(read)).table_of_records(seed)
     result = fit_machine(table, read, topology)
-    found = Fit({}, [], [], {})
+    found = Fit({}, [], [], {}, {})
     for each in result.parameters:
         true = machine.get(each.parameter.section, {}).get(each.parameter.key)
         if true and each.low and each.value and each.high:
@@ -82,6 +89,15 @@ def fitted(names: tuple[str, str], seed: int) -> Fit:
             found.undetermined.append(each.parameter.name)
     twin = MachineModel(result.description, topology, host.name, TODAY)
     truth = MachineModel(host.machine, topology, host.name, TODAY)
+    for point in predicted:
+        own = found.contains.setdefault(point["experiment"], [])
+        if len(own) < AT_MOST and can_be_fitted(point):
+            right = truth.noiseless_results(point["loads"])
+            for each in predict_loads(result, topology, point["loads"]):
+                value = right[each.load].counted_bytes_per_second
+                if each.metric == "latency_ns":
+                    value = right[each.load].latency_ns or 0.0
+                own.append(each.low <= value <= each.high)
     for point in predicted:
         model, right = true_values(point, twin), true_values(point, truth)
         for load, metric in ((load, metric) for load in right for metric in RATES):
@@ -109,12 +125,17 @@ def compare(seeds: int) -> Iterator[str]:
             f"{100 * np.median(errors):.2f} % | {100 * errors.max():.1f} % (`{worst_name}`) | "
             f"{sum(held)} of {len(held)} |"
         )
-    yield "| machine | predicted | cells | error, median | 95 % below | worst |"
-    yield "|---" * 6 + "|"
+    heads = "machine", "predicted", "cells", "error, median", "95 % below", "worst"
+    yield f"| {' | '.join(heads)} | intervals that hold the truth |"
+    yield "|---" * 7 + "|"
     for (_, name), own in fits.items():
         for experiment in own[0].misses:
             off = np.abs([miss for fit in own for miss in fit.misses[experiment]])
             shares = " | ".join(f"{100 * np.quantile(off, q):.1f} %" for q in (0.5, 0.95, 1.0))
-            yield f"| `{name}` | `{experiment}` | {len(off)} | {shares} |"
+            inside = [each for fit in own for each in fit.contains[experiment]]
+            yield (
+                f"| `{name}` | `{experiment}` | {len(off)} | {shares} | "
+                f"{sum(inside)} of {len(inside)} |"
+            )
     for (_, name), own in fits.items():
         yield f"{name}, not determined: {', '.join(own[0].undetermined)}"

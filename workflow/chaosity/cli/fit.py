@@ -17,6 +17,9 @@ from chaosity.units import format_count, format_quantity
 
 if TYPE_CHECKING:
     from chaosity.prediction.fitted_description import FittedMachine, FittedParameter
+    from chaosity.records.point_types import Point
+    from chaosity.store.measurements import Measurements
+    from chaosity.topology.topology_model import Topology
 
 # Number of unexplained medians that the terminal lists.
 _MOST_DEPARTURES = 10
@@ -40,21 +43,13 @@ def fit_command(folder: Path, output: Path | None) -> None:
     from chaosity.prediction.fit_machine import fit_machine
     from chaosity.prediction.fitted_description import named_description
     from chaosity.records.atomic_writes_and_record_files import write_atomically
-    from chaosity.result_folders import MEASUREMENTS_FILE
     from chaosity.simulation.machine_description import KIND
-    from chaosity.store.measurements import Measurements
-    from chaosity.store.tidy_table_from_records import read_points
-    from chaosity.topology.topology_json import read_topology
 
     if output and not re.fullmatch(r"[a-z0-9_]+\.yaml", output.name):
         remedy = "use small letters, digits and underscores, such as my_server.yaml"
         raise UserError("the name of the file cannot name a machine", str(output), remedy)
-    topology = read_topology(folder / "topology.json")
-    if topology is None or not (folder / MEASUREMENTS_FILE).exists():
-        remedy = "name a folder results/HOST/CONFIGURATION of a run"
-        raise UserError("the folder has no measurements", str(folder), remedy)
-    measured = Measurements.read(folder / MEASUREMENTS_FILE)
-    fitted = fit_machine(measured, list(read_points(folder / "points")), topology)
+    measured, points, topology = read_folder_to_fit(folder)
+    fitted = fit_machine(measured, points, topology)
     if measured.is_simulated:
         click.echo("SIMULATED: this machine does not exist.")
     print_rich([_table(fitted), *_sentences(fitted)])
@@ -66,6 +61,25 @@ def fit_command(folder: Path, output: Path | None) -> None:
         validate_document(document, KIND, str(output))
         write_atomically(output, yaml.safe_dump(document, sort_keys=False))
         click.echo(f"description: {output}")
+
+
+def read_folder_to_fit(folder: Path) -> tuple[Measurements, list[Point], Topology]:
+    """Return the tidy table, the planned points and the topology of a host.
+
+    Raises:
+        UserError: the folder is not that of a run.
+    """
+    from chaosity.result_folders import MEASUREMENTS_FILE
+    from chaosity.store.measurements import Measurements
+    from chaosity.store.tidy_table_from_records import read_points
+    from chaosity.topology.topology_json import read_topology
+
+    topology = read_topology(folder / "topology.json")
+    if topology is None or not (folder / MEASUREMENTS_FILE).exists():
+        remedy = "name a folder results/HOST/CONFIGURATION of a run"
+        raise UserError("the folder has no measurements", str(folder), remedy)
+    measured = Measurements.read(folder / MEASUREMENTS_FILE)
+    return measured, list(read_points(folder / "points")), topology
 
 
 def _table(fitted: FittedMachine) -> Table:

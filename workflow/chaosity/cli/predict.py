@@ -1,16 +1,21 @@
-"""``chaosity predict``: what a run left unmeasured, predicted from what it measured."""
+"""``chaosity predict``: what a run left unmeasured, or loads at the same time, predicted."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from chaosity.cli.fit import read_folder_to_fit
 from chaosity.cli.shared_options import EXISTING_FOLDER, JSON_OPTION
-from chaosity.cli.terminal_output import print_json
-from chaosity.errors import UserError
-from chaosity.units import format_count
+from chaosity.cli.terminal_output import borderless_table, print_json, print_rich
+from chaosity.errors import UserError, check_allowed
+from chaosity.units import format_count, format_quantity
+
+if TYPE_CHECKING:
+    from chaosity.prediction.predict_loads import PredictedValue
 
 # Number of surprising points that the terminal lists. The JSON has all.
 _MOST_POINTS = 12
@@ -18,14 +23,28 @@ _MOST_POINTS = 12
 
 @click.command("predict")
 @click.argument("folder", type=EXISTING_FOLDER)
+@click.option(
+    "--with",
+    "together",
+    multiple=True,
+    metavar="EXPERIMENT/POINT",
+    help="Predict the loads of this point beside those of every other --with, in place of drive "
+    "sets.",
+)
 @JSON_OPTION
-def predict_command(folder: Path, as_json: bool) -> None:
-    """Predict the bandwidth of the drive sets that a run left unmeasured.
+def predict_command(folder: Path, together: tuple[str, ...], as_json: bool) -> None:
+    """Predict the bandwidth of the drive sets that a run left unmeasured, or loads together.
 
     FOLDER is results/HOST/CONFIGURATION of a run. Its unmeasured.parquet names the drive sets that
     the budget left out. Writes predictions.parquet, with a 95 % interval and bounds for each set,
     and prints how well measured sets are predicted without their own measurement.
+
+    With --with, fits the model of docs/simulation.md to the measurements, and predicts what each
+    load gets while the loads of all named points run at the same time. Writes no file.
     """
+    if together:
+        _predict_together(folder, together, as_json=as_json)
+        return
     from chaosity.prediction.predict_drive_sets import (
         audit_predictions,
         predict_drive_sets,
@@ -63,3 +82,60 @@ def predict_command(folder: Path, as_json: bool) -> None:
         )
     if len(surprises) > _MOST_POINTS:
         click.echo(f"{len(surprises) - _MOST_POINTS} more such points are in the JSON (--json).")
+
+
+def _predict_together(folder: Path, names: tuple[str, ...], *, as_json: bool) -> None:
+    """Print what loads of planned points get while all of them run."""
+    from chaosity.prediction.fit_machine import cell_medians, fit_machine
+    from chaosity.prediction.predict_loads import (
+        joined_loads,
+        predict_loads,
+        undetermined_capacities,
+    )
+
+    measured, points, topology = read_folder_to_fit(folder)
+    by_name = {f"{point['experiment']}/{point['point']}": point for point in points}
+    for name in names:
+        check_allowed(name, by_name, "the host has no such planned point", f"--with {name}")
+    chosen = [by_name[name] for name in names]
+    loads = joined_loads(chosen)
+    medians = {}
+    for (number, _, metric), (median, _, _) in cell_medians(measured, chosen).items():
+        if len(chosen[number]["loads"]) == 1:
+            # Loads keep the order of their points; a point with one load has one.
+            first = sum(len(point["loads"]) for point in chosen[:number])
+            medians[loads[first]["name"], metric] = median
+    fitted = fit_machine(measured, points, topology)
+    values = predict_loads(fitted, topology, loads, medians)
+    missing = [*undetermined_capacities(fitted, topology, loads)]
+    if as_json:
+        document = {"simulated": measured.is_simulated, "not_determined": missing}
+        print_json({**document, "predicted": [asdict(each) for each in values]})
+        return
+    if measured.is_simulated:
+        click.echo("SIMULATED: this machine does not exist, and nothing was measured.")
+    click.echo("What each load gets while all run: predicted by the fitted model, not measured.")
+    table = borderless_table(["load"], ["alone", "together", "95 % interval"])
+    for each in values:
+        table.add_row(each.load, *_columns(each))
+    print_rich([table])
+    for each in values:
+        if each.departs:
+            click.echo(
+                f"The model does not explain {each.load} alone, perhaps because of a fault. So its "
+                "prediction is not above the measured value."
+            )
+    for name in missing:
+        click.echo(f"No measurement determines {name}; the intervals contain its least value.")
+
+
+def _columns(each: PredictedValue) -> list[str]:
+    """Return the values of a row of the table."""
+
+    def text(value: float) -> str:
+        return format_quantity(each.metric, value)
+
+    alone = text(each.alone if each.measured_alone is None else each.measured_alone)
+    if each.measured_alone is None:
+        alone = f"predicted {alone}"
+    return [alone, text(each.value), f"{text(each.low)} to {text(each.high)}"]

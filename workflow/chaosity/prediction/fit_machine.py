@@ -24,11 +24,12 @@ from chaosity.prediction.machine_parameters import (
     PARAMETERS,
     Parameter,
     ParameterUses,
+    Values,
     can_be_fitted,
     described,
     model_of,
 )
-from chaosity.records.point_types import Point
+from chaosity.records.point_types import Load, Point
 from chaosity.simulation.machine_description import (
     MachineDescription,
     Noise,
@@ -46,6 +47,12 @@ _POINTS_OF_EXPERIMENT = 150
 _STEP = 0.005
 # Least standard deviation of the difference between model and values, on logarithms.
 _LEAST_SCALE = 0.002
+# The kinds of values, see `kind_of_value`, and the fewest values that tell how far a kind is from
+# the model: of fewer, the 95th percentile is the maximum.
+KINDS = tuple(
+    f"{thing} {how}" for thing in ("memory", "drives", "latency") for how in ("alone", "together")
+)
+_FEWEST_OF_KIND = 20
 # A parameter is determined if its logarithm has at most this standard deviation, and at most this
 # share of the spread that is assumed without data.
 _DETERMINED, _DETERMINED_SHARE = 0.25, 0.5
@@ -60,7 +67,6 @@ _FIRST_STEPS = 6
 # one in two million does so by chance.
 _DEPARTS, _DEPARTS_SIGMAS = 0.05, 5.0
 
-Values = dict[Parameter, float]
 _DRIVE_RATE = "drives.read_bytes_per_second"
 # Point, name of the load, metric.
 CellKey = tuple[int, str, str]
@@ -103,6 +109,36 @@ def cell_medians(
                     median, variance, count = row
                     cells[number, load["name"], metric] = math.exp(median), variance, int(count)
     return cells
+
+
+def kind_of_value(load: Load, metric: str, loads: int) -> str:
+    """Return the kind of a value, one of `KINDS`: values of a kind are equally far from the model.
+
+    Args:
+        load: the load of the value.
+        metric: its metric.
+        loads: number of loads that run at the same time.
+    """
+    thing = (
+        "latency" if metric == "latency_ns" else "drives" if load["target"]["drives"] else "memory"
+    )
+    return f"{thing} {'alone' if loads == 1 else 'together'}"
+
+
+def departs(difference: float, scale: float) -> bool:
+    """Return whether a value departs from the model: by 5 %, and by far more than others differ.
+
+    Args:
+        difference: of the logarithms of value and model.
+        scale: standard deviation of such differences, `FittedMachine.scale`.
+    """
+    return abs(difference) > max(_DEPARTS, _DEPARTS_SIGMAS * scale)
+
+
+def _spread(differences: Sequence[float]) -> float:
+    """Return the standard deviation of absolute differences, by their median or 95th percentile."""
+    quantiles = np.quantile(differences, (0.5, 0.95)) / stats.norm.ppf((0.75, 0.975))
+    return max(_LEAST_SCALE, float(np.max(quantiles)))
 
 
 class _Fit:
@@ -233,12 +269,14 @@ class _Fit:
         while needed := self._without_unneeded(values):
             values = self.refined(needed)
         jacobian = self.jacobian(values)
-        deviations = self._deviations(values, jacobian)
+        covariance = self._covariance(values, jacobian)
+        deviations = dict(zip(values, map(float, np.sqrt(np.diag(covariance))), strict=True))
         unused = [
             parameter
             for column, parameter in enumerate(values)
             if not (parameter.required or parameter.resources or jacobian[:, column].any())
         ]
+        used = [column for column, parameter in enumerate(values) if parameter not in unused]
         for parameter in unused:
             del values[parameter]
         parameters = []
@@ -255,11 +293,35 @@ class _Fit:
         away = self._logs - self.logs_of_model(values, self._points)
         departures = {}
         for row in np.argsort(-np.abs(away)):
-            if abs(away[row]) > max(_DEPARTS, _DEPARTS_SIGMAS * self.scale):
+            if departs(away[row], self.scale):
                 number, load, _ = self._keys[row]
                 point = self._points[number]
                 departures[f"{point['experiment']}/{point['point']}, {load}"] = math.exp(away[row])
-        return FittedMachine(document, tuple(parameters), len(self._keys), self.scale, departures)
+        return FittedMachine(
+            document,
+            tuple(parameters),
+            len(self._keys),
+            self.scale,
+            departures,
+            values,
+            covariance[np.ix_(used, used)],
+            self._misfits(away),
+        )
+
+    def _misfits(self, away: NDArray[np.float64]) -> dict[str, float]:
+        """Return the standard deviation of each kind of value around the model, on logarithms.
+
+        Outliers are rare in a healthy machine, but if more than one value in 20 departs, it counts.
+        """
+        kinds: dict[str, list[float]] = defaultdict(list)
+        for (number, name, metric), difference in zip(self._keys, np.abs(away), strict=True):
+            loads = self._points[number]["loads"]
+            load = next(load for load in loads if load["name"] == name)
+            kinds[kind_of_value(load, metric, len(loads))].append(float(difference))
+        return {
+            kind: _spread(own if len(own) >= _FEWEST_OF_KIND else [*map(float, np.abs(away))])
+            for kind, own in ((kind, kinds.get(kind, [])) for kind in KINDS)
+        }
 
     def _without_unneeded(self, values: Values) -> Values | None:
         """Return the values without the capacities that explain too little; None if there are none.
@@ -280,8 +342,8 @@ class _Fit:
             del kept[least]
             cost = costs[least]
 
-    def _deviations(self, values: Values, jacobian: NDArray[np.float64]) -> Values:
-        """Return the standard deviation of the logarithm of each parameter."""
+    def _covariance(self, values: Values, jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the covariance of the logarithms of the parameters."""
         residuals = (self.logs_of_model(values, self._points) - self._logs) / self.scale
         # The influence of each cell on the estimate, and its mean slope, for the soft L1 loss.
         influence = residuals / np.sqrt(1 + residuals**2)
@@ -290,8 +352,8 @@ class _Fit:
         variance = float(np.sum(influence**2)) / freedom / slope**2 * self.scale**2
         variance = max(variance, _LEAST_SCALE**2)  # values without noise would give no variance
         spreads = np.array([parameter.spread for parameter in values])
-        covariance = np.linalg.inv(jacobian.T @ jacobian / variance + np.diag(1 / spreads**2))
-        return dict(zip(values, map(float, np.sqrt(np.diag(covariance))), strict=True))
+        information = jacobian.T @ jacobian / variance + np.diag(1 / spreads**2)
+        return np.asarray(np.linalg.inv(information), dtype=np.float64)
 
     def _points_that_determine(self, column: NDArray[np.float64]) -> int:
         """Return the number of points with a value that depends on a parameter."""

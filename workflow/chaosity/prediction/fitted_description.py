@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from chaosity.prediction.machine_parameters import Parameter, described
+import numpy as np
+from numpy.typing import NDArray
+
+from chaosity.prediction.machine_parameters import Parameter, Values, described
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.simulation.machine_description import (
     FitSummary,
@@ -49,6 +53,10 @@ class FittedMachine:
         scale: standard deviation of the logarithms of cells around the model.
         departures: ``experiment/point, load`` -> measured over model of cells that no parameter
             explains, the largest difference first.
+        values: the estimates. A capacity without a value has no limit.
+        covariance: of the logarithms of `values`, in their order.
+        misfits: kind of value -> standard deviation of logarithms of such values around the model,
+            see `fit_machine.kind_of_value`.
     """
 
     description: MachineDescription
@@ -56,6 +64,36 @@ class FittedMachine:
     cells: int
     scale: float
     departures: dict[str, float]
+    values: Values
+    covariance: NDArray[np.float64]
+    misfits: Mapping[str, float]
+
+    def draws(self, count: int, seed: int) -> Iterator[Values]:
+        """Yield sets of values that are as likely as the estimates are sure.
+
+        The logarithms are normal. No capacity that the data do not determine is below what was
+        measured through it. One without an estimate has no limit in every second set, and else its
+        least value.
+        """
+        random = np.random.default_rng(seed)
+        centre = np.log(list(self.values.values()))
+        least = {
+            each.parameter: each.at_least or 0.0
+            for each in self.parameters
+            if not each.is_determined
+        }
+        without_estimate = {
+            parameter: value
+            for parameter, value in least.items()
+            if value and parameter not in self.values
+        }
+        logs = random.multivariate_normal(centre, self.covariance, count, method="cholesky")
+        for number, drawn in enumerate(np.exp(logs)):
+            values = {
+                parameter: float(max(value, least.get(parameter, 0.0)))
+                for parameter, value in zip(self.values, drawn, strict=True)
+            }
+            yield {**values, **(without_estimate if number % 2 else {})}
 
 
 def named_description(

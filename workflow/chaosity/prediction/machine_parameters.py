@@ -58,6 +58,8 @@ class Parameter:
         return re.fullmatch(self.resources, resource) is not None
 
 
+Values = dict[Parameter, float]
+
 # Before the name of a core: its requests for reads of drives, and its waiting for memory.
 _REQUESTS, _WAITING = "requests_of_", "waiting_"
 # An NVMe drive, another device, or a file that replaces a drive.

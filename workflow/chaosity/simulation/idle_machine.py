@@ -67,19 +67,10 @@ class IdleMachine:
         for level, nanoseconds in enumerate(levels, start=1):
             if level == len(levels):
                 size += self._l3_bytes_of_others(load, loads)
-            hits = _share_within(size, self._cache_bytes(unit, level))
+            hits = _share_within(size, self.topology.data_cache_bytes.get((unit, level), 0))
             shares.append((max(0.0, hits - found), nanoseconds))
             found = max(found, hits)
         return shares
-
-    def _cache_bytes(self, unit: int, level: int) -> int:
-        """Return the size of a unit's cache for data at a level, in bytes; 0 without a cache."""
-        sizes = (
-            cache.size_bytes or 0
-            for cache in self.topology.caches
-            if cache.level == level and unit in cache.cpus and cache.kind != "instruction"
-        )
-        return max(sizes, default=0)
 
     def _l3_bytes_of_others(self, load: Load, loads: list[Load]) -> int:
         """Return the working sets in bytes that other loads keep in the L3 cache of a load.
@@ -126,7 +117,8 @@ class IdleMachine:
             if l3_of_pu.get(unit) in fault["l3_domains"] and any(
                 self.node_of(other) == node and l3_of_pu.get(other) != l3_of_pu[unit]
                 for each in loads
-                if _is_of_cores(each) and each["memory_bytes"] > self._cache_bytes(unit, 3)
+                if _is_of_cores(each)
+                and each["memory_bytes"] > self.topology.data_cache_bytes.get((unit, 3), 0)
                 for other in processing_units_of_load(each)
             ):
                 beyond = 1 - _share_within(load["memory_bytes"], fault["from_bytes"])

@@ -13,7 +13,6 @@ import math
 from dataclasses import dataclass, field, replace
 from datetime import date
 
-from chaosity.cpusets import parse_cpu_list
 from chaosity.records.point_types import Load
 from chaosity.runner.point_measurement import memory_shares_by_node
 from chaosity.simulation.access_paths import AccessPaths, Path
@@ -23,6 +22,7 @@ from chaosity.simulation.max_min_fair_rates import FlowRatesAndUtilisation, max_
 from chaosity.simulation.resource_capacities import resource_capacities
 from chaosity.simulation.simulated_loads import (
     block_bytes,
+    processing_units,
     processing_units_of_load,
     rate_share,
     read_written_and_counted_shares,
@@ -139,10 +139,9 @@ class MachineModel:
             1.0 if load["target"]["drives"] else read_written_and_counted_shares(load["kernel"])[2]
         )
         truth = NoiselessLoadResult(moved, moved * counted)
-        if responders := set(parse_cpu_list(load["placement"]["cpus"])) - processing_units_of_load(
-            load
-        ):
-            truth.latency_ns = self._idle.core_to_core_transfer_ns(load, min(responders))
+        others = processing_units(load["placement"]["cpus"]) - processing_units_of_load(load)
+        if others:
+            truth.latency_ns = self._idle.core_to_core_transfer_ns(load, min(others))
         elif "latency_ns" in load["metrics"]:
             truth.latency_ns = self._access_ns(load, hits, fair)
         elif self._paths.reads_at_random(load):

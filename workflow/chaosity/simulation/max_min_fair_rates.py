@@ -53,7 +53,7 @@ def max_min_fair_rates(
     """
     rates = [0.0] * len(flows)
     growing = set(range(len(flows)))
-    left = dict(capacities)
+    left = {name: capacities[name] for flow in flows for name in flow.uses}
     while growing:
         demand: dict[str, float] = {}
         for number in growing:
@@ -73,5 +73,9 @@ def max_min_fair_rates(
             if rates[number] < flows[number].limit * (1 - FULL)
             and not any(units > 0 and name in full for name, units in flows[number].uses.items())
         }
-    used = {name: 1 - left[name] / total for name, total in capacities.items() if total < math.inf}
+    used = {
+        name: 1 - rest / capacities[name]
+        for name, rest in left.items()
+        if capacities[name] < math.inf
+    }
     return FlowRatesAndUtilisation(rates, used)

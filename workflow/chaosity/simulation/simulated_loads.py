@@ -56,12 +56,12 @@ def _document(load: Load) -> BenchmarkDocument:
 
 def processing_units_of_load(load: Load) -> frozenset[int]:
     """Return the processing units of a load's initiator."""
-    return _processing_units(load["initiator"]["cpus"])
+    return processing_units(load["initiator"]["cpus"])
 
 
 @cache
-def _processing_units(cpus: str) -> frozenset[int]:
-    """Return the units in a list; cached, since a fit asks for the same lists very often."""
+def processing_units(cpus: str) -> frozenset[int]:
+    """Return the units in a Linux list; cached, since a fit asks for the same lists very often."""
     return frozenset(parse_cpu_list(cpus))
 
 

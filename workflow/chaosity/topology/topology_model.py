@@ -314,6 +314,17 @@ class Topology:
         return {node.os_index: node.package for node in self.nodes if node.package is not None}
 
     @cached_property
+    def data_cache_bytes(self) -> dict[tuple[int, int], int]:
+        """Return (processing unit, level) -> the size of its largest cache for data, in bytes."""
+        found: dict[tuple[int, int], int] = {}
+        for cache in self.caches:
+            if cache.kind != "instruction":
+                for unit in cache.cpus:
+                    key = unit, cache.level
+                    found[key] = max(found.get(key, 0), cache.size_bytes or 0)
+        return found
+
+    @cached_property
     def l3_of_pu(self) -> Mapping[int, int]:
         """Return processing unit -> L3Domain.index, for usable units that have an L3 cache."""
         return {pu: domain.index for domain in self.l3_domains for pu in domain.cpus}
