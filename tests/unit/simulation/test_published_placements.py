@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(not PUBLISHED.exists(), reason="../shared is not
 # Four packages with one node and eight cores each, like the published machine.
 TOPOLOGY = shipped_topology("xeon_e5_4620")
 MB = 1e6
-# Any number: only its ratio to the latencies counts, which are chosen so that rates are as measured.
+# Any number: the latencies are chosen for this number so that rates are as measured.
 IN_FLIGHT = 640.0
 
 
