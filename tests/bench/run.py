@@ -28,6 +28,7 @@ import peers
 import planning
 import points
 import predicted_drive_sets
+import predicted_loads
 import repeat
 import scale
 import shipped_machines
@@ -59,6 +60,7 @@ PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
     "budgets": budgets.compare,
     "predicted_drive_sets": predicted_drive_sets.compare,
     "fitted_machines": fitted_machines.compare,
+    "predicted_loads": predicted_loads.compare,
     "scale": scale.compare,
 }
 # Parts that run only if they are named, since they take an hour each.

@@ -45,6 +45,7 @@ run.main()
                 "budgets 9",
                 "predicted_drive_sets 9",
                 "fitted_machines 9",
+                "predicted_loads 9",
                 "scale 9",
             ],
         ),

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from chaosity.checked_yaml_files import read_config
+from chaosity.checked_yaml_files import ROOT, read_config
 from chaosity.cli.predict import predict_command
 from chaosity.errors import UserError
 from chaosity.prediction.fit_machine import fit_machine
 from chaosity.prediction.fitted_description import FittedMachine
+from chaosity.prediction.machine_parameters import PARAMETERS
 from chaosity.prediction.predict_loads import (
     joined_loads,
     predict_loads,
-    undetermined_capacities,
+    undetermined_parameters,
 )
 from chaosity.records.point_types import Point
-from chaosity.result_folders import MEASUREMENTS_FILE
+from chaosity.result_folders import MEASUREMENTS_FILE, UNMEASURED_FILE
 from chaosity.simulation.machine_description import Fault
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.store.tidy_table_parquet import write_parquet_table
@@ -96,11 +99,49 @@ def test_a_capacity_that_no_measurement_determines_widens_the_interval() -> None
     loads = joined_loads(named(simulated, REMOTE))
     [each] = predict_loads(fit, TOPOLOGY, loads)
     assert "links.package_to_package_bytes_per_second" in [
-        *undetermined_capacities(fit, TOPOLOGY, loads)
+        each.name for each in undetermined_parameters(fit, TOPOLOGY, loads)
     ]
     right = MachineModel(MACHINE, TOPOLOGY, "host", TODAY).noiseless_results(loads)
     assert each.low < right[each.load].counted_bytes_per_second < each.high
     assert each.high > 2 * each.low
+
+
+def test_what_no_measurement_uses_is_refused(simulated: SimulatedHost) -> None:
+    near = [
+        point
+        for point in simulated.points
+        if point["loads"][0]["initiator"]["nodes"] == point["loads"][0]["target"]["nodes"]
+        and not point["loads"][0]["target"]["drives"]
+    ]
+    fit = fit_machine(simulated.table_of_records(1), near, TOPOLOGY)
+    latency = "chase=pu0+node1+pages-thp"
+    drives = "storage=node0+drive-0000-01-00-0"
+    for name, parameter, remedy in (
+        (REMOTE, "links.node_to_package_bytes_per_second", "memory_bandwidth"),
+        (latency, "latency_ns.other_package", "latency_matrix"),
+        (drives, "drives.read_bytes_per_second", "storage_bandwidth"),
+    ):
+        loads = joined_loads(named(simulated, name))
+        with pytest.raises(UserError, match=f"depends on {parameter}; measure .*{remedy}"):
+            undetermined_parameters(fit, TOPOLOGY, loads)
+
+
+def test_a_latency_in_unmeasured_queues_is_named(
+    simulated: SimulatedHost, fitted: FittedMachine
+) -> None:
+    beside = joined_loads(named(simulated, "chase=pu0+node0+pages-thp", "memory=node1+node0+triad"))
+    assert "latency_ns.queue" in [
+        each.name for each in undetermined_parameters(fitted, TOPOLOGY, beside)
+    ]
+    [chase, _] = predict_loads(fitted, TOPOLOGY, beside)
+    right = MachineModel(MACHINE, TOPOLOGY, "host", TODAY).noiseless_results(beside)
+    assert chase.low < (right[chase.load].latency_ns or 0.0) < chase.high
+
+
+def test_each_parameter_has_experiments_that_exist() -> None:
+    shipped = {path.stem for path in (ROOT / "workflow/experiments").glob("*.yaml")}
+    for parameter in PARAMETERS:
+        assert shipped.issuperset(re.split(r", | and ", parameter.experiments))
 
 
 def test_a_slow_drive_stays_slow_beside_other_loads() -> None:
@@ -171,5 +212,20 @@ def test_an_unknown_point_is_refused_with_a_near_name(folder: Path) -> None:
         predict_command, [str(folder), "--with", "memory_bandwidth/memory=node0+node9+triad"]
     )
     assert isinstance(done.exception, UserError)
-    assert "no such planned point" in str(done.exception)
-    assert "did you mean memory_bandwidth/memory=node0+node" in str(done.exception)
+    assert "has no such point; use memory_bandwidth/memory=node0+node" in str(done.exception)
+    assert len(str(done.exception)) < 400
+
+
+def test_a_point_that_the_budget_left_out_is_refused(
+    simulated: SimulatedHost, folder: Path, tmp_path: Path
+) -> None:
+    rows = simulated.true_table.rows
+    shutil.copytree(folder, tmp_path / "nps1")
+    path = tmp_path / "nps1/points/memory_bandwidth" / f"{LOCAL}.json"
+    path.unlink()
+    write_parquet_table(rows[rows["point"] == LOCAL], tmp_path / "nps1" / UNMEASURED_FILE)
+    done = CliRunner().invoke(
+        predict_command, [str(tmp_path / "nps1"), "--with", f"memory_bandwidth/{LOCAL}"]
+    )
+    assert isinstance(done.exception, UserError)
+    assert "the budget left this point out" in str(done.exception)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,14 +13,17 @@ import click
 from chaosity.cli.fit import read_folder_to_fit
 from chaosity.cli.shared_options import EXISTING_FOLDER, JSON_OPTION
 from chaosity.cli.terminal_output import borderless_table, print_json, print_rich
-from chaosity.errors import UserError, check_allowed
+from chaosity.errors import UserError
 from chaosity.units import format_count, format_quantity
 
 if TYPE_CHECKING:
     from chaosity.prediction.predict_loads import PredictedValue
+    from chaosity.records.point_types import Point
 
 # Number of surprising points that the terminal lists. The JSON has all.
 _MOST_POINTS = 12
+# Number of points that an error names.
+_NEAR_NAMES = 3
 
 
 @click.command("predict")
@@ -90,14 +95,11 @@ def _predict_together(folder: Path, names: tuple[str, ...], *, as_json: bool) ->
     from chaosity.prediction.predict_loads import (
         joined_loads,
         predict_loads,
-        undetermined_capacities,
+        undetermined_parameters,
     )
 
     measured, points, topology = read_folder_to_fit(folder)
-    by_name = {f"{point['experiment']}/{point['point']}": point for point in points}
-    for name in names:
-        check_allowed(name, by_name, "the host has no such planned point", f"--with {name}")
-    chosen = [by_name[name] for name in names]
+    chosen = [_point_of_name(name, points, folder) for name in names]
     loads = joined_loads(chosen)
     medians = {}
     for (number, _, metric), (median, _, _) in cell_medians(measured, chosen).items():
@@ -106,10 +108,13 @@ def _predict_together(folder: Path, names: tuple[str, ...], *, as_json: bool) ->
             first = sum(len(point["loads"]) for point in chosen[:number])
             medians[loads[first]["name"], metric] = median
     fitted = fit_machine(measured, points, topology)
+    missing = undetermined_parameters(fitted, topology, loads)
     values = predict_loads(fitted, topology, loads, medians)
-    missing = [*undetermined_capacities(fitted, topology, loads)]
     if as_json:
-        document = {"simulated": measured.is_simulated, "not_determined": missing}
+        document = {
+            "simulated": measured.is_simulated,
+            "not_determined": [each.name for each in missing],
+        }
         print_json({**document, "predicted": [asdict(each) for each in values]})
         return
     if measured.is_simulated:
@@ -125,8 +130,34 @@ def _predict_together(folder: Path, names: tuple[str, ...], *, as_json: bool) ->
                 f"The model does not explain {each.load} alone, perhaps because of a fault. So its "
                 "prediction is not above the measured value."
             )
-    for name in missing:
-        click.echo(f"No measurement determines {name}; the intervals contain its least value.")
+    for own in missing:
+        click.echo(
+            f"No measurement determines {own.name}, so the intervals are wide. Most machines need "
+            f"{own.experiments} for it; these loads together would do, too."
+        )
+
+
+def _point_of_name(name: str, points: Sequence[Point], folder: Path) -> Point:
+    """Return the point ``EXPERIMENT/POINT``.
+
+    Raises:
+        UserError: the folder has no such point.
+    """
+    from chaosity.result_folders import UNMEASURED_FILE
+    from chaosity.store.measurements import Measurements
+
+    by_name = {f"{point['experiment']}/{point['point']}": point for point in points}
+    if name in by_name:
+        return by_name[name]
+    if (folder / UNMEASURED_FILE).exists():
+        rows = Measurements.read(folder / UNMEASURED_FILE).rows
+        if name in set(rows["experiment"] + "/" + rows["point"]):
+            remedy = "name measured points with the same loads, or run once without a budget"
+            what = "the budget left this point out, so that its loads are not known"
+            raise UserError(what, f"--with {name}", remedy)
+    near = difflib.get_close_matches(name, by_name, _NEAR_NAMES, 0.3) or [*by_name][:_NEAR_NAMES]
+    what = f"{folder / 'points'} has no such point"
+    raise UserError(what, f"--with {name}", f"use {' or '.join(near)}")
 
 
 def _columns(each: PredictedValue) -> list[str]:

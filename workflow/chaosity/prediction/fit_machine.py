@@ -13,6 +13,7 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,12 +175,15 @@ class _Fit:
             self._rows[number].append(row)
         self._users: dict[Parameter, list[int]] = {parameter: [] for parameter in PARAMETERS}
         for number, point in self._points.items():
-            for parameter in uses.parameters(point):
+            for parameter in uses.parameters(point["loads"]):
                 self._users[parameter].append(number)
         spread = [(variance, n - 1) for _, variance, n in cells.values() if n > 1]
         self._noise = (
             math.sqrt(sum(v * n for v, n in spread) / sum(n for _, n in spread)) if spread else 0.0
         )
+        # Standard deviation of a median over that of a run, if the logarithms are normal.
+        counts = [cells[key][2] for key in self._keys]
+        self._median_per_run = math.sqrt(fmean(min(1.0, math.pi / 2 / n) for n in counts))
         metrics = {metric for _, _, metric in self._keys}
         needed = {parameter for parameter in PARAMETERS if parameter.section == "memory"}
         has_rates = all(each in self.least for each in needed if each.required)
@@ -305,21 +309,29 @@ class _Fit:
             departures,
             values,
             covariance[np.ix_(used, used)],
-            self._misfits(away),
+            self._misfits(away, deviations),
         )
 
-    def _misfits(self, away: NDArray[np.float64]) -> dict[str, float]:
+    def _misfits(self, away: NDArray[np.float64], deviations: Values) -> dict[str, float]:
         """Return the standard deviation of each kind of value around the model, on logarithms.
 
         Outliers are rare in a healthy machine, but if more than one value in 20 departs, it counts.
+        A value that the fit did not read is further away than those to which its parameters adapt,
+        and a median is never surer than its replicates.
         """
+        # A parameter that only its usual value determines adapts to no value.
+        adapted = sum(1 - (each / own.spread) ** 2 for own, each in deviations.items())
+        cells = len(self._keys)
+        further = math.sqrt(cells / max(1.0, cells - adapted))
+        least = self._noise * self._median_per_run
         kinds: dict[str, list[float]] = defaultdict(list)
         for (number, name, metric), difference in zip(self._keys, np.abs(away), strict=True):
             loads = self._points[number]["loads"]
             load = next(load for load in loads if load["name"] == name)
             kinds[kind_of_value(load, metric, len(loads))].append(float(difference))
+        every = [*map(float, np.abs(away))]
         return {
-            kind: _spread(own if len(own) >= _FEWEST_OF_KIND else [*map(float, np.abs(away))])
+            kind: max(least, further * _spread(own if len(own) >= _FEWEST_OF_KIND else every))
             for kind, own in ((kind, kinds.get(kind, [])) for kind in KINDS)
         }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, cast
@@ -49,6 +49,11 @@ class Parameter:
         return f"{self.section}.{self.key}"
 
     @property
+    def experiments(self) -> str:
+        """The experiments that determine the number on most machines."""
+        return _EXPERIMENTS[self.section]
+
+    @property
     def is_latency(self) -> bool:
         """Return whether only latencies depend on this parameter."""
         return self.section in ("latency_ns", "core_to_core_ns")
@@ -59,6 +64,15 @@ class Parameter:
 
 
 Values = dict[Parameter, float]
+
+# Section of the description -> the experiments that fill its capacities, or measure its latencies.
+_EXPERIMENTS = {
+    "memory": "bandwidth_scaling and l3_domain_bandwidth",
+    "links": "memory_bandwidth and interference_remote",
+    "drives": "storage_bandwidth",
+    "latency_ns": "latency_matrix, latency_by_size and loaded_latency",
+    "core_to_core_ns": "core_to_core and core_to_core_same_l3",
+}
 
 # Before the name of a core: its requests for reads of drives, and its waiting for memory.
 _REQUESTS, _WAITING = "requests_of_", "waiting_"
@@ -153,11 +167,11 @@ class ParameterUses:
             found.append(uses)
         return found
 
-    def parameters(self, point: Point) -> set[Parameter]:
-        """Return the parameters on which the values of a point can depend."""
-        names = {name for load in point["loads"] for uses in self._flows(load) for name in uses}
+    def parameters(self, loads: Sequence[Load]) -> set[Parameter]:
+        """Return the parameters on which the values of a point's loads can depend."""
+        names = {name for load in loads for uses in self._flows(load) for name in uses}
         sections = set()
-        for load in point["loads"]:
+        for load in loads:
             if "latency_ns" in load["metrics"]:
                 transfer = load["placement"]["cpus"] != load["initiator"]["cpus"]
                 sections.add("core_to_core_ns" if transfer else "latency_ns")

@@ -7,23 +7,32 @@ the fitted parameters and from how far measured values are from the model.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from chaosity.errors import UserError
 from chaosity.prediction.fit_machine import RATES, departs, kind_of_value
 from chaosity.prediction.fitted_description import FittedMachine
-from chaosity.prediction.machine_parameters import Values, can_be_fitted, model_of
+from chaosity.prediction.machine_parameters import (
+    PARAMETERS,
+    Parameter,
+    ParameterUses,
+    Values,
+    can_be_fitted,
+    model_of,
+)
 from chaosity.records.point_types import Load, Point
+from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.simulated_loads import processing_units_of_load
 from chaosity.topology.topology_model import Topology
 
 # Draws of the parameters: the 2.5th of the 100 percentiles is then the mean of two draws.
 DRAWS = 200
-# A capacity that the data do not determine is named if a prediction changes by this share with it.
+# A parameter that the data do not determine is named if a prediction changes by this share with it.
 _MATTERS = 0.02
 
 # (name of the load, metric)
@@ -116,7 +125,6 @@ def predict_loads(
         alone |= _values(fitted.values, topology, [load])
     together = _values(fitted.values, topology, loads)
     draws = [_values(drawn, topology, loads) for drawn in fitted.draws(DRAWS, seed)]
-    random = np.random.default_rng(seed)
     found = []
     for key, value in together.items():
         load = next(load for load in loads if load["name"] == key[0])
@@ -128,39 +136,79 @@ def predict_loads(
         if departing and median is not None and key[1] in RATES:
             most = median  # other loads make no load faster
             logs = np.minimum(logs, math.log(most))
-        low, high = _interval(logs + random.normal(0.0, misfit, len(logs)), math.log(value), most)
-        found.append(
-            PredictedValue(*key, alone[key], median, min(value, most), low, high, departing)
-        )
+        centre = min(value, most)
+        low, high = _interval(logs, math.log(centre), misfit)
+        found.append(PredictedValue(*key, alone[key], median, centre, low, high, departing))
     return found
 
 
-def _interval(logs: NDArray[np.float64], log_value: float, most: float) -> tuple[float, float]:
-    """Return the 95 % interval of draws; it contains the value."""
-    low, high = np.quantile(logs, (0.025, 0.975))
-    centre = min(log_value, math.log(most))
-    return math.exp(min(low, centre)), math.exp(max(high, centre))
+def _interval(logs: NDArray[np.float64], centre: float, misfit: float) -> tuple[float, float]:
+    """Return the 95 % interval of a value; `centre` and `misfit` are on logarithms as the draws.
 
-
-def undetermined_capacities(
-    fitted: FittedMachine, topology: Topology, loads: Sequence[Load]
-) -> Iterator[str]:
-    """Yield the names of parameters without an interval on which a prediction depends.
-
-    Each of them has the least value that the measurements allow, instead of its estimate.
+    Draws and misfit are independent. No draw of the misfit adds its own scatter to the ends.
     """
+    low, high = np.quantile(logs, (0.025, 0.975)) - centre
+    own = float(stats.norm.ppf(0.975)) * misfit
+    return (
+        math.exp(centre - math.hypot(min(low, 0.0), own)),
+        math.exp(centre + math.hypot(max(high, 0.0), own)),
+    )
+
+
+def undetermined_parameters(
+    fitted: FittedMachine, topology: Topology, loads: Sequence[Load]
+) -> list[Parameter]:
+    """Return the parameters without an interval on which a prediction depends.
+
+    Intervals contain the value with the least capacity that the measurements allow, and with any
+    usual latency.
+
+    Raises:
+        UserError: nothing is known of a parameter, so that there is no interval.
+    """
+    listed = {each.parameter for each in fitted.parameters}
+    uses, rates = ParameterUses(topology), [load for load in loads if not _is_latency(load)]
+    # The few bytes of a pointer chase fill nothing.
+    needed = {own for own in uses.parameters(rates) if own.resources} | {
+        own for own in uses.parameters(loads) if own.is_latency and own.required
+    }
+    for own in sorted(needed - listed, key=PARAMETERS.index):
+        raise _unknown(own)
     usual = _values(fitted.values, topology, loads)
+    found = []
     for each in fitted.parameters:
-        if each.is_determined or not each.at_least:
+        own = each.parameter
+        if each.is_determined or not (each.at_least or own.is_latency):
             continue
-        least = _values({**fitted.values, each.parameter: each.at_least}, topology, loads)
-        if any(least[key] < (1 - _MATTERS) * usual[key] for key in usual):
-            yield each.parameter.name
+        # A latency that is as far from its estimate as usual latencies are from each other.
+        other = each.at_least or (each.value or own.usual) * math.exp(own.spread)
+        changed = _values({**fitted.values, own: other}, topology, loads)
+        if any(abs(math.log(changed[key] / usual[key])) > _MATTERS for key in usual):
+            if not (each.at_least or each.value):
+                raise _unknown(own)
+            found.append(own)
+    return found
+
+
+def _is_latency(load: Load) -> bool:
+    """Return whether a load measures a latency."""
+    return "latency_ns" in load["metrics"]
+
+
+def _unknown(parameter: Parameter) -> UserError:
+    """Return the error that the data say nothing about a parameter, so there is no interval."""
+    remedy = f"measure {parameter.experiments} first"
+    return UserError(f"no valid measurement depends on {parameter.name}", "--with", remedy)
 
 
 def _values(values: Values, topology: Topology, loads: Sequence[Load]) -> dict[ValueKey, float]:
-    """Return the model's values of loads that run at the same time."""
-    results = model_of(values, topology).noiseless_results(list(loads))
+    """Return the values of loads that run at the same time, with these parameters."""
+    return model_values(model_of(values, topology), loads)
+
+
+def model_values(model: MachineModel, loads: Sequence[Load]) -> dict[ValueKey, float]:
+    """Return a model's values of loads that run at the same time."""
+    results = model.noiseless_results(list(loads))
     found: dict[ValueKey, float] = {}
     for load in loads:
         result = results[load["name"]]
