@@ -12,6 +12,7 @@ import pandas as pd
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings
 from chaosity.figures.draw_and_write_figures import FigureFile
 from chaosity.place_names import node_name
+from chaosity.report.html_pages_and_inline_svg import report_texts
 from chaosity.report.record_summaries import RecordSummary
 from chaosity.store.measurements import LOAD, POINT, Measurements
 from chaosity.topology.host_fact_types import HostFacts
@@ -33,13 +34,6 @@ _WARNING_SHARE = 0.2
 _CLOCK_DIFFERENCE = 0.03
 # If a host has more nodes, the report shows only the lowest and the highest clock.
 _MOST_NODES = 8
-_RECORD_ADVICE = {
-    "precision": "The intervals in this report show how precise each value is. For narrower "
-    "intervals, raise `replicates`, or `max_seconds` in `stopping`.",
-    "undisturbed": "Stop other programs on the host and measure again.",
-    "has data": "If the data of these drives may be lost, write the drives whole, wait until they "
-    "have finished their own clean-up, and measure again.",
-}
 
 
 @dataclass(frozen=True)
@@ -154,67 +148,30 @@ def _drives(rows: pd.DataFrame) -> ResultCheck:
 def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultCheck]:
     """Yield the checks of the host's settings that affect values."""
     hypervisor = system.get("hypervisor")
-    yield _setting_check(
-        "Virtual machine",
-        hypervisor,
-        not hypervisor,
-        "the operating system runs on the hardware",
-        "this host is a virtual machine: the hypervisor decides its topology and bandwidth, and "
-        "other virtual machines can take a share of the bandwidth",
-        "Trust a difference only if a second run shows the difference too. If you can, measure on "
-        "the machine itself, not in a virtual machine.",
-    )
     limits = part_to_json(topology.restrictions).items()
     listed = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in limits if value)
-    yield _setting_check(
-        "Processors and nodes",
-        listed,
-        not topology.is_restricted,
-        "all online processors and nodes can be used",
-        f"only a part of the machine can be used: {listed}",
-        "Values of the whole machine are values of this part alone. To measure the whole machine, "
-        "run outside the cgroup or cpuset.",
-    )
-    frequency = system.get("frequency")
+    frequency, settings = system.get("frequency"), system.get("memory_settings") or {}
     governors = frequency["governors"] if frequency else []
-    yield _setting_check(
-        "Clock governor",
-        governors or None,
-        set(governors) == {"performance"},
-        "the governor is performance on all processing units",
-        f"the clock governor is {' and '.join(map(str, governors))}, so the clock can rise "
-        "too late under load",
-        "Set the governor to performance with `ansible-playbook configure.yml` and measure again.",
-    )
-    settings = system.get("memory_settings") or {}
-    mode = settings.get("transparent_huge_pages")
-    yield _setting_check(
-        "Transparent huge pages",
-        mode,
-        mode != "never",
-        f"set to {mode}",
-        "transparent huge pages are off, so address translation can limit memory bandwidth",
-        "Set transparent huge pages to madvise or always with `ansible-playbook configure.yml`.",
-    )
-    balancing = settings.get("numa_balancing")
-    yield _setting_check(
-        "NUMA balancing",
-        balancing,
-        str(balancing) == "0",
-        "off",
-        "the kernel can move pages between nodes during a measurement",
-        "Switch NUMA balancing off with `ansible-playbook configure.yml`. The placement of the "
-        "pages was verified at the end of each measurement.",
-    )
-
-
-def _setting_check(
-    name: str, value: object, good: bool, good_text: str, warning: str, advice: str
-) -> ResultCheck:
-    """Return the check of a setting; `value` is None if the host does not report the setting."""
-    if value is None:
-        return ResultCheck(name, UNKNOWN, "this machine does not report this setting")
-    return ResultCheck(name, OK, good_text) if good else ResultCheck(name, WARNING, warning, advice)
+    mode, balancing = (settings.get(key) for key in ("transparent_huge_pages", "numa_balancing"))
+    # Value of each setting, None if the host does not report it, and whether the value is good.
+    states: dict[str, tuple[object, bool]] = {
+        "Virtual machine": (hypervisor, not hypervisor),
+        "Processors and nodes": (listed, not topology.is_restricted),
+        "Clock governor": (
+            " and ".join(map(str, governors)) or None,
+            set(governors) == {"performance"},
+        ),
+        "Transparent huge pages": (mode, mode != "never"),
+        "NUMA balancing": (balancing, str(balancing) == "0"),
+    }
+    for name, texts in report_texts()["settings"].items():
+        value, good = states[name]
+        if value is None:
+            yield ResultCheck(name, UNKNOWN, "this machine does not report this setting")
+        elif good:
+            yield ResultCheck(name, OK, texts["good"].format(value=value))
+        else:
+            yield ResultCheck(name, WARNING, texts["warning"].format(value=value), texts["advice"])
 
 
 def _replicates(rows: pd.DataFrame) -> ResultCheck | None:
@@ -290,7 +247,7 @@ def _record_checks(summaries: Sequence[RecordSummary]) -> list[ResultCheck]:
                     UNKNOWN if passed is None else severity,
                     f"{verb} in {format_percent(share)} of {format_count(total, 'record')}, "
                     f"for example {examples[0]}",
-                    None if passed is None else _RECORD_ADVICE.get(name),
+                    None if passed is None else report_texts()["record_advice"].get(name),
                 )
             )
     return checks

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import cache
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from lxml import etree
 from markupsafe import Markup, escape
 
-from chaosity.checked_yaml_files import ROOT
+from chaosity.checked_yaml_files import ROOT, read_yaml
 from chaosity.errors import UserError
 from chaosity.figures.svg_hover_texts import REFERENCES, prefix_svg_ids
 
@@ -81,6 +83,13 @@ def svg_width(svg: str) -> float | None:
 
 TEMPLATES = ROOT / "templates" / "report"
 _CODE = re.compile(r"`([^`]+)`")
+
+
+@cache
+def report_texts() -> dict[str, Any]:
+    """Return the fixed texts of the report, which ``templates/report/texts.yaml`` holds."""
+    texts: dict[str, Any] = read_yaml(TEMPLATES / "texts.yaml")
+    return texts
 
 
 def text_as_html(value: object) -> object:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
+from chaosity.report.html_pages_and_inline_svg import report_texts
 from chaosity.report.machine_facts import Document, Fact
 from chaosity.report.record_summaries import RecordSummary
 from chaosity.statistics.cell_summary import compute_outlier_mask, summarise_cells
@@ -14,25 +15,6 @@ from chaosity.units import format_count, format_duration, format_percent, group_
 
 # The report gives the precision that this share of the cells reaches, not only the worst cell's.
 _MOST_CELLS = 0.9
-_VALUES = (
-    "Each value is the median of its replicates. The 95 % interval of a value is computed from the "
-    "logarithms. If the machine does not change, 95 of 100 such intervals contain "
-    "the true value. n is the number of replicates. GB is 10^9 bytes, GiB is 2^30 bytes."
-)
-_DIFFERENCES = (
-    "A difference is reported if the 95 % interval of the ratio does not contain 1. Comparisons of "
-    "many cells are adjusted for the number of cells. Values of one run are paired by replicate, "
-    "so slow drift cancels out. Values of different runs are not paired, so the interval of their "
-    'ratio contains only the scatter within the runs. "No difference detected" does not mean that '
-    "the values are equal."
-)
-_FINDINGS = (
-    "A finding compares a value with values that are equal on a healthy machine, such as the "
-    "values of all remote nodes of one package. A value that is worse by at least 5 % (8 % without "
-    "replicates) is reported, unless chance can explain the loss. The probability of a wrong "
-    "finding, over all comparisons on this host, is 1 %. A value without a comparable cell is not "
-    "tested."
-)
 
 
 def methodology_facts(
@@ -42,14 +24,14 @@ def methodology_facts(
 
     `config` has the workflow's `seed` and `stopping`, and the `notes` of the plan.
     """
-    cells = summarise_cells(rows)
+    cells, texts = summarise_cells(rows), report_texts()["methods"]
     return [
         Fact("Points", _points_text(rows)),
-        Fact("Values", _VALUES),
+        Fact("Values", texts["Values"]),
         Fact("Intervals", _intervals_text(cells)),
         Fact("Each value", _explanation_text(rows)),
-        Fact("Differences", _DIFFERENCES),
-        Fact("Findings", _FINDINGS),
+        Fact("Differences", texts["Differences"]),
+        Fact("Findings", texts["Findings"]),
         Fact("Precision reached", _precision_text(cells)),
         Fact("Outliers", _outliers_text(rows, cells)),
         Fact("Order", _order_text(rows, config)),
