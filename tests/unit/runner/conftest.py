@@ -11,7 +11,7 @@ import pytest
 # A load that behaves like a kernel: ready line, barrier, samples, stop on a signal. What it does
 # wrong can be chosen, which a real tool would not do on demand.
 PROGRAM = """
-import json, signal, sys, time
+import json, random, signal, sys, time
 wrong = sys.argv[1]
 stop = []
 signal.signal(signal.SIGTERM, lambda *_: stop.append(1) if wrong != "deaf" else None)
@@ -23,6 +23,7 @@ if wrong == "slow": time.sleep(1.5)  # a first pass, of which nothing is told
 while not stop and wrong != "early":
     begin = time.monotonic_ns(); time.sleep(0.005)
     done = {"event": "sample", "begin_ns": begin, "end_ns": time.monotonic_ns(), "bytes": 5000}
+    if wrong == "noisy": done["bytes"] = random.choice([1000, 9000])
     print(json.dumps(done), flush=True)
     if wrong == "crash": sys.exit(3)
 if wrong == "rubbish": print("{{{ rubbish")

@@ -20,7 +20,7 @@ import pytest
 from chaosity.records.atomic_writes_and_record_files import load_record, save_record
 from chaosity.records.record_types_and_verdict import FAILED, VALID
 from chaosity.runner import load_process, metric_values
-from chaosity.runner.point_measurement import HOST_LOCK, are_rates_precise, measure_point
+from chaosity.runner.point_measurement import HOST_LOCK, is_measured_enough, measure_point
 from wait_until_true import wait_until
 
 pytestmark = pytest.mark.alone
@@ -120,15 +120,26 @@ def test_precision_ends_a_steady_point_early(make_point):
     assert time.monotonic() - began < 5
 
 
+def test_a_noisy_point_ends_when_more_time_would_not_make_it_precise(make_point):
+    stopping = {"relative_precision": 0.001, "min_seconds": 0.2, "max_seconds": 20.0}
+    began = time.monotonic()
+    record = measure_point(make_point("noisy", point={"stopping": stopping}), 1)
+    assert time.monotonic() - began < 10
+    assert record["verdict"]["status"] == VALID, record["verdict"]["reason"]
+    [note] = [check for check in record["verdict"]["checks"] if check["name"].endswith("precision")]
+    assert note["passed"] is False
+    assert "s of at most 20 s" in note["detail"]
+
+
 def test_precision_is_computed_in_the_common_window():
     """A load that ran before the others, and steadily, is not steady beside them."""
     steady = [(n / 100, (n + 1) / 100, 1.0) for n in range(2000)]
     unsteady = [(20 + n / 100, 20 + (n + 1) / 100, 1.0 + n // 20 % 2) for n in range(200)]
     ahead = SimpleNamespace(samples=steady + unsteady)
     later = SimpleNamespace(samples=[(first, last, 1.0) for first, last, _ in unsteady])
-    assert are_rates_precise([ahead], 0.1)
-    assert are_rates_precise([later], 0.1)
-    assert not are_rates_precise([ahead, later], 0.1)
+    assert is_measured_enough([ahead], 0.1, 60)
+    assert is_measured_enough([later], 0.1, 60)
+    assert not is_measured_enough([ahead, later], 0.1, 60)
 
 
 def test_a_pass_longer_than_the_stopping_rule_is_awaited(make_point):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from math import exp
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -73,14 +75,66 @@ def test_a_steady_rate_does_not_depend_on_the_samples(lengths, steady):
 
 def test_precision_is_unknown_with_few_samples():
     samples = [(float(i), i + 1.0, 1.0) for i in range(19)]
-    assert progress_samples_and_rates.relative_half_width_of_rate([samples], 0.0, 19.0) is None
+    assert progress_samples_and_rates.rate_precision([samples], 0.0, 19.0) is None
 
 
 def test_precision_of_alternating_batches():
     # Batches of two samples: means 9 and 11 in turn, so standard deviation 1.054 over ten.
     samples = [(float(i), i + 1.0, 9.0 if (i // 2) % 2 else 11.0) for i in range(20)]
-    width = progress_samples_and_rates.relative_half_width_of_rate([samples], 0.0, 20.0)
-    assert width == pytest.approx(2.262 * 1.0541 / 10**0.5 / 10, rel=1e-3)
+    reached = progress_samples_and_rates.rate_precision([samples], 0.0, 20.0)
+    assert reached is not None
+    assert reached.relative_half_width == pytest.approx(2.262 * 1.0541 / 10**0.5 / 10, rel=1e-3)
+    assert not reached.drifts
+    assert reached.cannot_reach(0.015, 4)  # 0.0754 * 0.688 / 2 = 0.026
+    assert not reached.cannot_reach(0.03, 4)
+
+
+def end_of_run(rate, seed=0, wanted=0.01, longest=5.0):
+    """Looks at a rate each 0.1 s, as the runner does; returns the time and reason of the end."""
+    random, samples = Random(seed), []
+    for n in range(int(longest * 100)):
+        begin, end = n / 100, (n + 1) / 100
+        samples.append((begin, end, rate(begin, random) / 100))
+        if n < 50 or n % 10:
+            continue
+        reached = progress_samples_and_rates.rate_precision([samples], 0.0, end)
+        if reached.relative_half_width <= wanted:
+            return end, "precise"
+        if reached.cannot_reach(wanted, longest / end):
+            return end, "out of reach"
+    return longest, "time"
+
+
+def with_noise(rate, noise):
+    return lambda second, random: rate(second) + random.gauss(0, noise)
+
+
+@pytest.mark.parametrize(
+    ("rate", "reason"),
+    [
+        (with_noise(lambda _: 1.0, 0.0), "precise"),
+        (with_noise(lambda _: 1.0, 0.05), "precise"),
+        (with_noise(lambda _: 1.0, 0.5), "out of reach"),
+        (with_noise(lambda second: 1 + second / 5, 0.03), "time"),
+        (with_noise(lambda second: 1 - second / 10, 0.02), "time"),
+        (with_noise(lambda second: 1 - 0.5 * exp(-second / 0.3), 0.01), "time"),
+    ],
+    ids=["constant", "little noise", "much noise", "rises", "falls", "warms up"],
+)
+def test_a_run_ends_early_when_precise_or_when_precision_is_out_of_reach(rate, reason):
+    ends = [end_of_run(rate, seed) for seed in range(20)]
+    # One in twenty random series looks like a drift, and a drift can be precise near its end.
+    assert sum(found == reason for _, found in ends) >= 17, ends
+    if reason == "out of reach":
+        assert sorted(end for end, _ in ends)[10] < 1.0
+    elif reason == "time":
+        assert "out of reach" not in {found for _, found in ends}
+
+
+def test_noise_that_fits_to_the_precision_at_the_longest_time_rarely_ends_a_run():
+    """The interval at the longest time is 0.7 % wide, below the wanted 1 %."""
+    ends = [end_of_run(with_noise(lambda _: 1.0, 0.07), seed) for seed in range(40)]
+    assert sum(found == "out of reach" for _, found in ends) <= 4, ends
 
 
 SAMPLES = {"event": "sample", "begin": "begin_ns", "end": "end_ns", "time_scale": 1e-9}

@@ -17,7 +17,7 @@ from chaosity.runner.progress_samples_and_rates import (
     Series,
     common_time_span,
     rate_in_window,
-    relative_half_width_of_rate,
+    rate_precision,
 )
 
 SAMPLES, LINES, INSTRUCTIONS = "samples", "lines", "instructions"
@@ -186,7 +186,8 @@ class RateMeter:
             inside = [sample for sample in self.source.series if sample[0] >= began]
             if passed >= SHORTEST and inside:
                 begin, end = common_time_span([inside])
-                width = relative_half_width_of_rate([inside], begin, end)
+                reached = rate_precision([inside], begin, end)
+                width = reached and reached.relative_half_width
                 if width is not None and (width <= PRECISION or passed >= LONGEST):
                     self.has_measured = True
                     value = rate_in_window([inside], begin, end)

@@ -81,7 +81,8 @@ def _stopping_rules(rows: pd.DataFrame, config: Document) -> Iterator[Fact]:
         if precision is not None:
             text = "each load runs until the 95 % interval of the rate is within "
             text += f"±{format_percent(precision)}, "
-            text += f"but at least {rule.get('min_seconds'):g} s and at most {longest:g} s"
+            text += f"but at least {rule.get('min_seconds'):g} s and at most {longest:g} s; "
+            text += "it ends earlier if more time would not suffice"
         yield Fact(f"Stopping rule, {category.replace('_', ' ')}", text)
 
 

@@ -34,7 +34,7 @@ from chaosity.runner import (
     temporary_kernel_settings,
 )
 from chaosity.runner.load_process import LoadProcess
-from chaosity.runner.progress_samples_and_rates import common_time_span, relative_half_width_of_rate
+from chaosity.runner.progress_samples_and_rates import common_time_span, rate_precision
 from chaosity.runner.record_checks import check_record
 
 # Two controllers may measure on one host; every user may create a lock file here.
@@ -219,14 +219,26 @@ def _wait_for_samples(loads: list[LoadProcess]) -> None:
             time.sleep(POLL_SECONDS)
 
 
-def are_rates_precise(loads: list[LoadProcess], wanted: float) -> bool:
-    """Return whether the rates of all loads are precise enough in their common window."""
+def is_measured_enough(loads: list[LoadProcess], wanted: float, longest: float) -> bool:
+    """Return whether all rates are precise enough in the common window, or one cannot become so.
+
+    Args:
+        loads: the running loads.
+        wanted: the wanted half width of the rates' 95 % intervals, relative to the rates.
+        longest: the longest duration of the window, in seconds.
+    """
     series = [list(load.samples) for load in loads]
     if not all(series):
         return False
     begin, end = common_time_span(series)
-    widths = [relative_half_width_of_rate([own], begin, end) for own in series]
-    return all(width is not None and width <= wanted for width in widths)
+    found = [rate_precision([own], begin, end) for own in series]
+    reached = [precision for precision in found if precision is not None]
+    if len(reached) < len(loads):
+        return False
+    longer = longest / (end - begin)
+    return all(precision.relative_half_width <= wanted for precision in reached) or any(
+        precision.cannot_reach(wanted, longer) for precision in reached
+    )
 
 
 def _wait_for_end(
@@ -235,8 +247,9 @@ def _wait_for_end(
     """Wait until the point is measured, by the stopping rule.
 
     If loads end by themselves, the window closes when the first load ends. Otherwise the point ends
-    when its rates are precise enough or its time is over. Each load gets the time for one report,
-    because a pass over its memory may take longer on a busy host.
+    when its rates are precise enough, when one cannot become so, or when its time is over. Each
+    load gets the time for one report, because a pass over its memory may take longer on a busy
+    host.
     """
     ends_by_itself = any(not load.is_ended_by_runner for load in loads)
     shortest, longest = stopping["min_seconds"], stopping["max_seconds"]
@@ -253,7 +266,7 @@ def _wait_for_end(
             if now - began >= longest and all(load.has_reported_progress for load in loads):
                 return
             if wanted is not None and now >= next_look:
-                if are_rates_precise(loads, wanted):
+                if is_measured_enough(loads, wanted, longest):
                     return
                 next_look = now + PRECISION_SECONDS
         time.sleep(POLL_SECONDS)

@@ -12,8 +12,8 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
-from typing import Any
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
 
 from chaosity.records.point_types import MetricSourceWithUpperBound, ProgressSource
 from chaosity.runner.parse_tool_output import (
@@ -31,6 +31,13 @@ Series = list[Sample]
 BATCHES = 10
 # 97.5 % quantile of Student's t with BATCHES - 1 degrees of freedom.
 T_QUANTILE = 2.262
+# Least standard deviation that fits to a computed one, as a share: the root of (BATCHES - 1) over
+# the 97.5 % quantile of chi-squared with BATCHES - 1 degrees of freedom, 19.02.
+LEAST_DEVIATION = 0.688
+# Von Neumann's ratio: squared steps from value to value over squared deviations from the mean. Of
+# BATCHES independent normal values it is below this in 5 % of cases (Hart, Annals of Mathematical
+# Statistics 13, 1942). A drift has a far smaller ratio.
+DRIFT_RATIO = 1.06
 
 
 def progress_series(
@@ -244,11 +251,28 @@ def rates_to_each_node_alone(
     return rates
 
 
-def relative_half_width_of_rate(series: Sequence[Series], begin: float, end: float) -> float | None:
-    """Return half the width of the 95 % interval of the rate, relative to the rate, by batch means.
+class RatePrecision(NamedTuple):
+    """The precision of a rate in a window of time, by batch means.
 
-    The result is None if the window has fewer than two samples per batch.
+    `relative_half_width` is half the width of the 95 % interval, relative to the rate. `drifts`
+    tells whether successive batch means are too similar for values that vary at random.
     """
+
+    relative_half_width: float
+    drifts: bool
+
+    def cannot_reach(self, wanted: float, longer: float) -> bool:
+        """Return whether a window that is `longer` times as long is not precise enough either.
+
+        The interval of a rate that varies at random narrows with the root of the time. The result
+        is False for a rate that drifts, since a longer window changes its value.
+        """
+        narrowest = self.relative_half_width * LEAST_DEVIATION / math.sqrt(max(longer, 1.0))
+        return not self.drifts and narrowest > wanted
+
+
+def rate_precision(series: Sequence[Series], begin: float, end: float) -> RatePrecision | None:
+    """Return the precision of a rate; None if the window has fewer than two samples per batch."""
     inside = sum(first >= begin and last <= end for samples in series for first, last, _ in samples)
     if inside < 2 * BATCHES or end <= begin:
         return None
@@ -257,5 +281,9 @@ def relative_half_width_of_rate(series: Sequence[Series], begin: float, end: flo
         rate_in_window(series, begin + i * step, begin + (i + 1) * step) for i in range(BATCHES)
     ]
     mean = sum(means) / BATCHES
-    variance = sum((m - mean) ** 2 for m in means) / (BATCHES - 1)
-    return T_QUANTILE * math.sqrt(variance / BATCHES) / mean if mean > 0 else None
+    if mean <= 0:
+        return None
+    squares = sum((m - mean) ** 2 for m in means)
+    half_width = T_QUANTILE * math.sqrt(squares / (BATCHES - 1) / BATCHES) / mean
+    steps = sum((after - before) ** 2 for before, after in pairwise(means))
+    return RatePrecision(half_width, steps < DRIFT_RATIO * squares)

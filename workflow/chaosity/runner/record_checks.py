@@ -18,7 +18,7 @@ from chaosity.runner.observed_placement import SHARE_TOLERANCE, page_share_devia
 from chaosity.runner.parse_tool_output import ExtractionError, extract_values
 from chaosity.runner.progress_samples_and_rates import (
     common_time_span,
-    relative_half_width_of_rate,
+    rate_precision,
     spans_without_pauses,
 )
 
@@ -202,8 +202,10 @@ def _notes_on_progress(record: UnfinishedRecord) -> list[Check]:
     window = metric_values.window_of_all_loads(record, series)
     for name, own in series.items() if wanted is not None else ():
         begin, end = window or common_time_span(own)
-        width = relative_half_width_of_rate(own, begin, end)
-        detail = "too few samples" if width is None else f"±{100 * width:.2f} % in the run"
+        reached = rate_precision(own, begin, end)
+        width = reached and reached.relative_half_width
+        limit = f"{end - begin:.2f} s of at most {record['stopping']['max_seconds']:g} s"
+        detail = "too few samples" if width is None else f"±{100 * width:.2f} % in {limit}"
         passed = None if width is None or wanted is None else width <= wanted
         checks.append(make_check(f"{name}: precision", passed, detail, decisive=False))
     pausing = metric_values.progress_with_pauses(record, series)
