@@ -18,6 +18,7 @@ from chaosity.prediction.fitted_description import FittedMachine
 from chaosity.prediction.machine_parameters import PARAMETERS
 from chaosity.prediction.predict_loads import (
     joined_loads,
+    measured_medians,
     predict_loads,
     undetermined_parameters,
 )
@@ -32,6 +33,7 @@ from simulated_tables import TODAY, SimulatedHost, shipped_machine, shipped_topo
 TOPOLOGY = shipped_topology("xeon_8358")
 MACHINE = shipped_machine("xeon_8358", TOPOLOGY)
 EXPERIMENTS = ["memory_bandwidth", "latency_matrix", "storage_bandwidth"]
+RATE = "bandwidth_bytes_per_second"
 LOCAL, REMOTE = "memory=node0+node0+triad", "memory=node1+node0+triad"
 
 
@@ -158,7 +160,7 @@ def test_a_slow_drive_stays_slow_beside_other_loads() -> None:
         and p["loads"][0]["initiator"]["nodes"] == [0]
     ]
     loads = joined_loads([point, *named(simulated, LOCAL)])
-    (key, metric), alone = (loads[0]["name"], "bandwidth_bytes_per_second"), 3.4e9
+    (key, metric), alone = (loads[0]["name"], RATE), 3.4e9
     found = {
         each.load: each for each in predict_loads(fit, TOPOLOGY, loads, {(key, metric): alone})
     }
@@ -229,3 +231,26 @@ def test_a_point_that_the_budget_left_out_is_refused(
     )
     assert isinstance(done.exception, UserError)
     assert "the budget left this point out" in str(done.exception)
+
+
+def test_parts_of_a_measured_combination_are_found_alone_and_together() -> None:
+    simulated = host("interference")
+    both = next(point for point in simulated.points if len(point["loads"]) == 2)
+    loads = joined_loads([both])
+    table, model = simulated.true_table, MachineModel(MACHINE, TOPOLOGY, "host", TODAY)
+    for asked in (loads, loads[:1], loads[1:]):
+        truth = model.noiseless_results(asked)
+        assert measured_medians(table, simulated.points, asked) == pytest.approx(
+            {(name, RATE): each.counted_bytes_per_second for name, each in truth.items()}
+        )
+    twice = [loads[0], {**loads[0], "name": "other"}]
+    assert not measured_medians(table, simulated.points, twice)
+
+
+def test_the_output_says_that_few_such_values_are_measured(folder: Path) -> None:
+    both = [f"--with=memory_bandwidth/{name}" for name in (LOCAL, REMOTE)]
+    done = CliRunner().invoke(predict_command, [str(folder), *both])
+    assert "Few such values are measured" in done.output
+    done = CliRunner().invoke(predict_command, [str(folder), both[0]])
+    assert "Few such values are measured" not in done.output
+    assert "measured together" not in done.output

@@ -91,9 +91,10 @@ def predict_command(folder: Path, together: tuple[str, ...], as_json: bool) -> N
 
 def _predict_together(folder: Path, names: tuple[str, ...], *, as_json: bool) -> None:
     """Print what loads of planned points get while all of them run."""
-    from chaosity.prediction.fit_machine import cell_medians, fit_machine
+    from chaosity.prediction.fit_machine import ALL, fit_machine
     from chaosity.prediction.predict_loads import (
         joined_loads,
+        measured_medians,
         predict_loads,
         undetermined_parameters,
     )
@@ -101,12 +102,9 @@ def _predict_together(folder: Path, names: tuple[str, ...], *, as_json: bool) ->
     measured, points, topology = read_folder_to_fit(folder)
     chosen = [_point_of_name(name, points, folder) for name in names]
     loads = joined_loads(chosen)
-    medians = {}
-    for (number, _, metric), (median, _, _) in cell_medians(measured, chosen).items():
-        if len(chosen[number]["loads"]) == 1:
-            # Loads keep the order of their points; a point with one load has one.
-            first = sum(len(point["loads"]) for point in chosen[:number])
-            medians[loads[first]["name"], metric] = median
+    alone = [measured_medians(measured, [*chosen, *points], [load]) for load in loads]
+    medians = {key: value for own in alone for key, value in own.items()}
+    seen = measured_medians(measured, points, loads) if len(loads) > 1 else {}
     fitted = fit_machine(measured, points, topology)
     missing = undetermined_parameters(fitted, topology, loads)
     values = predict_loads(fitted, topology, loads, medians)
@@ -115,14 +113,21 @@ def _predict_together(folder: Path, names: tuple[str, ...], *, as_json: bool) ->
             "simulated": measured.is_simulated,
             "not_determined": [each.name for each in missing],
         }
-        print_json({**document, "predicted": [asdict(each) for each in values]})
+        rows = [
+            {**asdict(each), "measured_together": seen.get((each.load, each.metric))}
+            for each in values
+        ]
+        print_json({**document, "predicted": rows})
         return
     if measured.is_simulated:
         click.echo("SIMULATED: this machine does not exist, and nothing was measured.")
     click.echo("What each load gets while all run: predicted by the fitted model, not measured.")
-    table = borderless_table(["load"], ["alone", "together", "95 % interval"])
+    heads = ["alone", "together", "95 % interval", *(["measured together"] if seen else [])]
+    table = borderless_table(["load"], heads)
     for each in values:
-        table.add_row(each.load, *_columns(each))
+        median = seen.get((each.load, each.metric))
+        last = [format_quantity(each.metric, median)] if median else []
+        table.add_row(each.load, *_columns(each), *last)
     print_rich([table])
     for each in values:
         if each.departs:
@@ -130,6 +135,11 @@ def _predict_together(folder: Path, names: tuple[str, ...], *, as_json: bool) ->
                 f"The model does not explain {each.load} alone, perhaps because of a fault. So its "
                 "prediction is not above the measured value."
             )
+    if len(loads) > 1 and any(each.misfit_of == ALL for each in values):
+        click.echo(
+            "Few such values are measured, so the intervals assume that the model is as right for "
+            "them as for all values; interference and loaded_latency would tell."
+        )
     for own in missing:
         click.echo(
             f"No measurement determines {own.name}, so the intervals are wide. Most machines need "

@@ -48,11 +48,8 @@ _POINTS_OF_EXPERIMENT = 150
 _STEP = 0.005
 # Least standard deviation of the difference between model and values, on logarithms.
 _LEAST_SCALE = 0.002
-# The kinds of values, see `kind_of_value`, and the fewest values that tell how far a kind is from
-# the model: of fewer, the 95th percentile is the maximum.
-KINDS = tuple(
-    f"{thing} {how}" for thing in ("memory", "drives", "latency") for how in ("alone", "together")
-)
+# The fewest values that tell how far a kind of values is from the model: of fewer, the 95th
+# percentile is the maximum.
 _FEWEST_OF_KIND = 20
 # A parameter is determined if its logarithm has at most this standard deviation, and at most this
 # share of the spread that is assumed without data.
@@ -69,6 +66,8 @@ _FIRST_STEPS = 6
 _DEPARTS, _DEPARTS_SIGMAS = 0.05, 5.0
 
 _DRIVE_RATE = "drives.read_bytes_per_second"
+# The kind of all values, see `kind_of_value`.
+ALL = "all values"
 # Point, name of the load, metric.
 CellKey = tuple[int, str, str]
 
@@ -113,7 +112,7 @@ def cell_medians(
 
 
 def kind_of_value(load: Load, metric: str, loads: int) -> str:
-    """Return the kind of a value, one of `KINDS`: values of a kind are equally far from the model.
+    """Return the kind of a value, as memory alone: values of a kind are equally far from the model.
 
     Args:
         load: the load of the value.
@@ -329,10 +328,11 @@ class _Fit:
             loads = self._points[number]["loads"]
             load = next(load for load in loads if load["name"] == name)
             kinds[kind_of_value(load, metric, len(loads))].append(float(difference))
-        every = [*map(float, np.abs(away))]
+        kinds[ALL] = [*map(float, np.abs(away))]
         return {
-            kind: max(least, further * _spread(own if len(own) >= _FEWEST_OF_KIND else every))
-            for kind, own in ((kind, kinds.get(kind, [])) for kind in KINDS)
+            kind: max(least, further * _spread(own))
+            for kind, own in kinds.items()
+            if len(own) >= _FEWEST_OF_KIND or kind == ALL
         }
 
     def _without_unneeded(self, values: Values) -> Values | None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from chaosity.errors import UserError
-from chaosity.prediction.fit_machine import RATES, departs, kind_of_value
+from chaosity.prediction.fit_machine import ALL, RATES, cell_medians, departs, kind_of_value
 from chaosity.prediction.fitted_description import FittedMachine
 from chaosity.prediction.machine_parameters import (
     PARAMETERS,
@@ -28,6 +28,7 @@ from chaosity.prediction.machine_parameters import (
 from chaosity.records.point_types import Load, Point
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.simulated_loads import processing_units_of_load
+from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
 
 # Draws of the parameters: the 2.5th of the 100 percentiles is then the mean of two draws.
@@ -52,6 +53,8 @@ class PredictedValue:
         low, high: its 95 % interval.
         departs: whether the measured value of the load alone departs from the model. Then `value`
             is not above the measured one, and the model may be wrong for other loads, too.
+        misfit_of: the measured values that tell how far such a value is from the model, such as
+            memory together; all values if few of its own kind are measured.
     """
 
     load: str
@@ -62,6 +65,7 @@ class PredictedValue:
     low: float
     high: float
     departs: bool
+    misfit_of: str
 
 
 def joined_loads(points: Sequence[Point]) -> list[Load]:
@@ -103,6 +107,44 @@ def joined_loads(points: Sequence[Point]) -> list[Load]:
     return loads
 
 
+def measured_medians(
+    measured: Measurements, points: Sequence[Point], loads: Sequence[Load]
+) -> dict[ValueKey, float]:
+    """Return the medians of loads while just these loads run.
+
+    Args:
+        measured: the tidy table of the host.
+        points: its planned points; the first one with these loads counts.
+        loads: the loads, whose points and names can be others.
+    """
+    works = [_work(load) for load in loads]
+    same = [
+        point
+        for point in points
+        if len(point["loads"]) == len(loads)
+        and all(_work(own) in works for own in point["loads"])
+        and all(work in map(_work, point["loads"]) for work in works)
+    ]
+    found: dict[ValueKey, float] = {}
+    for (number, name, metric), (median, _, _) in cell_medians(measured, same).items():
+        own = next(load for load in same[number]["loads"] if load["name"] == name)
+        found.setdefault((loads[works.index(_work(own))]["name"], metric), median)
+    return found
+
+
+def _work(load: Load) -> tuple[object, ...]:
+    """Return what a load does and where; equal loads differ at most in their names."""
+    levels, size = load.get("levels", {}), load["memory_bytes"]
+    return (
+        load["benchmark"],
+        load["kernel"],
+        levels,
+        size,
+        load["initiator"],
+        load["target"]["name"],
+    )
+
+
 def predict_loads(
     fitted: FittedMachine,
     topology: Topology,
@@ -128,7 +170,8 @@ def predict_loads(
     found = []
     for key, value in together.items():
         load = next(load for load in loads if load["name"] == key[0])
-        misfit = fitted.misfits[kind_of_value(load, key[1], len(loads))]
+        kind = kind_of_value(load, key[1], len(loads))
+        kind = kind if kind in fitted.misfits else ALL
         median = measured_alone.get(key)
         departing = median is not None and departs(math.log(median / alone[key]), fitted.scale)
         logs = np.log([draw[key] for draw in draws])
@@ -137,8 +180,9 @@ def predict_loads(
             most = median  # other loads make no load faster
             logs = np.minimum(logs, math.log(most))
         centre = min(value, most)
-        low, high = _interval(logs, math.log(centre), misfit)
-        found.append(PredictedValue(*key, alone[key], median, centre, low, high, departing))
+        low, high = _interval(logs, math.log(centre), fitted.misfits[kind])
+        own = PredictedValue(*key, alone[key], median, centre, low, high, departing, kind)
+        found.append(own)
     return found
 
 
