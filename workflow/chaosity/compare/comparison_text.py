@@ -8,13 +8,12 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.store.measurements import WORKING_SET, parse_levels_json
-from chaosity.units import format_binary_bytes, format_count, format_percent, metric_words
+from chaosity.units import format_count, format_percent, metric_words
 
 # Verdicts on a cell.
 BETTER, WORSE = "better", "worse"
 NO_DIFFERENCE, NOT_TESTED = "no difference detected", "not tested"
-_ARROW = "\N{RIGHTWARDS ARROW}"
+ARROW = "\N{RIGHTWARDS ARROW}"
 _MAX_LISTED = 3
 
 
@@ -72,18 +71,6 @@ def group_text(category: str, metric: str, corunning: bool = False) -> str:
     return f"{words} with co-running loads" if corunning else words
 
 
-def place_text(description: Mapping[str, Any]) -> str:
-    """Return the initiator and target of a cell, such as "node2 -> node3", or its class.
-
-    The configuration comes first if cells of several configurations are compared.
-    """
-    ends = [description.get(end) for end in ("initiator", "target")]
-    known = [str(end) for end in ends if end is not None]
-    place = f" {_ARROW} ".join(known) or class_text(description)
-    configuration = description.get("configuration")
-    return f"{configuration}: {place}" if configuration else place
-
-
 def class_text(description: Mapping[str, Any]) -> str:
     """Return the class of a cell: "node -> same package, drive"."""
     part = str(description["part"]).replace("_", " ")
@@ -92,17 +79,7 @@ def class_text(description: Mapping[str, Any]) -> str:
     several = drives is not None and drives > 1  # NaN > 1 is false
     number = f"{drives:.0f} x " if several else ""
     target = part if kind == "node" else f"{number}{kind}, {part}"
-    return f"{description['initiator_kind']} {_ARROW} {target}"
-
-
-def load_text(description: Mapping[str, Any], corunning: str) -> str:
-    """Return kernel, levels and co-running loads of a cell: "triad, 64 MiB, pages thp"."""
-    parts = [description.get("kernel")]
-    for name, level in parse_levels_json(description["load_parameters"]).items():
-        is_size = name == WORKING_SET
-        parts.append(format_binary_bytes(float(level)) if is_size else f"{name} {level}")
-    parts.append(f"co-running with {corunning}" if corunning else None)
-    return ", ".join(str(part) for part in parts if part)
+    return f"{description['initiator_kind']} {ARROW} {target}"
 
 
 def benchmark_and_kernel_text(row: Mapping[str, Any]) -> str:

@@ -26,10 +26,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from chaosity.compare.comparison_text import group_text, load_text, place_text
+from chaosity.compare.comparison_text import ARROW, class_text, group_text
 from chaosity.place_names import parse_place_name
 from chaosity.statistics.estimates_and_ratios import Ratio
-from chaosity.store.measurements import LOAD, POINT, Measurements
+from chaosity.store.measurements import (
+    LOAD,
+    POINT,
+    WORKING_SET,
+    Measurements,
+    parse_levels_json,
+)
+from chaosity.units import format_binary_bytes
 
 PLACE, CLASS = "place", "class"
 # A difference counts if it is significant and at least this large. Equal servers differ by 1 or 2 %
@@ -94,13 +101,26 @@ class ComparableCell:
 
     @property
     def place_text(self) -> str:
-        """Initiator and target of the cell, such as "node2 -> node3", or its class."""
-        return place_text(self.description)
+        """Initiator and target of the cell, such as "node2 -> node3", or its class.
+
+        The configuration comes first if cells of several configurations are compared.
+        """
+        ends = [self.description.get(end) for end in ("initiator", "target")]
+        known = [str(end) for end in ends if end is not None]
+        place = f" {ARROW} ".join(known) or class_text(self.description)
+        configuration = self.description.get("configuration")
+        return f"{configuration}: {place}" if configuration else place
 
     @property
     def load_text(self) -> str:
         """Kernel, levels and co-running loads of the cell: "triad, 64 MiB, pages thp"."""
-        return load_text(self.description, self.corunning_text)
+        parts = [self.description.get("kernel")]
+        for name, level in parse_levels_json(self.description["load_parameters"]).items():
+            is_size = name == WORKING_SET
+            parts.append(format_binary_bytes(float(level)) if is_size else f"{name} {level}")
+        corunning = self.corunning_text
+        parts.append(f"co-running with {corunning}" if corunning else None)
+        return ", ".join(str(part) for part in parts if part)
 
     def ratio_to_reference(self, reference: ComparableCell, *, paired: bool) -> Ratio:
         """Return the ratio of this cell to a reference cell.
@@ -191,9 +211,14 @@ def simplify_relations_if_any_unknown(sides: Sequence[Measurements]) -> list[Mea
 
 def reduce_relations_to_own_or_other_node(side: Measurements) -> Measurements:
     """Return the side with own node or other nodes in `part` instead of the exact relation."""
-    rows = side.rows
-    own = rows["relation"].isin(_OWN_RELATIONS).map({True: OWN_NODE, False: OTHER_NODES})
+    rows, own = side.rows, own_or_other_node(side)
     return side.with_columns(part=own.where(rows["target_kind"] == "node", rows["part"]))
+
+
+def own_or_other_node(measurements: Measurements) -> pd.Series:
+    """Return OWN_NODE for each row with memory of the initiator's own node, else OTHER_NODES."""
+    own = measurements.rows["relation"].isin(_OWN_RELATIONS)
+    return own.map({True: OWN_NODE, False: OTHER_NODES})
 
 
 def key_columns(by: str, ignore: Collection[str] = (), *, question: bool = True) -> list[str]:

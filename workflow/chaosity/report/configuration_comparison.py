@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from chaosity.compare.comparison_text import BETTER, NO_DIFFERENCE, WORSE, ratio_text
-from chaosity.compare.matched_cells import PLACE
+from chaosity.compare.matched_cells import OTHER_NODES, OWN_NODE, PLACE
 from chaosity.compare.selection_comparison import compare_selections
 from chaosity.errors import UserError
 from chaosity.figures.draw_and_write_figures import FigureFile, write_figure_of_rows
@@ -25,8 +25,6 @@ from chaosity.report.figures_by_configuration import draw_figures_by_configurati
 from chaosity.report.resource_table import (
     DRIVES,
     INITIATORS,
-    OTHER,
-    OWN,
     MeasuredPlace,
     ResourceAtMachineLevel,
     cells_best_first,
@@ -184,7 +182,7 @@ def _all_levels(tables: Sequence[Measurements]) -> list[ResourceAtMachineLevel]:
     """Return the levels of all tables, small to large, each from the first table that has it."""
     found = [level for table in tables for level in resources_at_machine_levels(table)]
     resources = list(dict.fromkeys(level.resource for level in found))
-    sizes, parts = [*INITIATORS, *DRIVES], [None, OWN, OTHER]
+    sizes, parts = [*INITIATORS, *DRIVES], [None, OWN_NODE, OTHER_NODES]
 
     def _position_of_level(level: ResourceAtMachineLevel) -> tuple[int, int, int]:
         return resources.index(level.resource), sizes.index(level.key), parts.index(level.part)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from chaosity.compare.matched_cells import OTHER_NODES
 from chaosity.errors import UserError
 from chaosity.report.build_report_data import ReportData
 from chaosity.report.findings_and_checks import OK
 from chaosity.report.resource_table import (
-    OTHER,
     cells_best_first,
     measured_place,
     resources_at_machine_levels,
@@ -132,7 +132,7 @@ def _best_values(measurements: Measurements) -> dict[str, tuple[BestValue, ...]]
         if not cells.empty:
             best = measured_place(cells.iloc[0])
             value = BestValue(level.level_text, best.value, best.where)
-            key = level.key if level.part != OTHER else f"{level.key} {OTHER}"
+            key = level.key if level.part != OTHER_NODES else f"{level.key} {OTHER_NODES}"
             by_resource.setdefault(level.resource, {})[key] = value
     shown = {}
     for resource, values in by_resource.items():

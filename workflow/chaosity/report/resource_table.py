@@ -10,6 +10,8 @@ from functools import cache
 
 import pandas as pd
 
+from chaosity.compare.comparison_text import group_text
+from chaosity.compare.matched_cells import OTHER_NODES, OWN_NODE, own_or_other_node
 from chaosity.figures.axis_order_and_labels import make_axis_value
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.corun_interference import summarise_corun_to_alone_ratios
@@ -28,7 +30,6 @@ from chaosity.units import (
     format_binary_bytes,
     format_count,
     format_percent,
-    metric_words,
 )
 
 # Kinds of initiators and of drive sets with their names in the table, small to large.
@@ -50,9 +51,6 @@ DRIVES = {
     "all": "all drives",
 }
 _LEVELS = INITIATORS | DRIVES
-# Times have separate rows for memory of the initiator's own node and of other nodes.
-OWN, OTHER = "own node", "other nodes"
-_OWN_RELATIONS = ("same_node", "same_nodes")
 # Percentiles such as latency_p99_of_block_means_ns are in the figures, not in this table.
 _PERCENTILE = re.compile(r"_p\d+_")
 
@@ -100,7 +98,7 @@ class ResourceAtMachineLevel:
         resource: for example "Memory bandwidth".
         key: key of the level in INITIATORS or DRIVES.
         measurements: rows of one experiment, benchmark, kernel and levels.
-        part: OWN or OTHER (node) if rows are split by relation, else None.
+        part: OWN_NODE or OTHER_NODES if rows are split by relation, else None.
     """
 
     resource: str
@@ -130,12 +128,12 @@ def resources_at_machine_levels(measurements: Measurements) -> Iterator[Resource
     for (category, metric), part in _alone(measurements).groups_by_columns(["category", "metric"]):
         if _PERCENTILE.search(metric):
             continue
-        level, resource = _level_of(part), resource_title(category, metric)
+        level, resource = _level_of(part), _resource_title(category, metric)
         for key in _LEVELS:
             chosen = _most_comparable(part.select(level == key), part)
             for own_or_other in _split_by_relation(chosen):
-                wanted = {own_or_other} if own_or_other else {OWN, OTHER}
-                rows = chosen.select(_own_or_other(chosen).isin(wanted))
+                wanted = {own_or_other} if own_or_other else {OWN_NODE, OTHER_NODES}
+                rows = chosen.select(own_or_other_node(chosen).isin(wanted))
                 yield ResourceAtMachineLevel(resource, key, rows, own_or_other)
 
 
@@ -151,18 +149,14 @@ def _level_of(measurements: Measurements) -> pd.Series:
 
 
 def _split_by_relation(measurements: Measurements) -> list[str | None]:
-    """Return [OWN, OTHER] for times with both relations, [None] for all other rows."""
+    """Return [OWN_NODE, OTHER_NODES] for times with both, which have separate rows; else [None]."""
     if not len(measurements):
         return []
     # For core-to-core transfers, the relation is that of the line's home, not of the two cores.
     has_responder = measurements.load_level_of_each_row("responder").iloc[0] is not None
     if has_responder or not less_is_better(measurements.rows["metric"].iloc[0]):
         return [None]
-    return [OWN, OTHER] if _own_or_other(measurements).nunique() == 2 else [None]
-
-
-def _own_or_other(measurements: Measurements) -> pd.Series:
-    return measurements.rows["relation"].isin(_OWN_RELATIONS).map({True: OWN, False: OTHER})
+    return [OWN_NODE, OTHER_NODES] if own_or_other_node(measurements).nunique() == 2 else [None]
 
 
 def rows_comparable_to_level(
@@ -179,17 +173,16 @@ def rows_comparable_to_level(
     found = _alone(measurements).where(**{column: first[column] for column in columns})
     found = found.select(_requests(found) == _requests(reference).iloc[0])
     if level.part is not None:
-        found = found.select(_own_or_other(found) == level.part)
+        found = found.select(own_or_other_node(found) == level.part)
     named = found.select(_level_of(found) == level.key)
     if len(named) or level.key in DRIVES:
         return named
     return found.select(found.rows["threads"].isin(reference.rows["threads"].unique()))
 
 
-def resource_title(category: str, metric: str) -> str:
-    """Return a title such as "Memory bandwidth"; words in both category and metric occur once."""
-    words, metric_name = category.replace("_", " "), metric_words(metric)
-    words = words if words.endswith(metric_name) else f"{words} {metric_name}"
+def _resource_title(category: str, metric: str) -> str:
+    """Return a title such as "Memory bandwidth"."""
+    words = group_text(category, metric)
     return words[:1].upper() + words[1:]
 
 
@@ -300,7 +293,7 @@ def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
         unit = "ratio to" if times else "share of"
         rows.append(
             ResourceRow(
-                name=f"{resource_title(category, metric)}, co-running",
+                name=f"{_resource_title(category, metric)}, co-running",
                 detail=f"{unit} the value alone, {format_count(len(cells), 'value')}",
                 best=_slowdown_place(ordered.iloc[0], times),
                 worst=_slowdown_place(ordered.iloc[-1], times) if len(cells) > 1 else None,
