@@ -30,7 +30,7 @@ def test_nodes_packages_and_all_are_the_sets_of_workers(tmp_path):
     assert list(found.sets) == names
     assert found.sets["package1"].workers == (4, 5, 6, 7)
     assert found.sets["all"].weights == pytest.approx(dict.fromkeys(range(8), 1 / 8))
-    assert found.sets["all"].kernel.weights == dict.fromkeys(range(8), 1)
+    assert found.sets["all"].kernel_weights == dict.fromkeys(range(8), 1)
     assert found.sets["package0"].weights == pytest.approx(
         {node: (30 if node < 4 else 10) / 160 for node in range(8)}
     )
@@ -41,7 +41,7 @@ def test_nodes_without_units_get_pages_and_are_no_workers(tmp_path):
     folder = measured(HBM, tmp_path / "r", lambda i, j: 80e9 if j >= 2 else 40e9)
     found = interleave_weights_of_host(read_measured_host(folder))
     assert set(found.sets) == {"node0", "node1", "all"}
-    assert found.sets["all"].kernel.weights == {0: 1, 1: 1, 2: 2, 3: 2}
+    assert found.sets["all"].kernel_weights == {0: 1, 1: 1, 2: 2, 3: 2}
 
 
 def test_a_worker_set_with_a_failed_path_is_left_out(tmp_path):

@@ -145,7 +145,7 @@ def _weights_lines(exported: InterleaveWeightsExport) -> Iterator[str]:
             f"# expected bandwidth {advice.relative_to_equal_shares['weights']:.2f} times that of "
             "equal shares; "
             "the kernel's weights differ from the shares by at most "
-            f"{advice.kernel.error_percent:.1f} %"
+            f"{advice.error_percent:.1f} %"
         )
         yield from advice.commands_to_copy
 

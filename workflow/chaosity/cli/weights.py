@@ -148,11 +148,9 @@ def _advice_text(advice: PlacementAdvice) -> Iterator[Table | Text]:
     yield Text(f"Weights for a program on {nodes}{dwp}", style="bold")
     shares = borderless_table((), ("node", "share", "kernel weight"))
     for node, share in advice.weights.items():
-        weight = advice.kernel.weights.get(node)
+        weight = advice.kernel_weights.get(node)
         shares.add_row(str(node), f"{100.0 * share:.1f} %", "-" if weight is None else str(weight))
-    shares.caption = (
-        f"kernel weights differ from shares by at most {advice.kernel.error_percent:.1f} %"
-    )
+    shares.caption = f"kernel weights differ from shares by at most {advice.error_percent:.1f} %"
     shares.caption_justify = "left"
     yield shares
     yield bold_heading("Expected bandwidth, equal shares on all nodes = 1")

@@ -8,7 +8,7 @@ names only the nodes; sysfs has each node's number of consecutive pages, for all
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chaosity.cpusets import format_cpu_list
@@ -43,30 +43,6 @@ _COARSE_PERCENT = 5.0
 
 
 @dataclass(frozen=True)
-class KernelWeights:
-    """Weights in the form for the kernel.
-
-    Attributes:
-        weights: node -> whole number, without nodes that get no pages.
-        error_percent: the largest difference of a node's share from the requested share, in per
-            cent of the requested share.
-    """
-
-    weights: Mapping[int, int]
-    error_percent: float
-
-
-def kernel_weights(shares: Mapping[int, float]) -> KernelWeights:
-    """Return the kernel's weights for shares by node, see `page_share_arithmetic.integer_weights`.
-
-    Raises:
-        UserError: a share is below 0, or none is above 0.
-    """
-    numbers, error = integer_weights(shares)
-    return KernelWeights(numbers, 100.0 * error)
-
-
-@dataclass(frozen=True)
 class PlacementAdvice:
     """Weights for a set of workers, with commands, notes and expected bandwidths.
 
@@ -74,7 +50,10 @@ class PlacementAdvice:
         workers: nodes whose cores run the program.
         dwp: data-to-worker proximity, 0 to 1.
         weights: node -> share of the pages.
-        kernel: the weights in the form for the kernel.
+        kernel_weights: node -> whole number for the kernel, without nodes that get no pages, see
+            `page_share_arithmetic.integer_weights`.
+        error_percent: the largest difference of a node's share with these whole numbers from its
+            share in `weights`, in per cent of the latter.
         expected: placement -> expected bandwidth of all workers in bytes per second. Placements:
             with these weights, equal shares on all nodes, equal shares on the nodes of the workers
             (omitted when a worker has no memory). Use these bandwidths only to rank placements, see
@@ -85,16 +64,17 @@ class PlacementAdvice:
     workers: tuple[int, ...]
     dwp: float
     weights: dict[int, float]
-    kernel: KernelWeights
+    kernel_weights: dict[int, int]
+    error_percent: float
     expected: dict[str, float]
     source: str
 
     @property
     def commands_to_copy(self) -> list[str]:
         """Return commands for a user to copy: set the weights as root, then run the program."""
-        nodes, bound = format_cpu_list(self.kernel.weights), format_cpu_list(self.workers)
+        nodes, bound = format_cpu_list(self.kernel_weights), format_cpu_list(self.workers)
         return [
-            *(f"echo {n} > {_SYSFS}/{node_name(node)}" for node, n in self.kernel.weights.items()),
+            *(f"echo {n} > {_SYSFS}/{node_name(node)}" for node, n in self.kernel_weights.items()),
             f"numactl --cpunodebind={bound} --weighted-interleave={nodes} PROGRAM",
         ]
 
@@ -102,9 +82,9 @@ class PlacementAdvice:
     def sentences_before_commands(self) -> list[str]:
         """Return sentences to read before the commands are copied."""
         notes = [_GLOBAL_NOTE, _NUMACTL_NOTE]
-        if len(self.kernel.weights) < len(self.weights):
+        if len(self.kernel_weights) < len(self.weights):
             notes.append(_ZERO_NOTE)
-        if self.kernel.error_percent > _COARSE_PERCENT:
+        if self.error_percent > _COARSE_PERCENT:
             notes.append(_COARSE_NOTE)
         return [*notes, EXPECTED_NOTE]
 
@@ -120,8 +100,8 @@ class PlacementAdvice:
             "workers": list(self.workers),
             "dwp": self.dwp,
             "weights": nodes_as_texts(self.weights),
-            "kernel_weights": nodes_as_texts(self.kernel.weights),
-            "kernel_weights_error_percent": self.kernel.error_percent,
+            "kernel_weights": nodes_as_texts(self.kernel_weights),
+            "kernel_weights_error_percent": self.error_percent,
             "expected_bandwidth_bytes_per_second": self.expected,
             "commands": self.commands_to_copy,
             "notes": self.sentences_before_commands,
@@ -143,6 +123,7 @@ def advise_interleave_weights(
         UserError: for the same reasons as `canonical_weights` and `shift_shares_to_workers`.
     """
     weights = shift_shares_to_workers(canonical_weights(matrix, workers), workers, dwp)
+    numbers, error = integer_weights(weights)
     placements = {"weights": weights, "uniform_all": uniform_shares(weights)}
     if set(workers) <= set(weights):
         placements["uniform_workers"] = uniform_shares(workers)
@@ -150,7 +131,8 @@ def advise_interleave_weights(
         workers=tuple(sorted(workers)),
         dwp=dwp,
         weights=weights,
-        kernel=kernel_weights(weights),
+        kernel_weights=numbers,
+        error_percent=100.0 * error,
         expected={
             name: expected_bandwidth(matrix, workers, own) for name, own in placements.items()
         },
