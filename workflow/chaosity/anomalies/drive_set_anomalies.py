@@ -46,6 +46,7 @@ def find_slow_drive_sets(
     packages: PackageNodes | None,
     models: Mapping[str, str],
     slow_drives: Sequence[Anomaly],
+    drives: Mapping[int, Sequence[str]],
 ) -> ComponentCheckResult:
     """Find drives that are slow together, and sets slower than a part of their drives.
 
@@ -54,9 +55,10 @@ def find_slow_drive_sets(
         packages: nodes of each package; None when unknown.
         models: drive -> model.
         slow_drives: anomalies of single drives, which explain losses of the sets with these drives.
+        drives: node -> its drives, as far as they are known without a measurement.
     """
     check = ComponentCheckResult()
-    sets = drives_by_node_of_sets(rows)
+    sets = drives_by_node_of_sets(rows, drives)
     slices = [
         DriveSetCells(part.rows, where, sets, models)
         for where, part in rows.comparable_slices()

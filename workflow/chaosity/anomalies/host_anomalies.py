@@ -55,12 +55,14 @@ class HostComponentFacts:
         models: component of each drive -> its model.
         core_kinds: name of each processing unit -> its core kind; empty if there is only one kind.
         descriptions: component -> text with its model, serial number and node.
+        drives: node -> components of its drives.
     """
 
     packages: PackageNodes | None = None
     models: Mapping[str, str] = field(default_factory=dict)
     core_kinds: Mapping[str, str] = field(default_factory=dict)
     descriptions: Mapping[str, str] = field(default_factory=dict)
+    drives: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
 
 def host_component_facts(
@@ -69,16 +71,20 @@ def host_component_facts(
     """Return the facts in the topology and in the components' documents (name -> document)."""
     topology = topology or Topology()
     models, descriptions = {}, {}
+    drives: dict[int, list[str]] = {}
     for name, document in (components or {}).items():
         if document.get("component") == "drive" and document.get("model"):
             models[name] = str(document["model"])
             node = document.get("node")
+            if node is not None:
+                drives.setdefault(int(node), []).append(name)
             descriptions[name] = (
                 f"{document['model']}, serial {document.get('serial') or 'unknown'}, "
                 f"{'node unknown' if node is None else f'node {node}'}"
             )
     kinds = {pu_name(pu): str(kind) for pu, kind in topology.core_kind_of_pu.items()}
-    return HostComponentFacts(topology.nodes_of_comparable_packages, models, kinds, descriptions)
+    packages = topology.nodes_of_comparable_packages
+    return HostComponentFacts(packages, models, kinds, descriptions, drives)
 
 
 def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = None) -> Findings:
@@ -224,7 +230,7 @@ def _check_drives(rows: Measurements, parts: HostComponentFacts, report: _Report
     check.anomalies = [_with_description(anomaly, parts) for anomaly in check.anomalies]
     report.add_component_check(check, "drive")
     sets = rows.select(rows.rows["drives"].notna())
-    found = find_slow_drive_sets(sets, parts.packages, parts.models, check.anomalies)
+    found = find_slow_drive_sets(sets, parts.packages, parts.models, check.anomalies, parts.drives)
     report.add_component_check(found, "drive set")
 
 
