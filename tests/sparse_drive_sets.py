@@ -68,7 +68,7 @@ def is_wanted(point: Point, host: SimulatedHost, design: str) -> bool:
     budget measures before sets that other initiators measured.
     """
     if design == FIRST_ROUND:
-        return point_priority(point, host.topology) <= Priority.SHARED_PATHS
+        return point_priority(point, host.topology) <= Priority.ALONE
     [load] = point["loads"]
     packages = host.topology.package_of_node
     nodes, [reader] = set(load["target"]["nodes"]), load["initiator"]["nodes"]

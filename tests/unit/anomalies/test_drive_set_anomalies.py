@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -209,6 +210,45 @@ def test_drives_of_a_whole_package_that_are_slow_for_another_are_one_path(unmeas
     assert (one.initiator, one.target) == ("package0", "package1")
     assert one.sentence.startswith("package0 reads the drives of package1 slowly: ")
     assert one.loss_percent == pytest.approx(30, abs=2)
+
+
+KNOWN_DRIVES = replace(
+    FACTS,
+    drives={node: [drive(node, number) for number in range(PER_NODE)] for node in range(8)},
+)
+
+
+def node_sets_of(rate: Rate) -> pd.DataFrame:
+    """The table of a machine whose drives were read by whole nodes only, as in a short budget."""
+    tidy = table(rate)
+    return tidy[tidy["target_kind"] == "all_of_node"]
+
+
+def test_a_slow_path_is_found_without_reading_drives_alone():
+    tidy = node_sets_of(limited({6}, 12 * GB, {0, 1, 2, 3}))
+    (one,) = found(tidy, KNOWN_DRIVES)
+    assert one.kind == AnomalyKind.SLOW_PATH
+    assert one.components[0] == "node6"
+    # Unnamed drives have no model, so their nodes cannot be compared.
+    assert found(tidy) == ()
+
+
+def test_drives_that_were_not_read_alone_are_named_with_their_node():
+    """One of them may be slow alone."""
+    tidy = node_sets_of(limited({6}, 12 * GB, {0, 1, 2, 3}))
+    (one,) = found(tidy, KNOWN_DRIVES)
+    assert one.components == ("node6", *(drive(6, number) for number in range(PER_NODE)))
+
+
+def test_healthy_node_sets_alone_have_no_finding():
+    assert found(node_sets_of(healthy), KNOWN_DRIVES) == ()
+
+
+def test_names_are_not_used_if_some_drives_of_a_node_were_left_out():
+    """Which ones were read is then unknown."""
+    tidy = node_sets_of(limited({6}, 12 * GB, {0, 1, 2, 3}))
+    more = {node: [*names, f"system{node}"] for node, names in KNOWN_DRIVES.drives.items()}
+    assert found(tidy, replace(FACTS, drives=more)) == ()
 
 
 def test_two_nodes_of_one_node_packages_are_compared_with_each_other():

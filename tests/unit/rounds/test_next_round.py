@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
-from chaosity.checked_yaml_files import read_config
+from chaosity.checked_yaml_files import ROOT, read_config
 from chaosity.rounds.machine_so_far import MachineSoFar
-from chaosity.rounds.next_round import next_round
+from chaosity.rounds.next_round import FIRST_SHARE, next_round
 from chaosity.rounds.point_priority import Priority, least_budget_seconds, point_priority
-from chaosity.rounds.round_types import Budget, PointKey, Round, point_key
+from chaosity.rounds.round_types import ROUND_SECONDS, Budget, PointKey, Round, point_key
 from simulated_rounds import simulate_rounds
 from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
 
 SECONDS = 20 * 60.0
 
 
-def server(faults: list[dict[str, object]] | None = None) -> SimulatedHost:
-    """The server of the paper with few experiments, so that a test takes seconds."""
+FEW = ("memory_bandwidth", "latency_matrix", "storage_bandwidth")
+
+
+def server(
+    faults: list[dict[str, object]] | None = None, experiments: Sequence[str] = FEW
+) -> SimulatedHost:
+    """The server of the paper; with few experiments, so that a test takes seconds."""
     topology = shipped_topology("epyc_7413_nps4")
     machine = shipped_machine("epyc_7413", topology)
     config = read_config()
-    config["experiments"] = ["memory_bandwidth", "latency_matrix", "storage_bandwidth"]
+    config["experiments"] = list(experiments)
     return SimulatedHost.planned(machine, topology, faults or [], config, all_points=True)
 
 
@@ -49,6 +55,21 @@ def test_the_first_round_measures_every_cell_of_the_node_matrices_once(host, rou
     pairs = {(node, target) for node in range(8) for target in range(8)}
     names = {name for experiment, name in matrix if experiment == "latency_matrix"}
     assert len(names) == len(pairs)
+
+
+def test_the_first_round_uses_the_documented_share_of_the_budget(rounds):
+    text = (ROOT / "docs/budget.md").read_text()
+    assert f"The first round uses up to {100 * FIRST_SHARE:.0f} % of the budget." in text
+    assert rounds[0].spent_seconds <= FIRST_SHARE * SECONDS + ROUND_SECONDS
+
+
+def test_twenty_minutes_measure_the_pairs_of_nodes_of_the_complete_plan():
+    """Only pairs show the paths that nodes share, and caches and cores would take the time."""
+    full = server(experiments=read_config()["experiments"])
+    first = next_round(MachineSoFar(full.points, full.topology), Budget(SECONDS), 0)
+    assert first is not None
+    early = keys_of(full, Priority.DRIVES, Priority.SHARED_PATHS)
+    assert early and early <= set(first.measurements)
 
 
 def test_rounds_end_within_the_budget_and_use_most_of_it(rounds):

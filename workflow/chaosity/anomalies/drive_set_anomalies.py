@@ -118,7 +118,9 @@ def _slow_together(cells: DriveSetCells, departure: Departure) -> Anomaly:
     else:
         seen_at = (initiators[0] if len(initiators) == 1 else None, str(name))
         components, advice = nodes, _CHECK_SHARED_PATH
-        if part == DRIVES and len(nodes) == 1:
+        # Of drives that were only read together, a single one can be the reason.
+        alone = cells.drives[columns[0]] <= set(cells.cells.columns)
+        if len(nodes) == 1 and (part == DRIVES or not alone):
             drives = sorted(drive for drive in cells.drives[columns[0]] if "#" not in drive)
             components, advice = [*nodes, *drives], CHECK_SHARED_PARTS
         some = "" if cells.is_whole(columns[0]) else f"first {len(cells.drives[columns[0]])} "

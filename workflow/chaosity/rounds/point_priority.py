@@ -28,11 +28,12 @@ class Priority(IntEnum):
     """When a point is measured; see the members' comments."""
 
     MATRIX = 0  # node matrices: initiators to memory, to all drives of each node, and to all drives
-    ALONE = 1  # other loads alone; drives from their own node, and drives of a package
+    DRIVES = 1  # each drive from its own node, and all drives of a package
     SHARED_PATHS = 2  # drives of pairs of nodes, from one initiator of each package
-    TOGETHER = 3  # several loads at the same time
-    OTHER_INITIATORS = 4  # pairs of nodes from other initiators, and drives from other nodes
-    PREDICTED = 5  # drives of more nodes, whose bandwidth follows from their parts
+    ALONE = 3  # other loads alone: caches, cores, and some drives of their own node
+    TOGETHER = 4  # several loads at the same time
+    OTHER_INITIATORS = 5  # pairs of nodes from other initiators, and drives from other nodes
+    PREDICTED = 6  # drives of more nodes, whose bandwidth follows from their parts
 
 
 def point_priority(point: Point, topology: Topology) -> Priority:
@@ -50,12 +51,14 @@ def point_priority(point: Point, topology: Topology) -> Priority:
         own = not nodes or nodes <= initiators
         if load["target"]["kind"] == "all_of_node" or _is_first_drive_of_its_node(load, topology):
             return Priority.MATRIX
-        return Priority.ALONE if own else Priority.OTHER_INITIATORS
+        if not own:
+            return Priority.OTHER_INITIATORS
+        return Priority.DRIVES if load["target"]["kind"] == "drive" else Priority.ALONE
     packages = _nodes_of_packages(topology)
     if nodes == {drive.node for drive in topology.drives if drive.name}:
         return Priority.MATRIX
     if nodes in packages.values():
-        return Priority.ALONE
+        return Priority.DRIVES
     if len(nodes) > _PAIR:
         return Priority.PREDICTED
     first = {min(members) for members in packages.values() if members}
