@@ -65,7 +65,7 @@ def contended_pairs(host: SimulatedHost, truth: MachineModel) -> Iterator[Point]
     while True:
         first, second = chance.choice(memory), chance.choice(single)
         try:
-            loads = joined_loads([first, second])
+            loads = joined_loads([first, second], host.topology)
         except UserError:
             continue  # both use the same cores
         together = model_values(truth, loads)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from chaosity.prediction.predict_loads import (
     predict_loads,
     undetermined_parameters,
 )
-from chaosity.records.point_types import Point
+from chaosity.records.point_types import Load, Point
 from chaosity.result_folders import MEASUREMENTS_FILE, UNMEASURED_FILE
 from chaosity.simulation.machine_description import Fault
 from chaosity.simulation.machine_model import MachineModel
@@ -60,7 +61,7 @@ def named(simulated: SimulatedHost, *names: str) -> list[Point]:
 def test_what_competes_for_a_controller_shares_it(
     simulated: SimulatedHost, fitted: FittedMachine
 ) -> None:
-    loads = joined_loads(named(simulated, LOCAL, REMOTE))
+    loads = joined_loads(named(simulated, LOCAL, REMOTE), TOPOLOGY)
     truth = MachineModel(MACHINE, TOPOLOGY, "host", TODAY).noiseless_results(loads)
     for each in predict_loads(fitted, TOPOLOGY, loads):
         right = truth[each.load].counted_bytes_per_second
@@ -73,7 +74,7 @@ def test_what_competes_for_a_controller_shares_it(
 def test_loads_that_share_nothing_are_as_fast_as_alone(
     simulated: SimulatedHost, fitted: FittedMachine
 ) -> None:
-    loads = joined_loads(named(simulated, LOCAL, "memory=node1+node1+triad"))
+    loads = joined_loads(named(simulated, LOCAL, "memory=node1+node1+triad"), TOPOLOGY)
     for each in predict_loads(fitted, TOPOLOGY, loads):
         assert each.value == pytest.approx(each.alone, rel=1e-6)
 
@@ -98,7 +99,7 @@ def test_a_capacity_that_no_measurement_determines_widens_the_interval() -> None
         or point["loads"][0]["initiator"]["threads"] == 1
     ]
     fit = fit_machine(simulated.table_of_records(1), near, TOPOLOGY)
-    loads = joined_loads(named(simulated, REMOTE))
+    loads = joined_loads(named(simulated, REMOTE), TOPOLOGY)
     [each] = predict_loads(fit, TOPOLOGY, loads)
     assert "links.package_to_package_bytes_per_second" in [
         each.name for each in undetermined_parameters(fit, TOPOLOGY, loads)
@@ -123,7 +124,7 @@ def test_what_no_measurement_uses_is_refused(simulated: SimulatedHost) -> None:
         (latency, "latency_ns.other_package", "latency_matrix"),
         (drives, "drives.read_bytes_per_second", "storage_bandwidth"),
     ):
-        loads = joined_loads(named(simulated, name))
+        loads = joined_loads(named(simulated, name), TOPOLOGY)
         with pytest.raises(UserError, match=f"depends on {parameter}; measure .*{remedy}"):
             undetermined_parameters(fit, TOPOLOGY, loads)
 
@@ -131,7 +132,9 @@ def test_what_no_measurement_uses_is_refused(simulated: SimulatedHost) -> None:
 def test_a_latency_in_unmeasured_queues_is_named(
     simulated: SimulatedHost, fitted: FittedMachine
 ) -> None:
-    beside = joined_loads(named(simulated, "chase=pu0+node0+pages-thp", "memory=node1+node0+triad"))
+    beside = joined_loads(
+        named(simulated, "chase=pu0+node0+pages-thp", "memory=node1+node0+triad"), TOPOLOGY
+    )
     assert "latency_ns.queue" in [
         each.name for each in undetermined_parameters(fitted, TOPOLOGY, beside)
     ]
@@ -159,7 +162,7 @@ def test_a_slow_drive_stays_slow_beside_other_loads() -> None:
         if p["loads"][0]["target"]["drives"] == drives[:1]
         and p["loads"][0]["initiator"]["nodes"] == [0]
     ]
-    loads = joined_loads([point, *named(simulated, LOCAL)])
+    loads = joined_loads([point, *named(simulated, LOCAL)], TOPOLOGY)
     (key, metric), alone = (loads[0]["name"], RATE), 3.4e9
     found = {
         each.load: each for each in predict_loads(fit, TOPOLOGY, loads, {(key, metric): alone})
@@ -168,16 +171,25 @@ def test_a_slow_drive_stays_slow_beside_other_loads() -> None:
     assert found[key].value <= alone < 0.6 * found[key].alone
 
 
-def test_two_memory_loads_on_one_unit_are_refused(simulated: SimulatedHost) -> None:
-    with pytest.raises(UserError, match="both use processing unit 0"):
-        joined_loads(named(simulated, LOCAL, LOCAL))
+def test_two_memory_loads_on_one_core_are_refused(simulated: SimulatedHost) -> None:
+    with pytest.raises(UserError, match="both use the core of processing unit 0"):
+        joined_loads(named(simulated, LOCAL, LOCAL), TOPOLOGY)
+    first, *others = TOPOLOGY.cores
+    with_smt = replace(TOPOLOGY, cores=(replace(first, cpus=(0, 64)), *others))
+    [point] = named(simulated, LOCAL)
+    [load] = point["loads"]
+    sibling: Load = {**load, "initiator": {**load["initiator"], "cpus": "64"}}
+    beside: Point = {**point, "loads": [sibling]}
+    assert len(joined_loads([beside], with_smt)) == 1
+    with pytest.raises(UserError, match="both use the core of processing unit 0"):
+        joined_loads([point, beside], with_smt)
 
 
 def test_what_the_model_does_not_have_is_refused() -> None:
     writes = host("storage_bandwidth").points[0]
     point: Point = {**writes, "loads": [{**writes["loads"][0], "writes": True}]}
     with pytest.raises(UserError, match=r"storage_bandwidth/storage=node0.*no GPUs, writes"):
-        joined_loads([point])
+        joined_loads([point], TOPOLOGY)
 
 
 @pytest.fixture(scope="module")
@@ -236,7 +248,7 @@ def test_a_point_that_the_budget_left_out_is_refused(
 def test_parts_of_a_measured_combination_are_found_alone_and_together() -> None:
     simulated = host("interference")
     both = next(point for point in simulated.points if len(point["loads"]) == 2)
-    loads = joined_loads([both])
+    loads = joined_loads([both], TOPOLOGY)
     table, model = simulated.true_table, MachineModel(MACHINE, TOPOLOGY, "host", TODAY)
     for asked in (loads, loads[:1], loads[1:]):
         truth = model.noiseless_results(asked)

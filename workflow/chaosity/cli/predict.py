@@ -101,7 +101,7 @@ def _predict_together(folder: Path, names: tuple[str, ...], *, as_json: bool) ->
 
     measured, points, topology = read_folder_to_fit(folder)
     chosen = [_point_of_name(name, points, folder) for name in names]
-    loads = joined_loads(chosen)
+    loads = joined_loads(chosen, topology)
     alone = [measured_medians(measured, [*chosen, *points], [load]) for load in loads]
     medians = {key: value for own in alone for key, value in own.items()}
     seen = measured_medians(measured, points, loads) if len(loads) > 1 else {}

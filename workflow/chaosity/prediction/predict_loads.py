@@ -68,13 +68,13 @@ class PredictedValue:
     misfit_of: str
 
 
-def joined_loads(points: Sequence[Point]) -> list[Load]:
+def joined_loads(points: Sequence[Point], topology: Topology) -> list[Load]:
     """Return the loads of points that run at the same time, each with a name of its own.
 
     The name is the load's part of the point's name, such as ``memory=node0+node1+triad``.
 
     Raises:
-        UserError: the model has no such load, or two loads use a processing unit for memory.
+        UserError: the model has no such load, or two loads use a core for memory.
     """
     loads: list[Load] = []
     names: set[str] = set()
@@ -97,13 +97,15 @@ def joined_loads(points: Sequence[Point]) -> list[Load]:
     used: dict[int, str] = {}
     for load in loads:
         if load["target"]["drives"]:
-            continue  # threads that wait for drives leave the unit to others
-        for unit in sorted(processing_units_of_load(load)):
-            if unit in used:
-                remedy = "name points whose memory loads use different processing units"
-                message = f"{used[unit]} and {load['name']} both use processing unit {unit}"
+            continue  # threads that wait for drives leave the core to others
+        units = processing_units_of_load(load)
+        for core in (core for core in topology.cores if units.intersection(core.cpus)):
+            if core.index in used:
+                remedy = "name points whose memory loads use different cores"
+                both = f"{used[core.index]} and {load['name']}"
+                message = f"{both} both use the core of processing unit {min(core.cpus)}"
                 raise UserError(message, "--with", remedy)
-            used[unit] = load["name"]
+            used[core.index] = load["name"]
     return loads
 
 
