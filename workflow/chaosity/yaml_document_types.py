@@ -53,6 +53,7 @@ class Config(TypedDict):
         stopping: category -> stopping rule.
         budget: longest time of the measurements of a host, such as 30m; None without a limit.
         precision: half width of intervals at which a run ends, as a share; None without a target.
+        known_from: earlier runs that steer a run with a budget, each a selection as for `compare`.
         rounds: None for the complete plan. Else only the rounds that a run with a budget chose so
             far are measured, and what failed since this time, in UTC, is not repeated.
     """
@@ -76,6 +77,7 @@ class Config(TypedDict):
     working_set: WorkingSetConfig
     budget: str | None
     precision: str | float | None
+    known_from: list[str]
     rounds: str | None
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
+import pandas as pd
 import yaml
 
 from chaosity.anomalies.host_anomalies import host_component_facts
@@ -20,8 +21,10 @@ from chaosity.campaign.budgeted_plan import (
     missing_seconds,
     needs_rounds,
 )
+from chaosity.compare.selections_to_compare import read_selections
 from chaosity.components.component_files import read_component_documents
 from chaosity.design.host_plan import HostPlan
+from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import (
     is_measured,
     load_record,
@@ -31,6 +34,7 @@ from chaosity.records.atomic_writes_and_record_files import (
 )
 from chaosity.records.record_types_and_verdict import SIMULATED
 from chaosity.result_folders import UNMEASURED_FILE
+from chaosity.rounds.known_before import known_cells
 from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints, rows_left_out
 from chaosity.rounds.next_round import describe_round, next_round
 from chaosity.rounds.round_types import (
@@ -50,7 +54,9 @@ from chaosity.yaml_document_types import Config
 _DIGEST_FILE = ".unmeasured_digest"
 
 
-def machine_so_far(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> MachineSoFar:
+def machine_so_far(
+    plan: HostPlan, folder: Path, rounds: Sequence[Round], known: pd.DataFrame | None = None
+) -> MachineSoFar:
     """Return what the records in a host's folder tell, for the choice of the next round."""
     facts = host_component_facts(
         plan.host.topology, read_component_documents(folder / "components")
@@ -62,7 +68,7 @@ def machine_so_far(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> Mac
     for key, count in MachineSoFar((), plan.host.topology).replicates_of(rounds).items():
         paths = [folder / record_file(*key, number) for number in range(1, count + 1)]
         seconds[key] = [_duration_seconds(path) for path in paths if path.exists()]
-    return MachineSoFar(plan.points, plan.host.topology, facts, rounds, measured, seconds=seconds)
+    return MachineSoFar(plan.points, plan.host.topology, facts, rounds, measured, seconds, known)
 
 
 def _duration_seconds(path: Path) -> float:
@@ -106,6 +112,27 @@ def write_unmeasured_rows(plan: HostPlan, folder: Path) -> None:
     done.write_text(plan.points_fingerprint)
 
 
+def _known_before(plan: HostPlan, texts: Sequence[str]) -> pd.DataFrame | None:
+    """Return the cells of the earlier runs that the config names; None without any.
+
+    Raises:
+        UserError: an earlier run has another configuration, or other combinations.
+    """
+    tables = []
+    for selection in read_selections(texts):
+        others = set(selection.measurements.rows["configuration"]) - {plan.host.configuration}
+        if others:
+            problem = f"the configuration of earlier runs is {', '.join(sorted(others))}"
+            remedy = f"name runs in {plan.host.configuration} in known_from"
+            raise UserError(f"{problem}, not {plan.host.configuration}", selection.name, remedy)
+        tables.append(selection.measurements)
+    if not tables:
+        return None
+    place = f"host {plan.host.name}"
+    keys = {point_key(point) for point in plan.points}
+    return known_cells(Measurements.concatenated(tables), keys, place)
+
+
 class RoundsOfHost:
     """The rounds of one host within a budget.
 
@@ -120,13 +147,14 @@ class RoundsOfHost:
         self.plan, self.folder, self.root = plan, folder, root
         self.budget = budget_of_config(config) or Budget()
         self.config = config
+        self.known = _known_before(plan, config["known_from"])
         # Another run may have completed the plan meanwhile.
         self.in_rounds = needs_rounds(plan, folder, self.budget)
 
     def choose(self) -> tuple[list[Round], Round | None, MachineSoFar]:
         """Return the rounds so far, the next round or None, and what is known."""
         rounds = with_other_records(self.plan, self.folder, read_rounds(self.folder))
-        so_far = machine_so_far(self.plan, self.folder, rounds)
+        so_far = machine_so_far(self.plan, self.folder, rounds, self.known)
         return rounds, next_round(so_far, self.budget, self.config["seed"]), so_far
 
     def describe_next_round(self) -> str:

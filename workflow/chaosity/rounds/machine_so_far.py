@@ -18,6 +18,7 @@ from chaosity.prediction.predict_drive_sets import (
     violated_bounds,
 )
 from chaosity.records.point_types import Point
+from chaosity.rounds.known_before import own_cells
 from chaosity.rounds.round_types import (
     OVERHEAD_SECONDS,
     ROUND_SECONDS,
@@ -48,6 +49,7 @@ class MachineSoFar:
         rounds: the rounds so far; all their measurements are done.
         measured: the tidy table; None before the first round.
         seconds: (experiment, point) -> duration of each record in seconds.
+        known: cells of earlier runs, see `known_before.known_cells`; None without any.
     """
 
     points: Sequence[Point]
@@ -56,6 +58,7 @@ class MachineSoFar:
     rounds: Sequence[Round] = ()
     measured: Measurements | None = None
     seconds: Mapping[PointKey, Sequence[float]] = field(default_factory=dict)
+    known: pd.DataFrame | None = None
 
     @property
     def spent_seconds(self) -> float:
@@ -72,6 +75,13 @@ class MachineSoFar:
         if self.measured is None or not len(self.measured):
             return None
         return analyse_host(self.measured, self.facts)
+
+    @cached_property
+    def cells(self) -> pd.DataFrame | None:
+        """Return the measured cells beside what is known of them; None before any."""
+        if self.measured is None or not len(self.measured):
+            return None
+        return own_cells(self.measured, self.known)
 
     @property
     def points_with_values(self) -> set[PointKey]:

@@ -19,12 +19,12 @@ import numpy as np
 import pandas as pd
 
 from chaosity.anomalies.anomaly_results import Anomaly
+from chaosity.rounds.known_before import departs_from_known
 from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints
 from chaosity.rounds.point_priority import Priority, point_priority
 from chaosity.rounds.round_types import ROUND_SECONDS, Budget, PointKey, Round, point_key
-from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.moderated_variances import FEWEST_CELLS
-from chaosity.store.measurements import Measurements, is_percentile_of_slow_accesses
+from chaosity.store.measurements import Measurements
 from chaosity.units import format_count, format_duration
 
 # Share of the budget for the first round. The rest decides where values scatter or depart.
@@ -122,6 +122,11 @@ class _NextRound:
         ]
         again += [k for k in dict.fromkeys(beside) if not self.done[k]]
         self._take(again, limit / 2.0, "{} of what departs from what is expected")
+        if self.so_far.known is not None and self.so_far.cells is not None:
+            cells = self.so_far.cells[departs_from_known(self.so_far.cells)]
+            changed = dict.fromkeys(zip(cells["experiment"], cells["point"], strict=True))
+            again = [k for k in changed if 0 < self.done[k] < _DEPARTING_REPLICATES]
+            self._take(again, limit / 2.0, "{} of what departs from earlier runs")
         if second and self.budget.seconds:
             before = len(self.chosen)
             sets = [k for k in self.points if self._is_unmeasured_set(k)]
@@ -174,7 +179,7 @@ class _NextRound:
         A replicate of a cell with n replicates and the variance v removes v / n - v / (n + 1). The
         first measurement of a predicted cell removes the variance of the prediction.
         """
-        variances = self._variances()
+        variances, shown = self._variances(), self._variances(earlier_runs=False)
         weights = dict.fromkeys(departing, _DEPARTING_WEIGHT)
         gains: dict[PointKey, float] = {}
         replicates = self.done + Counter(self.chosen)
@@ -184,7 +189,9 @@ class _NextRound:
             if self.budget.precision is None:
                 most = len(self.points[key]["orders"])
             variance = variances.get(key, _UNKNOWN_VARIANCE)
-            if n >= most or variance == 0.0 or self._is_precise(variance, n) or key in self.failed:
+            # The report's intervals contain no earlier runs, so neither does the precision reached.
+            precise = self._is_precise(shown.get(key, _UNKNOWN_VARIANCE), n)
+            if n >= most or variance == 0.0 or precise or key in self.failed:
                 continue
             gain = variance if n == 0 else variance / (n * (n + 1))
             gains[key] = weights.get(key, 1.0) * gain / self.seconds.of([key])
@@ -195,21 +202,20 @@ class _NextRound:
         target = self.budget.precision
         return target is not None and 1.96 * (variance / max(n, 1)) ** 0.5 <= target
 
-    def _variances(self) -> dict[PointKey, float]:
+    def _variances(self, *, earlier_runs: bool = True) -> dict[PointKey, float]:
         """Return the variance of the logarithm of one measurement, the largest of a point's cells.
 
         For a predicted cell, it is the variance of its prediction.
         """
         found: dict[PointKey, float] = {}
-        if self.so_far.measured is not None and len(self.so_far.measured):
-            rows = self.so_far.measured.performance_rows()
-            of_few = rows.rows["metric"].map(is_percentile_of_slow_accesses).astype(bool)
-            cells = summarise_cells(rows.select(~of_few))
-            cells = cells[cells["n"] > 0]
-            own = (cells["standard_deviation"] / cells["median"]) ** 2
+        cells = self.so_far.cells
+        if cells is not None:
+            own = cells["own_variance"]
             kinds = [cells[name].fillna("") for name in ("experiment", "load", "kernel", "metric")]
             typical = own.groupby(kinds).transform("median").fillna(own.median())
-            # Two values say little about a variance: the typical variance of the kind counts more.
+            if earlier_runs:
+                typical = cells["known_variance"].fillna(typical)
+            # Two values say little about a variance: that of earlier runs or the kind counts more.
             n = cells["n"].to_numpy(dtype=float)
             mixed = (own.fillna(0.0) * (n - 1.0) + 4.0 * typical) / (n + 3.0)
             _keep_largest(found, cells, mixed)
