@@ -141,6 +141,7 @@ def test_without_a_budget_only_what_is_missing_is_measured(killed: Workflow):
         ({"budget": "soon"}, "'soon' is no duration such as 30m, 2h or 1h30m"),
         ({"budget": "0m"}, "budget is zero"),
         ({"budget": "1h", "replicates": 5}, "budget and replicates contradict"),
+        ({"budget": "1m", "known_from": ["/none"]}, "/none: file or folder not found"),
         ({"precision": "wide"}, "'wide' is no share such as 2 % or 0.02"),
         ({"precision": 0.02, "replicates": 5}, "precision and replicates contradict"),
     ],
