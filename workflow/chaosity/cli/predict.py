@@ -142,8 +142,8 @@ def _predict_together(folder: Path, names: tuple[str, ...], *, as_json: bool) ->
         )
     for own in missing:
         click.echo(
-            f"No measurement determines {own.name}, so the intervals are wide. Most machines need "
-            f"{own.experiments} for it; these loads together would do, too."
+            f"No measurement determines {own.name}, so the intervals are wide. Most machines "
+            f"need the {own.measured_by} for it; these loads together would do, too."
         )
 
 

@@ -49,9 +49,9 @@ class Parameter:
         return f"{self.section}.{self.key}"
 
     @property
-    def experiments(self) -> str:
-        """The experiments that determine the number on most machines."""
-        return _EXPERIMENTS[self.section]
+    def measured_by(self) -> str:
+        """What has to be measured to determine the number on most machines."""
+        return _MEASURED_BY[self.section]
 
     @property
     def is_latency(self) -> bool:
@@ -65,13 +65,13 @@ class Parameter:
 
 Values = dict[Parameter, float]
 
-# Section of the description -> the experiments that fill its capacities, or measure its latencies.
-_EXPERIMENTS = {
-    "memory": "bandwidth_scaling and l3_domain_bandwidth",
-    "links": "memory_bandwidth and interference_remote",
-    "drives": "storage_bandwidth",
-    "latency_ns": "latency_matrix, latency_by_size and loaded_latency",
-    "core_to_core_ns": "core_to_core and core_to_core_same_l3",
+# Section of the description -> what fills its capacities, or measures its latencies.
+_MEASURED_BY = {
+    "memory": "memory bandwidth of the cores of an L3 domain and of a node",
+    "links": "bandwidth of memory on other nodes, also of several nodes at the same time",
+    "drives": "bandwidth of drives",
+    "latency_ns": "latency by size and node, also beside other loads",
+    "core_to_core_ns": "latency between cores",
 }
 
 # Before the name of a core: its requests for reads of drives, and its waiting for memory.

@@ -243,7 +243,7 @@ def _is_latency(load: Load) -> bool:
 
 def _unknown(parameter: Parameter) -> UserError:
     """Return the error that the data say nothing about a parameter, so there is no interval."""
-    remedy = f"measure {parameter.experiments} first"
+    remedy = f"measure {parameter.measured_by} first"
     return UserError(f"no valid measurement depends on {parameter.name}", "--with", remedy)
 
 
