@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +10,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chaosity.checked_yaml_files import ROOT, read_config
+from chaosity.checked_yaml_files import read_config
 from chaosity.cli.predict import predict_command
 from chaosity.errors import UserError
 from chaosity.prediction.fit_machine import fit_machine
 from chaosity.prediction.fitted_description import FittedMachine
-from chaosity.prediction.machine_parameters import PARAMETERS
 from chaosity.prediction.predict_loads import (
     joined_loads,
     measured_medians,
