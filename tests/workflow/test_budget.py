@@ -142,6 +142,7 @@ def test_without_a_budget_only_what_is_missing_is_measured(killed: Workflow):
         ({"budget": "0m"}, "budget is zero"),
         ({"budget": "1h", "replicates": 5}, "budget and replicates contradict"),
         ({"budget": "1m", "known_from": ["/none"]}, "/none: file or folder not found"),
+        ({"known_from": ["results"]}, "earlier runs steer only runs with a budget or a precision"),
         ({"precision": "wide"}, "'wide' is no share such as 2 % or 0.02"),
         ({"precision": 0.02, "replicates": 5}, "precision and replicates contradict"),
     ],

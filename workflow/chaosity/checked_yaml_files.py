@@ -250,6 +250,9 @@ def check_config(config: Mapping[str, object], where: str = "config") -> Config:
             raise UserError("min_seconds is above max_seconds", f"{where}, stopping.{category}")
     _check_budget(checked, "budget", parse_duration, where)
     _check_budget(checked, "precision", parse_share, where)
+    if checked["known_from"] and checked["budget"] is None and checked["precision"] is None:
+        what = "earlier runs steer only runs with a budget or a precision"
+        raise UserError(what, f"{where}, known_from", "add budget or leave out known_from")
     return checked
 
 

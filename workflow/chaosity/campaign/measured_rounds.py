@@ -175,7 +175,7 @@ class RoundsOfHost:
             **self.config,
             "hosts": [self.plan.host.name],
             "expected_configuration": self.plan.host.configuration,
-            **{"budget": None, "precision": None, "rounds": began},
+            **{"budget": None, "precision": None, "known_from": [], "rounds": began},
         }
         write_atomically(self.folder / CONFIG_FILE, yaml.safe_dump(dict(own), sort_keys=False))
         if not self.in_rounds:
