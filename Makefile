@@ -22,9 +22,10 @@ COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.1
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
-# Time of the measurements of a host; a plan that takes less time is measured completely. A config or
+# Time of the measurements of a host, such as 2h; auto is 30 minutes, and more only where the node
+# matrices need more. A plan that takes less time is measured completely. A config or
 # profile of your own may choose the replicates instead, so then only a BUDGET that you give counts.
-BUDGET ?= 30m
+BUDGET ?= auto
 OWN_CONFIG = $(filter --config -C --configfile --configfiles --profile,$(SNAKEMAKE_ARGUMENTS))
 # The default inventory is that of the config. Of two options --config, Snakemake takes the last.
 GIVEN = $(strip $(if $(filter-out file,$(origin INVENTORY)),inventory=$(INVENTORY)) \
@@ -37,7 +38,7 @@ GIVEN += budget=$(BUDGET)
 endif
 MEASURED = $(if $(GIVEN),--config $(GIVEN))
 
-run: .venv/requirements.installed ## set up, measure this machine for at most BUDGET=30m and report; the last line is the path of the report
+run: .venv/requirements.installed ## set up, measure this machine for about half an hour at most, or BUDGET=2h, and report; the last line is the path of the report
 	@$(BIN)/python provision.py $(INVENTORY)
 	@$(BIN)/snakemake $(SNAKEMAKE_ARGUMENTS) $(MEASURED)
 	@$(BIN)/chaosity reports

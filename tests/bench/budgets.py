@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +29,7 @@ from chaosity.rounds.point_priority import least_budget_seconds
 from chaosity.rounds.round_types import OVERHEAD_SECONDS, Budget
 from chaosity.simulation.machine_description import Fault
 from chaosity.store.measurements import CELL, Measurements, is_percentile_of_slow_accesses
+from chaosity.topology.topology_model import Topology
 from chaosity.units import format_duration
 from simulated_rounds import simulate_rounds
 from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
@@ -47,6 +48,7 @@ class Machine:
     faults: Sequence[Fault] | None = None  # None: those of the description
     at_fault: tuple[frozenset[str], ...] = ()  # each fault: components that a finding must name
     involved: frozenset[str] = frozenset()  # components that a fault slows down without being named
+    drives_for_each: int = 1  # drives of the same node and model for each drive of the topology
 
 
 def nodes(*numbers: int) -> frozenset[str]:
@@ -69,7 +71,16 @@ MACHINES = {
         ),
         (nodes(5), frozenset({"drive-0000-33-00-0"})),
     ),
-    "16 nodes": Machine("sixteen_nodes", "sixteen_nodes", ()),
+    "16 nodes, 32 drives": Machine("sixteen_nodes", "sixteen_nodes", (), drives_for_each=2),
+    "16 nodes, odd faults": Machine(
+        *("sixteen_nodes", "sixteen_nodes"),
+        (
+            Fault(fault="slow_node", node=11, remaining=0.85),
+            Fault(fault="slow_drive", drive="drive-0000-31-00-0", remaining=0.6),
+        ),
+        (nodes(11), frozenset({"drive-0000-31-00-0"})),
+        drives_for_each=2,
+    ),
     "Turin, NPS4": Machine("epyc_9575f_nps4", "epyc_9575f", ()),
 }
 
@@ -158,9 +169,24 @@ def compare(seeds: int) -> Iterator[str]:
             yield from lines
 
 
+def with_more_drives(topology: Topology, drives_for_each: int) -> Topology:
+    """Return a topology with several drives for each drive: functions of the same PCI device."""
+    drives = [
+        replace(
+            drive,
+            name=f"nvme{drives_for_each * number + copy}n1",
+            pci=f"{drive.pci[:-1]}{copy}",
+            serial=f"{drive.serial}-{copy}",
+        )
+        for number, drive in enumerate(topology.drives)
+        for copy in range(drives_for_each)
+    ]
+    return replace(topology, drives=tuple(drives)) if drives_for_each > 1 else topology
+
+
 def planned(machine: Machine, config_file: Path | None = None) -> SimulatedHost:
     """Return a machine with the plan of a config; None is the default config."""
-    topology = shipped_topology(machine.topology)
+    topology = with_more_drives(shipped_topology(machine.topology), machine.drives_for_each)
     description = shipped_machine(machine.name, topology)
     faults = description.get("faults", []) if machine.faults is None else list(machine.faults)
     config = read_config(config_file) if config_file else read_config()

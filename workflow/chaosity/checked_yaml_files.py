@@ -33,6 +33,9 @@ PUBLISHED = ROOT / "templates" / "published"
 # within braces (--config 'levels={latency_by_size: {bytes: 3}}') as texts.
 NUMBER_KEYS = ("sample", "levels", "stopping", "working_set")
 # A Jinja2 expression in a text of a benchmark file.
+# A budget that follows from the plan, see campaign.budgeted_plan.budget_of_config.
+AUTO_BUDGET = "auto"
+
 _TEMPLATE = re.compile(r"\{\{.*?\}\}")
 # libyaml's parser is nine times as fast as Python's, and every command reads some 50 files.
 YAML_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
@@ -248,7 +251,8 @@ def check_config(config: Mapping[str, object], where: str = "config") -> Config:
     for category, rule in checked["stopping"].items():
         if rule["min_seconds"] > rule["max_seconds"]:
             raise UserError("min_seconds is above max_seconds", f"{where}, stopping.{category}")
-    _check_budget(checked, "budget", parse_duration, where)
+    if checked["budget"] != AUTO_BUDGET:
+        _check_budget(checked, "budget", parse_duration, where)
     _check_budget(checked, "precision", parse_share, where)
     if checked["known_from"] and checked["budget"] is None and checked["precision"] is None:
         what = "earlier runs steer only runs with a budget or a precision"

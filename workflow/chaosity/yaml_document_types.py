@@ -51,7 +51,8 @@ class Config(TypedDict):
         parameters: benchmark -> parameters that replace those of its file.
         threads: `one_per_core` or `all`, for selectors of initiators that do not say it.
         stopping: category -> stopping rule.
-        budget: longest time of the measurements of a host, such as 30m; None without a limit.
+        budget: longest time of the measurements of a host, such as 30m, or auto, which follows
+            from the plan; None without a limit.
         precision: half width of intervals at which a run ends, as a share; None without a target.
         known_from: earlier runs that steer a run with a budget, each a selection as for `compare`.
         rounds: None for the complete plan. Else only the rounds that a run with a budget chose so

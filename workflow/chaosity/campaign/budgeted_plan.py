@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from chaosity.checked_yaml_files import AUTO_BUDGET
 from chaosity.design.host_plan import HostPlan
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import record_file, replicate_numbers
@@ -21,14 +22,28 @@ from chaosity.yaml_document_types import Config
 BUDGET_FILE, CONFIG_FILE = "budget_config.yaml", "rounds_config.yaml"
 
 
-def budget_of_config(config: Config) -> Budget | None:
-    """Return the budget of a config; None if a run measures every combination."""
-    if not config["budget"] and not config["precision"]:
-        return None
-    return Budget(
-        parse_duration(config["budget"]) if config["budget"] else None,
-        parse_share(str(config["precision"])) if config["precision"] else None,
-    )
+# The budget "auto" is this time: most of what there is to find on a server with eight nodes
+# (docs/budget.md). A machine with more nodes gets its shortest budget times this factor, so that
+# some time is left for drives and replicates.
+_AUTO_SECONDS, _AUTO_FACTOR = 30 * 60.0, 1.25
+
+
+def has_budget(config: Config) -> bool:
+    """Return whether a run measures in rounds, and not every combination."""
+    return bool(config["budget"] or config["precision"])
+
+
+def budget_of_config(config: Config, plan: HostPlan) -> Budget:
+    """Return the budget of a host; `plan` is its complete plan."""
+    seconds = precision = None
+    if config["budget"] == AUTO_BUDGET:
+        least = least_budget_seconds(plan.points, plan.host.topology)
+        seconds = max(_AUTO_SECONDS, _AUTO_FACTOR * least)
+    elif config["budget"]:
+        seconds = parse_duration(config["budget"])
+    if config["precision"]:
+        precision = parse_share(str(config["precision"]))
+    return Budget(seconds, precision)
 
 
 def plan_of_rounds(plan: HostPlan, folder: Path) -> HostPlan:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import yaml
 
-from chaosity.campaign.budgeted_plan import BUDGET_FILE, budget_of_config, plan_of_rounds
+from chaosity.campaign.budgeted_plan import BUDGET_FILE, has_budget, plan_of_rounds
 from chaosity.campaign.kept_page_weights import HostPageWeights
 from chaosity.checked_yaml_files import check_config
 from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
@@ -114,14 +114,13 @@ class Campaign:
         else:
             found = read_discovered_hosts(self.config) if with_hosts else []
         self.plans: dict[str, HostPlan] = {}
-        budget = budget_of_config(self.config)
         self.rounds: dict[str, RoundsOfHost] = {}  # empty if one run measures the whole plan
         for host in found:
             folder = self.results / host.name / host.configuration
             # Only the discovering process calculates weights; the others use its file.
             weights = HostPageWeights(folder, recalculate=discover)
             plan = plan_host(host, self.config, weights=weights)
-            if budget:
+            if has_budget(self.config):
                 # Here, since the analysis is slow to import, and most runs have no budget.
                 from chaosity.campaign.measured_rounds import RoundsOfHost
 

@@ -38,7 +38,6 @@ from chaosity.rounds.known_before import known_cells
 from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints, rows_left_out
 from chaosity.rounds.next_round import describe_round, next_round
 from chaosity.rounds.round_types import (
-    Budget,
     PointKey,
     Round,
     point_key,
@@ -145,7 +144,7 @@ class RoundsOfHost:
 
     def __init__(self, plan: HostPlan, folder: Path, config: Config, root: Path) -> None:
         self.plan, self.folder, self.root = plan, folder, root
-        self.budget = budget_of_config(config) or Budget()
+        self.budget = budget_of_config(config, plan)
         self.config = config
         self.known = _known_before(plan, config["known_from"])
         # Another run may have completed the plan meanwhile.

@@ -43,7 +43,7 @@ def plan_command(
     commands: bool,
 ) -> None:
     """Show what would be measured on a host, and for how long. Nothing is measured."""
-    from chaosity.campaign.budgeted_plan import budget_of_config
+    from chaosity.campaign.budgeted_plan import has_budget
     from chaosity.campaign.kept_page_weights import HostPageWeights
     from chaosity.checked_yaml_files import ROOT, check_config, read_config
     from chaosity.design.host_plan import PlannedHost, plan_host
@@ -68,7 +68,7 @@ def plan_command(
         click.echo("\n".join(line for point in host_plan.points for line in _command_lines(point)))
     else:
         _print_plan(host_plan)
-        if budget_of_config(config):
+        if has_budget(config):
             from chaosity.campaign.measured_rounds import RoundsOfHost
 
             click.echo(RoundsOfHost(host_plan, folder, config, ROOT).describe_next_round())
