@@ -189,6 +189,20 @@ def test_the_timer_is_below_one_per_cent(latency: Path, cpu: str, size: int):
     assert done["timer_share"] == pytest.approx(done["timer_ns"] / median_ns, rel=1e-3)
 
 
+def test_blocks_become_longer_if_accesses_become_faster(tmp_path: Path):
+    # As when another process leaves the core after the length was chosen: the timer had 1.2 % of
+    # the blocks of a chase whose length was chosen beside one.
+    sources = ("latency/timed_blocks.c", "common/start_line_and_signals.c", "common/errors.c")
+    driver = build_driver(tmp_path, HERE / "lengths_driver.c", *sources)
+    text = subprocess.run([driver], capture_output=True, text=True, check=True).stdout
+    *lines, forgotten = map(json.loads, text.splitlines())
+    done, samples = lines[-1], lines[:-1]
+    assert 0 < done["timer_share"] <= 0.0051  # a block is timed with its own readings
+    assert forgotten > 0
+    assert sum(sample["accesses"] for sample in samples) == done["accesses"]
+    assert done["accesses"] == done["blocks"] * done["accesses_per_block"]
+
+
 def test_ready_says_what_is_chased(latency: Path, cpu: str):
     options = ["--line-bytes", "128", "--seed", "18446744073709551615", "--max-seconds", "0.01"]
     ready = run([latency, "--cpu", cpu, "--bytes", "65536", *options]).ready

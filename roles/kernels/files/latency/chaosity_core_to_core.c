@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -163,6 +164,11 @@ static void note_block(void *self, uint64_t duration_ns) {
     histogram_add(&state->of_line[(state->line + LINES - 1) % LINES], duration_ns);
 }
 
+static void forget_blocks(void *self) {
+    struct state *state = self;
+    memset(state->of_line, 0, LINES * sizeof *state->of_line);
+}
+
 static void print_ready(const struct state *state) {
     printf("{\"event\":\"ready\",\"line_bytes\":%zu,\"threads\":[{\"cpu\":%d,\"tid\":%d},"
            "{\"cpu\":%d,\"tid\":%d}],",
@@ -255,7 +261,7 @@ static int measure(struct state *state) {
 static int run(void) {
     complete_options();
     struct state state = {0};
-    struct timed_work work = {move_line, &state, 2, note_block};
+    struct timed_work work = {move_line, &state, 2, note_block, forget_blocks};
     pthread_barrier_init(&state.all_ready, NULL, 2);
     pin_to_cpu(options.cpu);
     state.timing = new_block_timing(&work);

@@ -186,7 +186,7 @@ static int measure(struct state *state) {
 static int run(void) {
     complete_options();
     struct state state = {0};
-    state.work = (struct timed_work){chase_on, &state, CHASE_UNROLL, NULL};
+    state.work = (struct timed_work){chase_on, &state, CHASE_UNROLL, NULL, NULL};
     deliver_stop_signals();
     pin_to_cpu(options.cpu);
     state.timing = new_block_timing(&state.work);

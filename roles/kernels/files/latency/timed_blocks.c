@@ -16,6 +16,11 @@
  * loads on other cores end. */
 static const double shortest_block = 400;
 
+/* Shortest block that a first sample may show, in clock readings. If its median block is shorter,
+ * accesses were slow while the length was chosen, such as beside another process on the same core,
+ * and the length is doubled. The clock then costs at most 0.5 % of a block. */
+static const double shortest_sampled_block = 200;
+
 /* The duration of an undisturbed block is the fastest of TRIES blocks. If another process had the
  * CPU before, the caches are empty, and filling an L2 again takes some milliseconds; a thousand
  * blocks of shortest_block last longer. Where a clock reading is slow (an emulated machine, a clock
@@ -70,6 +75,12 @@ void histogram_add(struct histogram *histogram, uint64_t duration_ns) {
     histogram->blocks++;
 }
 
+static void histogram_empty(struct histogram *histogram) {
+    for (int bin = histogram->lowest; bin <= histogram->highest; bin++)
+        histogram->count[bin] = 0;
+    histogram->blocks = 0;
+}
+
 /* Adds `part` to `whole` and empties it. */
 static void histogram_move(struct histogram *whole, struct histogram *part) {
     if (whole->blocks == 0 || part->lowest < whole->lowest)
@@ -77,11 +88,9 @@ static void histogram_move(struct histogram *whole, struct histogram *part) {
     if (whole->blocks == 0 || part->highest > whole->highest)
         whole->highest = part->highest;
     whole->blocks += part->blocks;
-    part->blocks = 0;
-    for (int bin = part->lowest; bin <= part->highest; bin++) {
+    for (int bin = part->lowest; bin <= part->highest; bin++)
         whole->count[bin] += part->count[bin];
-        part->count[bin] = 0;
-    }
+    histogram_empty(part);
 }
 
 double histogram_median_ns(const struct histogram *histogram) {
@@ -172,14 +181,31 @@ static struct span take_sample(struct block_timing *timing, uint64_t sample_ns, 
     return sample;
 }
 
+/* Doubles the length of a block and drops the sample, whose blocks were too short. */
+static void lengthen_blocks(struct block_timing *timing) {
+    histogram_empty(&timing->sample);
+    if (timing->work->forget_blocks != NULL)
+        timing->work->forget_blocks(timing->work->self);
+    timing->accesses_per_block *= 2;
+}
+
+static bool blocks_are_too_short(const struct block_timing *timing) {
+    return histogram_median_ns(&timing->sample) < shortest_sampled_block * timing->timer_ns;
+}
+
 const char *take_samples(struct block_timing *timing, const struct run_options *run_options) {
     uint64_t sample_ns = (uint64_t)(run_options->sample_seconds * 1e9);
     uint64_t now = monotonic_ns(), limit_ns = now + (uint64_t)(run_options->max_seconds * 1e9);
     while (now < limit_ns && !stop_requested()) {
         struct span sample = take_sample(timing, sample_ns, limit_ns);
+        now = sample.end_ns;
+        bool first = timing->all.blocks == 0, last = now >= limit_ns || stop_requested();
+        if (first && !last && blocks_are_too_short(timing)) {
+            lengthen_blocks(timing);
+            continue;
+        }
         print_sample(timing, sample);
         histogram_move(&timing->all, &timing->sample);
-        now = sample.end_ns;
     }
     return stop_requested() ? "signal" : "time";
 }

@@ -45,6 +45,8 @@ struct timed_work {
     uint64_t unit;
     /* Is told the duration of each block of a sample, after the block; NULL: nobody is told. */
     void (*note_block)(void *self, uint64_t duration_ns);
+    /* Is told that the blocks noted so far do not count; NULL: nobody is told. */
+    void (*forget_blocks)(void *self);
 };
 
 struct block_timing {
@@ -63,7 +65,8 @@ struct block_timing *new_block_timing(const struct timed_work *work);
 void choose_block_length(struct block_timing *timing);
 
 /* Takes and prints samples until the time is over or a stop signal arrives. Returns the reason:
- * "time" or "signal". */
+ * "time" or "signal". First samples whose blocks are too short, since accesses became much faster
+ * after the length was chosen, are dropped, and the length is doubled for each. */
 const char *take_samples(struct block_timing *timing, const struct run_options *run_options);
 
 /* Prints the done line and returns the exit code. `wrong` describes an error of the result, which
