@@ -93,6 +93,18 @@ def test_what_was_built_runs(provisioned: Outcome, places: dict[str, Any]) -> No
         assert subprocess.run(program, capture_output=True, check=False).returncode == 0, program
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may write into /run")
+def test_root_makes_locks_that_only_root_can_replace(provisioned: Outcome) -> None:
+    for path in (Path("/run/chaosity"), *Path("/run/chaosity").glob("*.lock")):
+        mode = 0o755 if path.is_dir() else 0o644
+        assert (path.stat().st_uid, path.stat().st_mode & 0o7777) == (0, mode), provisioned.said
+    names = {path.name for path in Path("/run/chaosity").iterdir()}
+    assert names >= {"measuring.lock", "settings.lock"}
+    if Path("/etc/tmpfiles.d").is_dir():
+        at_boot = Path("/etc/tmpfiles.d/chaosity.conf").read_text().splitlines()
+        assert at_boot[1:] == [f"f /run/chaosity/{name} 0644 root root" for name in sorted(names)]
+
+
 def test_stream_is_built_as_in_the_paper(provisioned: Outcome, places: dict[str, Any]) -> None:
     program = Path(places["kernels_directory"]) / "stream"
     said = subprocess.run([program], capture_output=True, text=True, check=True).stdout

@@ -8,6 +8,7 @@ import errno
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,8 +54,9 @@ needed: {description: Whether there is anything to do., type: bool, returned: al
 values: {description: "New value of each file that is changed.", type: dict, returned: always}
 """
 
-# The runner's lock, so that no setting changes during a measurement.
-LOCK = "tmp/chaosity-measuring.lock"
+# The runner's lock, so that no setting changes during a measurement: that of provisioning as root
+# if it exists, else the one that every user may create (chaosity.runner.lock_files).
+LOCKS = ("run/chaosity/measuring.lock", "tmp/chaosity-measuring.lock")
 BOOT = "proc/sys/kernel/random/boot_id"
 STALE = "has booted since {} was written, which undid it all: nothing of that file is written back"
 OTHER_CPUS = "has other CPUs with this setting of SMT: the next snakemake discovers and plans again"
@@ -174,16 +176,24 @@ def _put_all(host: Host, values: Values) -> list[str]:
 @contextlib.contextmanager
 def _alone(host: Host) -> Iterator[None]:
     """Hold the measurement lock while settings change; fail if a measurement runs."""
-    path = host.root / LOCK
+    lock = LOCKS[0] if host.exists(LOCKS[0]) else LOCKS[1]
+    path = host.root / lock
+    # Neither a link nor a FIFO, which any user can put into /tmp, is followed or waited for.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     try:  # without O_CREAT first: the kernel forbids it on another user's file in /tmp
-        handle = os.open(path, os.O_RDONLY)
+        handle = os.open(path, flags)
     except FileNotFoundError:
-        handle = os.open(path, os.O_RDONLY | os.O_CREAT, 0o644)
+        handle = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
+        os.fchmod(handle, 0o644)  # every user locks it, whatever the umask is
+    except OSError as error:
+        raise StateError(f"its lock /{lock} cannot be opened: {error.strerror}") from None
     try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise StateError(f"its lock /{lock} must be a regular file; delete it")
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise StateError(f"it is measuring (/{LOCK} is held); try again afterwards") from None
+        raise StateError(f"it is measuring (/{lock} is held); try again afterwards") from None
     finally:
         os.close(handle)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -240,6 +241,24 @@ def test_nothing_changes_under_a_measurement(tried: Try) -> None:
         assert not tried.file.exists()
     assert tried.kernel.tree() == before
     tried.configure(numa_balancing=0)
+
+
+def test_a_lock_that_somebody_replaced_by_a_fifo_is_refused(tried: Try) -> None:
+    before = tried.kernel.tree()
+    os.mkfifo(tried.kernel.root / "tmp/chaosity-measuring.lock")
+    with pytest.raises(settings.StateError, match="must be a regular file"):
+        tried.configure(numa_balancing=0)
+    (tried.kernel.root / "tmp/chaosity-measuring.lock").unlink()
+    assert tried.kernel.tree() == before
+
+
+def test_the_lock_of_provisioning_is_the_one_that_counts(tried: Try) -> None:
+    lock = tried.kernel.root / "run/chaosity/measuring.lock"
+    lock.parent.mkdir(parents=True)
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(settings.StateError, match=r"/run/chaosity/measuring\.lock is held"):
+            tried.configure(numa_balancing=0)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"boot_id": "first"}'])

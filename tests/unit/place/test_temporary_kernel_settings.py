@@ -122,7 +122,8 @@ def test_a_second_run_is_refused(kernel):
     run = changed(kernel)
     done = kernel.run("--", "true", policy="autonuma")
     assert done.returncode == 2
-    assert "another run of chaosity-place holds numa_balancing" in done.stderr
+    assert "holds numa_balancing, which apply to the whole machine" in done.stderr
+    assert f"process {run.pid} (" in done.stderr
     assert done.stderr.count("\n") == 1
     run.terminate()
     run.wait(10)

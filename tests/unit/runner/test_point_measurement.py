@@ -20,7 +20,8 @@ import pytest
 from chaosity.records.atomic_writes_and_record_files import load_record, save_record
 from chaosity.records.record_types_and_verdict import FAILED, VALID
 from chaosity.runner import load_process, metric_values
-from chaosity.runner.point_measurement import HOST_LOCK, is_measured_enough, measure_point
+from chaosity.runner.lock_files import MEASURING, lock_file
+from chaosity.runner.point_measurement import is_measured_enough, measure_point
 from wait_until_true import wait_until
 
 pytestmark = pytest.mark.alone
@@ -206,7 +207,7 @@ def test_a_killed_runner_leaves_no_record_and_its_load_keeps_the_lock(
     runner.kill()
     runner.wait()
     assert not (tmp_path / "rep1.json").exists()
-    lock = os.open(HOST_LOCK, os.O_RDONLY)
+    lock = os.open(lock_file(MEASURING), os.O_RDONLY)
     try:
         with pytest.raises(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

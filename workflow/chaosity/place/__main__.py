@@ -15,7 +15,7 @@ from chaosity.place.page_placement_plan import AUTO, METHODS, PlacementRequest
 from chaosity.place.page_share_arithmetic import parse_shares
 from chaosity.place.placement_policies import POLICIES
 from chaosity.place.run_placed_program import NOT_PLACED, run_program_with_placed_pages
-from chaosity.runner import temporary_kernel_settings
+from chaosity.runner import lock_files
 
 REFUSED = 2
 METHOD_HELP = "how shares are enforced: by the kernel's weights, or by moving pages"
@@ -47,7 +47,7 @@ def argument_parser(name: str = "chaosity-place") -> argparse.ArgumentParser:
     add("--settle", action="store_true", help=SETTLE_HELP)
     add("--rate", default="samples", metavar="SOURCE", help=RATE_HELP)
     add("--report", type=Path, metavar="FILE", help="JSON file for the result of the placement")
-    add("--root", type=Path, default=temporary_kernel_settings.ROOT, help=argparse.SUPPRESS)
+    add("--root", type=Path, default=lock_files.ROOT, help=argparse.SUPPRESS)
     add("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
 

@@ -29,6 +29,7 @@ from chaosity.records.record_types_and_verdict import (
 from chaosity.runner import (
     find_and_protect_drives,
     host_state,
+    lock_files,
     observed_placement,
     opencl_device_lookup,
     temporary_kernel_settings,
@@ -37,8 +38,6 @@ from chaosity.runner.load_process import LoadProcess
 from chaosity.runner.progress_samples_and_rates import common_time_span, rate_precision
 from chaosity.runner.record_checks import check_record
 
-# Two controllers may measure on one host; every user may create a lock file here.
-HOST_LOCK = Path("/tmp/chaosity-measuring.lock")
 # How long to wait for another measurement to end before the point fails.
 LOCK_SECONDS = 900.0
 # Time to allocate, place and touch the memory: 64 GiB at 1 GB/s and a reserve.
@@ -58,17 +57,22 @@ TAIL_SECONDS = 0.3
 def hold_host_lock() -> Iterator[int]:
     """Hold the host's lock, so that only one measurement runs; yield the lock's file descriptor.
 
+    Two controllers may measure on one host.
+
     Loads inherit the lock: a load that still runs after a killed runner blocks measurements.
 
     Raises:
         MeasurementError: another measurement did not end in time.
+        UserError: the lock cannot be opened.
     """
-    handle = temporary_kernel_settings.open_lock_file(HOST_LOCK)
+    path = lock_files.lock_file(lock_files.MEASURING)
+    handle = lock_files.open_lock_file(path)
     try:
         limit = time.monotonic() + LOCK_SECONDS
-        while not temporary_kernel_settings.try_to_lock(handle):
+        while not lock_files.try_to_lock(handle):
             if time.monotonic() > limit:
-                raise MeasurementError(f"another measurement held {HOST_LOCK} too long")
+                holders = lock_files.describe_holders(handle)
+                raise MeasurementError(f"{holders} held {path} for {LOCK_SECONDS:g} s")
             time.sleep(0.05)
         yield handle
     finally:

@@ -21,37 +21,25 @@ from pathlib import Path
 
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import write_atomically
+from chaosity.runner.lock_files import (
+    ROOT,
+    SETTINGS,
+    describe_holders,
+    lock_file,
+    open_lock_file,
+    try_to_lock,
+)
 
 NUMA_BALANCING = "proc/sys/kernel/numa_balancing"
 WEIGHTS = "sys/kernel/mm/mempolicy/weighted_interleave"
 BOOT_ID = "proc/sys/kernel/random/boot_id"
-# Every user may create a lock file in /tmp. Runs that change no setting share the lock.
-SETTINGS_LOCK = "tmp/chaosity-settings.lock"
 # Only root may write in /run; the values in this file are written back to the kernel.
 FORMER_VALUES = "run/chaosity-settings.json"
-ROOT = Path("/")
 # Whether the kernel chooses the weights (Linux 6.16; 6.18 misnames the file). Writing a weight ends
 # the kernel's choice, so these files are restored last.
 _AUTO = ("auto", "__auto_type")
 
 SettingValues = dict[str, str]
-
-
-def open_lock_file(path: Path) -> int:
-    """Return a file descriptor of a lock file; create the file if it is missing."""
-    try:  # without O_CREAT first: the kernel forbids O_CREAT on others' files in /tmp
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-
-
-def try_to_lock(handle: int, mode: int = fcntl.LOCK_EX) -> bool:
-    """Lock an open file without waiting; return whether the lock was obtained."""
-    try:
-        fcntl.flock(handle, mode | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def read_setting(root: Path, name: str) -> str | None:
@@ -97,7 +85,7 @@ def restore_leftover_kernel_settings(root: Path = ROOT) -> None:
     """
     if not (root / FORMER_VALUES).exists():
         return
-    handle = open_lock_file(root / SETTINGS_LOCK)
+    handle = open_lock_file(lock_file(SETTINGS, root))
     try:
         if try_to_lock(handle):  # else a running program uses the settings and restores them
             _try_to_restore(root)
@@ -170,9 +158,10 @@ def hold_kernel_settings(
         varied: names of settings whose values change again while the block runs.
 
     Raises:
-        UserError: this kernel lacks a setting, only root may write it, or another run uses it.
+        UserError: this kernel lacks a setting, only root may write it, another run uses it, or its
+            lock cannot be opened. Runs that change no setting share the lock.
     """
-    lock = open_lock_file(root / SETTINGS_LOCK)
+    lock = open_lock_file(lock_file(SETTINGS, root))
     try:
         alone = try_to_lock(lock)
         if alone:
@@ -183,10 +172,10 @@ def hold_kernel_settings(
             if _required_setting(root, name) != value or name in varied
         }
         if different and not alone:
-            raise _held_error(different)
+            raise _held_error(different, lock)
         if not different:
             if not try_to_lock(lock, fcntl.LOCK_SH):
-                raise _held_error(wanted)
+                raise _held_error(wanted, lock)
             yield HeldKernelSettings(root, {}, None)
             return
         for name, value in different.items():
@@ -208,10 +197,10 @@ def _required_setting(root: Path, name: str) -> str:
     return value
 
 
-def _held_error(wanted: Mapping[str, str]) -> UserError:
+def _held_error(wanted: Mapping[str, str], lock: int) -> UserError:
     names = ", ".join(sorted({Path(name).name for name in wanted})) or "kernel settings"
     return UserError(
-        f"another run of chaosity-place holds {names}, which apply to the whole machine",
+        f"{describe_holders(lock)} holds {names}, which apply to the whole machine",
         remedy="wait until that run ends; two runs can share only settings that neither changes",
     )
 

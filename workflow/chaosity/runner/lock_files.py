@@ -1,0 +1,108 @@
+"""The lock files of a host: where they are, how they are opened, and who holds them.
+
+Provisioning as root makes them in /run/chaosity, where only root may write (roles/runner). A host
+that root did not provision has them in /tmp. There, any user can put something else in their place,
+so nothing but a regular file is opened, and no open waits.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+import stat
+from pathlib import Path
+
+from chaosity.errors import UserError
+
+ROOT = Path("/")
+MEASURING, SETTINGS = "measuring", "settings"
+# O_NONBLOCK: opening a FIFO would wait for a writer. O_NOFOLLOW: a link leads anywhere.
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def lock_file(name: str, root: Path = ROOT) -> Path:
+    """Return the path of a lock: that of provisioning if it exists, else the one in /tmp.
+
+    Args:
+        name: MEASURING or SETTINGS.
+        root: the folder that holds `run` and `tmp`.
+    """
+    made = root / f"run/chaosity/{name}.lock"
+    return made if made.exists() else root / f"tmp/chaosity-{name}.lock"
+
+
+def open_lock_file(path: Path) -> int:
+    """Return a file descriptor of a lock file; create the file if it is missing.
+
+    Raises:
+        UserError: the path is no regular file, or this user may not open it.
+    """
+    remedy = "delete it, or run provision.yml as root, which makes the lock in /run/chaosity"
+    try:
+        handle = _open_or_create(path)
+    except PermissionError:
+        remedy = "root names the group of those who measure here in runner_lock_group"
+        raise UserError("this user may not open the lock", str(path), remedy) from None
+    except OSError as error:  # ELOOP: a link
+        what = f"the lock cannot be opened: {error.strerror}"
+        raise UserError(what, str(path), remedy) from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise UserError("the lock must be a regular file", str(path), remedy)
+    return handle
+
+
+def _open_or_create(path: Path) -> int:
+    """Open a file, or create it readable for everyone, whatever the umask is."""
+    while True:
+        try:  # without O_CREAT first: the kernel forbids O_CREAT on others' files in /tmp
+            return os.open(path, _FLAGS)
+        except FileNotFoundError:
+            pass
+        try:
+            handle = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o644)
+        except FileExistsError:  # another process was faster
+            continue
+        os.fchmod(handle, 0o644)
+        return handle
+
+
+def try_to_lock(handle: int, mode: int = fcntl.LOCK_EX) -> bool:
+    """Lock an open file without waiting; return whether the lock was obtained."""
+    try:
+        fcntl.flock(handle, mode | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def describe_holders(handle: int) -> str:
+    """Return the processes that locked an open file, with their users; see proc_locks(5).
+
+    A process that ended may have left the lock to its children, and processes of other containers
+    have no number here. Then the text says that the process is unknown.
+    """
+    status = os.fstat(handle)
+    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    try:
+        lines = Path("/proc/locks").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    # 1: FLOCK  ADVISORY  WRITE 1234 00:1a:5678 0 EOF
+    numbers = [line.split()[4] for line in lines if "FLOCK" in line and device in line.split()]
+    return ", ".join(map(_describe_process, numbers)) or "an unknown process"
+
+
+def _describe_process(number: str) -> str:
+    """Return number, program and user of a process."""
+    try:
+        program = Path(f"/proc/{number}/comm").read_text(encoding="utf-8").strip()
+        user = Path(f"/proc/{number}").stat().st_uid
+    except OSError:
+        return "an unknown process"
+    try:
+        name = pwd.getpwuid(user).pw_name
+    except KeyError:
+        name = str(user)
+    return f"process {number} ({program}) of user {name}"
