@@ -202,12 +202,23 @@ def _change(host: Host, saved: _SavedValues, targets: Values, beside: list[str])
     """Save the original values that are not saved yet, then write the new values.
 
     Raises:
-        StateError: some values could not be written; restoring still works.
+        StateError: some values could not be written. All files have the values from before, unless
+            the text names files that did not take theirs back; then restoring still works.
     """
-    saved.save({**{name: host.read(name) for name in [*targets, *beside]}, **saved.values})
+    existed, known = saved.exists, dict(saved.values)
+    before = {name: host.read(name) for name in [*targets, *beside]}
+    saved.save({**before, **known})
     failures = _put_all(host, targets)
-    if failures:
-        raise StateError(f"{'; '.join(failures)}; restore.yml gives back what was there before")
+    if not failures:
+        return
+    if kept := _put_all(host, before):
+        what = f"{'; '.join([*failures, *kept])}; restore.yml gives back what was there before"
+        raise StateError(what)
+    if existed and not saved.stale:
+        saved.save(known)
+    else:
+        saved.remove()
+    raise StateError(f"{'; '.join(failures)}; all settings have their values from before again")
 
 
 def _give_back(host: Host, saved: _SavedValues, targets: Values) -> None:

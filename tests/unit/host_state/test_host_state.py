@@ -56,10 +56,13 @@ def test_whatever_was_set_is_given_back(
         tried.kernel.writes_left = killed_before
         try:
             for wish in wanted:
+                earlier = tried.kernel.tree()
                 try:
                     tried.configure(**wish)
                 except settings.StateError as error:
                     assert "instead of" in str(error)
+                    if knows_bandwidths:
+                        assert tried.kernel.tree() == earlier
         except KeyboardInterrupt:
             assert tried.file.exists()
         tried.kernel.writes_left = None
@@ -189,7 +192,18 @@ def test_fewer_pages_than_asked_are_an_error_with_figures(tried: Try) -> None:
         tried.configure(huge_pages={"2": {"2M": 1600}}, numa_balancing=0)
     assert "node 2 gives 1500 instead of 1600 huge pages of 2 MiB, with 1 GiB" in str(error.value)
     assert tried.kernel.read(f"{NODE}2/compact") == "1"  # it was asked to make room
-    assert tried.kernel.read("proc/sys/kernel/numa_balancing") == "0"  # the rest was done
+
+
+@pytest.mark.parametrize("configured", [False, True])
+def test_what_fails_half_way_gives_back_what_it_had_set(tried: Try, configured: bool) -> None:
+    if configured:
+        tried.configure(governor="performance", huge_pages={"0": {"2M": 3}})
+    before = tried.kernel.tree()
+    saved = tried.file.read_text() if configured else None
+    with pytest.raises(settings.StateError, match="all settings have their values from before"):
+        tried.configure(huge_pages={"0": {"2M": 7}, "2": {"2M": 1600}}, numa_balancing=0)
+    assert tried.kernel.tree() == before
+    assert (tried.file.read_text() if configured else tried.file.exists()) == (saved or False)
 
 
 def test_memory_is_given_back_before_it_is_asked_for(tried: Try) -> None:
