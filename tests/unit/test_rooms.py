@@ -18,6 +18,7 @@ FOR_ALL = {
     "yaml_document_types",
     "errors",
     "units",
+    "text_templates",
     "place_names",
     "cpusets",
     "records",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 
 import pytest
 
@@ -135,11 +134,8 @@ def test_the_analysis_of_variance_has_the_confidence_of_its_experiment(table):
     [wide] = analysis_sections(rows)["numa_runtime"]
     [narrow] = analysis_sections(rows, {"numa_runtime": 0.9})["numa_runtime"]
     assert (wide.confidence, narrow.confidence) == ("95 %", "90 %")
-    texts = (
-        section.levels[0].rows[0].interval.replace("\N{MINUS SIGN}", "-")
-        for section in (wide, narrow)
-    )
-    ends = [[float(end) for end in re.findall(r"-?[\d.]+", text)] for text in texts]
+    effects = [section.levels[0].rows[0].effect for section in (wide, narrow)]
+    ends = [(effect.low, effect.high) for effect in effects]
     assert ends[0][0] <= ends[1][0] <= ends[1][1] <= ends[0][1]
     assert ends[0] != ends[1]
 

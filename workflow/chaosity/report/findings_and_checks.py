@@ -12,9 +12,9 @@ import pandas as pd
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings
 from chaosity.figures.draw_and_write_figures import FigureFile
 from chaosity.place_names import node_name
-from chaosity.report.html_pages_and_inline_svg import report_texts
 from chaosity.report.record_summaries import RecordSummary
 from chaosity.store.measurements import LOAD, POINT, Measurements
+from chaosity.text_templates import fixed_texts
 from chaosity.topology.host_fact_types import HostFacts
 from chaosity.topology.topology_json import part_to_json
 from chaosity.topology.topology_model import Topology
@@ -164,7 +164,7 @@ def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultChe
         "Transparent huge pages": (mode, mode != "never"),
         "NUMA balancing": (balancing, str(balancing) == "0"),
     }
-    for name, texts in report_texts()["settings"].items():
+    for name, texts in fixed_texts("report")["settings"].items():
         value, good = states[name]
         if value is None:
             yield ResultCheck(name, UNKNOWN, "this machine does not report this setting")
@@ -247,7 +247,7 @@ def _record_checks(summaries: Sequence[RecordSummary]) -> list[ResultCheck]:
                     UNKNOWN if passed is None else severity,
                     f"{verb} in {format_percent(share)} of {format_count(total, 'record')}, "
                     f"for example {examples[0]}",
-                    None if passed is None else report_texts()["record_advice"].get(name),
+                    None if passed is None else fixed_texts("report")["record_advice"].get(name),
                 )
             )
     return checks

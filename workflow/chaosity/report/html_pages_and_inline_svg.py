@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from functools import cache
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from lxml import etree
 from markupsafe import Markup, escape
 
-from chaosity.checked_yaml_files import ROOT, read_yaml
 from chaosity.errors import UserError
 from chaosity.figures.svg_hover_texts import REFERENCES, prefix_svg_ids
+from chaosity.statistics.anova_table import p_value_text, variation_percent_text
+from chaosity.text_templates import FORMATS, TEMPLATES
 
 # Elements that can run code, load files, or restyle the rest of the page.
 _UNSAFE = {"script", "foreignObject", "style", "metadata", "image", "iframe", "animate", "set"}
@@ -81,15 +80,7 @@ def svg_width(svg: str) -> float | None:
     return float(match.group(1)) if match else None
 
 
-TEMPLATES = ROOT / "templates" / "report"
 _CODE = re.compile(r"`([^`]+)`")
-
-
-@cache
-def report_texts() -> dict[str, Any]:
-    """Return the fixed texts of the report, which ``templates/report/texts.yaml`` holds."""
-    texts: dict[str, Any] = read_yaml(TEMPLATES / "texts.yaml")
-    return texts
 
 
 def text_as_html(value: object) -> object:
@@ -108,11 +99,14 @@ def text_as_html(value: object) -> object:
 def render_page(template: str, **values: object) -> str:
     """Return a template as HTML; texts are escaped, drawings are inserted unchanged."""
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader([TEMPLATES / "report", TEMPLATES]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=text_as_html,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals |= FORMATS | {
+        function.__name__: function for function in (p_value_text, variation_percent_text)
+    }
     return environment.get_template(template).render(**values)

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from chaosity.report.html_pages_and_inline_svg import report_texts
 from chaosity.report.machine_facts import Document, Fact
 from chaosity.report.record_summaries import RecordSummary
 from chaosity.statistics.cell_summary import compute_outlier_mask, summarise_cells
+from chaosity.text_templates import fixed_texts
 from chaosity.units import format_count, format_duration, format_percent, group_thousands
 
 # The report gives the precision that this share of the cells reaches, not only the worst cell's.
@@ -24,7 +24,7 @@ def methodology_facts(
 
     `config` has the workflow's `seed` and `stopping`, and the `notes` of the plan.
     """
-    cells, texts = summarise_cells(rows), report_texts()["methods"]
+    cells, texts = summarise_cells(rows), fixed_texts("report")["methods"]
     return [
         Fact("Points", _points_text(rows)),
         Fact("Values", texts["Values"]),

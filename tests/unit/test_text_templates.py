@@ -1,0 +1,48 @@
+"""Sentences from templates/texts."""
+
+from __future__ import annotations
+
+import jinja2
+import pytest
+import yaml
+
+from chaosity.text_templates import TEMPLATES, fixed_texts, write_text
+from chaosity.units import group_thousands
+
+
+def test_line_breaks_become_spaces_and_thin_spaces_stay():
+    pair = {"factor": "kernel", "level": "add", "against": group_thousands(2000), "adjusted": None}
+    difference = {"excludes_zero": True, "ratio": 2.0, "low": None, "high": None}
+    text = write_text(
+        "variance_analysis",
+        "extremes",
+        pair={**pair, "difference": difference},
+        metric="bandwidth_bytes_per_second",
+        confidence="95 %",
+    )
+    expected = "Largest difference: the mean of kernel add is 2.000 times the mean of kernel "
+    assert text == f"{expected}2\N{THIN SPACE}000."
+
+
+def test_a_missing_value_is_an_error():
+    with pytest.raises(jinja2.UndefinedError):
+        write_text("variance_analysis", "remote", share=None)
+
+
+@pytest.mark.parametrize("path", sorted((TEMPLATES / "texts").glob("*.j2")), ids=lambda p: p.stem)
+def test_each_macro_is_used(path):
+    """A macro without a use is dead, like a function."""
+    code = TEMPLATES.parent / "workflow/chaosity"
+    users = [*code.rglob("*.py"), *TEMPLATES.rglob("*.j2")]
+    texts = {user: user.read_text() for user in users}
+    for macro in jinja2.Environment().from_string(path.read_text()).module.__dict__:
+        if macro.startswith("_"):
+            continue
+        called = [f'"{macro}"', f"{macro}(", f" {macro}"]
+        rest = {**texts, path: texts[path].replace(f"macro {macro}(", "")}
+        assert any(word in text for text in rest.values() for word in called), macro
+
+
+def test_fixed_texts_have_no_line_breaks():
+    for path in (TEMPLATES / "texts").glob("*.yaml"):
+        assert fixed_texts(path.stem) == yaml.safe_load(path.read_text())

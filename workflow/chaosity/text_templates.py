@@ -1,0 +1,56 @@
+"""Write sentences from the templates in ``templates/texts``.
+
+A template file has a macro for each sentence, or for a part that several sentences share. Templates
+format numbers with the functions of `chaosity.units`, which have the same names there.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from types import ModuleType
+from typing import Any, cast
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from chaosity import units
+from chaosity.checked_yaml_files import ROOT, read_yaml
+
+TEMPLATES = ROOT / "templates"
+# The functions of `chaosity.units` that templates can call.
+FORMATS = {
+    name: getattr(units, name)
+    for name in dir(units)
+    if name.startswith("format_") or name in ("choose_scale", "group_thousands", "metric_words")
+} | {"and_list": units.join_with_and}
+# Thin spaces and no-break spaces are parts of numbers.
+_WHITE_SPACE = re.compile(r"[ \n]+")
+
+
+@cache
+def _macros(template: str) -> ModuleType:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES / "texts"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= FORMATS
+    return cast(ModuleType, environment.get_template(f"{template}.j2").module)
+
+
+def write_text(template: str, macro: str, **values: object) -> str:
+    """Return the text of a macro in ``templates/texts/TEMPLATE.j2``, without line breaks.
+
+    Raises:
+        jinja2.UndefinedError: the macro needs a value that `values` lacks.
+    """
+    text = getattr(_macros(template), macro)(**values)
+    return _WHITE_SPACE.sub(" ", text).strip(" ")
+
+
+@cache
+def fixed_texts(name: str) -> dict[str, Any]:
+    """Return the texts in ``templates/texts/NAME.yaml``, which have no parameters."""
+    texts: dict[str, Any] = read_yaml(TEMPLATES / "texts" / f"{name}.yaml")
+    return texts
