@@ -5,19 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from chaosity.anomalies.anomaly_results import Anomaly
+from chaosity.anomalies.anomaly_text import advice_text
 from chaosity.anomalies.departure_significance import LEVEL
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.store.measurements import POINT, SLICE, Measurements
-from chaosity.units import format_percent
+from chaosity.text_templates import write_text
 
 # If fewer than half of the replicates are disturbed or imprecise, the others decide the median.
 _HALF = 0.5
 # An interval of this half width, as a share of the median, includes zero.
 _USELESS_PRECISION = 1.0
-_REMEDY = (
-    "Stop other programs on the host, move the folder results/HOST/CONFIGURATION away and measure "
-    "it again with `make run`."
-)
 
 
 def add_doubt(
@@ -37,10 +34,7 @@ def add_doubt(
     elif low is not None and low <= 0.0:
         doubt = "The interval of the loss includes zero."
     elif p >= LEVEL:
-        doubt = (
-            f"In {format_percent(p)} of healthy hosts, chance shows as much in one of "
-            f"{tests_count} tests; a finding needs less than {format_percent(LEVEL)}."
-        )
+        doubt = write_text("anomalies", "doubtful_p", p=p, tests=tests_count, level=LEVEL)
     elif _share_with_remarks(anomaly, measurements) >= _HALF:
         doubt = "At least half of its values are from disturbed or imprecise measurements."
     advice = f"Measure it again before anything else. {anomaly.advice}" if doubt else anomaly.advice
@@ -72,12 +66,9 @@ def reason_for_unusable_results(measurements: Measurements) -> str:
     """
     replicates = measurements.rows.drop_duplicates([*POINT, "replicate"])
     disturbed = replicates["remarks"].str.contains("disturbed", na=False).mean()
-    if disturbed >= _HALF:
-        what = f"other programs disturbed {format_percent(disturbed)} of the measurements"
-        return f"The results are unusable: {what}. {_REMEDY}"
     precision = summarise_cells(measurements)["precision"].dropna()
     wide = (precision > _USELESS_PRECISION).mean() if len(precision) else 0.0
-    if wide >= _HALF:
-        what = f"{format_percent(wide)} of the values have intervals wider than ±100 %"
-        return f"The results are unusable: {what}. {_REMEDY}"
-    return ""
+    if max(disturbed, wide) < _HALF:
+        return ""
+    shares = {"disturbed": disturbed if disturbed >= _HALF else None, "wide": wide}
+    return write_text("anomalies", "unusable", **shares, remedy=advice_text("unusable"))

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from chaosity.store.measurements import less_is_better
+from chaosity.text_templates import write_text
 
 
 class AnomalyKind(StrEnum):
@@ -125,16 +126,7 @@ class Anomaly(_JsonResult):
     @property
     def evidence_sentence(self) -> str:
         """Sentence with the loss, its interval, the confidence and the comparable cells."""
-        kind = self.kind.replace("_", " ").capitalize().replace("Slit", "SLIT")
-        interval = "no interval"
-        if self.loss_percent_low is not None and self.loss_percent_high is not None:
-            low, high = self.loss_percent_low, self.loss_percent_high
-            interval = f"95 % interval {low:.1f} to {high:.1f} %"
-        return (
-            f"{kind}: {', '.join(self.components)}; loss {self.loss_percent:.1f} % ({interval}, "
-            f"n = {self.n}), {100.0 * self.confidence:.4g} % confidence, adjusted for all "
-            f"comparisons; compared with {self.compared_with}."
-        )
+        return write_text("anomalies", "evidence", anomaly=self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:

@@ -5,44 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chaosity.store.measurements import less_is_better
+from chaosity.text_templates import fixed_texts
 from chaosity.units import format_quantity
 
 # Parts of a node matrix that can be suspected.
 TARGET, INITIATOR, INTO, OUT_OF = "target", "initiator", "into", "out_of"
 LINKS, BLOCK, LOCAL, PATH = "links", "block", "local", "path"
-_MEMORY = (
-    "Look at the memory of that node: modules missing, mixed or slower than the others "
-    "(dmidecode --type 17), correctable errors (edac-util, the BMC's log), a channel disabled."
-)
-ADVICE = {
-    TARGET: _MEMORY,
-    INITIATOR: "Look at the processing units of that node: clock and governor (cpupower "
-    "frequency-info), thermal throttling, a power limit, other programs pinned there.",
-    INTO: "Look at the links of that node (UPI, xGMI or fabric width and speed in the BMC's log) "
-    "and at the memory of that node.",
-    OUT_OF: "Look at the links of that node (UPI, xGMI or fabric width and speed in the BMC's "
-    "log).",
-    LINKS: "Look at the links of that node: width and speed of UPI, xGMI or fabric in the BMC's "
-    "log, a link that trained down, a package that is not seated well.",
-    BLOCK: "Look at the links between these packages: width and speed of UPI or xGMI in the BMC's "
-    "log, a link that trained down or is disabled in the firmware.",
-    LOCAL: f"{_MEMORY} Remote accesses are limited by the links and may not show it.",
-    PATH: "Look at the link or mesh segment on this path (width, speed, retries in the BMC's "
-    "log). After a repair, measure the opposite direction and the neighbouring nodes again.",
-}
-_SUSPECTS = {
-    TARGET: "The memory of node {} is slow",
-    INITIATOR: "The processing units of node {} are slow",
-    INTO: "The path to the memory of node {} is slow",
-    OUT_OF: "The path from node {} to remote memory is slow",
-    LINKS: "The paths to and from node {} are slow",
-    LOCAL: "Node {} is slow on its own memory",
-}
-# For initiators that are not a whole node.
-CHECK_PROCESSING_UNITS = (
-    "Look at its processing units: clock and governor (cpupower frequency-info), thermal "
-    "throttling, other programs pinned there."
-)
+
+
+def advice_text(name: str) -> str:
+    """Return the advice for a suspected part of a node, a path or a kind of finding."""
+    return str(fixed_texts("anomalies")["advice"][name])
 
 
 def loss_text(metric: str, percent: float) -> str:
@@ -72,4 +45,4 @@ def shorten_list(items: Sequence[str], most: int) -> list[str]:
 
 def suspected_part_of_node_text(part: str, node: int) -> str:
     """Return the beginning of a sentence that names the suspected part of a node."""
-    return _SUSPECTS[part].format(node)
+    return str(fixed_texts("anomalies")["suspected_part"][part]).format(node)

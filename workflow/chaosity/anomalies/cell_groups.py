@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from chaosity.anomalies.anomaly_results import Anomaly, SliceKey, shared_initiator_and_target
-from chaosity.anomalies.anomaly_text import values_and_loss_text
+from chaosity.anomalies.anomaly_text import advice_text, values_and_loss_text
 from chaosity.anomalies.cell_log_scores import (
     Mask,
     Name,
@@ -214,8 +214,8 @@ class GroupedCells(Generic[Name]):
         The sentence begins with `what`, the slow part, and ends with `than`. `reference` is the
         position of the reference cell. `cells` are the positions of the explained cells. Default:
         the cells of the departure. `seen_at` is the initiator and target of the anomaly. Default:
-        with a reference those of the first explained cell, else those that all cells share. The
-        other arguments are attributes of `Anomaly`.
+        with a reference those of the first explained cell, else those that all cells share.
+        `advice` is a name for `advice_text`. The other arguments are attributes of `Anomaly`.
         """
         positions: tuple[Position, ...] = departure.cells
         scores, metric = self.cells.log_score, self.cells.metric
@@ -257,7 +257,7 @@ class GroupedCells(Generic[Name]):
             n=int(min(self.cells.n[position] for position in compared)),
             compared_with=compared_with,
             sentence=f"{what} {values}{than}.",
-            advice=advice,
+            advice=advice_text(advice),
             cells=names,
             where=self.where,
         )

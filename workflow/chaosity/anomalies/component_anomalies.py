@@ -9,29 +9,12 @@ from itertools import compress
 import numpy as np
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
-from chaosity.anomalies.anomaly_text import ADVICE, CHECK_PROCESSING_UNITS, PATH, TARGET
+from chaosity.anomalies.anomaly_text import PATH, TARGET
 from chaosity.anomalies.cell_groups import TidyTableSliceCells
 from chaosity.anomalies.departure_significance import Departure, SuspectedComponent
 from chaosity.cpusets import parse_cpu_list
 from chaosity.place_names import initiator_to_target_name, node_name
 from chaosity.store.measurements import Measurements
-
-_CHECK_DRIVE = (
-    "Look at the drive's link (lspci -vv: LnkSta), temperature and wear (nvme smart-log), or "
-    "replace the drive. The next run measures only the points that use this drive."
-)
-CHECK_SHARED_PARTS = (
-    "Look at what these drives share: the PCIe switch or riser, the root complex of that node, "
-    "power and cooling."
-)
-_CHECK_DRIVE_PATH = (
-    "Measure it again alone; look at the path between the two and at interrupts bound to another "
-    "node."
-)
-_CHECK_WIRING = (
-    "Look at the wiring: the drive may be connected to another node than the firmware reports "
-    "(swapped cable or slot), or its interrupts may be bound to another node."
-)
 
 
 @dataclass
@@ -96,13 +79,17 @@ def _slow_on_memory(cells: TidyTableSliceCells, departure: Departure) -> Anomaly
     # Cores of several nodes find it slow, those of its own node too: they share only the memory.
     from_all = not nodes.isdigit() and target in map(node_name, parse_cpu_list(nodes))
     if from_all or (departure.suspect is not None and departure.suspect.part == "target"):
-        component, what, advice = target, f"The memory of {target} is slow:", ADVICE[TARGET]
+        component, what, advice = target, f"The memory of {target} is slow:", TARGET
     elif departure.suspect is not None or on_one_target:
-        component, what, advice = source, f"{source} is slow on memory:", CHECK_PROCESSING_UNITS
+        component, what, advice = (
+            source,
+            f"{source} is slow on memory:",
+            "processing_units",
+        )
     else:
         # The path between the nodes is suspected, whichever unit of the node it was seen from.
         kind, component = AnomalyKind.SLOW_PATH, initiator_to_target_name(f"node{nodes}", target)
-        what, advice = f"The path from {source} to {target} is slow:", ADVICE[PATH]
+        what, advice = f"The path from {source} to {target} is slow:", PATH
     return cells.build_anomaly(departure, kind, (component,), what, advice)
 
 
@@ -148,16 +135,19 @@ def _slow_drive(cells: TidyTableSliceCells, departure: Departure) -> Anomaly:
     kind = AnomalyKind.SLOW_COMPONENT
     components: tuple[str, ...] = (drive,)
     if departure.suspect is None and on_several:
-        kind, advice = AnomalyKind.SLOW_PATH, _CHECK_DRIVE_PATH
+        kind, advice = AnomalyKind.SLOW_PATH, "drive_path"
         what = f"The path from {source} to {drive} is slow:"
     elif part == "initiator":
-        components, advice = (source,), CHECK_PROCESSING_UNITS
+        components, advice = (source,), "processing_units"
         what = f"{source} is slow on drives:"
     elif departure.suspect is None or part != "node":
-        what, advice = f"{drive} is slow:", _CHECK_DRIVE
+        what, advice = f"{drive} is slow:", "drive"
     else:
         drives, node = sorted({name for _, name in names}), str(departure.suspect.name)
-        components, advice = (*([f"node{node}"] if node else []), *drives), CHECK_SHARED_PARTS
+        components, advice = (
+            (*([f"node{node}"] if node else []), *drives),
+            "drives_with_shared_parts",
+        )
         owner = f"node {node}" if node else "no known node"
         what = f"All {len(drives)} drives of {owner} are slow:"
     return cells.build_anomaly(departure, kind, components, what, advice)
@@ -192,7 +182,7 @@ def _remote_better(slice_cells: TidyTableSliceCells) -> Iterator[Anomaly]:
                 AnomalyKind.REMOTE_BETTER,
                 (drive,),
                 f"{source} reads {drive} better than {home} on the drive's own node: locally",
-                _CHECK_WIRING,
+                "drive_wiring",
                 reference=best,
                 compared_with=f"{source} on the same drive",
                 cells=[best, own],

@@ -16,7 +16,7 @@ import numpy as np
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
 from chaosity.anomalies.anomaly_text import shorten_list
 from chaosity.anomalies.cell_log_scores import Position, cell_positions_in_mask
-from chaosity.anomalies.component_anomalies import CHECK_SHARED_PARTS, ComponentCheckResult
+from chaosity.anomalies.component_anomalies import ComponentCheckResult
 from chaosity.anomalies.departure_significance import Departure
 from chaosity.anomalies.drive_set_cells import DRIVES, PACKAGES, DriveSetCells
 from chaosity.anomalies.matrix_structure import PackageNodes
@@ -25,19 +25,6 @@ from chaosity.prediction.drives_of_sets import drives_by_node_of_sets
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.units import format_count, join_with_and
 
-_CHECK_PATH_BETWEEN_PACKAGES = (
-    "Look at the firmware's settings for I/O between the packages (preferred I/O, relaxed "
-    "ordering, link width) and at the root ports of these drives."
-)
-_CHECK_SHARED_PATH = (
-    "Look at what these drives share on the way to these initiators: links between the packages, "
-    "root complexes, and the firmware's settings for I/O (preferred I/O, relaxed ordering). Read "
-    "these drives from their own package, or not at the same time."
-)
-_CHECK_ADDED_DRIVES = (
-    "Look at what the added drives share with the others: a switch, a root complex, memory "
-    "channels of the node that receives the data. Let this node read fewer drives at once."
-)
 _MOST_INITIATORS = 8  # in a sentence
 
 
@@ -112,17 +99,17 @@ def _slow_together(cells: DriveSetCells, departure: Departure) -> Anomaly:
         source, target = map(package_name, name)
         seen_at: tuple[str | None, str] = (source, target)
         components = [initiator_to_target_name(source, target)]
-        advice = _CHECK_PATH_BETWEEN_PACKAGES
+        advice = "path_between_packages"
         together = f", {len(nodes)} nodes at a time" if len(nodes) > 1 else ""
         what = f"{source} reads the drives of {target} slowly{together}:"
     else:
         seen_at = (initiators[0] if len(initiators) == 1 else None, str(name))
-        components, advice = nodes, _CHECK_SHARED_PATH
+        components, advice = nodes, "shared_drive_path"
         # Of drives that were only read together, a single one can be the reason.
         alone = cells.drives[columns[0]] <= set(cells.cells.columns)
         if len(nodes) == 1 and (part == DRIVES or not alone):
             drives = sorted(drive for drive in cells.drives[columns[0]] if "#" not in drive)
-            components, advice = [*nodes, *drives], CHECK_SHARED_PARTS
+            components, advice = [*nodes, *drives], "drives_with_shared_parts"
         some = "" if cells.is_whole(columns[0]) else f"first {len(cells.drives[columns[0]])} "
         readers = join_with_and(shorten_list(initiators, _MOST_INITIATORS))
         readers = "all initiators" if len(initiators) == len(cells.cells.rows) else readers
@@ -175,7 +162,7 @@ def _set_anomaly(cells: DriveSetCells, position: Position, parts: Sequence[int])
         AnomalyKind.ADDING_DRIVES,
         tuple(node_name(node) for node in sorted(cells.nodes[position[1]])),
         f"{source} gets less bandwidth from {name} than from {part}, a part of these drives:",
-        _CHECK_ADDED_DRIVES,
+        "added_drives",
         than="",
         reference=best,
         compared_with=f"{part}, a part of these drives",

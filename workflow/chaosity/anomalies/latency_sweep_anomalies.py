@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, shared_initiator_and_target
+from chaosity.anomalies.anomaly_text import advice_text
 from chaosity.anomalies.departure_significance import (
     LEVEL,
     MATTERS_IN_ONE_RUN,
@@ -25,6 +26,7 @@ from chaosity.anomalies.departure_significance import (
 )
 from chaosity.statistics.corun_interference import compare_latency_together_and_alone
 from chaosity.store.measurements import Measurements
+from chaosity.text_templates import write_text
 from chaosity.units import format_binary_bytes, join_with_and
 
 SERIAL = "serial"
@@ -34,16 +36,6 @@ TOGETHER = {"concurrent": "all", "all_cores": "all cores"}
 _MIN_SIZES = 3
 # A lead (logarithm of a ratio) that is larger than the noise of a single run.
 _CLEAR_LEAD = -float(np.log1p(-MATTERS_IN_ONE_RUN))
-_CONTENTION_ADVICE = (
-    "Processing units of this node share a path to its memory. This path is congested when all "
-    "run. Spread threads over L3 domains, use fewer threads per node for latency-bound programs, "
-    "and compare other settings of the node (NPS, clock of the fabric)."
-)
-_INVERSION_ADVICE = (
-    "Measure this size again: a working set that fills the node may use memory of other nodes or "
-    "channels. Look at the memory modules behind the upper addresses of this node (mixed sizes or "
-    "numbers of ranks)."
-)
 
 
 def select_latency_size_sweeps(rows: Measurements) -> Measurements:
@@ -152,7 +144,7 @@ def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
                 f"others of the node. When one runs alone, the ratio of the times is "
                 f"{np.median([alone[name] for name in affected]):.2f}."
             ),
-            advice=_CONTENTION_ADVICE,
+            advice=advice_text("contention"),
             cells=tuple((name, f"node{nodes}") for name in affected),
             where=where,
         )
@@ -167,24 +159,16 @@ def _reasons_for_untested_kinds(
     was possible at any size.
     """
     if rows.groupby(["initiator_nodes", "target"])["initiator"].nunique().max() < 2:
-        one_core = (
-            "Contention and inversions could not be found: they need two cores of a node with the "
-            "same memory; one core of each node was measured"
-        )
+        one_core = write_text("anomalies", "one_core_per_node")
         return dict.fromkeys((AnomalyKind.CONTENTION, AnomalyKind.INVERSION), one_core)
     reasons = {}
     if rows["level"].nunique() == 1 or not (rows["level"] == SERIAL).any():
-        reasons[AnomalyKind.CONTENTION] = (
-            "Contention could not be found: it needs the latency of each core alone and of several "
-            f"at once; measured was {join_with_and(sorted(rows['level'].unique()))}"
-        )
+        measured = sorted(rows["level"].unique())
+        text = write_text("anomalies", "no_contention", measured=measured)
+        reasons[AnomalyKind.CONTENTION] = text
     if not has_looks:
-        smaller = most_sizes - 1
-        found = f"measured were {smaller}" if smaller < _MIN_SIZES else "no core was clearly faster"
-        reasons[AnomalyKind.INVERSION] = (
-            "Inversions could not be found: it must be clear which cores of a node are faster at "
-            f"three sizes below the largest size; {found}"
-        )
+        sizes = {"smaller_sizes": most_sizes - 1, "needed": _MIN_SIZES}
+        reasons[AnomalyKind.INVERSION] = write_text("anomalies", "no_inversions", **sizes)
     return reasons
 
 
@@ -322,7 +306,7 @@ def _clear_inversion(look: _Look, confidence: float) -> Anomaly | None:
             f"took {before:.0f} % less time than {others} at smaller sizes, takes "
             f"{loss_percent:.0f} % longer there ({where['mode']})."
         ),
-        advice=_INVERSION_ADVICE,
+        advice=advice_text("inversion"),
         cells=((initiator, target),),
         where={**where, "bytes": f"{size:.0f}"},
     )

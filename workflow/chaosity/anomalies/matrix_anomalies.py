@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import combinations
 
 import numpy as np
@@ -29,14 +29,11 @@ from chaosity.anomalies.slit_mismatch import check_packages_and_slit
 from chaosity.anomalies.structural_departures import is_repeated_by_symmetry
 from chaosity.place_names import initiator_to_target_name, node_name
 from chaosity.store.read_node_matrix_csv import NodeMatrix
+from chaosity.text_templates import write_text
 from chaosity.units import join_with_and
 
 # Most cells that a note names.
 _MAX_NAMED = 8
-_NODE_NUMBERS = (
-    "Look at how the firmware numbers the nodes (a device or memory bank wired to another node "
-    "than reported), at the memory of the node itself, and at other programs on the node."
-)
 
 
 def analyse_matrix(
@@ -87,7 +84,15 @@ def analyse_one_of_matrices(
         groups=tuple(_groups(cells, structure)),
         structure=structure.description,
         packages=structure.packages,
-        verdict=_verdict(found, cells, structure, detectable),
+        verdict=write_text(
+            "anomalies",
+            "matrix_verdict",
+            anomalies=found,
+            size=f"{len(cells.rows)} x {len(cells.columns)} nodes",
+            replicates=int(np.min(cells.n[cells.measured_mask])),
+            detectable=detectable,
+            has_structure=structure.kind != NONE,
+        ),
         detectable_percent=detectable,
         noise_percent=100.0 * analysis.scatter.single,
         notes=(*_notes(analysis), *firmware.notes),
@@ -100,20 +105,14 @@ def _notes(analysis: MatrixAnalysis) -> Iterator[str]:
     """Yield what was not tested, and which departures are structural."""
     cells = analysis.cells
     if not cells.freedom:
-        yield (
-            "One replicate per cell: the noise is unknown. It is estimated from the scatter of "
-            f"comparable cells ({100.0 * analysis.scatter.single:.1f} %), and no confidence is "
-            "above 0.95. Measure three replicates or more."
-        )
+        noise = 100.0 * analysis.scatter.single
+        yield write_text("anomalies", "single_replicate", noise_percent=noise)
     with np.errstate(invalid="ignore"):
         least = np.maximum(-np.log1p(-MATTERS), 1.5 * analysis.scatter.error)
         structural = analysis.structural & (-analysis.departures > least)
     if structural.any():
         named = anomaly_text.shorten_list(_cell_texts(cells, structural), _MAX_NAMED)
-        yield (
-            f"Not reported: {join_with_and(named)} are below their group, but the same "
-            "pattern recurs across the machine, so it is structural."
-        )
+        yield write_text("anomalies", "structural", cells=named)
     labels = np.unique(analysis.labels[analysis.labels >= 0])
     parts = [analysis.labels == label for label in labels]
     single = [text for part in parts if part.sum() == 1 for text in _cell_texts(cells, part)]
@@ -135,26 +134,6 @@ def _groups(cells: ScoredCells[int], structure: EqualCellGroups) -> Iterator[Cel
         typical = float(np.median([cells.log_score[position] for position in positions]))
         names = tuple(cells.initiator_and_target(position) for position in positions)
         yield CellGroup(name, names, cells.value_of_score(typical))
-
-
-def _verdict(
-    found: Sequence[Anomaly],
-    cells: ScoredCells[int],
-    structure: EqualCellGroups,
-    detectable: float | None,
-) -> str:
-    size = f"{len(cells.rows)} x {len(cells.columns)} nodes"
-    if found:
-        number = "1 anomaly" if len(found) == 1 else f"{len(found)} anomalies"
-        return f"{number} in {size}; the worst: {found[0].sentence}"
-    if detectable is None:
-        return f"Not tested: no cell of {size} has a comparable cell."
-    replicates = int(np.min(cells.n[cells.measured_mask]))
-    end = "" if structure.kind != NONE else " The matrix has no structure."
-    return (
-        f"No anomaly was detected in {size} at n = {replicates}. Smallest detectable loss of a "
-        f"cell (95 % power): {detectable:.0f} %.{end}"
-    )
 
 
 def _asymmetries(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
@@ -188,7 +167,7 @@ def _asymmetries(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
             (initiator_to_target_name(node_name(source), node_name(target)),),
             f"The path from node {source} to the memory of node {target} is worse than the "
             "opposite direction:",
-            anomaly_text.ADVICE[anomaly_text.PATH],
+            anomaly_text.PATH,
             reference=fast,
             than="",
             compared_with=f"the opposite direction, node {target} to the memory of node {source}",
@@ -232,7 +211,7 @@ def _remote_better(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
             AnomalyKind.REMOTE_BETTER,
             (node_name(node),),
             f"Node {source} reaches the memory of node {target} better than {served}: locally",
-            _NODE_NUMBERS,
+            "node_numbers",
             reference=remote,
             compared_with=f"node {source} to the memory of node {target}",
             cells=[remote, local],

@@ -132,7 +132,7 @@ class MatrixAnalysis(GroupedCells[int]):
                 AnomalyKind.SLOW_COMPONENT if part in _OF_A_NODE else AnomalyKind.SLOW_PATH,
                 (component,),
                 what,
-                text.ADVICE[part],
+                part,
                 than=than,
                 compared_with=self._compared_with(departure.cells),
                 seen_at=seen_at,

@@ -50,11 +50,6 @@ _CLEARLY_WORSE = 20.0
 _SLIT_STEP = 0.1
 # Most pairs that a sentence names.
 _MAX_NAMED = 6
-_ADVICE = (
-    "Do not place threads and memory by this table. The kernel uses the table to reclaim and "
-    "balance memory. Update the firmware or report the error, look for swapped cables or modules, "
-    "and use measured values (chaosity export)."
-)
 
 
 @dataclass(frozen=True)
@@ -196,7 +191,7 @@ def _mismatch(
         n=int(cells.n[cells.measured_mask].min()),
         compared_with=compared_with,
         sentence=sentence,
-        advice=_ADVICE,
+        advice=anomaly_text.advice_text("slit"),
         cells=tuple(pairs),
     )
 
