@@ -1,15 +1,15 @@
 """Write sentences from the templates in ``templates/texts``.
 
-A template file has a macro for each sentence, or for a part that several sentences share. Templates
-format numbers with the functions of `chaosity.units`, which have the same names there.
+A file ``.j2`` has a macro for each sentence, or for a part that several sentences share. A file
+``.yaml`` has texts by name, which can be templates too. Templates format numbers with the functions
+of `chaosity.units`, which have the same names there.
 """
 
 from __future__ import annotations
 
 import re
 from functools import cache
-from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -24,11 +24,11 @@ FORMATS = {
     if name.startswith("format_") or name in ("choose_scale", "group_thousands", "metric_words")
 } | {"and_list": units.join_with_and}
 # Thin spaces and no-break spaces are parts of numbers.
-_WHITE_SPACE = re.compile(r"[ \n]+")
+_WHITE_SPACE, _SPACES = re.compile(r"[ \n]+"), re.compile(" +")
 
 
 @cache
-def _macros(template: str) -> ModuleType:
+def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES / "texts"),
         undefined=StrictUndefined,
@@ -36,7 +36,7 @@ def _macros(template: str) -> ModuleType:
         lstrip_blocks=True,
     )
     environment.globals |= FORMATS
-    return cast(ModuleType, environment.get_template(f"{template}.j2").module)
+    return environment
 
 
 def write_text(template: str, macro: str, **values: object) -> str:
@@ -45,12 +45,22 @@ def write_text(template: str, macro: str, **values: object) -> str:
     Raises:
         jinja2.UndefinedError: the macro needs a value that `values` lacks.
     """
-    text = getattr(_macros(template), macro)(**values)
+    text = getattr(_environment().get_template(f"{template}.j2").module, macro)(**values)
     return _WHITE_SPACE.sub(" ", text).strip(" ")
 
 
 @cache
 def fixed_texts(name: str) -> dict[str, Any]:
-    """Return the texts in ``templates/texts/NAME.yaml``, which have no parameters."""
+    """Return the texts in ``templates/texts/NAME.yaml``."""
     texts: dict[str, Any] = read_yaml(TEMPLATES / "texts" / f"{name}.yaml")
     return texts
+
+
+def fill_text(template: str, **values: object) -> str:
+    """Return the text of a template in a YAML file, which can have line breaks.
+
+    Raises:
+        jinja2.UndefinedError: the template needs a value that `values` lacks.
+    """
+    text = _environment().from_string(template).render(**values)
+    return _SPACES.sub(" ", text).strip(" \n")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.topology.device_types import Nic, NvmeDrive, OpenclDevice
+from chaosity.text_templates import fill_text, fixed_texts
 from chaosity.topology.host_fact_types import HostFacts
 from chaosity.topology.topology_model import Topology
-from chaosity.units import format_binary_bytes, format_count, format_decimal_bytes, format_quantity
+from chaosity.units import format_binary_bytes, format_quantity
 
 # A component's document, or a part of it, as read from its JSON file.
 Document = Mapping[str, Any]
@@ -47,67 +47,23 @@ class NodeRow:
     drives: str
 
 
+def facts_of_templates(templates: Mapping[str, str], **values: object) -> list[Fact]:
+    """Return a fact for each template with a text; `templates`: name of the fact -> template."""
+    texts = {name: fill_text(template, **values) for name, template in templates.items()}
+    return [Fact(name, text) for name, text in texts.items() if text]
+
+
 def machine_facts(topology: Topology, system: HostFacts) -> list[Fact]:
     """Return lines on the machine's processor, structure, memory, drives and kernel."""
-    counts, memory = topology.counts, topology.total_memory_bytes
-    structure = [
-        format_count(counts.packages, "package"),
-        format_count(len(topology.nodes), "memory node"),
-        format_count(counts.cores, "core"),
-    ]
-    if counts.pus != counts.cores:
-        structure.append(format_count(counts.pus, "processing unit"))
-    facts = [
-        Fact("Processor", str(system.get("cpu_model") or "unknown")),
-        Fact("Structure", ", ".join(structure)),
-        Fact("Memory", format_binary_bytes(memory) if memory else "unknown"),
-        Fact("Memory modules", topology.memory_peak.text),
-        Fact("Drives", _drives_text(topology.drives)),
-    ]
-    if gpus := topology.compute_gpus:
-        models = Counter(gpu.model or gpu.name or "unknown" for gpu in gpus)
-        facts.append(Fact("GPUs", ", ".join(f"{n} x {model}" for model, n in models.items())))
-    if devices := topology.opencl_devices:
-        facts.append(Fact("OpenCL devices", "; ".join(map(_opencl_text, devices))))
-    if topology.nics:
-        facts.append(Fact("Network", "; ".join(map(_nic_text, topology.nics))))
-    firmware = system.get("firmware") or {}
-    product = " ".join(filter(None, map(firmware.get, ("product_vendor", "product_name"))))
-    if product:
-        facts.insert(0, Fact("Product", product))
-    facts.append(Fact("Kernel", str(system.get("kernel_release") or "unknown")))
-    return facts
-
-
-def _opencl_text(device: OpenclDevice) -> str:
-    """Return a text with a device's name in points, its model, its platform and its memory."""
-    details = (
-        device.platform,
-        "runs on the processor" if device.is_processor else "",
-        device.memory_text,
+    return facts_of_templates(
+        fixed_texts("machine"),
+        topology=topology,
+        system=system,
+        drives=Counter(
+            ((each.model or "NVMe drive").strip(), each.size_bytes) for each in topology.drives
+        ),
+        gpus=Counter(gpu.model or gpu.name or "unknown" for gpu in topology.compute_gpus),
     )
-    return f"{device.name}: {device.device} ({', '.join(filter(None, details))})"
-
-
-def _nic_text(nic: Nic) -> str:
-    """Return a text with a NIC's name, model, rate and node."""
-    rate = nic.link_bytes_per_second
-    details = (
-        nic.kind,
-        format_quantity("link_bytes_per_second", rate) if rate else "rate unknown",
-        "node unknown" if nic.node is None else f"node {nic.node}",
-    )
-    return f"{nic.name}: {nic.model or 'unknown model'} ({', '.join(details)})"
-
-
-def _drives_text(drives: Sequence[NvmeDrive]) -> str:
-    """Return a text with number, model and size: "30 x Corsair MP600 PRO, 2.00 TB"."""
-    kinds = Counter(((each.model or "NVMe drive").strip(), each.size_bytes) for each in drives)
-    texts = (
-        f"{number} x {model}" + (f", {format_decimal_bytes(size)}" if size else "")
-        for (model, size), number in kinds.items()
-    )
-    return "; ".join(texts) or "no NVMe drive"
 
 
 def node_rows(topology: Topology) -> list[NodeRow]:
