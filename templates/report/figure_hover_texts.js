@@ -48,7 +48,7 @@
     });
   }
 
-  document.querySelectorAll("figure svg").forEach(function (svg) {
+  function prepare(svg) {
     var marks = Array.from(svg.querySelectorAll(".mark"));
     svg.querySelectorAll(":scope > title, :scope > desc").forEach(function (e) { e.remove(); });
     marks.forEach(function (mark, number) {
@@ -84,6 +84,39 @@
       to.focus();
       showAt(to);
     });
-  });
+  }
+
+  // Draws a drawing that a large page keeps as text: compressed with gzip, in base64.
+  function unpack(drawing) {
+    var packed = drawing.dataset.packed;
+    if (!packed) { return Promise.resolve(); }
+    drawing.removeAttribute("data-packed");
+    var bytes = Uint8Array.from(atob(packed), function (letter) { return letter.charCodeAt(0); });
+    var stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Response(stream).text().then(function (svg) {
+      drawing.removeAttribute("role"); // the drawing has its own role and name
+      drawing.removeAttribute("aria-label");
+      drawing.innerHTML = svg;
+      drawing.querySelectorAll("figure svg").forEach(prepare);
+    });
+  }
+
+  document.querySelectorAll("figure svg").forEach(prepare);
+  var waiting = Array.from(document.querySelectorAll("[data-packed]"));
+  var observer = new IntersectionObserver(function (entries) {
+    entries.forEach(function (entry) {
+      if (entry.isIntersecting) {
+        observer.unobserve(entry.target);
+        unpack(entry.target);
+      }
+    });
+  }, { rootMargin: "100% 0px" }); // a screen before they come into view
+  waiting.forEach(function (drawing) { observer.observe(drawing); });
+  // The others follow while nothing else is to be done, for printing and for the search.
+  var idle = window.requestIdleCallback || function (f) { setTimeout(f, 200); };
+  function next() {
+    if (waiting.length) { unpack(waiting.shift()).then(function () { idle(next); }); }
+  }
+  window.addEventListener("load", function () { idle(next); });
   document.addEventListener("scroll", hide, { passive: true });
 })();

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import re
+from base64 import b64encode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from lxml import etree
@@ -76,8 +78,37 @@ def _set_view_box(root: etree._Element) -> None:
 
 def svg_width(svg: str) -> float | None:
     """Return the width of an SVG element in its own units; None without a view box."""
-    match = re.search(r'viewBox="[\d.-]+[ ,]+[\d.-]+[ ,]+([\d.]+)', svg)
+    match = _VIEW_BOX.search(svg)
     return float(match.group(1)) if match else None
+
+
+# Browsers need about a second for each 3 MB of drawings before they show a page. The drawings of a
+# larger page are compressed to about a tenth, and the page's script draws them when they come into
+# view. A smaller page needs no script for its drawings.
+_LARGEST_PLAIN_PAGE = 3_000_000
+_DRAWING = re.compile(r'<div class="drawing" style="([^"]*)">(<svg .*?</svg>)\s*</div>', re.DOTALL)
+# Width and height of a drawing in its own units.
+_VIEW_BOX = re.compile(r'viewBox="[\d.-]+[ ,]+[\d.-]+[ ,]+([\d.]+)[ ,]+([\d.]+)')
+_LABEL = re.compile(r'aria-label="[^"]*"')
+
+
+def pack_drawings(page: str) -> str:
+    """Return a page with its drawings compressed, or unchanged if it is not large."""
+    return _DRAWING.sub(_packed_drawing, page) if len(page) > _LARGEST_PLAIN_PAGE else page
+
+
+def _packed_drawing(found: re.Match[str]) -> str:
+    """Return a drawing as the attribute that ``figure_hover_texts.js`` unpacks."""
+    style, svg = found.groups()
+    label, box = _LABEL.search(svg), _VIEW_BOX.search(svg)
+    ratio = " / ".join(box.groups()) if box else "2"
+    packed = b64encode(gzip.compress(svg.encode(), mtime=0)).decode()
+    return (
+        f'<div class="drawing" style="{style}; --ratio: {ratio}"'
+        f' role="img" {label.group() if label else ""}'
+        f' data-packed="{packed}"><noscript>This page needs JavaScript to show a drawing; its SVG'
+        " file needs none.</noscript></div>"
+    )
 
 
 _CODE = re.compile(r"`([^`]+)`")

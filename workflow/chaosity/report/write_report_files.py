@@ -17,7 +17,7 @@ from chaosity.errors import UserError
 from chaosity.figures.draw_and_write_figures import draw_figures
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.report.build_report_data import build_report_data
-from chaosity.report.html_pages_and_inline_svg import render_page
+from chaosity.report.html_pages_and_inline_svg import pack_drawings, render_page
 from chaosity.report.record_summaries import read_record_summaries
 from chaosity.report.report_summary import ReportSummary, summarise_report, terminal_lines
 from chaosity.result_folders import other_configuration_tables
@@ -119,7 +119,7 @@ def write_report(
         skipped=read_skipped_host(folder.parent),
         left_out=left_out,
     )
-    write_atomically(output, render_page("report.html.j2", report=report))
+    write_atomically(output, pack_drawings(render_page("report.html.j2", report=report)))
     summary = summarise_report(report, measurements)
     text = json.dumps(asdict(summary), indent=1, ensure_ascii=False) + "\n"
     write_atomically(output.with_name("summary.json"), text)
