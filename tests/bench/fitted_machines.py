@@ -21,8 +21,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from chaosity.checked_yaml_files import read_config
-from chaosity.prediction.fit_machine import RATES, fit_machine
+from chaosity.prediction.fit_machine import fit_machine
 from chaosity.prediction.machine_parameters import can_be_fitted
+from chaosity.prediction.measured_cells import RATES
 from chaosity.prediction.predict_loads import predict_loads
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.true_values import true_values

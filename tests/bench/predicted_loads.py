@@ -22,8 +22,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from chaosity.checked_yaml_files import read_config
 from chaosity.errors import UserError
-from chaosity.prediction.fit_machine import cell_medians, fit_machine
+from chaosity.prediction.fit_machine import fit_machine
 from chaosity.prediction.machine_parameters import can_be_fitted
+from chaosity.prediction.measured_cells import cell_medians
 from chaosity.prediction.predict_loads import joined_loads, model_values, predict_loads
 from chaosity.records.point_types import Point
 from chaosity.simulation.machine_model import MachineModel

@@ -91,7 +91,8 @@ def predict_command(folder: Path, together: tuple[str, ...], as_json: bool) -> N
 
 def _predict_together(folder: Path, names: tuple[str, ...], *, as_json: bool) -> None:
     """Print what loads of planned points get while all of them run."""
-    from chaosity.prediction.fit_machine import ALL, fit_machine
+    from chaosity.prediction.fit_machine import fit_machine
+    from chaosity.prediction.measured_cells import ALL
     from chaosity.prediction.predict_loads import (
         joined_loads,
         measured_medians,

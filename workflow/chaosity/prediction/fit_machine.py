@@ -10,9 +10,8 @@ all parts. A capacity that improves the fit by less than the Bayesian informatio
 from __future__ import annotations
 
 import math
-import random
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 
 import numpy as np
@@ -28,24 +27,21 @@ from chaosity.prediction.machine_parameters import (
     Values,
     can_be_fitted,
     described,
-    model_of,
 )
-from chaosity.records.point_types import Load, Point
-from chaosity.simulation.machine_description import (
-    MachineDescription,
-    Noise,
+from chaosity.prediction.measured_cells import (
+    ALL,
+    RATES,
+    cell_medians,
+    departs,
+    kind_of_value,
+    thinned,
 )
+from chaosity.prediction.model_values import ModelOfPoints, ModelValues
+from chaosity.records.point_types import Point
+from chaosity.simulation.machine_description import MachineDescription, Noise
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
 
-RATES = ("bandwidth_bytes_per_second", "processing_throughput_bytes_per_second")
-METRICS = (*RATES, "latency_ns")
-# Points of an experiment that the fit reads: more narrow the intervals less than the model errs.
-# All points count for the lower bounds of capacities.
-_POINTS_OF_EXPERIMENT = 150
-# Half the width of the differences that give the derivatives, on logarithms. Above the noise of
-# usual runs, so that a capacity that is full only with some noise has a derivative.
-_STEP = 0.005
 # Least standard deviation of the difference between model and values, on logarithms.
 _LEAST_SCALE = 0.002
 # The fewest values that tell how far a kind of values is from the model: of fewer, the 95th
@@ -61,15 +57,7 @@ _DEPENDS = 0.1
 _MOST_STEPS, _LEAST_GAIN = 12, 1e-4
 # Evaluations while all cells count.
 _FIRST_STEPS = 6
-# A cell departs from the model by at least this on a logarithm, and by so many of its deviations:
-# one in two million does so by chance.
-_DEPARTS, _DEPARTS_SIGMAS = 0.05, 5.0
-
 _DRIVE_RATE = "drives.read_bytes_per_second"
-# The kind of all values, see `kind_of_value`.
-ALL = "all values"
-# Point, name of the load, metric.
-CellKey = tuple[int, str, str]
 
 
 def fit_machine(
@@ -88,53 +76,6 @@ def fit_machine(
     return _Fit(measured, points, topology).fitted()
 
 
-def cell_medians(
-    measured: Measurements, points: Sequence[Point]
-) -> dict[CellKey, tuple[float, float, int]]:
-    """Return (number of the point, load, metric) -> median, variance of logarithms, and n."""
-    rows = measured.valid_rows().rows
-    names = ["experiment", "point", "load", "initiator", "target", "metric"]
-    logs = np.log(rows.loc[rows["metric"].isin(METRICS), "value"])
-    groups = logs.groupby([rows.loc[logs.index, name] for name in names])
-    table = groups.agg(["median", "var", "count"]).fillna(0.0)
-    found = {key: tuple(row) for key, row in zip(table.index, table.to_numpy(), strict=True)}
-    cells = {}
-    for number, point in enumerate(points):
-        for load in point["loads"]:
-            role = load.get("role", load["name"])
-            place = point["experiment"], point["point"], role
-            for metric in load["metrics"]:
-                row = found.get((*place, load["initiator"]["name"], load["target"]["name"], metric))
-                if row is not None:
-                    median, variance, count = row
-                    cells[number, load["name"], metric] = math.exp(median), variance, int(count)
-    return cells
-
-
-def kind_of_value(load: Load, metric: str, loads: int) -> str:
-    """Return the kind of a value, as memory alone: values of a kind are equally far from the model.
-
-    Args:
-        load: the load of the value.
-        metric: its metric.
-        loads: number of loads that run at the same time.
-    """
-    thing = (
-        "latency" if metric == "latency_ns" else "drives" if load["target"]["drives"] else "memory"
-    )
-    return f"{thing} {'alone' if loads == 1 else 'together'}"
-
-
-def departs(difference: float, scale: float) -> bool:
-    """Return whether a value departs from the model: by 5 %, and by far more than others differ.
-
-    Args:
-        difference: of the logarithms of value and model.
-        scale: standard deviation of such differences, `FittedMachine.scale`.
-    """
-    return abs(difference) > max(_DEPARTS, _DEPARTS_SIGMAS * scale)
-
-
 def _spread(differences: Sequence[float]) -> float:
     """Return the standard deviation of absolute differences, by their median or 95th percentile."""
     quantiles = np.quantile(differences, (0.5, 0.95)) / stats.norm.ppf((0.75, 0.975))
@@ -147,7 +88,7 @@ class _Fit:
     def __init__(self, measured: Measurements, points: Sequence[Point], topology: Topology) -> None:
         usable = [point for point in points if can_be_fitted(point)]
         cells = cell_medians(measured, usable)
-        self._topology, uses = topology, ParameterUses(topology)
+        uses = ParameterUses(topology)
         self.least: dict[Parameter, float] = {}
         rates: dict[int, dict[str, float]] = defaultdict(dict)
         for (number, load, metric), (value, _, _) in cells.items():
@@ -165,17 +106,11 @@ class _Fit:
                 for number in measured_numbers
                 if any(load["target"]["drives"] for load in usable[number]["loads"])
             }
-        kept = _thinned(measured_numbers, usable)
+        kept = thinned(measured_numbers, usable)
         self._points = {number: usable[number] for number in kept}
         self._keys = [key for key in cells if key[0] in self._points]
         self._logs = np.log([cells[key][0] for key in self._keys])
-        self._rows: dict[int, list[int]] = defaultdict(list)
-        for row, (number, _, _) in enumerate(self._keys):
-            self._rows[number].append(row)
-        self._users: dict[Parameter, list[int]] = {parameter: [] for parameter in PARAMETERS}
-        for number, point in self._points.items():
-            for parameter in uses.parameters(point["loads"]):
-                self._users[parameter].append(number)
+        self._model = ModelOfPoints(topology, self._points, self._keys)
         spread = [(variance, n - 1) for _, variance, n in cells.values() if n > 1]
         self._noise = (
             math.sqrt(sum(v * n for v, n in spread) / sum(n for _, n in spread)) if spread else 0.0
@@ -194,35 +129,9 @@ class _Fit:
         # residuals.
         self.scale = 0.5
 
-    def logs_of_model(self, values: Values, numbers: Iterable[int]) -> NDArray[np.float64]:
-        """Return the logarithms of the model's values; NaN for points not in `numbers`."""
-        model, logs = model_of(values, self._topology), np.full(len(self._keys), np.nan)
-        for number in numbers:
-            results = model.noiseless_results(self._points[number]["loads"])
-            for row in self._rows[number]:
-                _, load, metric = self._keys[row]
-                result = results[load]
-                value = result.latency_ns if metric == "latency_ns" else None
-                logs[row] = math.log(value or result.counted_bytes_per_second)
-        return logs
-
-    def jacobian(self, values: Values) -> NDArray[np.float64]:
-        """Return the derivative of each logarithm by the logarithm of each parameter."""
-        derivatives = np.zeros((len(self._keys), len(values)))
-        now = self.logs_of_model(values, self._points)
-        for column, parameter in enumerate(values):
-            users, value = self._users[parameter], values[parameter]
-            up = self.logs_of_model({**values, parameter: value * math.exp(_STEP)}, users)
-            rise = (up - now) / _STEP
-            if parameter.resources:  # full only below its value: a capacity has a kink there
-                down = self.logs_of_model({**values, parameter: value * math.exp(-_STEP)}, users)
-                rise = (up - down) / (2 * _STEP)
-            derivatives[:, column] = np.nan_to_num(rise)
-        return derivatives
-
-    def cost(self, values: Values) -> float:
+    def cost(self, now: ModelValues) -> float:
         """Return the soft L1 loss, of which each cell without outliers has its squared residual."""
-        residuals = (self.logs_of_model(values, self._points) - self._logs) / self.scale
+        residuals = (now.logs - self._logs) / self.scale
         return float(np.sum(2 * (np.sqrt(1 + residuals**2) - 1)))
 
     def start(self) -> Values:
@@ -232,7 +141,7 @@ class _Fit:
             if parameter.resources and parameter in self.least:
                 values[parameter] = self.least[parameter]
             elif not parameter.resources and (
-                self._users[parameter] or parameter.section == "latency_ns"
+                self._model.is_used(parameter) or parameter.section == "latency_ns"
             ):
                 values[parameter] = parameter.usual
         return values
@@ -247,11 +156,11 @@ class _Fit:
             return dict(zip(free, map(float, np.exp(logs)), strict=True))
 
         def residuals(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-            model = self.logs_of_model(values_of(logs), self._points)
-            return np.append((model - self._logs) / self.scale, (logs - centre) / spreads)
+            model = self._model.at(values_of(logs))
+            return np.append((model.logs - self._logs) / self.scale, (logs - centre) / spreads)
 
         def derivatives(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-            own = self.jacobian(values_of(logs)) / self.scale
+            own = self._model.jacobian(self._model.at(values_of(logs))) / self.scale
             return np.vstack([own, np.diag(1 / spreads)])
 
         found = optimize.least_squares(
@@ -271,8 +180,9 @@ class _Fit:
         values = self.refined(self.refined(self.start(), _FIRST_STEPS))
         while needed := self._without_unneeded(values):
             values = self.refined(needed)
-        jacobian = self.jacobian(values)
-        covariance = self._covariance(values, jacobian)
+        now = self._model.at(values)
+        jacobian = self._model.jacobian(now)
+        covariance = self._covariance(now, jacobian)
         deviations = dict(zip(values, map(float, np.sqrt(np.diag(covariance))), strict=True))
         unused = [
             parameter
@@ -293,7 +203,7 @@ class _Fit:
         parameters.sort(key=lambda fitted: PARAMETERS.index(fitted.parameter))
         noise: Noise = {"between_runs": min(1.0, round(self._noise, 5))}
         document: MachineDescription = {**described(values), "noise": noise}
-        away = self._logs - self.logs_of_model(values, self._points)
+        away = self._logs - self._model.at(values).logs
         departures = {}
         for row in np.argsort(-np.abs(away)):
             if departs(away[row], self.scale):
@@ -340,30 +250,32 @@ class _Fit:
 
         The capacity that explains least is left out first, since two can explain the same values.
         """
-        kept, cost = dict(values), self.cost(values)
+        now = kept = self._model.at(values)
         while True:
-            costs = {
-                parameter: self.cost({p: v for p, v in kept.items() if p is not parameter})
-                for parameter in kept
+            others = {
+                parameter: self._model.without(kept, parameter)
+                for parameter in kept.values
                 if parameter.resources and not parameter.required
             }
             # Of links that explain the same, as with one node a package, the last one is kept.
-            least = min(costs, key=lambda parameter: round(costs[parameter], 1), default=None)
-            if least is None or costs[least] - cost > math.log(len(self._keys)):
-                return kept if len(kept) < len(values) else None
-            del kept[least]
-            cost = costs[least]
+            least = min(
+                others, key=lambda parameter: round(self.cost(others[parameter]), 1), default=None
+            )
+            allowed = self.cost(kept) + math.log(len(self._keys))
+            if least is None or self.cost(others[least]) > allowed:
+                return kept.values if kept is not now else None
+            kept = others[least]
 
-    def _covariance(self, values: Values, jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _covariance(self, now: ModelValues, jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the covariance of the logarithms of the parameters."""
-        residuals = (self.logs_of_model(values, self._points) - self._logs) / self.scale
+        residuals = (now.logs - self._logs) / self.scale
         # The influence of each cell on the estimate, and its mean slope, for the soft L1 loss.
         influence = residuals / np.sqrt(1 + residuals**2)
         slope = float(np.mean((1 + residuals**2) ** -1.5))
-        freedom = max(1, len(self._keys) - len(values))
+        freedom = max(1, len(self._keys) - len(now.values))
         variance = float(np.sum(influence**2)) / freedom / slope**2 * self.scale**2
         variance = max(variance, _LEAST_SCALE**2)  # values without noise would give no variance
-        spreads = np.array([parameter.spread for parameter in values])
+        spreads = np.array([parameter.spread for parameter in now.values])
         information = jacobian.T @ jacobian / variance + np.diag(1 / spreads**2)
         return np.asarray(np.linalg.inv(information), dtype=np.float64)
 
@@ -383,16 +295,3 @@ class _Fit:
         freedom = max(1, len(self._keys) - len(PARAMETERS))
         factor = math.exp(float(stats.t.ppf(0.975, freedom)) * deviation)
         return FittedParameter(parameter, value, value / factor, value * factor, least, points)
-
-
-def _thinned(numbers: set[int], points: Sequence[Point]) -> list[int]:
-    """Return at most `_POINTS_OF_EXPERIMENT` points of each experiment, the same in each call."""
-    by_experiment: dict[str, list[int]] = defaultdict(list)
-    for number in sorted(numbers):
-        by_experiment[points[number]["experiment"]].append(number)
-    chance = random.Random(1)
-    return sorted(
-        number
-        for own in by_experiment.values()
-        for number in chance.sample(own, min(len(own), _POINTS_OF_EXPERIMENT))
-    )

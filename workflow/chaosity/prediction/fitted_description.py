@@ -56,7 +56,7 @@ class FittedMachine:
         values: the estimates. A capacity without a value has no limit.
         covariance: of the logarithms of `values`, in their order.
         misfits: kind of value -> standard deviation of logarithms of such values around the model,
-            see `fit_machine.kind_of_value`; a kind with few values is only in that of all values.
+            see `kind_of_value`; a kind with few values is only in that of all values.
     """
 
     description: MachineDescription

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from typing import Any, cast
 
 from chaosity.records.point_types import Load, Point
 from chaosity.simulation.machine_description import MachineDescription
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.simulated_loads import (
+    rate_share,
     read_written_and_counted_shares,
     searches_a_placement,
 )
@@ -61,6 +63,11 @@ class Parameter:
     def holds(self, resource: str) -> bool:
         """Return whether a resource has this capacity."""
         return re.fullmatch(self.resources, resource) is not None
+
+    @cache  # noqa: B019  (few parameters, and as many resources as a machine has)
+    def limits(self, resource: str) -> bool:
+        """Return whether a resource is full sooner if this capacity is lower."""
+        return any(self.holds(prefix + resource) for prefix in ("", _REQUESTS, _WAITING))
 
 
 Values = dict[Parameter, float]
@@ -150,6 +157,9 @@ class ParameterUses:
         self._own_speed = model_of({fast: 1.0, **units}, topology)
         # These cores have one byte in flight and no other limit, so they only wait.
         self._in_flight = model_of({fast: math.inf, waiting: 1.0, **units}, topology)
+        # No two parameters are equal, so that other sums of them are other numbers.
+        different = {each: math.exp(math.sin(n)) for n, each in enumerate(PARAMETERS)}
+        self._different = model_of({**different, fast: 1e9}, topology)
 
     def _flows(self, load: Load) -> list[dict[str, float]]:
         """Return, for each flow of a load, name of resource -> use in units of its parameter."""
@@ -166,6 +176,36 @@ class ParameterUses:
                     uses[f"{_WAITING}{name}"] = slow.flow.uses[name]
             found.append(uses)
         return found
+
+    def flows_without_names(self, loads: list[Load], distinct: Collection[str]) -> Hashable:
+        """Return the flows of a point's loads, equal for points whose values are always equal.
+
+        Args:
+            loads: the loads.
+            distinct: the names of resources that can differ from others of their kind.
+        """
+        model, numbers = self._different, dict[str, int]()
+        results, names = model.noiseless_results(loads), [load["name"] for load in loads]
+
+        def part(name: str, units: float) -> Hashable:
+            number = numbers.setdefault(name, len(numbers))
+            own = name if name in distinct else model.capacities[name]
+            return number, own, float(f"{units:.9g}")
+
+        return (
+            tuple(
+                (load["kernel"], rate_share(load), f"{results[name].latency_ns or 0:.9g}")
+                for name, load in zip(names, loads, strict=True)
+            ),
+            tuple(
+                (
+                    names.index(path.load),
+                    tuple(part(*use) for use in path.flow.uses.items()),
+                    float(f"{path.flow.limit:.9g}"),
+                )
+                for path in model.paths(loads)
+            ),
+        )
 
     def parameters(self, loads: Sequence[Load]) -> set[Parameter]:
         """Return the parameters on which the values of a point's loads can depend."""

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from chaosity.errors import UserError
-from chaosity.prediction.fit_machine import ALL, RATES, cell_medians, departs, kind_of_value
 from chaosity.prediction.fitted_description import FittedMachine
 from chaosity.prediction.machine_parameters import (
     PARAMETERS,
@@ -25,6 +24,7 @@ from chaosity.prediction.machine_parameters import (
     can_be_fitted,
     model_of,
 )
+from chaosity.prediction.measured_cells import ALL, RATES, cell_medians, departs, kind_of_value
 from chaosity.records.point_types import Load, Point
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.simulated_loads import processing_units_of_load

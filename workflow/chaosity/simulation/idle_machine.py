@@ -38,6 +38,7 @@ class IdleMachine:
         self._slowdown = 1 / math.prod(whole)
         self._waiting = [fault for fault in faults if fault["fault"] == "waiting_l3_domains"]
         self.core_of_pu = {pu: core for core in topology.cores for pu in core.cpus}
+        self._domain_of_pu = {pu: domain for domain in topology.l3_domains for pu in domain.cpus}
 
     def memory_ns(self, begin: int, end: int) -> float:
         """Return the latency of an access to memory in the idle machine, in ns."""
@@ -79,18 +80,18 @@ class IdleMachine:
         Pointer chases that are all larger than the cache are equally fast, so they share it.
         """
         unit, size = min(processing_units_of_load(load)), load["memory_bytes"]
+        if unit not in self._domain_of_pu:
+            return 0
+        domain = self._domain_of_pu[unit]
+        capacity = domain.size_bytes or 0
+        chase_beyond = size > capacity and _is_chase(load)
         return sum(
             other["memory_bytes"]
-            for domain in self.topology.l3_domains
             for other in loads
-            if unit in domain.cpus
+            if (other["memory_bytes"] <= capacity or (chase_beyond and _is_chase(other)))
             and other is not load
             and _is_of_cores(other)
-            and (
-                other["memory_bytes"] <= (domain.size_bytes or 0)
-                or (size > (domain.size_bytes or 0) and _is_chase(load) and _is_chase(other))
-            )
-            and processing_units_of_load(other) & set(domain.cpus)
+            and not processing_units_of_load(other).isdisjoint(domain.cpus)
         )
 
     def access_ns(self, load: Load, hits: HitShares) -> float:

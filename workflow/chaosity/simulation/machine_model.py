@@ -10,6 +10,7 @@ resources. docs/simulation.md explains the model and has its sources.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 
@@ -46,6 +47,7 @@ class NoiselessLoadResult:
         bytes_per_second_by_node: rate to each node of the target while all nodes are accessed.
         dwp: data-to-worker proximity that the load's search finds; None without a search.
         read_rate_reads_per_second: random reads of drives; None for other loads.
+        utilisation: how full each resource with a limit is while all loads run, 0 to 1.
         completion_latency_ns, completion_latency_p99_ns: median and 99th percentile of the time of
             a random read; None for other loads.
     """
@@ -58,6 +60,7 @@ class NoiselessLoadResult:
     read_rate_reads_per_second: float | None = None
     completion_latency_ns: float | None = None
     completion_latency_p99_ns: float | None = None
+    utilisation: Mapping[str, float] = field(default_factory=dict)
 
 
 class MachineModel:
@@ -138,7 +141,7 @@ class MachineModel:
         counted = (
             1.0 if load["target"]["drives"] else read_written_and_counted_shares(load["kernel"])[2]
         )
-        truth = NoiselessLoadResult(moved, moved * counted)
+        truth = NoiselessLoadResult(moved, moved * counted, utilisation=fair.utilisation)
         others = processing_units(load["placement"]["cpus"]) - processing_units_of_load(load)
         if others:
             truth.latency_ns = self._idle.core_to_core_transfer_ns(load, min(others))
