@@ -59,7 +59,7 @@ def fit_command(folder: Path, output: Path | None) -> None:
             fitted, output.stem, host.parent.name, host.name, simulated=measured.is_simulated
         )
         validate_document(document, KIND, str(output))
-        write_atomically(output, yaml.safe_dump(document, sort_keys=False))
+        write_atomically(output, yaml.safe_dump(document, sort_keys=False, default_flow_style=None))
         click.echo(f"description: {output}")
 
 

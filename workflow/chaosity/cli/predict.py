@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 import click
 
 from chaosity.cli.fit import read_folder_to_fit
-from chaosity.cli.shared_options import EXISTING_FOLDER, JSON_OPTION
+from chaosity.cli.shared_options import CONFIG_OPTION, EXISTING_FILE, EXISTING_FOLDER, JSON_OPTION
 from chaosity.cli.terminal_output import borderless_table, print_json, print_rich
 from chaosity.errors import UserError
 from chaosity.units import format_count, format_quantity
 
 if TYPE_CHECKING:
-    from chaosity.prediction.predict_loads import PredictedValue
-    from chaosity.records.point_types import Point
+    from chaosity.prediction.fitted_description import FittedMachine
+    from chaosity.prediction.predict_loads import PredictedValue, ValueKey
+    from chaosity.records.point_types import Load, Point
+    from chaosity.topology.topology_model import Topology
 
 # Number of surprising points that the terminal lists. The JSON has all.
 _MOST_POINTS = 12
@@ -27,7 +29,7 @@ _NEAR_NAMES = 3
 
 
 @click.command("predict")
-@click.argument("folder", type=EXISTING_FOLDER)
+@click.argument("folder", type=EXISTING_FOLDER, required=False)
 @click.option(
     "--with",
     "together",
@@ -36,8 +38,24 @@ _NEAR_NAMES = 3
     help="Predict the loads of this point beside those of every other --with, in place of drive "
     "sets.",
 )
+@click.option(
+    "--machine",
+    type=EXISTING_FILE,
+    help="Predict from this description of a simulated machine, in place of FOLDER.",
+)
+@click.option(
+    "--topology", type=EXISTING_FILE, help="With --machine: its topology, an hwloc XML file."
+)
+@CONFIG_OPTION
 @JSON_OPTION
-def predict_command(folder: Path, together: tuple[str, ...], as_json: bool) -> None:
+def predict_command(
+    folder: Path | None,
+    together: tuple[str, ...],
+    machine: Path | None,
+    topology: Path | None,
+    config_file: Path,
+    as_json: bool,
+) -> None:
     """Predict the bandwidth of the drive sets that a run left unmeasured, or loads together.
 
     FOLDER is results/HOST/CONFIGURATION of a run. Its unmeasured.parquet names the drive sets that
@@ -46,7 +64,19 @@ def predict_command(folder: Path, together: tuple[str, ...], as_json: bool) -> N
 
     With --with, fits the model of docs/simulation.md to the measurements, and predicts what each
     load gets while the loads of all named points run at the same time. Writes no file.
+
+    With --machine, takes the numbers of a description, such as the output of chaosity fit, and the
+    points that the config plans for the topology. Intervals follow from the key fitted of the file.
     """
+    if machine is not None:
+        if folder or not topology or not together:
+            what = "--machine needs --topology and --with, and no FOLDER"
+            remedy = f"chaosity predict --machine {machine} --topology FILE.xml --with ..."
+            raise UserError(what, remedy=remedy)
+        _predict_of_description(machine, topology, together, config_file, as_json=as_json)
+        return
+    if folder is None:
+        raise UserError("no FOLDER is named", remedy="name results/HOST/CONFIGURATION of a run")
     if together:
         _predict_together(folder, together, as_json=as_json)
         return
@@ -92,26 +122,73 @@ def predict_command(folder: Path, together: tuple[str, ...], as_json: bool) -> N
 def _predict_together(folder: Path, names: tuple[str, ...], *, as_json: bool) -> None:
     """Print what loads of planned points get while all of them run."""
     from chaosity.prediction.fit_machine import fit_machine
-    from chaosity.prediction.measured_cells import ALL
-    from chaosity.prediction.predict_loads import (
-        joined_loads,
-        measured_medians,
-        predict_loads,
-        undetermined_parameters,
-    )
+    from chaosity.prediction.predict_loads import joined_loads, measured_medians
 
     measured, points, topology = read_folder_to_fit(folder)
-    chosen = [_point_of_name(name, points, folder) for name in names]
+    chosen = [_point_of_name(name, points, str(folder / "points"), folder) for name in names]
     loads = joined_loads(chosen, topology)
     alone = [measured_medians(measured, [*chosen, *points], [load]) for load in loads]
     medians = {key: value for own in alone for key, value in own.items()}
     seen = measured_medians(measured, points, loads) if len(loads) > 1 else {}
     fitted = fit_machine(measured, points, topology)
+    _print_together(
+        *(fitted, topology, loads, medians, seen),
+        is_simulated=measured.is_simulated,
+        as_json=as_json,
+    )
+
+
+def _predict_of_description(
+    machine: Path, topology_file: Path, names: tuple[str, ...], config_file: Path, *, as_json: bool
+) -> None:
+    """Print what loads of planned points get on a described machine while all of them run."""
+    from chaosity.checked_yaml_files import read_config
+    from chaosity.design.host_plan import PlannedHost, plan_host
+    from chaosity.prediction.fitted_description import read_fitted
+    from chaosity.prediction.predict_loads import joined_loads
+    from chaosity.simulation.machine_description import read_machine_description
+    from chaosity.topology.configuration_names import configuration_name
+    from chaosity.topology.topology_discovery import discover_topology
+
+    topology = discover_topology(str(topology_file))
+    fitted = read_fitted(read_machine_description(machine, topology), str(machine))
+    experiments = [*dict.fromkeys(name.partition("/")[0] for name in names)]
+    host = PlannedHost(machine.stem, configuration_name(topology), topology)
+    points = plan_host(host, read_config(config_file), experiments).points
+    chosen = [_point_of_name(name, points, f"the plan of {topology_file}") for name in names]
+    loads = joined_loads(chosen, topology)
+    _print_together(fitted, topology, loads, {}, {}, is_simulated=True, as_json=as_json)
+
+
+def _print_together(
+    fitted: FittedMachine,
+    topology: Topology,
+    loads: Sequence[Load],
+    medians: dict[ValueKey, float],
+    seen: dict[ValueKey, float],
+    *,
+    is_simulated: bool,
+    as_json: bool,
+) -> None:
+    """Print the predicted values of loads at the same time.
+
+    Args:
+        fitted: the machine.
+        topology: its topology.
+        loads: the loads.
+        medians: measured medians of each load alone.
+        seen: measured medians of the loads together.
+        is_simulated: whether the values are those of a machine that does not exist.
+        as_json: whether to print JSON.
+    """
+    from chaosity.prediction.measured_cells import ALL
+    from chaosity.prediction.predict_loads import predict_loads, undetermined_parameters
+
     missing = undetermined_parameters(fitted, topology, loads)
     values = predict_loads(fitted, topology, loads, medians)
     if as_json:
         document = {
-            "simulated": measured.is_simulated,
+            "simulated": is_simulated,
             "not_determined": [each.name for each in missing],
         }
         rows = [
@@ -120,23 +197,26 @@ def _predict_together(folder: Path, names: tuple[str, ...], *, as_json: bool) ->
         ]
         print_json({**document, "predicted": rows})
         return
-    if measured.is_simulated:
+    if is_simulated:
         click.echo("SIMULATED: this machine does not exist, and nothing was measured.")
-    click.echo("What each load gets while all run: predicted by the fitted model, not measured.")
-    heads = ["alone", "together", "95 % interval", *(["measured together"] if seen else [])]
+    click.echo("What each load gets while all run: predicted by the model, not measured.")
+    heads = ["alone", "together", *(["95 % interval"] if fitted.parameters else [])]
+    heads += ["measured together"] if seen else []
     table = borderless_table(["load"], heads)
     for each in values:
         median = seen.get((each.load, each.metric))
         last = [format_quantity(each.metric, median)] if median else []
         table.add_row(each.load, *_columns(each), *last)
     print_rich([table])
+    if not fitted.parameters:
+        click.echo("No intervals: the description does not say how sure its numbers are.")
     for each in values:
         if each.departs:
             click.echo(
                 f"The model does not explain {each.load} alone, perhaps because of a fault. So its "
                 "prediction is not above the measured value."
             )
-    if len(loads) > 1 and any(each.misfit_of == ALL for each in values):
+    if fitted.parameters and len(loads) > 1 and any(each.misfit_of == ALL for each in values):
         click.echo(
             "Few such values are measured, so the intervals assume that the model is as right for "
             "them as for all values; interference and loaded_latency would tell."
@@ -148,11 +228,19 @@ def _predict_together(folder: Path, names: tuple[str, ...], *, as_json: bool) ->
         )
 
 
-def _point_of_name(name: str, points: Sequence[Point], folder: Path) -> Point:
+def _point_of_name(
+    name: str, points: Sequence[Point], where: str, folder: Path | None = None
+) -> Point:
     """Return the point ``EXPERIMENT/POINT``.
 
+    Args:
+        name: of the point.
+        points: all points.
+        where: where these points are, for the error.
+        folder: of a run, which lists the points that a budget left out.
+
     Raises:
-        UserError: the folder has no such point.
+        UserError: there is no such point.
     """
     from chaosity.result_folders import UNMEASURED_FILE
     from chaosity.store.measurements import Measurements
@@ -160,14 +248,14 @@ def _point_of_name(name: str, points: Sequence[Point], folder: Path) -> Point:
     by_name = {f"{point['experiment']}/{point['point']}": point for point in points}
     if name in by_name:
         return by_name[name]
-    if (folder / UNMEASURED_FILE).exists():
+    if folder and (folder / UNMEASURED_FILE).exists():
         rows = Measurements.read(folder / UNMEASURED_FILE).rows
         if name in set(rows["experiment"] + "/" + rows["point"]):
             remedy = "name measured points with the same loads, or run once without a budget"
             what = "the budget left this point out, so that its loads are not known"
             raise UserError(what, f"--with {name}", remedy)
     near = difflib.get_close_matches(name, by_name, _NEAR_NAMES, 0.3) or [*by_name][:_NEAR_NAMES]
-    what = f"{folder / 'points'} has no such point"
+    what = f"{where} has no such point"
     raise UserError(what, f"--with {name}", f"use {' or '.join(near)}")
 
 
@@ -180,4 +268,5 @@ def _columns(each: PredictedValue) -> list[str]:
     alone = text(each.alone if each.measured_alone is None else each.measured_alone)
     if each.measured_alone is None:
         alone = f"predicted {alone}"
-    return [alone, text(each.value), f"{text(each.low)} to {text(each.high)}"]
+    ends = [text(end) for end in (each.low, each.high) if end is not None]
+    return [alone, text(each.value), *([" to ".join(ends)] if ends else [])]

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from chaosity.prediction.machine_parameters import Parameter, Values, described
+from chaosity.errors import UserError
+from chaosity.prediction.machine_parameters import PARAMETERS, Parameter, Values, described
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.simulation.machine_description import (
     FitSummary,
     MachineDescription,
     ParameterCertainty,
 )
+
+# Standard deviation of the logarithm of an exact number; the draws need one above zero.
+_EXACT = 1e-9
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,8 @@ class FittedMachine:
 
     Attributes:
         description: the description, which can be simulated.
-        parameters: all parameters that concern the machine.
+        parameters: all parameters that concern the machine; empty if nothing says how sure the
+            numbers are.
         cells: number of cells (point, load, metric) that were fitted.
         scale: standard deviation of the logarithms of cells around the model.
         departures: ``experiment/point, load`` -> measured over model of cells that no parameter
@@ -125,6 +131,11 @@ def named_description(
         "configuration": configuration,
         "cells": fitted.cells,
         "residual": round(fitted.scale, 5),
+        "misfits": {kind: round(each, 5) for kind, each in fitted.misfits.items()},
+        "covariance": {
+            each.name: [*map(float, row)]
+            for each, row in zip(fitted.values, fitted.covariance, strict=True)
+        },
         "parameters": certainty,
     }
     return {
@@ -138,6 +149,50 @@ def named_description(
         "noise": fitted.description["noise"],
         "fitted": summary,
     }
+
+
+def read_fitted(description: MachineDescription, where: str) -> FittedMachine:
+    """Return the machine of a description, with intervals if its key `fitted` keeps them.
+
+    A number that the fit did not write is exact.
+
+    Args:
+        description: the description.
+        where: its file, for errors.
+
+    Raises:
+        UserError: a number is outside of its interval, so that somebody changed one of them.
+    """
+    sections = cast(dict[str, Any], description)
+    values: Values = {
+        each: float(sections[each.section][each.key])
+        for each in PARAMETERS
+        if each.key in sections.get(each.section, {})
+    }
+    covariance = np.eye(len(values)) * _EXACT**2
+    if (summary := description.get("fitted")) is None:
+        return FittedMachine(description, (), 0, 0.0, {}, values, covariance, {})
+    parameters = []
+    for each in PARAMETERS:
+        if (own := summary["parameters"].get(each.name)) is None:
+            continue
+        value, low, high = values.get(each), own.get("low"), own.get("high")
+        if value is not None and low is not None and high is not None and not low <= value <= high:
+            what = f"{each.name} is {value:g}, but its interval is {low:g} to {high:g}"
+            remedy = "remove the key fitted, whose intervals are not of these numbers"
+            raise UserError(what, where, remedy)
+        parameters.append(
+            FittedParameter(each, value, low, high, own.get("at_least"), own["points"])
+        )
+    rows = summary["covariance"]
+    for place, first in enumerate(values):
+        for other, second in enumerate(values):
+            if first.name in rows and second.name in rows:
+                covariance[place, other] = rows[first.name][[*rows].index(second.name)]
+    return FittedMachine(
+        *(description, tuple(parameters), summary["cells"], summary["residual"], {}),
+        *(values, covariance, summary["misfits"]),
+    )
 
 
 def _rounded(value: float) -> float:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Hashable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any, cast
 
@@ -116,17 +117,32 @@ PARAMETERS = (
 )
 
 
-def described(values: Mapping[Parameter, float]) -> MachineDescription:
-    """Return the description with these values; a parameter without a value has no limit."""
+def described(
+    values: Mapping[Parameter, float], base: MachineDescription | None = None
+) -> MachineDescription:
+    """Return the description with these values; a parameter without a value has no limit.
+
+    Args:
+        values: the values.
+        base: a description that has all other keys, such as faults.
+    """
     document: dict[str, Any] = {"simulated_machine": "fitted", "description": "", "sources": []}
+    document |= deepcopy(cast(dict[str, Any], base or {}))
+    for parameter in PARAMETERS:
+        document.get(parameter.section, {}).pop(parameter.key, None)
     for parameter, value in values.items():
         document.setdefault(parameter.section, {})[parameter.key] = value
     return cast(MachineDescription, document)
 
 
-def model_of(values: Mapping[Parameter, float], topology: Topology) -> MachineModel:
-    """Return the model of a machine with these values and this topology."""
-    return MachineModel(described(values), topology, "fitted", date.min)
+def model_of(
+    values: Mapping[Parameter, float], topology: Topology, base: MachineDescription | None = None
+) -> MachineModel:
+    """Return the model of a machine with these values and this topology, see `described`.
+
+    It has the faults of `base` that have begun and are not those of a single host.
+    """
+    return MachineModel(described(values, base), topology, "", datetime.now(UTC).date())
 
 
 def can_be_fitted(point: Point) -> bool:

@@ -50,7 +50,7 @@ class PredictedValue:
         alone: what the model predicts for the load alone.
         measured_alone: median of the measurements of the load alone; None without any.
         value: the predicted value beside the other loads.
-        low, high: its 95 % interval.
+        low, high: its 95 % interval; None if nothing says how sure the machine's numbers are.
         departs: whether the measured value of the load alone departs from the model. Then `value`
             is not above the measured one, and the model may be wrong for other loads, too.
         misfit_of: the measured values that tell how far such a value is from the model, such as
@@ -62,8 +62,8 @@ class PredictedValue:
     alone: float
     measured_alone: float | None
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     departs: bool
     misfit_of: str
 
@@ -82,7 +82,7 @@ def joined_loads(points: Sequence[Point], topology: Topology) -> list[Load]:
         if not can_be_fitted(point):
             remedy = "name points that read memory, or drives in sequence"
             raise UserError(
-                "the model has no GPUs, writes to drives, random reads or searches for a placement",
+                "the fit has no GPUs, writes to drives, random reads or searches for a placement",
                 f"{point['experiment']}/{point['point']}",
                 remedy,
             )
@@ -166,9 +166,10 @@ def predict_loads(
     measured_alone = measured_alone or {}
     alone: dict[ValueKey, float] = {}
     for load in loads:
-        alone |= _values(fitted.values, topology, [load])
-    together = _values(fitted.values, topology, loads)
-    draws = [_values(drawn, topology, loads) for drawn in fitted.draws(DRAWS, seed)]
+        alone |= _values(fitted, topology, [load])
+    together = _values(fitted, topology, loads)
+    all_draws = fitted.draws(DRAWS, seed) if fitted.parameters else ()
+    draws = [_values(fitted, topology, loads, drawn) for drawn in all_draws]
     found = []
     for key, value in together.items():
         load = next(load for load in loads if load["name"] == key[0])
@@ -181,8 +182,9 @@ def predict_loads(
         if departing and median is not None and key[1] in RATES:
             most = median  # other loads make no load faster
             logs = np.minimum(logs, math.log(most))
-        centre = min(value, most)
-        low, high = _interval(logs, math.log(centre), fitted.misfits[kind])
+        centre, low, high = min(value, most), None, None
+        if draws:
+            low, high = _interval(logs, math.log(centre), fitted.misfits[kind])
         own = PredictedValue(*key, alone[key], median, centre, low, high, departing, kind)
         found.append(own)
     return found
@@ -212,15 +214,20 @@ def undetermined_parameters(
     Raises:
         UserError: nothing is known of a parameter, so that there is no interval.
     """
-    listed = {each.parameter for each in fitted.parameters}
+    listed = {each.parameter for each in fitted.parameters} | fitted.values.keys()
     uses, rates = ParameterUses(topology), [load for load in loads if not _is_latency(load)]
     # The few bytes of a pointer chase fill nothing.
     needed = {own for own in uses.parameters(rates) if own.resources} | {
         own for own in uses.parameters(loads) if own.is_latency and own.required
     }
+    if not fitted.parameters:  # a part without a capacity has no limit
+        needed = {own for own in needed if own.required}
     for own in sorted(needed - listed, key=PARAMETERS.index):
+        if not fitted.parameters:
+            remedy = "name points without them, or add the number"
+            raise UserError(f"the description has no {own.name}", "--machine", remedy)
         raise _unknown(own)
-    usual = _values(fitted.values, topology, loads)
+    usual = _values(fitted, topology, loads)
     found = []
     for each in fitted.parameters:
         own = each.parameter
@@ -228,7 +235,7 @@ def undetermined_parameters(
             continue
         # A latency that is as far from its estimate as usual latencies are from each other.
         other = each.at_least or (each.value or own.usual) * math.exp(own.spread)
-        changed = _values({**fitted.values, own: other}, topology, loads)
+        changed = _values(fitted, topology, loads, {**fitted.values, own: other})
         if any(abs(math.log(changed[key] / usual[key])) > _MATTERS for key in usual):
             if not (each.at_least or each.value):
                 raise _unknown(own)
@@ -247,9 +254,12 @@ def _unknown(parameter: Parameter) -> UserError:
     return UserError(f"no valid measurement depends on {parameter.name}", "--with", remedy)
 
 
-def _values(values: Values, topology: Topology, loads: Sequence[Load]) -> dict[ValueKey, float]:
-    """Return the values of loads that run at the same time, with these parameters."""
-    return model_values(model_of(values, topology), loads)
+def _values(
+    fitted: FittedMachine, topology: Topology, loads: Sequence[Load], values: Values | None = None
+) -> dict[ValueKey, float]:
+    """Return the values of loads at the same time; `values` replace those of the machine."""
+    model = model_of(fitted.values if values is None else values, topology, fitted.description)
+    return model_values(model, loads)
 
 
 def model_values(model: MachineModel, loads: Sequence[Load]) -> dict[ValueKey, float]:

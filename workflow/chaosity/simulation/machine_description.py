@@ -135,6 +135,8 @@ class FitSummary(TypedDict):
     configuration: str
     cells: int
     residual: float
+    misfits: dict[str, float]
+    covariance: dict[str, list[float]]
     parameters: dict[str, ParameterCertainty]
 
 
