@@ -98,6 +98,46 @@ def test_the_csv_has_predictions_in_columns_of_their_own(figures, left_out):
     assert (measured["origin"] == "simulated").all()
 
 
+@pytest.fixture(scope="module", params=["lines", "bars"])
+def chart(request, host, sparse, left_out, tmp_path_factory) -> tuple[str, FigureFile, Path]:
+    """A chart of four sets of one node, two of them measured and two predicted."""
+    kind, rows = request.param, sparse.measured.rows
+    known = rows[(rows["target_kind"] == "all_of_nodes") & (rows["initiator"] == "node0")]
+    predictions = left_out.predictions
+    guessed = predictions[predictions["target_kind"].eq("all_of_nodes")]
+    guessed = guessed[guessed["initiator"] == "node0"]
+    names = [*known["target"].unique()[:2], *guessed["target"].unique()[:2]]
+    # A set without a prediction is not drawn.
+    other = left_out.rows.rows.set_index("point").drop(predictions["point"], errors="ignore")
+    figure = {**EXPERIMENT["figures"][2], "name": "chart", "kind": kind, "x": "target"}
+    figure |= {"series": "initiator", "where": {"initiator": "node0", "target": names}}
+    figure["where"]["target"] += [*other.loc[other["initiator"] == "node0", "target"].unique()[:1]]
+    figure = {k: v for k, v in figure.items() if k not in ("rows", "columns", "colour_scale")}
+    folder = tmp_path_factory.mktemp(kind)
+    experiment = {**EXPERIMENT, "figures": [figure]}
+    [file] = draw_figures([experiment], sparse.measured, host.topology, folder, left_out)
+    return kind, file, folder
+
+
+def test_charts_show_predictions_apart_from_measured_values(chart):
+    kind, file, folder = chart
+    svg = (folder / "chart.svg").read_text()
+    assert svg.count("; not measured") == 2
+    assert svg.count("by measured sets at least") == 2
+    assert "predicted, not measured" in svg
+    look, noun = {"lines": ("hollow", "points"), "bars": ("hatched", "bars")}[kind]
+    assert f"2 of 4 {noun} are predicted, not measured ({look})" in file.sentence
+    assert "at most ±" in file.sentence
+    table = pd.read_csv(folder / "chart.csv")
+    assert sorted(table["status"]) == ["predicted"] * 2 + ["valid"] * 2
+    predicted = table[table["status"] == "predicted"]
+    assert predicted["median_bandwidth_bytes_per_second"].isna().all()
+    if kind == "lines":  # the line joins the two measured points only
+        assert "stroke-dasharray" in svg
+    else:
+        assert "<pattern" in svg
+
+
 def test_figures_of_a_complete_plan_are_as_without_predictions(host, sparse, figures, tmp_path):
     nothing = LeftOutPoints(
         Measurements.from_table(sparse.unmeasured.rows.iloc[:0]),

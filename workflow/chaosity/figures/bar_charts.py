@@ -16,7 +16,10 @@ from chaosity.figures.figure_data_and_value_limits import (
     FigureData,
     FigureMark,
     ShownValueRange,
+    has_number,
     mark_rows,
+    shown_interval,
+    shown_value,
 )
 from chaosity.figures.mark_labels_and_hover_texts import (
     hover_text,
@@ -24,6 +27,7 @@ from chaosity.figures.mark_labels_and_hover_texts import (
     value_axis_title,
 )
 from chaosity.figures.svg_hover_texts import IGNORE
+from chaosity.store.left_out_points import PREDICTED
 
 _WIDTH = 6.6
 _GAP = 0.12  # between groups of bars, inches
@@ -111,8 +115,8 @@ def _arrange_bars(data: FigureData) -> tuple[list[_Bar], list[float], float]:
 
 def _number_room(bars: list[_Bar], limits: ShownValueRange) -> float:
     """Return the width of the numbers after the bars in inches."""
-    medians = [bar.mark["median"] for bar in bars if bar.mark["status"] == "valid"]
-    texts = map(limits.scale.number, medians)
+    values = [shown_value(bar.mark) for bar in bars if has_number(bar.mark)]
+    texts = map(limits.scale.number, values)
     return max((style.text_width(text, style.SMALL_POINTS) for text in texts), default=0.0) + 0.1
 
 
@@ -137,7 +141,7 @@ def _draw_bar(axes: Axes, bar: _Bar, limits: ShownValueRange, identity: str) -> 
     mark, factor = bar.mark, limits.scale.factor
     middle, corner = bar.top + bar.height / 2, (0, bar.top + 0.01)
     status, height = mark["status"], bar.height - 0.02
-    if status != "valid":
+    if not has_number(mark):
         width = 0.05 * limits.high / factor
         axes.add_patch(
             Rectangle(corner, width, height, gid=identity, **style.MISSING_MARK_STYLES[status])
@@ -145,13 +149,22 @@ def _draw_bar(axes: Axes, bar: _Bar, limits: ShownValueRange, identity: str) -> 
         if status == "failed":
             style.draw_failed_mark_cross(axes, width / 2, middle, bar.height)
         return
-    value = end = mark["median"] / factor
-    axes.add_patch(Rectangle(corner, value, height, gid=identity, **_series_style(bar.series)))
-    if not pd.isna(mark["low"]):
-        low, high = mark["low"] / factor, mark["high"] / factor
+    value = end = shown_value(mark) / factor
+    look, predicted = _series_style(bar.series), status == PREDICTED
+    if predicted:  # series have hatches too, but their bars are filled
+        colour, hatch = (
+            style.COLOURS[bar.series % len(style.COLOURS)],
+            style.MISSING_MARK_STYLES[PREDICTED]["hatch"],
+        )
+        look = style.RectangleStyle(facecolor="white", hatch=hatch, edgecolor=colour, linewidth=0.8)
+    axes.add_patch(Rectangle(corner, value, height, gid=identity, **look))
+    low, high = shown_interval(mark)
+    if not pd.isna(low):
+        low, high = low / factor, high / factor
         end = max(value, high)
         ends, caps = [[value - low], [high - value]], min(2.5, bar.height * 12)
         style.draw_intervals(axes, value, middle, xerr=ends, ecolor=style.INK, capsize=caps)
-    look = style.TextStyle(size=style.SMALL_POINTS, ha="left", va="center_baseline", gid=IGNORE)
-    number = limits.scale.number(mark["median"])
-    axes.text(end + 0.01 * limits.high / factor, middle, number, clip_on=False, **look)
+    text = style.TextStyle(size=style.SMALL_POINTS, ha="left", va="center_baseline", gid=IGNORE)
+    slant = "italic" if predicted else "normal"
+    number, x = limits.scale.number(shown_value(mark)), end + 0.01 * limits.high / factor
+    axes.text(x, middle, number, clip_on=False, style=slant, **text)

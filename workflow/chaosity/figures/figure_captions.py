@@ -112,10 +112,12 @@ def _missing_statement(data: FigureData) -> str | None:
     hatched = ""
     if predicted:
         low, high, value = (data.marks[f"predicted_{name}"] for name in ("low", "high", "value"))
-        width = format_percent(float(((high - low) / value / 2.0).median()))
+        widths = (high - low) / value / 2.0
+        width, widest = (format_percent(float(each)) for each in (widths.median(), widths.max()))
+        look = "hollow" if data.spec.kind == "lines" else "hatched"
         hatched = (
-            f"{group_thousands(predicted)} of {total} are predicted, not measured (hatched), with "
-            f"95 % intervals of ±{width} in the median"
+            f"{group_thousands(predicted)} of {total} are predicted, not measured ({look}), with "
+            f"95 % intervals of ±{width} in the median and at most ±{widest}"
         )
     status = status[status != PREDICTED]
     numbers = {text: int((status == name).sum()) for name, text in STATUS_TEXTS.items()}

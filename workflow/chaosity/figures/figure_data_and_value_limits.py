@@ -95,6 +95,13 @@ def shown_value(mark: FigureMark) -> float:
     return mark["predicted_value"] if mark["status"] == PREDICTED else mark["median"]
 
 
+def shown_interval(mark: FigureMark) -> tuple[float, float]:
+    """Return the ends of a mark's interval, or of that of its prediction; NaN if unknown."""
+    if mark["status"] == PREDICTED:
+        return mark["predicted_low"], mark["predicted_high"]
+    return mark["low"], mark["high"]
+
+
 @dataclass(frozen=True)
 class FigureData:
     """Everything that is drawn in a figure: its marks, axes and bounds.
@@ -168,7 +175,8 @@ def select_figure_data(
         spec: description of the figure.
         measurements: of a host in one configuration.
         topology: topology of the host; empty when it is unknown.
-        left_out: points that a budget left out. Heat maps show them, and their predictions.
+        left_out: points that a budget left out. Heat maps show them and their predictions; bars
+            and lines show those that are predicted.
 
     Returns:
         The data; None when no point of this host belongs to the figure.
@@ -178,7 +186,9 @@ def select_figure_data(
             figure does not say how to combine them.
     """
     experiment = measurements.where(experiment=spec.experiment)
-    if spec.kind != "heatmap" or spec.combine is not None:
+    if left_out is not None and spec.kind in ("bars", "lines"):
+        left_out = left_out.predicted_only()
+    if spec.kind not in ("heatmap", "bars", "lines") or spec.combine is not None or spec.sum:
         left_out = None
     if left_out is not None:
         experiment = left_out.with_measured(measurements).where(experiment=spec.experiment)
@@ -389,11 +399,11 @@ def find_round_value_limits(
 
     `with_intervals`: whether the intervals must fit too.
     """
-    columns = ["median", "low", "high"] if with_intervals else ["median"]
+    columns = ["median", "predicted_value"]
+    if with_intervals:
+        columns += ["low", "high", "predicted_low", "predicted_high"]
     shown = [
-        data.marks[[*columns, *data.marks.columns.intersection(["predicted_value"])]]
-        .to_numpy(float)
-        .ravel()
+        data.marks[data.marks.columns.intersection(columns)].to_numpy(float).ravel()
         for data in figures
     ]
     shown += [np.array(list(bound.values.values())) for data in figures for bound in data.bounds]

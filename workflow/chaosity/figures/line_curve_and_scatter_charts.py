@@ -32,10 +32,12 @@ from chaosity.figures.panel_grid_and_series import (
     Panel,
     draw_panels,
     panel_width,
+    predicted_style,
     series_legend,
     series_style,
 )
 from chaosity.figures.svg_hover_texts import IGNORE
+from chaosity.store.left_out_points import PREDICTED
 from chaosity.units import UnitScale, choose_scale, format_binary_bytes, format_count, metric_words
 
 _MOST_TICKS, _MOST_POSITION_TICKS = 12, 10
@@ -92,6 +94,9 @@ def _line_legend(data: FigureData) -> list[tuple[str, LineStyle]]:
         entries.append(("alone", LineStyle(color=style.GREY, dashes=(2, 2), marker="")))
     if entries and (data.marks["status"] == "failed").any():
         entries.append(("failed", LineStyle(color=style.FAILED, marker="x", linestyle="none")))
+    if (data.marks["status"] == PREDICTED).any():
+        look = predicted_style(LineStyle(color=style.GREY, marker="o"))
+        entries.append((style.STATUS_TEXTS[PREDICTED], look))
     entries += [(bound.title, _bound_style(index)) for index, bound in enumerate(data.bounds)]
     return entries + cache_step_legend(data) if data.spec.cache_steps else entries
 

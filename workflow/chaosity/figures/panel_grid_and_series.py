@@ -16,13 +16,20 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from chaosity.figures import figure_style_header_and_legends as style
-from chaosity.figures.figure_data_and_value_limits import FigureData, FigureMark, ShownValueRange
+from chaosity.figures.figure_data_and_value_limits import (
+    FigureData,
+    FigureMark,
+    ShownValueRange,
+    has_number,
+    shown_value,
+)
 from chaosity.figures.mark_labels_and_hover_texts import (
     hover_text,
     panel_title,
     provenance_text,
     value_axis_title,
 )
+from chaosity.store.left_out_points import PREDICTED
 
 _LEFT = 0.62  # inches for the value axis, its numbers and its title
 _GAP = 0.16  # inches between panels
@@ -97,9 +104,15 @@ class Panel:
         settings: LineStyle = {"lw": 1.4, "markersize": 4.5, "zorder": 3, **look}
         axes.plot([x for x, _ in valid], heights, markeredgewidth=0.9, clip_on=False, **settings)
         _draw_mark_intervals(axes, valid, look["color"], factor)
+        # No line joins what was not measured.
+        for x, mark in points:
+            if mark["status"] == PREDICTED:
+                own: LineStyle = {**predicted_style(look), "lw": 1.0, "markersize": 5, "zorder": 3}
+                ends = np.array([mark["predicted_low"], shown_value(mark), mark["predicted_high"]])
+                axes.plot([x] * 3, ends / factor, markevery=[1], clip_on=False, **own)
         floor = axes.get_ylim()[0]
         for number, (x, mark) in enumerate(points):
-            y = mark["median"] / factor if mark["status"] == "valid" else floor
+            y = shown_value(mark) / factor if has_number(mark) else floor
             if mark["status"] == "failed":
                 cross = LineStyle(marker="x", color=style.FAILED, markersize=6, zorder=4)
                 axes.plot([x], [floor], mew=1.6, clip_on=False, **cross)
@@ -230,6 +243,11 @@ def series_style(number: int) -> LineStyle:
     if dashes := style.DASHES[number % colours]:
         look["dashes"] = dashes
     return look
+
+
+def predicted_style(look: LineStyle) -> LineStyle:
+    """Return the style of predicted marks of a series: hollow, with a dashed interval."""
+    return LineStyle(color=look["color"], marker=look["marker"], mfc="white", dashes=(2, 1))
 
 
 def _draw_legend_line(sheet: Axes, x: float, y: float, look: LineStyle) -> None:

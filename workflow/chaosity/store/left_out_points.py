@@ -6,7 +6,7 @@ prediction for a measurement.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -57,6 +57,12 @@ class LeftOutPoints:
         if file.exists():
             return cls(rows, Measurements.read(file, PREDICTION_COLUMNS).rows)
         return cls(rows, rows.rows[:0].assign(**dict.fromkeys(PREDICTION_NUMBERS, 0.0)))
+
+    def predicted_only(self) -> Self:
+        """Return only the points with a prediction."""
+        places = pd.MultiIndex.from_frame(self.rows.rows[_CELL])
+        known = places.isin(pd.MultiIndex.from_frame(self.predictions[_CELL]))
+        return replace(self, rows=Measurements(self.rows.rows[known]))
 
     def with_measured(self, measured: Measurements) -> Measurements:
         """Return the measured rows and those of the points that were left out."""
