@@ -33,7 +33,7 @@ REPLACED = {
 # The rule that measures. A workflow that uses this as a module may put a prefix before its name.
 MEASURE = "measure"
 # Rules that only name their inputs, and the rule whose own runs of the workflow report themselves.
-WITHOUT_STEPS, IN_ROUNDS = ("all", "measurements"), "measure_in_rounds"
+WITHOUT_STEPS, EACH_HOST = ("all", "measurements", "host_results"), "measure_host"
 
 
 def planned_seconds(wildcards: Mapping[str, str]) -> float:
@@ -78,8 +78,9 @@ class LogHandler(LogHandlerBase):
             self.total = sum(count for rule, count in counts.items() if rule.endswith(MEASURE))
             targets = sum(count for rule, count in counts.items() if rule.endswith(WITHOUT_STEPS))
             others = sum(counts.values()) - self.total - targets
-            if not any(rule.endswith(IN_ROUNDS) for rule in counts):
-                self.print_line(f"{self.total} measurements to take, {others} other steps")
+            if not any(rule.endswith(EACH_HOST) for rule in counts):
+                hosts = ", ".join(Campaign.current.hosts) if Campaign.current else "workflow"
+                self.print_line(f"{hosts}: {self.total} measurements to take, {others} other steps")
         elif event == LogEvent.GROUP_INFO:
             self.report_batch_queued(details)
         elif event == LogEvent.GROUP_ERROR:

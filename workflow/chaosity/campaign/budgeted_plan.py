@@ -18,10 +18,6 @@ from chaosity.rounds.round_types import ROUNDS_FILE, Budget, point_key, read_rou
 from chaosity.units import format_duration, parse_duration, parse_share
 from chaosity.yaml_document_types import Config
 
-# Config of a run with a budget for one host, and of the runs that measure its rounds.
-BUDGET_FILE, CONFIG_FILE = "budget_config.yaml", "rounds_config.yaml"
-
-
 # The budget "auto" is this time: most of what there is to find on a server with eight nodes
 # (docs/budget.md). A machine with more nodes gets its shortest budget times this factor, so that
 # some time is left for drives and replicates.

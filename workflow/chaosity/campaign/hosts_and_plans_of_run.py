@@ -14,11 +14,9 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
-import yaml
-
-from chaosity.campaign.budgeted_plan import BUDGET_FILE, has_budget, plan_of_rounds
+from chaosity.campaign.budgeted_plan import has_budget, plan_of_rounds
 from chaosity.campaign.kept_page_weights import HostPageWeights
 from chaosity.checked_yaml_files import check_config
 from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
@@ -28,16 +26,12 @@ from chaosity.records.atomic_writes_and_record_files import (
     record_file,
     replicate_numbers,
     time_in_file_name,
-    write_atomically,
 )
 from chaosity.records.point_types import Point
 from chaosity.result_folders import PREDICTIONS_FILE, UNMEASURED_FILE
 from chaosity.simulation.simulated_records import open_machine_model
 from chaosity.simulation.true_values import check_programs_can_be_simulated
 from chaosity.topology.topology_sources import LIVE
-
-if TYPE_CHECKING:
-    from chaosity.campaign.measured_rounds import RoundsOfHost
 
 T = TypeVar("T")
 
@@ -50,9 +44,6 @@ class MeasurementWildcards(Protocol):
     experiment: str
     point: str
     replicate: str
-
-
-HostFunction = Callable[[MeasurementWildcards], int]
 
 
 def call_or_exit_on_user_error(make: Callable[[], T]) -> T:
@@ -106,25 +97,18 @@ class Campaign:
         self.config = check_config(config)
         self.results = Path(self.config["results"])
         put_own_programs_first_in_path(root)
-        self.skipped: list[UserError] = []
         if discover:
-            found, self.skipped = discover_hosts(self.config)
-            for error in self.skipped:
+            found, skipped = discover_hosts(self.config)
+            for error in skipped:
                 print(f"chaosity: {error} This run skips the host.", file=sys.stderr)
         else:
             found = read_discovered_hosts(self.config) if with_hosts else []
         self.plans: dict[str, HostPlan] = {}
-        self.rounds: dict[str, RoundsOfHost] = {}  # empty if one run measures the whole plan
         for host in found:
             folder = self.results / host.name / host.configuration
             # Only the discovering process calculates weights; the others use its file.
             weights = HostPageWeights(folder, recalculate=discover)
             plan = plan_host(host, self.config, weights=weights)
-            if has_budget(self.config):
-                # Here, since the analysis is slow to import, and most runs have no budget.
-                from chaosity.campaign.measured_rounds import RoundsOfHost
-
-                self.rounds[host.name] = RoundsOfHost(plan, folder, self.config, root)
             if self.config["rounds"]:
                 plan = plan_of_rounds(plan, folder)
             self.plans[host.name] = plan
@@ -133,11 +117,8 @@ class Campaign:
                     model = open_machine_model(folder, host.name)
                     check_programs_can_be_simulated(plan.points, model)
                 weights.write_known_weights()
-        if not any(rounds.in_rounds for rounds in self.rounds.values()):
-            self.rounds = {}
-        if discover and not self.rounds:
-            for name, plan in self.plans.items():
-                plan.write_plan(self.configuration_folder(name), points=False)
+                if not has_budget(self.config):  # else, the runs of the rounds write the plan
+                    plan.write_plan(folder, points=False)
         self._points = {
             (plan.host.name, point["experiment"], point["point"]): point
             for plan in self.plans.values()
@@ -180,29 +161,10 @@ class Campaign:
         folder = self.configuration_folder(host)
         return [str(folder / PREDICTIONS_FILE)] if self.plans[host].left_out else []
 
-    def write_budget_configs(self) -> None:
-        """Write the config for the rounds of each host."""
-        for name, host in self.rounds.items():
-            text = yaml.safe_dump({**self.config, "hosts": [name]}, sort_keys=False)
-            write_atomically(host.folder / BUDGET_FILE, text)
-
     def unlock_results(self) -> None:
         """Let another campaign write to the results before this process ends."""
         while self._locks:
             os.close(self._locks.pop())
-
-    def check_no_host_was_skipped(self) -> None:
-        """Report the skipped hosts at the end of the run.
-
-        Raises:
-            UserError: hosts were skipped, so the run is incomplete.
-        """
-        if self.skipped:
-            raise UserError(
-                f"{len(self.skipped)} of {len(self.skipped) + len(self.plans)} hosts were skipped:"
-                f" {' '.join(str(error) for error in self.skipped)}",
-                remedy="the next run measures the points of the skipped hosts",
-            )
 
     @property
     def hosts(self) -> dict[str, PlannedHost]:
@@ -210,15 +172,9 @@ class Campaign:
         return {name: plan.host for name, plan in self.plans.items()}
 
     @property
-    def measurement_resources(self) -> dict[str, int | HostFunction]:
-        """Return the Snakemake resources of a measurement: one unit of its host's resource."""
-        if len(self.plans) == 1:  # calling a function for each of ten thousand jobs takes time
-            return {measuring_resource_name(name): 1 for name in self.plans}
-
-        def resource_units_of_host(name: str) -> HostFunction:
-            return lambda wildcards: int(wildcards.host == name)
-
-        return {measuring_resource_name(name): resource_units_of_host(name) for name in self.plans}
+    def measurement_resources(self) -> dict[str, int]:
+        """Return the Snakemake resources of a measurement: one unit of the host's resource."""
+        return {measuring_resource_name(name): 1 for name in self.plans}
 
     def allow_one_measurement_per_host(
         self, limits: Mapping[str, Any], register: Callable[[str, int], None]
@@ -239,11 +195,9 @@ class Campaign:
                 raise UserError(what, f"resources, {resource}", "set the resource to 1")
 
     @property
-    def measurement_threads(self) -> int | HostFunction:
+    def measurement_threads(self) -> int:
         """Return how many cores of this machine a measurement uses: 0 if it runs elsewhere."""
-        if all(host.local for host in self.hosts.values()):  # a function costs time
-            return 1
-        return lambda wildcards: int(self.plans[wildcards.host].host.local)
+        return int(all(host.local for host in self.hosts.values()))
 
     def planned_point(self, host: str, experiment: str, name: str) -> Point:
         """Return the planned point with this name."""

@@ -5,7 +5,6 @@ A run that was interrupted continues with the round that is not complete.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -16,11 +15,11 @@ import yaml
 
 from chaosity.anomalies.host_anomalies import host_component_facts
 from chaosity.campaign.budgeted_plan import (
-    CONFIG_FILE,
     budget_of_config,
     missing_seconds,
     needs_rounds,
 )
+from chaosity.campaign.runs_of_hosts import HostWorkflow
 from chaosity.compare.selections_to_compare import read_selections
 from chaosity.components.component_files import read_component_documents
 from chaosity.design.host_plan import HostPlan
@@ -50,6 +49,8 @@ from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
 from chaosity.units import format_duration
 from chaosity.yaml_document_types import Config
 
+# Config of the runs that measure the rounds.
+_CONFIG_FILE = "rounds_config.yaml"
 _DIGEST_FILE = ".unmeasured_digest"
 
 
@@ -139,11 +140,10 @@ class RoundsOfHost:
         plan: the complete plan of the host.
         folder: ``results/<host>/<configuration>``.
         config: the config of the run with the budget.
-        root: the repository.
     """
 
-    def __init__(self, plan: HostPlan, folder: Path, config: Config, root: Path) -> None:
-        self.plan, self.folder, self.root = plan, folder, root
+    def __init__(self, plan: HostPlan, folder: Path, config: Config) -> None:
+        self.plan, self.folder = plan, folder
         self.budget = budget_of_config(config, plan)
         self.config = config
         self.known = _known_before(plan, config["known_from"])
@@ -167,8 +167,11 @@ class RoundsOfHost:
             + f" Without a budget, the run would take {format_duration(whole)}."
         )
 
-    def run(self) -> int:
+    def run(self, workflow: HostWorkflow) -> int:
         """Measure round after round, then write the report; return Snakemake's exit status."""
+        print(self.describe_next_round(), file=sys.stderr, flush=True)
+        if self.in_rounds and workflow.is_dry_run:
+            return 0
         began = utc_now_text() if self.in_rounds else None
         own: Mapping[str, object] = {
             **self.config,
@@ -176,10 +179,11 @@ class RoundsOfHost:
             "expected_configuration": self.plan.host.configuration,
             **{"budget": None, "precision": None, "known_from": [], "rounds": began},
         }
-        write_atomically(self.folder / CONFIG_FILE, yaml.safe_dump(dict(own), sort_keys=False))
+        file = self.folder / _CONFIG_FILE
+        write_atomically(file, yaml.safe_dump(dict(own), sort_keys=False))
         if not self.in_rounds:
-            return self._run_workflow()
-        if read_rounds(self.folder) and (status := self._run_workflow("measurements")):
+            return workflow.run(file, self.config)
+        if read_rounds(self.folder) and (status := workflow.run(file, self.config, "measurements")):
             return status
         while True:
             rounds, chosen, so_far = self.choose()
@@ -188,9 +192,9 @@ class RoundsOfHost:
                 break
             print(self._state(rounds, chosen, so_far), file=sys.stderr, flush=True)
             write_rounds(self.folder, [*rounds, chosen])
-            if status := self._run_workflow("measurements"):
+            if status := workflow.run(file, self.config, "measurements"):
                 return status
-        return self._run_workflow()
+        return workflow.run(file, self.config)
 
     def _state(self, rounds: Sequence[Round], chosen: Round | None, so_far: MachineSoFar) -> str:
         """Return the time used and the next round as a line for the terminal."""
@@ -209,19 +213,3 @@ class RoundsOfHost:
             # The list of tests is for the report.
             known += f" {so_far.findings.verdict.partition(' Tested with')[0]}"
         return f"{self.plan.host.name}: {used} used; {following}.{known}"
-
-    def _run_workflow(self, *targets: str) -> int:
-        """Run the workflow for the rounds so far; return its exit status."""
-        command = [
-            *("snakemake", "--snakefile", str(self.root / "workflow" / "Snakefile")),
-            *("--workflow-profile", str(self.root / "profiles" / "default")),
-            *(["--profile", "cluster"] if self.config["transport"] == "slurm" else []),
-            *("--configfile", str(self.folder / CONFIG_FILE), "--", *targets),
-        ]
-        process = subprocess.Popen(command)
-        while True:
-            try:
-                return process.wait()
-            except KeyboardInterrupt:
-                # The workflow got the signal too. It ends the measurement and writes the report.
-                continue

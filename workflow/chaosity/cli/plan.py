@@ -45,7 +45,7 @@ def plan_command(
     """Show what would be measured on a host, and for how long. Nothing is measured."""
     from chaosity.campaign.budgeted_plan import has_budget
     from chaosity.campaign.kept_page_weights import HostPageWeights
-    from chaosity.checked_yaml_files import ROOT, check_config, read_config
+    from chaosity.checked_yaml_files import check_config, read_config
     from chaosity.design.host_plan import PlannedHost, plan_host
     from chaosity.topology.configuration_names import configuration_name
     from chaosity.topology.topology_discovery import discover_topology
@@ -71,7 +71,7 @@ def plan_command(
         if has_budget(config):
             from chaosity.campaign.measured_rounds import RoundsOfHost
 
-            click.echo(RoundsOfHost(host_plan, folder, config, ROOT).describe_next_round())
+            click.echo(RoundsOfHost(host_plan, folder, config).describe_next_round())
 
 
 def _command_lines(point: Point) -> Iterator[str]:

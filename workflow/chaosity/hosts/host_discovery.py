@@ -248,7 +248,7 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
         wrong = f"the host is in configuration {configuration}, not {expected}"
         remedy = "check the host's firmware settings and its topology.xml"
         raise UserError(wrong, f"host {host.name}", remedy)
-    local = _is_this_machine(host, config)
+    local = is_this_machine(host, config)
     planned = PlannedHost(host.name, configuration, topology, host.variables, local)
     folder = results / host.name / configuration
     write_if_changed(folder / "topology.xml", xml)
@@ -269,7 +269,7 @@ def _json_text(document: object) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
-def _is_this_machine(host: InventoryHost, config: Config) -> bool:
+def is_this_machine(host: InventoryHost, config: Config) -> bool:
     """Return whether a host is this machine, or is known only by a file with its topology."""
     live, local = host.topology_source == LIVE, config["transport"] != SLURM
     return not live or (local and host.local_or_ssh == LOCAL)
@@ -334,5 +334,5 @@ def read_discovered_host(host: InventoryHost, configuration: str, config: Config
     topology = read_topology(path)
     if topology is None:
         raise UserError("does not exist", str(path), "run snakemake")
-    local = _is_this_machine(host, config)
+    local = is_this_machine(host, config)
     return PlannedHost(host.name, configuration, topology, host.variables, local)

@@ -1,0 +1,104 @@
+"""Several hosts: a run of the workflow for each of them, below a small workflow."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections import Counter
+
+import pytest
+
+from chaosity.checked_yaml_files import ROOT
+from wait_until_true import wait_until
+from workflow_folder import Workflow
+
+HOST = {
+    "chaosity_topology": str(ROOT / "machines/topologies/xeon_8358.xml"),
+    "chaosity_simulated": str(ROOT / "machines/xeon_8358.yaml"),
+}
+
+POINTS = 16  # of the experiment on this machine
+
+
+@pytest.fixture
+def several(workflow: Workflow) -> Workflow:
+    """Two simulated hosts with four points each."""
+    workflow.hosts({"first": HOST, "second": HOST})
+    workflow.config |= {"experiments": ["memory_bandwidth"], "sample": {"memory_bandwidth": 4}}
+    return workflow
+
+
+def attempts(workflow: Workflow, host: str) -> Counter[str]:
+    """How often each point of a host was measured."""
+    found = workflow.folder.glob(f"results/{host}/*/*/*/attempts/*.json")
+    return Counter(path.parents[1].name for path in found)
+
+
+def test_a_host_that_cannot_be_measured_does_not_stop_the_others(several: Workflow):
+    broken = {**HOST, "chaosity_topology": str(several.folder / "missing.xml")}
+    several.hosts({"broken": broken, "first": HOST, "second": HOST})
+    done = several.snakemake()
+    assert done.returncode == 1
+    assert "missing.xml" in done.stdout
+    assert "Traceback" not in done.stdout
+    page = (several.folder / "results/index.html").read_text()
+    for host in ("first", "second"):
+        assert several.path(f"{host}/*/report.html").exists()
+        assert len(attempts(several, host)) == 4
+        assert f"{host}/" in page
+    assert (
+        "missing.xml"
+        in json.loads((several.folder / "results/broken/left_out.json").read_text())["reason"]
+    )
+    # Now it can be measured: only its points are missing.
+    several.hosts({"broken": HOST, "first": HOST, "second": HOST})
+    text = several.run("--dry-run")
+    assert text.count("host=broken,") >= 4
+    assert "host=first," not in text
+    assert text.count("Nothing to be done") == 2
+    several.run()
+    assert set(attempts(several, "first").values()) == {1}
+    assert len(attempts(several, "broken")) == 4
+    assert "broken/" in (several.folder / "results/index.html").read_text()
+    assert several.selected() == set()
+
+
+def test_options_that_name_rules_reach_the_run_of_each_host(several: Workflow):
+    several.measure()
+    for host in ("first", "second"):
+        assert len(attempts(several, host)) == 4
+    assert not [*several.folder.glob("results/*/*/report.html")]
+    text = several.run("--dry-run", "--forcerun", "measure")
+    assert all(text.count(f"host={host},") >= 4 for host in ("first", "second"))
+
+
+def test_the_runs_end_after_a_kill_of_the_small_workflow_and_the_next_run_continues(
+    several: Workflow,
+):
+    several.config["sample"] = {}
+    run = subprocess.Popen(
+        several.command(), cwd=several.folder, start_new_session=True, stderr=subprocess.DEVNULL
+    )
+    wait_until(lambda: len(attempts(several, "first")) >= 3)
+    os.kill(run.pid, signal.SIGKILL)  # and no process below it
+    run.wait()
+
+    def lives() -> bool:
+        listed = subprocess.run(
+            ["pgrep", "--full", f"{several.folder}|run_config.yaml", "--session", str(run.pid)],
+            capture_output=True,
+            check=False,
+        )
+        return listed.returncode == 0
+
+    wait_until(lambda: not lives())
+    before = attempts(several, "first")
+    assert 3 <= len(before) < POINTS
+    several.measure()
+    for host in ("first", "second"):
+        # A measurement in the moment of the kill may have been complete without being noted.
+        assert len(attempts(several, host)) == POINTS
+        assert attempts(several, host).total() <= POINTS + 1
+    assert several.selected() == set()

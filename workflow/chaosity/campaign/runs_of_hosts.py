@@ -1,0 +1,266 @@
+"""Measure each host, and each configuration of its firmware, in a run of the workflow of its own.
+
+A small workflow starts these runs, so Snakemake never holds the jobs of more than one host. In a
+run with a budget, `measured_rounds` then divides the run of a host into rounds. A host is not
+rebooted into a configuration with complete records.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from chaosity.campaign.budgeted_plan import has_budget
+from chaosity.campaign.kept_page_weights import HostPageWeights
+from chaosity.checked_yaml_files import check_config
+from chaosity.design.host_plan import plan_host
+from chaosity.errors import UserError
+from chaosity.hosts.ansible_inventory import CONFIGURATION, InventoryHost, read_inventory
+from chaosity.hosts.host_discovery import is_this_machine, read_discovered_host
+from chaosity.records.atomic_writes_and_record_files import (
+    is_measured,
+    replicate_numbers,
+    write_atomically,
+)
+from chaosity.topology.topology_sources import LIVE
+from chaosity.transport.runner_command import LOCAL
+from chaosity.yaml_document_types import Config
+
+# A run's config; the file that exists only if nothing of the run is missing.
+_CONFIG_FILE, _FINISHED_FILE = "run_config.yaml", "measured.txt"
+# Memory of a run with about 10,000 measurements. The runs of remote hosts need hardly any
+# processor time, so only the memory limits how many run at the same time.
+_BYTES_OF_A_RUN = 400e6
+_SHARE_OF_MEMORY = 0.5
+# How often a run looks whether the workflow above it still exists.
+_ALIVE_SECONDS = 1.0
+
+
+class HostRun(NamedTuple):
+    """A run of the workflow for one host; in the host's present configuration if it is None."""
+
+    host: InventoryHost
+    configuration: str | None
+
+    @property
+    def name(self) -> str:
+        """Return the folder of the run below the results."""
+        return f"{self.host.name}/{self.configuration}" if self.configuration else self.host.name
+
+
+def runs_of_hosts(config: Mapping[str, object], root: Path) -> RunsOfHosts | None:
+    """Return the runs below the workflow; None if the workflow measures one host by itself.
+
+    Raises:
+        UserError: config or inventory is wrong, or a host cannot be rebooted.
+    """
+    checked = check_config(config)
+    if checked["rounds"]:
+        return None
+    several = checked["configurations"] or has_budget(checked)
+    if not several and len(checked["hosts"]) == 1:
+        return None
+    found = read_inventory(checked["inventory"], checked["hosts"])
+    return RunsOfHosts(checked, found, root) if several or len(found) > 1 else None
+
+
+class RunsOfHosts:
+    """The runs below a small workflow.
+
+    Args:
+        config: the config of the small workflow.
+        hosts: the hosts of the inventory that it measures.
+        root: the repository.
+
+    Raises:
+        UserError: a host (or every host) cannot be set to other configurations.
+    """
+
+    def __init__(self, config: Config, hosts: Sequence[InventoryHost], root: Path) -> None:
+        self.config, self.root = config, root
+        self.results = Path(config["results"])
+        if config["configurations"]:
+            hosts = _hosts_with_configurations(hosts, config["inventory"])
+        self.hosts = [host.name for host in hosts]
+        names: Sequence[str | None] = config["configurations"] or [None]
+        runs = [HostRun(host, name) for host in hosts for name in names]
+        self.runs = {run.name: run for run in runs}
+        # Snakemake's options for the runs.
+        self.options: list[str] = []
+
+    def take_options(self, words: Sequence[str], workflow: Any) -> bool:
+        """Pass Snakemake's options on to the runs; return whether the small workflow cannot run.
+
+        It cannot if options name rules, which only the runs have. In a dry run, the measurements of
+        each host are of interest; those of another configuration are known only after its reboot.
+
+        Args:
+            words: Snakemake's command line.
+            workflow: Snakemake's workflow. While it is read, it does not know all options.
+        """
+        from snakemake.cli import get_argument_parser  # the runs do without it
+
+        given, _ = get_argument_parser().parse_known_args(list(words))
+        for name in ("until", "omit_from", "forcerun"):
+            if rules := sorted(getattr(given, name)):
+                self.options += ["--" + name.replace("_", "-"), *rules]
+        names_rules = bool(self.options)
+        self.options += ["--forceall"] if given.forceall else []
+        if quiet := workflow.output_settings.quiet:
+            self.options += ["--quiet", *sorted(each.item_to_choice() for each in quiet)]
+        if cores := workflow.resource_settings.cores:
+            self.options += ["--cores", str(cores)]
+        if workflow.output_settings.dryrun and not self.config["configurations"]:
+            self.options.append("--dry-run")
+        return names_rules or "--dry-run" in self.options
+
+    def finished_files(self, host: str) -> list[str]:
+        """Return the files that exist only after all runs of a host are complete."""
+        runs = (name for name, run in self.runs.items() if run.host.name == host)
+        return [str(self.results / name / _FINISHED_FILE) for name in runs]
+
+    def finished_before(self, name: str) -> list[str]:
+        """Return the file of the host's run before a run; an empty list for the first one."""
+        own = str(self.results / name / _FINISHED_FILE)
+        files = self.finished_files(self.runs[name].host.name)
+        return files[: files.index(own)][-1:]
+
+    def threads(self, name: str) -> int:
+        """Return how many cores of this machine a run needs: 0 if it measures elsewhere."""
+        try:
+            return int(is_this_machine(self.runs[name].host, self.config))
+        except UserError:  # the run fails, and says why
+            return 0
+
+    @property
+    def runs_at_once(self) -> int:
+        """Return how many runs fit into the memory of this machine."""
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return max(1, int(_SHARE_OF_MEMORY * memory / _BYTES_OF_A_RUN))
+
+    @property
+    def snakemake_arguments(self) -> list[str]:
+        """Return the words of Snakemake's command line for each run: options and target."""
+        # A run among several leaves the overview of all hosts to the small workflow.
+        return [*self.options, "--", "host_results" if len(self.hosts) > 1 else "all"]
+
+    def prepare(self) -> None:
+        """Write the config of each run, and remove the files of finished runs to do again.
+
+        Only a configuration with all records and its report is finished: its run would reboot the
+        host. Every other run looks whether anything is to be done.
+        """
+        for name, run in self.runs.items():
+            folder = self.results / name
+            own = {**self.config, "hosts": [run.host.name], "configurations": []}
+            if run.configuration:
+                own["expected_configuration"] = run.configuration
+            write_atomically(folder / _CONFIG_FILE, yaml.safe_dump(own, sort_keys=False))
+            if run.configuration and self._is_complete(run.host, run.configuration):
+                (folder / _FINISHED_FILE).touch()
+            else:
+                (folder / _FINISHED_FILE).unlink(missing_ok=True)
+
+    def _is_complete(self, host: InventoryHost, configuration: str) -> bool:
+        """Return whether a configuration has all records, and its report."""
+        folder = self.results / host.name / configuration
+        if not (folder / "topology.json").exists() or not (folder / "report.html").exists():
+            return False
+        found = read_discovered_host(host, configuration, self.config)
+        plan = plan_host(found, self.config, weights=HostPageWeights(folder))
+        return all(
+            is_measured(folder, point, replicate)
+            for point in plan.points
+            for replicate in replicate_numbers(point)
+        )
+
+    def run_each_host(self) -> int:
+        """Run each host without the small workflow; return the first status that is not 0, or 0."""
+        words = ["--workflow", str(self.root), "--below", str(os.getpid())]
+
+        def run(name: str) -> subprocess.CompletedProcess[str]:
+            config = str(self.results / name / _CONFIG_FILE)
+            command = ["chaosity", "host", config, *words, "--", *self.snakemake_arguments]
+            return subprocess.run(command, text=True, capture_output=True, check=False)
+
+        status = 0
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for done in pool.map(run, self.runs):  # in this order, so that the output is readable
+                print(done.stderr, end="", file=sys.stderr, flush=True)
+                print(done.stdout, end="", flush=True)
+                status = status or done.returncode
+        return status
+
+
+def _hosts_with_configurations(
+    hosts: Sequence[InventoryHost], inventory: str
+) -> list[InventoryHost]:
+    """Return the hosts that can be set to other configurations.
+
+    Raises:
+        UserError: there is none, or a host cannot be rebooted.
+    """
+    for host in hosts:
+        if host.is_simulated and not host.can_change_configuration:
+            what = "this host is simulated in a single configuration"
+            remedy = f"write {CONFIGURATION} in the name of its topology file"
+            raise UserError(what, f"host {host.name}", remedy)
+        if host.topology_source == LIVE and host.local_or_ssh == LOCAL:
+            what = "a reboot of this host into another configuration would end this run"
+            remedy = "start the run on another machine, or list only other hosts in `hosts`"
+            raise UserError(what, f"host {host.name}", remedy)
+    found = [host for host in hosts if host.can_change_configuration]
+    if not found:
+        what = "the inventory has no host that can be set to other configurations"
+        remedy = "list a host without chaosity_topology, or leave `configurations` empty"
+        raise UserError(what, f"inventory {inventory}", remedy)
+    return found
+
+
+class HostWorkflow(NamedTuple):
+    """How to run the workflow of one host.
+
+    Attributes:
+        root: the repository.
+        arguments: further words of Snakemake's command line, the options before the target.
+        below: process of the small workflow: this run ends soon after it; None for no such process.
+    """
+
+    root: Path
+    arguments: Sequence[str] = ()
+    below: int | None = None
+
+    @property
+    def is_dry_run(self) -> bool:
+        """Return whether nothing is measured."""
+        return "--dry-run" in self.arguments
+
+    def run(self, config_file: Path, config: Config, target: str | None = None) -> int:
+        """Run the workflow with a config, for another `target` if given; return its status."""
+        words = list(self.arguments)
+        if target:
+            words[-1:] = [target]
+        command = [
+            *("snakemake", "--snakefile", str(self.root / "workflow" / "Snakefile")),
+            *("--workflow-profile", str(self.root / "profiles" / "default")),
+            *(["--profile", "cluster"] if config["transport"] == "slurm" else []),
+            *("--configfile", str(config_file), *words),
+        ]
+        process = subprocess.Popen(command)
+        while True:
+            try:
+                return process.wait(_ALIVE_SECONDS)
+            except KeyboardInterrupt:
+                # The workflow got the signal too. It ends the measurement and writes the report.
+                continue
+            except subprocess.TimeoutExpired:
+                if self.below and not Path(f"/proc/{self.below}").exists():
+                    # On SIGTERM, Snakemake (9.27) can wait without an end for its own lock.
+                    process.kill()
