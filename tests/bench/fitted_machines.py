@@ -7,6 +7,7 @@ with the truth. Capacities that the data do not determine count in no error.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -52,6 +53,9 @@ class Fit:
         errors: name of each determined parameter -> its relative error.
         held: for each of them, whether its interval contains the true value.
         undetermined: names of parameters of the true description without an interval.
+        factors: for each factor of a single part, whether its interval contains the true value;
+            None for a part without a fault.
+        missed: faulty parts without a factor.
         misses: experiment -> relative errors of predicted cells.
         contains: experiment -> whether the interval of a prediction contains the true value, for
             at most `AT_MOST` points.
@@ -60,6 +64,8 @@ class Fit:
     errors: dict[str, float]
     held: list[bool]
     undetermined: list[str]
+    factors: list[bool | None]
+    missed: list[str]
     misses: dict[str, list[float]]
     contains: dict[str, list[bool]]
 
@@ -80,14 +86,22 @@ def fitted(names: tuple[str, str], seed: int) -> Fit:
         (predicted if out else read).append(point)
     table = replace(host, points=tuple(read)).table_of_records(seed)
     result = fit_machine(table, read, topology)
-    found = Fit({}, [], [], {}, {})
+    found = Fit({}, [], [], [], [], {}, {})
     for each in result.parameters:
-        true = machine.get(each.parameter.section, {}).get(each.parameter.key)
+        section = {} if each.parameter.fault else machine.get(each.parameter.section, {})
+        true = section.get(each.parameter.key)
         if true and each.low and each.value and each.high:
             found.errors[each.parameter.name] = each.value / true - 1
             found.held.append(each.low <= true <= each.high)
         elif true:
             found.undetermined.append(each.parameter.name)
+    true_faults = {_part(fault): fault["remaining"] for fault in machine.get("faults", [])}
+    for each in result.parameters:
+        if each.parameter.fault and each.low and each.high:
+            part = _part(json.loads(each.parameter.fault))
+            true = true_faults.pop(part, 1.0)
+            found.factors.append(None if true == 1.0 else each.low <= true <= each.high)
+    found.missed += true_faults
     twin = MachineModel(result.description, topology, host.name, TODAY)
     truth = MachineModel(host.machine, topology, host.name, TODAY)
     for point in predicted:
@@ -108,6 +122,11 @@ def fitted(names: tuple[str, str], seed: int) -> Fit:
     return found
 
 
+def _part(fault: dict[str, Any]) -> str:
+    """Return the faulty part and the kind of its fault, as text."""
+    return json.dumps({key: fault[key] for key in sorted(fault) if key != "remaining"})
+
+
 def compare(seeds: int) -> Iterator[str]:
     """Yield two tables in Markdown: parameters, and predictions."""
     fits = {}
@@ -125,6 +144,16 @@ def compare(seeds: int) -> Iterator[str]:
             f"| `{name}` | {seeds} | {len(own[0].errors)} of {total} | "
             f"{100 * np.median(errors):.2f} % | {100 * errors.max():.1f} % (`{worst_name}`) | "
             f"{sum(held)} of {len(held)} |"
+        )
+    yield "| machine | faulty parts | found | intervals that hold the truth | wrongly found |"
+    yield "|---" * 5 + "|"
+    for (_, name), own in fits.items():
+        right = [each for fit in own for each in fit.factors if each is not None]
+        missed = sum(len(fit.missed) for fit in own)
+        wrong = sum(each is None for fit in own for each in fit.factors)
+        yield (
+            f"| `{name}` | {len(right) + missed} | {len(right)} | {sum(right)} of {len(right)} | "
+            f"{wrong} |"
         )
     heads = "machine", "predicted", "cells", "error, median", "95 % below", "worst"
     yield f"| {' | '.join(heads)} | intervals that hold the truth |"

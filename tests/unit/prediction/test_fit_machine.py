@@ -8,14 +8,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chaosity.checked_yaml_files import read_config
+from chaosity.checked_yaml_files import read_config, validate_document
 from chaosity.cli.fit import fit_command
 from chaosity.errors import UserError
 from chaosity.prediction.fit_machine import fit_machine
-from chaosity.prediction.fitted_description import FittedMachine, FittedParameter
+from chaosity.prediction.fitted_description import (
+    FittedMachine,
+    FittedParameter,
+    named_description,
+)
 from chaosity.records.point_types import DriveFacts
 from chaosity.result_folders import MEASUREMENTS_FILE
-from chaosity.simulation.machine_description import Fault, read_machine_description
+from chaosity.simulation.machine_description import KIND, Fault, read_machine_description
 from chaosity.store.tidy_table_parquet import write_parquet_table
 from chaosity.topology.topology_json import topology_to_json
 from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
@@ -73,17 +77,38 @@ def test_no_interval_is_given_to_what_no_point_determines(fitted: FittedMachine)
     assert found["drives.core_bytes_per_second"].at_least
 
 
-def test_a_departure_that_no_capacity_explains_is_listed() -> None:
-    slow = next(drive["component"] for drive in _drives(host("storage_bandwidth")))
-    faults = [Fault(fault="slow_drive", drive=slow, remaining=0.6)]
+def faulty(*faults: Fault, seed: int = 1) -> FittedMachine:
     config = {**read_config(), "experiments": EXPERIMENTS[:3]}
-    simulated = SimulatedHost.planned(MACHINE, TOPOLOGY, faults, config, all_points=True)
-    found = fit_machine(simulated.table_of_records(1), simulated.points, TOPOLOGY)
+    simulated = SimulatedHost.planned(MACHINE, TOPOLOGY, list(faults), config, all_points=True)
+    return fit_machine(simulated.table_of_records(seed), simulated.points, TOPOLOGY)
+
+
+def test_a_slow_drive_gets_a_factor_that_the_description_and_its_simulation_have() -> None:
+    slow = next(drive["component"] for drive in _drives(host("storage_bandwidth")))
+    found = faulty(Fault(fault="slow_drive", drive=slow, remaining=0.6))
     [rate] = [each.value for each in found.parameters if each.parameter.name == DRIVE_RATE]
     assert rate == pytest.approx(6.8e9, rel=0.01)  # that of the drives without a fault
-    assert found.departures
-    assert all(name.startswith("storage_bandwidth/") for name in found.departures)
-    assert min(found.departures.values()) == pytest.approx(0.6, rel=0.02)
+    [factor] = [each for each in found.parameters if each.parameter.fault]
+    assert factor.parameter.name == f"faults.slow_drive {slow}"
+    assert factor.low and factor.high and factor.low <= 0.6 <= factor.high < 0.65
+    assert not found.departures
+    document = named_description(found, "twin", "node01", "nps1", simulated=True)
+    validate_document(document, KIND, "twin.yaml")
+    [fault] = document["faults"]
+    assert fault == Fault(fault="slow_drive", drive=slow, remaining=fault["remaining"])
+    assert document["fitted"]["parameters"][factor.parameter.name]["determined"]
+
+
+def test_a_slow_memory_node_gets_a_factor() -> None:
+    found = faulty(Fault(fault="slow_node", node=1, remaining=0.7))
+    [factor] = [each for each in found.parameters if each.parameter.fault]
+    assert factor.parameter.name == "faults.slow_node node1"
+    assert factor.low and factor.high and factor.low <= 0.7 * 1.01 and factor.high >= 0.7 * 0.99
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_no_part_of_a_healthy_machine_gets_a_factor(seed: int) -> None:
+    assert not [each for each in faulty(seed=seed).parameters if each.parameter.fault]
 
 
 def test_a_fit_needs_bandwidths_and_latencies() -> None:

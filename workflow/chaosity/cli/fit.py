@@ -93,6 +93,10 @@ def _table(fitted: FittedMachine) -> Table:
 def _value_and_interval(each: FittedParameter) -> tuple[str, str]:
     """Return the value of a parameter and its interval, or what is known without them."""
     key = each.parameter.key
+    if each.parameter.fault and each.value is not None:
+        unsure = "not determined" if each.low is None or each.high is None else ""
+        interval = unsure or f"{100 * (each.low or 0):.1f} to {100 * (each.high or 0):.1f} %"
+        return f"{100 * each.value:.1f} % remain", interval
     metric = f"{key}_ns" if each.parameter.is_latency else key
     if each.low is not None and each.high is not None:
         interval = f"{format_quantity(metric, each.low)} to {format_quantity(metric, each.high)}"
@@ -107,6 +111,9 @@ def _sentences(fitted: FittedMachine) -> Iterator[str]:
     """Yield how well the model fits, and what it does not explain."""
     cells = format_count(fitted.cells, "median")
     yield f"{cells} fitted; they differ from the model by {100 * fitted.scale:.1f} % (1 sigma)."
+    faults = sum(bool(each.parameter.fault) for each in fitted.parameters)
+    if faults:
+        yield f"{format_count(faults, 'single part')} slower than all others of the kind."
     if fitted.departures:
         yield f"No parameter explains {format_count(len(fitted.departures), 'median')}:"
     for place, ratio in list(fitted.departures.items())[:_MOST_DEPARTURES]:

@@ -4,7 +4,8 @@ The model of docs/simulation.md gives the value of each cell without noise. The 
 for which the logarithms of measured values differ least from the logarithms of the model's values.
 Large differences count less (soft L1 loss), since a faulty part must not move the description of
 all parts. A capacity that improves the fit by less than the Bayesian information criterion (Schwarz
-1978) requires is left out. Intervals are those of an M-estimator (Huber 1981, section 7.6).
+1978) requires is left out. Then factors of single parts are added, see `faulty_parts`. Intervals
+are those of an M-estimator (Huber 1981, section 7.6).
 """
 
 from __future__ import annotations
@@ -19,6 +20,12 @@ from numpy.typing import NDArray
 from scipy import optimize, stats
 
 from chaosity.errors import UserError
+from chaosity.prediction.faulty_parts import (
+    faults_of_parts,
+    likely_factors,
+    loss,
+    required_gain,
+)
 from chaosity.prediction.fitted_description import FittedMachine, FittedParameter
 from chaosity.prediction.machine_parameters import (
     PARAMETERS,
@@ -57,6 +64,7 @@ _DEPENDS = 0.1
 _MOST_STEPS, _LEAST_GAIN = 12, 1e-4
 # Evaluations while all cells count.
 _FIRST_STEPS = 6
+_ORDER = {parameter: place for place, parameter in enumerate(PARAMETERS)}
 _DRIVE_RATE = "drives.read_bytes_per_second"
 
 
@@ -110,7 +118,8 @@ class _Fit:
         self._points = {number: usable[number] for number in kept}
         self._keys = [key for key in cells if key[0] in self._points]
         self._logs = np.log([cells[key][0] for key in self._keys])
-        self._model = ModelOfPoints(topology, self._points, self._keys)
+        self._topology = topology
+        self._model = self._model_with()
         spread = [(variance, n - 1) for _, variance, n in cells.values() if n > 1]
         self._noise = (
             math.sqrt(sum(v * n for v, n in spread) / sum(n for _, n in spread)) if spread else 0.0
@@ -129,10 +138,13 @@ class _Fit:
         # residuals.
         self.scale = 0.5
 
+    def _model_with(self, *distinct: str) -> ModelOfPoints:
+        """Return the model of a machine of which these parts can differ from others."""
+        return ModelOfPoints(self._topology, self._points, self._keys, distinct)
+
     def cost(self, now: ModelValues) -> float:
-        """Return the soft L1 loss, of which each cell without outliers has its squared residual."""
-        residuals = (now.logs - self._logs) / self.scale
-        return float(np.sum(2 * (np.sqrt(1 + residuals**2) - 1)))
+        """Return the loss of the cells."""
+        return loss((now.logs - self._logs) / self.scale)
 
     def start(self) -> Values:
         """Return the start values: the least capacities, and usual latencies."""
@@ -178,8 +190,7 @@ class _Fit:
     def fitted(self) -> FittedMachine:
         """Return the machine with as few capacities as explain the data."""
         values = self.refined(self.refined(self.start(), _FIRST_STEPS))
-        while needed := self._without_unneeded(values):
-            values = self.refined(needed)
+        values = self._with_faulty_parts(self._needed(values))
         now = self._model.at(values)
         jacobian = self._model.jacobian(now)
         covariance = self._covariance(now, jacobian)
@@ -200,7 +211,7 @@ class _Fit:
             )
         for parameter in self.least.keys() - deviations.keys():
             parameters.append(self._parameter(parameter, None, math.inf, 0))
-        parameters.sort(key=lambda fitted: PARAMETERS.index(fitted.parameter))
+        parameters.sort(key=lambda fitted: _ORDER.get(fitted.parameter, len(_ORDER)))
         noise: Noise = {"between_runs": min(1.0, round(self._noise, 5))}
         document: MachineDescription = {**described(values), "noise": noise}
         away = self._logs - self._model.at(values).logs
@@ -244,6 +255,37 @@ class _Fit:
             for kind, own in kinds.items()
             if len(own) >= _FEWEST_OF_KIND or kind == ALL
         }
+
+    def _needed(self, values: Values) -> Values:
+        """Return refined values without what explains too little."""
+        while needed := self._without_unneeded(values):
+            values = self.refined(needed)
+        return values
+
+    def _with_faulty_parts(self, values: Values) -> Values:
+        """Return the values with the factors of all single parts that are found, one by one."""
+        loads = (load for point in self._points.values() for load in point["loads"])
+        drives = {drive["component"] for load in loads for drive in load["target"]["drives"]}
+        candidates = faults_of_parts(self._topology, sorted(drives))
+        everything = self._model_with(*(part for parts in candidates.values() for part in parts))
+        numbers, slow = [everything.same[number] for number, _, _ in self._keys], set[str]()
+        while True:
+            now = everything.at(values)
+            away = self._logs - now.logs
+            found = likely_factors(candidates, values, now.utilisation, numbers, away, self.scale)
+            allowed = self.cost(now) - required_gain(len(self._keys), len(candidates))
+            for parameter, remaining in found:
+                changed = {**values, parameter: remaining}
+                if self.cost(everything.at(changed)) < allowed:
+                    break
+            else:
+                return values
+            slow |= candidates[parameter]
+            self._model = self._model_with(*slow)
+            changed = self._needed(self.refined(changed))
+            if any(own.fault and value >= 1 for own, value in changed.items()):
+                return values  # no part is faster than those without a fault
+            values = changed
 
     def _without_unneeded(self, values: Values) -> Values | None:
         """Return the values without the capacities that explain too little; None if there are none.

@@ -6,6 +6,7 @@ positive and are fitted as logarithms.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -16,7 +17,7 @@ from functools import cache
 from typing import Any, cast
 
 from chaosity.records.point_types import Load, Point
-from chaosity.simulation.machine_description import MachineDescription
+from chaosity.simulation.machine_description import Fault, MachineDescription
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.simulated_loads import (
     rate_share,
@@ -37,6 +38,7 @@ class Parameter:
         spread: standard deviation of the logarithm of usual values. It says only how far from
             `usual` a machine can be, and keeps the equations of the fit solvable.
         required: whether each description needs the number.
+        fault: JSON of the fault of a single part of which the number is what remains.
     """
 
     section: str
@@ -45,6 +47,7 @@ class Parameter:
     usual: float = 0.0
     spread: float = 3.0
     required: bool = False
+    fault: str = ""
 
     @property
     def name(self) -> str:
@@ -117,6 +120,17 @@ PARAMETERS = (
 )
 
 
+def fault_parameter(fault: Fault, resource: str) -> Parameter:
+    """Return the parameter that says what remains of a single part.
+
+    Args:
+        fault: the fault without `remaining`.
+        resource: the part.
+    """
+    name = f"{fault['fault']} {resource}"
+    return Parameter("faults", name, re.escape(resource), usual=1.0, fault=json.dumps(fault))
+
+
 def described(
     values: Mapping[Parameter, float], base: MachineDescription | None = None
 ) -> MachineDescription:
@@ -124,13 +138,18 @@ def described(
 
     Args:
         values: the values.
-        base: a description that has all other keys, such as faults.
+        base: a description that has all other keys, such as other faults.
     """
     document: dict[str, Any] = {"simulated_machine": "fitted", "description": "", "sources": []}
     document |= deepcopy(cast(dict[str, Any], base or {}))
     for parameter in PARAMETERS:
         document.get(parameter.section, {}).pop(parameter.key, None)
     for parameter, value in values.items():
+        if parameter.fault:
+            place = json.loads(parameter.fault)
+            others = [own for own in document.get("faults", []) if not place.items() <= own.items()]
+            document["faults"] = [*others, {**place, "remaining": value}]
+            continue
         document.setdefault(parameter.section, {})[parameter.key] = value
     return cast(MachineDescription, document)
 

@@ -59,6 +59,9 @@ class ModelOfPoints:
         points: number -> point.
         keys: the cells.
         distinct: names of resources that can differ from others of their kind.
+
+    Attributes:
+        same: number of each point -> number of a point that has the same values, and is evaluated.
     """
 
     def __init__(
@@ -70,7 +73,7 @@ class ModelOfPoints:
     ) -> None:
         self._topology, uses = topology, ParameterUses(topology)
         first: dict[Hashable, int] = {}
-        self._same = {
+        self.same = {
             number: first.setdefault(uses.flows_without_names(point["loads"], distinct), number)
             for number, point in points.items()
         }
@@ -79,7 +82,7 @@ class ModelOfPoints:
         self._rows: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
         for row, (number, name, metric) in enumerate(keys):
             names = [load["name"] for load in points[number]["loads"]]
-            self._rows[self._same[number]].append((row, names.index(name), metric))
+            self._rows[self.same[number]].append((row, names.index(name), metric))
         self._users: dict[Parameter, list[int]] = {parameter: [] for parameter in PARAMETERS}
         for number, loads in self._loads.items():
             for parameter in uses.parameters(loads):
