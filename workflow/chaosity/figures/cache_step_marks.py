@@ -12,7 +12,8 @@ from chaosity.figures.figure_data_and_value_limits import FigureData
 from chaosity.figures.panel_grid_and_series import LineStyle, Panel
 from chaosity.figures.svg_hover_texts import IGNORE
 from chaosity.statistics.latency_steps import RISE_PER_DOUBLING, LatencyStep
-from chaosity.units import format_binary_bytes, format_percent, format_quantity, join_with_and
+from chaosity.text_templates import write_text
+from chaosity.units import format_binary_bytes, format_percent, join_with_and
 
 STEP_STYLE = LineStyle(color=style.GREY, marker="", lw=0.9, zorder=1)
 CACHE_STYLE = LineStyle(color=style.GREY, marker="", dashes=(1, 2), lw=0.9, zorder=1)
@@ -49,26 +50,15 @@ def _caches_within(step: LatencyStep, data: FigureData) -> list[tuple[str, int]]
 def _step_text(step: LatencyStep, data: FigureData) -> str:
     """Return a step in a sentence: "L2 ends between 512 KiB and 1 MiB, at about 590 KiB (...)"."""
     caches = _caches_within(step, data)
-    below, above, end = map(
-        format_binary_bytes, (step.below_bytes, step.above_bytes, step.end_bytes.median)
+    return write_text(
+        "captions",
+        "cache_step",
+        step=step,
+        names=[name for name, _ in caches],
+        sizes=[format_binary_bytes(size) for _, size in caches],
+        has_caches=bool(data.cache_bytes),
+        metric=data.spec.metric,
     )
-    lower, upper = (
-        format_quantity(data.spec.metric, value) for value in (step.lower_ns, step.upper_ns)
-    )
-    lower += " or less" * step.is_open_below
-    upper += " or more" * step.is_open_above
-    at = f"between {below} and {above}, at about {end}"
-    at += f" ({step.end_bytes.interval_and_n_text(format_binary_bytes)})"
-    rise = f"latency rises from {lower} to {upper}"
-    if len(caches) == 1:
-        [(name, size)] = caches
-        return f"{name} ends {at}: {rise}; hwloc reports {format_binary_bytes(size)}"
-    remark = "hwloc has no cache of such a size" if data.cache_bytes else "caches are unknown"
-    if caches:
-        names = join_with_and([name for name, _ in caches])
-        sizes = join_with_and([format_binary_bytes(size) for _, size in caches])
-        remark = f"{names} ({sizes} by hwloc) end in this step; more sizes would separate them"
-    return f"{rise[:1].upper()}{rise[1:]} {at}; {remark}"
 
 
 def draw_cache_steps(panel: Panel) -> None:

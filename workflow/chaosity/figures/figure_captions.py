@@ -19,12 +19,12 @@ from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.statistics.significance_tests import is_variation_between_cells_significant
 from chaosity.store.left_out_points import PREDICTED
 from chaosity.store.measurements import is_performance_metric, less_is_better
+from chaosity.text_templates import write_text
 from chaosity.units import (
     UnitScale,
     choose_scale,
     format_count,
     format_percent,
-    group_thousands,
     join_with_and,
     metric_words,
 )
@@ -105,29 +105,21 @@ def _main_statement(data: FigureData) -> str | None:
     return statement
 
 
-def _missing_statement(data: FigureData) -> str | None:
-    """Return the number of marks without a value, by status; None when all have a value."""
-    status, predicted = data.marks["status"], (data.marks["status"] == PREDICTED).sum()
-    total = format_count(len(status), data.mark_noun)
-    hatched = ""
-    if predicted:
+def _missing_statement(data: FigureData) -> str:
+    """Return the number of marks without a value, by status; empty when all have a value."""
+    numbers, widths = data.marks["status"].value_counts().to_dict(), None
+    if PREDICTED in numbers:
         low, high, value = (data.marks[f"predicted_{name}"] for name in ("low", "high", "value"))
         widths = (high - low) / value / 2.0
-        width, widest = (format_percent(float(each)) for each in (widths.median(), widths.max()))
-        look = "hollow" if data.spec.kind == "lines" else "hatched"
-        hatched = (
-            f"{group_thousands(predicted)} of {total} are predicted, not measured ({look}), with "
-            f"95 % intervals of ±{width} in the median and at most ±{widest}"
-        )
-    status = status[status != PREDICTED]
-    numbers = {text: int((status == name).sum()) for name, text in STATUS_TEXTS.items()}
-    parts = [f"{number} {text}" for text, number in numbers.items() if number]
-    if not parts:
-        return hatched or None
-    missing = int((status != "valid").sum())
-    verb = "has" if missing == 1 else "have"
-    without = f"{missing} of {total} {verb} no value: {', '.join(parts)}"
-    return f"{hatched}. {without}" if hatched else without
+    return write_text(
+        "captions",
+        "missing",
+        numbers=numbers,
+        noun=data.mark_noun,
+        status_texts=STATUS_TEXTS,
+        look="hollow" if data.spec.kind == "lines" else "hatched",
+        widths=widths,
+    )
 
 
 def _range_statement(data: FigureData, valid: pd.DataFrame, differ: bool | None) -> str:

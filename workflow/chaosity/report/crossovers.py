@@ -26,6 +26,7 @@ from chaosity.statistics.latency_crossovers import (
 )
 from chaosity.statistics.loaded_latency_curves import repeat_unloaded_points_on_each_line
 from chaosity.store.measurements import Measurements
+from chaosity.text_templates import write_text
 from chaosity.topology.topology_model import Topology
 from chaosity.units import choose_scale, format_count
 
@@ -159,13 +160,17 @@ def _of_two_configurations(
             yield CrossoverVerdict(spec.name, line, text, tuple(found))
             continue
         ratio = crossover_ratio(*found)
-        values = " and ".join(
-            f"{_crossover_value(each, x_metric)} on {name}"
-            for name, each in zip(names, found, strict=True)
+        text = write_text(
+            "crossovers",
+            "of_both_sides",
+            start=start,
+            pair=pair,
+            found=found,
+            names=names,
+            scales=[choose_scale(x_metric, [each.reach]) for each in found],
+            ratio=ratio,
+            change=ratio_text(ratio.ratio, ratio.low, ratio.high),
         )
-        change = ratio_text(ratio.ratio, ratio.low, ratio.high)
-        same = "" if ratio.is_outside_interval(1.0) else "no difference detected, "
-        text = f"{start}: {first} and {second} cross at {values}: {same}{change}."
         yield CrossoverVerdict(spec.name, line, text, tuple(found), ratio)
 
 
@@ -178,37 +183,11 @@ def _why_not_comparable(found: CurveComparison, pair: tuple[str, str], x_metric:
     return None if found.crossovers[0].low > 0.0 else "the interval of the crossover begins at 0"
 
 
-def _crossover_value(found: CurveComparison, x_metric: str) -> str:
-    [crossover], scale = found.crossovers, choose_scale(x_metric, [found.reach])
-    interval = f"{scale.number(crossover.low)} to {scale.number(crossover.high)}"
-    return f"{scale.text(crossover.bandwidth)} (95 % interval {interval}, {_n_text(found)})"
-
-
-def _n_text(found: CurveComparison) -> str:
-    return f"n = {' and '.join(dict.fromkeys(map(str, found.n)))}"
-
-
 def crossover_text(found: CurveComparison, names: tuple[str, str], x_metric: str) -> str:
     """Return how the latencies of two configurations compare, without a full stop.
 
     For example "from 402 GB/s (95 % interval 390 to 415, n = 3) on, nps0 has a lower latency than
     nps1". `x_metric` is the metric of the bandwidth.
     """
-    scale, n = choose_scale(x_metric, [found.reach]), _n_text(found)
-    if found.reason:
-        return f"{names[0]} and {names[1]} cannot be compared, since {found.reason}"
-    texts = [
-        f"from {scale.text(each.bandwidth)} (95 % interval {scale.number(each.low)} to"
-        f" {scale.number(each.high)}, {n}) on, {names[each.lower_above]} has a lower latency than"
-        f" {names[1 - each.lower_above]}"
-        for each in found.crossovers
-    ]
-    if texts:
-        return "; ".join(texts)
-    within = f"within the measured range, up to {scale.text(found.reach)}"
-    if found.lower is None:
-        return f"no difference between {names[0]} and {names[1]} is detected {within} ({n})"
-    return (
-        f"no crossover is found {within} ({n}): {names[found.lower]} has a lower latency than"
-        f" {names[1 - found.lower]} wherever a difference is detected"
-    )
+    scale = choose_scale(x_metric, [found.reach])
+    return write_text("crossovers", "comparison", found=found, names=names, scale=scale)

@@ -14,7 +14,7 @@ from scipy import stats
 from chaosity.statistics.anova_design import AnovaDesign, Values
 from chaosity.statistics.effects_and_contrasts import ResidualError
 from chaosity.statistics.sums_of_squares import FittedModel
-from chaosity.units import join_with_and
+from chaosity.text_templates import write_text
 
 SIGNIFICANT_BELOW = 0.05
 # Document 004 calls a factor with 9 % of the variation, and one with 8 %, unimportant.
@@ -112,39 +112,14 @@ def _sentence(name: str, share: float, p: float | None, n: int) -> str:
 
 def conclusion_sentence(terms: Sequence[VariationTerm]) -> str:
     """Return the terms that explain the differences, in one sentence."""
-    *own, error, total = terms
-    own.sort(key=lambda term: -term.variation_percent)
-    noise = variation_percent_text(error.variation_percent)
-    strong = [term for term in own if term.significant and term.important]
-    if strong:
-        return f"The differences come from {_with_shares(strong)}; {noise} is noise."
-    if any(term.significant is None for term in own):
-        return (
-            "Effects cannot be separated from noise, since there are no replicates. The largest "
-            f"shares: {_with_shares(own[:3])}."
-        )
-    weak = [term.name for term in own if term.significant]
-    if weak:
-        return (
-            f"No factor explains much: {noise} of the variation is noise. "
-            f"Significant but unimportant: {join_with_and(weak)}."
-        )
-    large = [term for term in own if term.important]
-    effects = "effect" if len(large) == 1 else "effects"
-    chance = f" The {effects} of {_with_shares(large)} may be chance." if large else ""
-    return f"No difference is detected at n = {total.degrees_of_freedom + 1}.{chance}"
-
-
-def _with_shares(terms: Sequence[VariationTerm]) -> str:
-    """Return a text with terms and their shares; an interaction is called a combination."""
-    texts: list[str] = []
-    for term in terms:
-        name = term.name
-        if term.kind == "interaction":
-            name = f"the combination of {join_with_and(name.split(' x '))}"
-        unit = "" if texts else " of the variation"
-        texts.append(f"{name} ({variation_percent_text(term.variation_percent)}{unit})")
-    return join_with_and(texts)
+    *own, _, total = terms
+    return write_text(
+        "variance_analysis",
+        "conclusion",
+        terms=sorted(own, key=lambda term: -term.variation_percent),
+        shares={term.name: variation_percent_text(term.variation_percent) for term in terms},
+        n=total.degrees_of_freedom + 1,
+    )
 
 
 def variation_percent_text(share: float) -> str:
