@@ -6,12 +6,16 @@ from chaosity.figures import draw_and_write_figures, figure_data_and_value_limit
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_json import topology_from_json
 
+# Folder -> the figures that `draw` drew into it.
+DRAWN = {}
+
 
 def draw(experiments, tidy, topology, folder):
     measurements = Measurements.from_table(tidy)
-    return draw_and_write_figures.draw_figures(
+    DRAWN[folder] = draw_and_write_figures.draw_figures(
         experiments, measurements, topology_from_json(topology), folder
     )
+    return DRAWN[folder]
 
 
 def select_figure_data(spec, tidy, topology):

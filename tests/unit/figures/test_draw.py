@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import asdict
 
 import pytest
 import synthetic
@@ -10,7 +11,6 @@ from lxml import etree
 from table_figures import draw
 
 from chaosity.errors import UserError
-from chaosity.figures.draw_and_write_figures import read_drawn_figures
 
 SVG = "{http://www.w3.org/2000/svg}"
 BANDWIDTH = synthetic.BANDWIDTH
@@ -114,7 +114,8 @@ def test_every_figure_is_written_as_svg_png_and_csv(drawn):
     for name in files:
         assert {path.suffix for path in folder.glob(f"{name}.*")} == {".svg", ".png", ".csv"}
     assert (folder / "nodes.png").read_bytes().startswith(b"\x89PNG")
-    assert read_drawn_figures(folder) == list(files.values())
+    listed = json.loads((folder / "figures.json").read_text())
+    assert listed == json.loads(json.dumps([asdict(file) for file in files.values()]))
 
 
 def test_every_cell_says_what_it_is(drawn):

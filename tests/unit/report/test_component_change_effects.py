@@ -6,9 +6,11 @@ import json
 
 import pandas as pd
 import pytest
+from lxml import etree
 
 from chaosity.components.component_history import ComponentState
 from chaosity.report.component_change_effects import component_changes
+from chaosity.report.html_pages_and_inline_svg import render_page
 from chaosity.store.measurements import Measurements
 
 A, B, C = (f"2026-11-0{day}T08:00:00.000Z" for day in (1, 2, 3))
@@ -68,6 +70,15 @@ def changes(history, states):
     return component_changes(Measurements.from_table(history), states)
 
 
+def shown_values(change):
+    """Return the value before, the value after and the change of the first point on the page."""
+    report = {"changes": [change], "changes_omitted": 0}
+    page = etree.HTML(render_page("component_change_effects.html.j2", report=report))
+    cells = page.xpath("//tbody/tr[td]")[0].xpath("./td[position() > 1]")
+    texts = (" ".join(cell.xpath(".//text()")) for cell in cells)
+    return [" ".join(text.replace("\N{NO-BREAK SPACE}", " ").split()) for text in texts]
+
+
 def test_a_replaced_drive_has_its_old_and_new_values():
     [change], older = changes(repaired(), STATES)
     assert older == 0
@@ -83,9 +94,11 @@ def test_a_replaced_drive_has_its_old_and_new_values():
 def test_a_point_has_both_values_with_intervals_and_the_change():
     [change], _ = changes(repaired(), STATES)
     [point] = change.lowest
-    assert (point.before, point.after, point.change) == ("1.00 GB/s", "5.00 GB/s", "+400 %")
-    assert point.interval_before.endswith("n = 3")
-    assert point.interval.startswith("95 % interval +3")
+    assert (point.before.n, point.after.n) == (3, 3)
+    before, after, ratio = shown_values(change)
+    assert before.startswith("1.00 GB/s 95 % interval ") and before.endswith("n = 3")
+    assert after.startswith("5.00 GB/s 95 % interval ")
+    assert ratio.startswith("+400 % 95 % interval +3")
     assert change.sentence == (
         "1 value was measured again: 1 increased by more than the scatter of the replicates. "
         "Change: +400 %."
@@ -105,14 +118,14 @@ def test_many_points_are_cut_to_largest_losses_and_gains():
 def test_a_change_within_the_scatter_is_no_detected_difference():
     table = pd.DataFrame(rows("p", 1, [1e9, 1.1e9]) + rows("p", 2, [1.05e9, 1.09e9], drive=B))
     [change], _ = changes(table, STATES)
-    assert change.lowest[0].interval.startswith("no difference detected at n = 2 and 2")
+    assert "no difference detected at n = 2 and 2; 95 % interval" in shown_values(change)[-1]
     assert "without a detected difference" in change.sentence
     assert "same" not in change.sentence
 
 
 def test_a_single_replicate_has_no_interval():
     [change], _ = changes(pd.DataFrame(rows("p", 1, [1e9]) + rows("p", 2, [5e9], drive=B)), STATES)
-    assert change.lowest[0].interval == "no interval"
+    assert shown_values(change)[-1] == "+400 % no interval"
     assert "single replicate" in change.sentence
 
 

@@ -30,11 +30,12 @@ def machine():
 def report(tmp_path_factory):
     folder, found = tmp_path_factory.mktemp("latency_report"), machine()
     tidy, topology = latency.tidy(found, more=True), latency.topology(found)
-    draw(latency.EXPERIMENTS, tidy, topology, folder / "figures")
+    drawn = draw(latency.EXPERIMENTS, tidy, topology, folder / "figures")
     report = build_report_data(
         Measurements.from_table(tidy),
         output=folder / "report.html",
         experiments=latency.EXPERIMENTS,
+        drawn=drawn,
         figures=folder / "figures",
         topology=topology_from_json(topology),
         system=synthetic_report_inputs.system(found),

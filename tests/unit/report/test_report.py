@@ -9,7 +9,7 @@ import pytest
 import synthetic
 import synthetic_report_inputs
 from lxml import etree
-from table_figures import draw
+from table_figures import DRAWN, draw
 
 from chaosity.errors import UserError
 from chaosity.figures.draw_and_write_figures import draw_figures
@@ -97,6 +97,7 @@ def write(folder, found, figures=None, **parts):
     (folder / "topology.svg").write_text(DRAWING)
     given = {
         "experiments": FIGURES,
+        "drawn": DRAWN[figures],
         "figures": figures,
         "topology": topology_from_json(found.topology()),
         "system": synthetic_report_inputs.system(found),
@@ -291,7 +292,7 @@ def test_what_a_budget_left_out_is_told_first_and_predictions_are_in_columns_of_
     measured, left_out = left_out_drives(found.tidy())
     topology = topology_from_json(found.topology())
     table, figures = Measurements.from_table(measured), tmp_path / "figures"
-    draw_figures(FIGURES, table, topology, figures, left_out)
+    DRAWN[figures] = draw_figures(FIGURES, table, topology, figures, left_out)
     context, html = write(tmp_path, found, figures, tidy=measured, left_out=left_out)
     all_points = len(found.tidy()[["experiment", "point"]].drop_duplicates())
     assert context.coverage == (

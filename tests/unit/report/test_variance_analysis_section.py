@@ -32,11 +32,12 @@ def report(tmp_path_factory):
     machine = synthetic.Machine("h", ((0, 1), (2, 3)), {}, 4, 3)
     rows = [*machine.memory(), *latency.matrix(machine, lies=False)]
     tidy = latency.pd.DataFrame(rows, columns=list(latency.TYPES)).astype(latency.TYPES)
-    draw(EXPERIMENTS, tidy, machine.topology(), folder / "figures")
+    drawn = draw(EXPERIMENTS, tidy, machine.topology(), folder / "figures")
     report = build_report_data(
         Measurements.from_table(tidy),
         output=folder / "report.html",
         experiments=EXPERIMENTS,
+        drawn=drawn,
         figures=folder / "figures",
         topology=topology_from_json(machine.topology()),
         system=synthetic_report_inputs.system(machine),

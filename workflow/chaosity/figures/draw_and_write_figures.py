@@ -108,7 +108,7 @@ def draw_figures(
 ) -> list[FigureFile]:
     """Draw every figure of the experiments into a folder.
 
-    The same data gives the same bytes. `figures.json` lists the figures for the report.
+    The same data gives the same bytes. `figures.json` lists the figures.
 
     Args:
         experiments: the experiments' YAML documents; `experiment` and `figures` are read.
@@ -145,15 +145,6 @@ def draw_figures(
     manifest = json.dumps([asdict(file) for file in files], indent=1, ensure_ascii=False)
     write_atomically(directory / MANIFEST, manifest + "\n")
     return files
-
-
-def read_drawn_figures(directory: Path) -> list[FigureFile]:
-    """Return the figures that `draw_figures` wrote into a folder."""
-    entries = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
-    for entry in entries:
-        entry |= {name: tuple(entry[name]) for name in ("labels", "failed", "unmeasured")}
-        entry["tables"] = tuple(map(TextTable.from_json, entry["tables"]))
-    return [FigureFile(**entry) for entry in entries]
 
 
 def _shared_limits(figures: Sequence[FigureData]) -> dict[str, ShownValueRange]:

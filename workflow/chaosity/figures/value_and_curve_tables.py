@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -68,13 +68,6 @@ class TextTable:
     rows: tuple[tuple[TextCell, ...], ...]
     spread: bool = False
     notes: tuple[str, ...] = ()
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> TextTable:
-        """Return the table from the values that `dataclasses.asdict` made and JSON stored."""
-        rows = tuple(tuple(TextCell(**cell) for cell in row) for row in stored["rows"])
-        listed = {name: tuple(stored[name]) for name in ("columns", "notes")}
-        return cls(**{**stored, "rows": rows, **listed})
 
 
 def figure_text_tables(data: FigureData) -> tuple[TextTable, ...]:

@@ -20,7 +20,7 @@ from chaosity.anomalies.anomaly_results import Findings, no_problems_text
 from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
 from chaosity.components.component_history import ComponentState
 from chaosity.components.make_component_documents import Components
-from chaosity.figures.draw_and_write_figures import read_drawn_figures
+from chaosity.figures.draw_and_write_figures import FigureFile
 from chaosity.records.atomic_writes_and_record_files import record_file
 from chaosity.report.component_change_effects import ComponentChange, component_changes
 from chaosity.report.configuration_comparison import ConfigurationsSection, compare_configurations
@@ -81,6 +81,7 @@ def build_report_data(
     measurements: Measurements,
     *,
     experiments: Sequence[Mapping[str, Any]],
+    drawn: Sequence[FigureFile],
     figures: Path,
     topology: Topology,
     system: HostFacts,
@@ -101,7 +102,8 @@ def build_report_data(
     Args:
         measurements: tidy table of the host in this configuration.
         experiments: YAML documents of the experiments.
-        figures: folder that `figures.draw_figures` filled.
+        drawn: result of `draw_figures` for the measurements.
+        figures: folder of the figures' files.
         topology: topology of the host.
         system: document of the system component.
         summaries: summaries of the records, see `read_record_summaries`.
@@ -120,7 +122,6 @@ def build_report_data(
         UserError: the drawing is not an SVG file.
     """
     rows = measurements.rows
-    drawn = read_drawn_figures(figures)
     findings = findings or analyse_host(measurements, host_component_facts(topology, components))
     checks = [ResultCheck("Usability", PROBLEM, findings.unusable)] if findings.unusable else []
     checks += check_results(rows, topology, system, summaries, drawn)

@@ -14,7 +14,7 @@ from chaosity.report.machine_facts import Fact, component_value_text, key_as_wor
 from chaosity.statistics.before_and_after_change import compare_neighbouring_periods
 from chaosity.statistics.estimates_and_ratios import Estimate, Ratio, change_text
 from chaosity.store.measurements import LOAD, POINT, Measurements
-from chaosity.units import choose_scale, format_count, group_thousands
+from chaosity.units import format_count, group_thousands
 
 # The report shows this many newest changes; the components' history has all changes.
 _MOST_CHANGES = 4
@@ -38,17 +38,15 @@ class ChangedComponent:
 
 @dataclass(frozen=True)
 class ChangedPoint:
-    """A cell before and after a change: values with unit, intervals with n."""
+    """A cell before and after a change; the ratio is that of the value after to the one before."""
 
     experiment: str
     point: str
     load: str | None
-    before: str
-    interval_before: str
-    after: str
-    interval_after: str
-    change: str
-    interval: str
+    metric: str
+    before: Estimate
+    after: Estimate
+    ratio: Ratio
 
 
 @dataclass(frozen=True)
@@ -178,16 +176,11 @@ def _effect_sentence(rows: pd.DataFrame) -> str:
 
 
 def _changed_point(row: Mapping[Hashable, Any]) -> ChangedPoint:
-    scale = choose_scale(row["metric"], [row["median_before"], row["median_after"]])
     before, after = (
         Estimate.of_cell({key: row[f"{key}_{side}"] for key in ("median", "low", "high", "n")})
         for side in ("before", "after")
     )
     low, high = (None if pd.isna(row[end]) else row[end] for end in ("ratio_low", "ratio_high"))
-    ratio = Ratio(row["ratio"], low, high, after.n, before.n)
-    interval = ratio.interval_text(change_text)
-    if ratio.low_and_high and not ratio.is_outside_interval(1.0):
-        interval = f"no difference detected at n = {before.n} and {after.n}; {interval}"
     load = str(row["load"])
     if row["same_name_loads"] > 1:
         load = f"{load} of {row['initiator']} on {row['target']}"
@@ -195,10 +188,8 @@ def _changed_point(row: Mapping[Hashable, Any]) -> ChangedPoint:
         experiment=row["experiment"],
         point=row["point"],
         load=load if row["loads"] > 1 else None,
-        before=scale.text(before.median),
-        interval_before=before.interval_and_n_text(scale.number),
-        after=scale.text(after.median),
-        interval_after=after.interval_and_n_text(scale.number),
-        change=change_text(ratio.ratio),
-        interval=interval,
+        metric=row["metric"],
+        before=before,
+        after=after,
+        ratio=Ratio(row["ratio"], low, high, after.n, before.n),
     )

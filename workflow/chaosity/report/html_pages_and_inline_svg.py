@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 from chaosity.errors import UserError
 from chaosity.figures.svg_hover_texts import REFERENCES, prefix_svg_ids
 from chaosity.statistics.anova_table import p_value_text, variation_percent_text
+from chaosity.statistics.estimates_and_ratios import change_text
 from chaosity.text_templates import FORMATS, TEMPLATES
 
 # Elements that can run code, load files, or restyle the rest of the page.
@@ -137,7 +138,6 @@ def render_page(template: str, **values: object) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= FORMATS | {
-        function.__name__: function for function in (p_value_text, variation_percent_text)
-    }
+    texts = (change_text, p_value_text, variation_percent_text)
+    environment.globals |= FORMATS | {function.__name__: function for function in texts}
     return environment.get_template(template).render(**values)

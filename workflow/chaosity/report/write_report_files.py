@@ -88,7 +88,7 @@ def write_report(
     figures = output.parent / "figures"
     experiments = [load_experiment(name) for name in names]
     left_out = LeftOutPoints.read(folder)
-    draw_figures(experiments, measurements, topology, figures, left_out)
+    drawn = draw_figures(experiments, measurements, topology, figures, left_out)
     earlier = (
         read_parquet_table(former, HISTORY_COLUMNS)
         if former
@@ -100,6 +100,7 @@ def write_report(
     report = build_report_data(
         measurements,
         experiments=experiments,
+        drawn=drawn,
         figures=figures,
         topology=topology,
         system=facts_of_system_component(components),
