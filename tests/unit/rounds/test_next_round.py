@@ -10,7 +10,12 @@ import pytest
 from chaosity.checked_yaml_files import ROOT, read_config
 from chaosity.rounds.machine_so_far import MachineSoFar
 from chaosity.rounds.next_round import FIRST_SHARE, next_round
-from chaosity.rounds.point_priority import Priority, least_budget_seconds, point_priority
+from chaosity.rounds.point_priority import (
+    Priority,
+    kind_of_contention,
+    least_budget_seconds,
+    point_priority,
+)
 from chaosity.rounds.round_types import ROUND_SECONDS, Budget, PointKey, Round, point_key
 from simulated_rounds import simulate_rounds
 from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
@@ -70,6 +75,12 @@ def test_twenty_minutes_measure_the_pairs_of_nodes_of_the_complete_plan():
     assert first is not None
     early = keys_of(full, Priority.DRIVES, Priority.SHARED_PATHS)
     assert early and early <= set(first.measurements)
+    # A few cores alone and loads of each kind of contention tell what shared resources give.
+    kinds = {point_key(p): kind_of_contention(p, full.topology) for p in full.points}
+    planned = {kind for kind in kinds.values() if kind is not None}
+    measured = Counter(kinds[key] for key in first.measurements)
+    assert len(planned) == 8
+    assert all(measured[kind] >= 2 for kind in planned)
 
 
 def test_rounds_end_within_the_budget_and_use_most_of_it(rounds):

@@ -21,7 +21,7 @@ import pandas as pd
 from chaosity.anomalies.anomaly_results import Anomaly
 from chaosity.rounds.known_before import departs_from_known
 from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints
-from chaosity.rounds.point_priority import Priority, point_priority
+from chaosity.rounds.point_priority import Priority, kind_of_contention, point_priority
 from chaosity.rounds.round_types import ROUND_SECONDS, Budget, PointKey, Round, point_key
 from chaosity.statistics.moderated_variances import FEWEST_CELLS
 from chaosity.store.measurements import Measurements
@@ -36,6 +36,9 @@ _LAST_SHARE = 0.1
 # Random drive sets for the audit of predictions: if none of 58 departs, at most 5 % of all do, with
 # 95 % confidence (0.95 ** 58 = 0.05). The audit takes at most this share of the budget.
 _AUDIT_SETS, _AUDIT_SHARE = 58, 0.05
+# Points of each kind of contention that are measured before other loads alone: the least number of
+# which the median is right if one of them uses a faulty part.
+_CONTENDED = 3
 # A point that departs is measured so often, like every point of a run without a budget.
 _DEPARTING_REPLICATES = 3
 # Most replicates of a point: beyond, an interval shrinks by less than 10 % with each.
@@ -104,12 +107,29 @@ class _NextRound:
         for priority in Priority:
             if priority == Priority.PREDICTED and self.budget.precision is not None:
                 break
+            if priority == Priority.ALONE:
+                self._take(self._contended_points(), limit, "")
             keys = [k for k in self.points if self.priority[k] == priority and not self.done[k]]
             self.random.shuffle(keys)
             # Drives first: the search for slow drives and paths, and all predictions, need them.
             keys.sort(key=lambda key: not self.points[key]["loads"][0]["target"]["drives"])
             self._take(keys, self.left if priority == Priority.MATRIX else limit, "")
         self.reasons = ["the combinations that tell most about the machine, once each"]
+
+    def _contended_points(self) -> list[PointKey]:
+        """Return a few random points of each kind of contention, one of each kind first.
+
+        Loads of one node alone do not tell what several initiators get of a shared resource.
+        """
+        kinds = {k: kind_of_contention(p, self.so_far.topology) for k, p in self.points.items()}
+        counts = Counter(kind for key, kind in kinds.items() if self.done[key])
+        keys = [key for key, kind in kinds.items() if kind is not None and not self.done[key]]
+        self.random.shuffle(keys)
+        ranks: dict[PointKey, int] = {}
+        for key in keys:
+            ranks[key] = counts[kinds[key]]
+            counts[kinds[key]] += 1
+        return sorted((k for k in keys if ranks[k] < _CONTENDED), key=lambda k: ranks[k])
 
     def _choose_later(self, limit: float, *, second: bool) -> None:
         """Choose replicates and further points that narrow the intervals most."""

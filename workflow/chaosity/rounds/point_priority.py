@@ -65,6 +65,33 @@ def point_priority(point: Point, topology: Topology) -> Priority:
     return Priority.SHARED_PATHS if initiators & first else Priority.OTHER_INITIATORS
 
 
+def kind_of_contention(point: Point, topology: Topology) -> frozenset[object] | None:
+    """Return what several initiators, or one core alone, load; None for other loads of one node.
+
+    One core alone tells whether cores or a shared resource limit several. Points of a kind load
+    resources of the same kinds: drives or memory, controllers of the initiator's node, links within
+    its package, and links to other packages.
+    """
+    loads = point["loads"]
+    if len(loads) == 1 and len(loads[0]["initiator"]["nodes"]) <= 1:
+        [load] = loads
+        memory = not load["target"]["drives"] and "latency_ns" not in load["metrics"]
+        one_core = memory and len(load["placement"]["cpus"]) == 1
+        return frozenset({"one core"}) if one_core else None
+    packages = {node: own for own, nodes in _nodes_of_packages(topology).items() for node in nodes}
+    return frozenset(
+        (
+            bool(load["target"]["drives"]),
+            "latency_ns" in load["metrics"],
+            _WORKING_SET in load.get("levels", {}),
+            0 if target == node else 1 if packages.get(target) == packages.get(node) else 2,
+        )
+        for load in loads
+        for node in load["initiator"]["nodes"]
+        for target in load["target"]["nodes"]
+    )
+
+
 def is_matrix_cell(loads: list[Load]) -> bool:
     """Return whether a point measures one node's memory, by a node's cores or a latency load.
 
