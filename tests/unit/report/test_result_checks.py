@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 import synthetic
 import synthetic_report_inputs
+from lxml import etree
 
 from chaosity.report.findings_and_checks import SEVERITIES, check_results
-from chaosity.report.machine_facts import machine_facts, node_rows, system_component_fact_groups
+from chaosity.report.html_pages_and_inline_svg import render_page
+from chaosity.report.machine_facts import machine_facts, system_component_fact_groups
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_json import topology_from_json
 
@@ -105,10 +108,15 @@ def test_machine_facts_of_the_papers_server():
     assert facts["Memory"] == "256 GiB"
     assert facts["Memory modules"].startswith("peak unknown: ")
     assert facts["Drives"] == "30 x Corsair MP600 PRO, 2.00 TB"
-    rows = node_rows(topology)
-    assert (rows[4].package, rows[4].cpus, rows[4].memory, rows[4].drives) == (
-        *("1", "24-29", "32 GiB", "3"),
-    )
+
+
+def test_the_table_of_nodes_of_the_papers_server():
+    topology = topology_from_json(synthetic.epyc().topology())
+    drives = Counter(drive.node for drive in topology.drives)
+    report = {"nodes": topology.nodes, "drives_of_nodes": drives, "drawing": None}
+    page = etree.HTML(render_page("topology.html.j2", report=report))
+    cells = page.xpath("//tbody/tr[5]/td")
+    assert [cell.text or "" for cell in cells] == ["4", "1", "24-29", "32 GiB", "DRAM", "3"]
 
 
 def test_host_state_has_units_and_unknown_values():

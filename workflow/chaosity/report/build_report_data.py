@@ -7,7 +7,7 @@ this content without HTML, and the template only decides on the appearance.
 from __future__ import annotations
 
 import shlex
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,9 +47,7 @@ from chaosity.report.machine_facts import (
     Document,
     Fact,
     FactGroup,
-    NodeRow,
     machine_facts,
-    node_rows,
     system_component_fact_groups,
 )
 from chaosity.report.measurement_methods import methodology_facts
@@ -60,7 +58,7 @@ from chaosity.statistics.estimates_and_ratios import CONFIDENCE
 from chaosity.store.left_out_points import LeftOutPoints
 from chaosity.store.measurements import POINT, Measurements
 from chaosity.topology.host_fact_types import HostFacts
-from chaosity.topology.topology_model import Topology
+from chaosity.topology.topology_model import Node, Topology
 from chaosity.transport.skipped_hosts import SkippedHost
 
 # Failed points on the page; measurements.parquet has all.
@@ -165,7 +163,8 @@ def build_report_data(
         ),
         drawing=svg,
         drawing_pixels=round(svg_width(svg or "") or 0),
-        nodes=tuple(node_rows(topology)),
+        nodes=topology.nodes,
+        drives_of_nodes=dict(Counter(drive.node for drive in topology.drives)),
         failed=tuple(failed[:_MOST_FAILED]),
         failed_omitted=max(0, len(failed) - _MOST_FAILED),
         host_state=tuple(system_component_fact_groups(system)),
@@ -288,7 +287,8 @@ class ReportData:
     experiments: tuple[ExperimentSection, ...]
     drawing: str | None
     drawing_pixels: int
-    nodes: tuple[NodeRow, ...]
+    nodes: tuple[Node, ...]
+    drives_of_nodes: Mapping[int | None, int]
     failed: tuple[FailedPoint, ...]
     failed_omitted: int
     host_state: tuple[FactGroup, ...]

@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from lxml import etree
 from markupsafe import Markup, escape
 
+from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.figures.svg_hover_texts import REFERENCES, prefix_svg_ids
 from chaosity.statistics.anova_table import p_value_text, variation_percent_text
@@ -138,6 +139,6 @@ def render_page(template: str, **values: object) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    texts = (change_text, p_value_text, variation_percent_text)
+    texts = (change_text, format_cpu_list, p_value_text, variation_percent_text)
     environment.globals |= FORMATS | {function.__name__: function for function in texts}
     return environment.get_template(template).render(**values)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from chaosity.cpusets import format_cpu_list
 from chaosity.text_templates import fill_text, fixed_texts
 from chaosity.topology.host_fact_types import HostFacts
 from chaosity.topology.topology_model import Topology
@@ -35,18 +34,6 @@ class FactGroup:
     facts: tuple[Fact, ...]
 
 
-@dataclass(frozen=True)
-class NodeRow:
-    """A row of the table of nodes."""
-
-    node: str
-    package: str
-    cpus: str
-    memory: str
-    kind: str
-    drives: str
-
-
 def facts_of_templates(templates: Mapping[str, str], **values: object) -> list[Fact]:
     """Return a fact for each template with a text; `templates`: name of the fact -> template."""
     texts = {name: fill_text(template, **values) for name, template in templates.items()}
@@ -64,26 +51,6 @@ def machine_facts(topology: Topology, system: HostFacts) -> list[Fact]:
         ),
         gpus=Counter(gpu.model or gpu.name or "unknown" for gpu in topology.compute_gpus),
     )
-
-
-def node_rows(topology: Topology) -> list[NodeRow]:
-    """Return the rows of the table of nodes, one for each node."""
-    drives = Counter(drive.node for drive in topology.drives)
-    rows = []
-    for node in topology.nodes:
-        absent = {"no CPUs": node.initiator, "no memory": node.target}
-        kind = [node.kind, *(words for words, present in absent.items() if not present)]
-        rows.append(
-            NodeRow(
-                node=str(node.os_index),
-                package="several" if node.package is None else str(node.package),
-                cpus=format_cpu_list(node.shown_cpus) or "none",
-                memory=format_binary_bytes(node.size_bytes) if node.size_bytes else "unknown",
-                kind=", ".join(filter(None, kind)),
-                drives=str(drives[node.os_index]),
-            )
-        )
-    return rows
 
 
 def system_component_fact_groups(system: Mapping[str, object]) -> list[FactGroup]:
