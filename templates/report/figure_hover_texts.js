@@ -113,10 +113,12 @@
   }, { rootMargin: "100% 0px" }); // a screen before they come into view
   waiting.forEach(function (drawing) { observer.observe(drawing); });
   // The others follow while nothing else is to be done, for printing and for the search.
-  var idle = window.requestIdleCallback || function (f) { setTimeout(f, 200); };
+  function idle(f) {
+    if (window.requestIdleCallback) { requestIdleCallback(f, { timeout: 100 }); } else { setTimeout(f, 100); }
+  }
   function next() {
     if (waiting.length) { unpack(waiting.shift()).then(function () { idle(next); }); }
   }
-  window.addEventListener("load", function () { idle(next); });
+  idle(next);
   document.addEventListener("scroll", hide, { passive: true });
 })();

@@ -84,10 +84,11 @@ def svg_width(svg: str) -> float | None:
     return float(match.group(1)) if match else None
 
 
-# Browsers need about a second for each 3 MB of drawings before they show a page. The drawings of a
-# larger page are compressed to about a tenth, and the page's script draws them when they come into
-# view. A smaller page needs no script for its drawings.
-_LARGEST_PLAIN_PAGE = 3_000_000
+# Browsers need about a second for 4 MB of drawings before they show a page. The drawings of a page
+# that would take longer than two seconds are compressed to about a tenth, and the page's script
+# draws them when they come into view. A smaller page needs no script for its drawings, and can be
+# printed at once.
+_LARGEST_PLAIN_PAGE = 8_000_000
 _DRAWING = re.compile(r'<div class="drawing" style="([^"]*)">(<svg .*?</svg>)\s*</div>', re.DOTALL)
 # Width and height of a drawing in its own units.
 _VIEW_BOX = re.compile(r'viewBox="[\d.-]+[ ,]+[\d.-]+[ ,]+([\d.]+)[ ,]+([\d.]+)')
