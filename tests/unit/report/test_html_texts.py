@@ -27,7 +27,7 @@ def page_with(marks: int) -> str:
 
 
 def test_a_large_page_keeps_its_drawings_compressed():
-    page = page_with(marks=400_000)
+    page = page_with(marks=1_000_000)
     packed = pack_drawings(page)
     assert len(packed) < len(page) / 100
     element = html.fromstring(packed).find("div")
