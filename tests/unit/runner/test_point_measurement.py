@@ -77,6 +77,17 @@ def test_a_tool_gets_the_openmp_variables_of_its_file_only(make_point, monkeypat
     assert "['OMP_NUM_THREADS']" in record["loads"][0]["outputs"]["stdout"]
 
 
+def test_a_slow_version_query_costs_no_measurement(make_point, monkeypatch):
+    monkeypatch.setattr(load_process, "VERSION_SECONDS", 0.2)
+    point = make_point()
+    point["loads"][0]["needs"] |= {"version": ["sleep", "600.25"]}
+    record = measure_point(point, 1)
+    assert record["verdict"]["status"] == VALID, record["verdict"]["reason"]
+    assert record["loads"][0]["program"]["version"] is None
+    running = subprocess.run(["pgrep", "-f", "sleep 600.25"], capture_output=True, check=False)
+    assert running.stdout == b""
+
+
 def test_a_unit_that_may_not_be_used(make_point):
     point = make_point()
     point["loads"][0]["placement"]["cpus"] = "4000"

@@ -193,6 +193,13 @@ def test_importing_twice_changes_nothing(database, tmp_path):
     assert publish_bundle(database, tmp_path / "again.zip")["profiles"] == 3
 
 
+@pytest.mark.parametrize("name", ["b.tar.gz", "b", "zip"])
+def test_a_bundle_with_the_name_of_another_kind_of_file_is_refused(database, tmp_path, name):
+    with pytest.raises(UserError, match=r"a bundle is a zip file; .* ends in \.zip"):
+        publish_bundle(database, tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
 def test_publishing_without_a_match_is_an_error(database, tmp_path):
     with pytest.raises(UserError, match="no local profile that matches"):
         publish_bundle(database, tmp_path / "b.zip", host="nobody")

@@ -39,6 +39,8 @@ CLOCK_LOOK_SECONDS = 0.1
 PAGES_LOOK_SECONDS = 0.25
 # A load that ignores the stop signal for this long is killed.
 GRACE_SECONDS = 20.0
+# The answer of a tool to its version query, which began before the load, is awaited this long.
+VERSION_SECONDS = 10.0
 # A tool with more output than this has a fault and is killed.
 OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
 # Variables of the runtimes of OpenMP (its standard, GCC, LLVM and Intel), which a site may set for
@@ -306,8 +308,8 @@ class LoadProcess:
 
     def _program_facts(self) -> ProgramFacts:
         """Return the name, path and version of the tool behind the load."""
-        name, version = self.spec["needs"]["program"], self.version
-        lines = version.communicate(timeout=10)[0].strip().splitlines() if version else []
+        name = self.spec["needs"]["program"]
+        lines = _answer_of(self.version)
         facts: ProgramFacts = {
             "name": name,
             "path": shutil.which(name),
@@ -343,6 +345,22 @@ def _environment_without_openmp() -> dict[str, str]:
     return {name: value for name, value in kept if not name.startswith(OPENMP_VARIABLES)}
 
 
+def _answer_of(query: subprocess.Popen[str] | None) -> list[str]:
+    """Return the lines that a version query printed; none if it takes too long.
+
+    A slow file system or licence server delays the answer, which is no reason to lose the values.
+    """
+    if query is None:
+        return []
+    try:
+        return query.communicate(timeout=VERSION_SECONDS)[0].strip().splitlines()
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(query.pid, signal.SIGKILL)
+        query.communicate()
+        return []
+
+
 def _start_version_query(need: RequiredProgram) -> subprocess.Popen[str] | None:
     """Start a process that prints the tool's version; return None without a version command."""
     if "version" not in need:
@@ -353,4 +371,5 @@ def _start_version_query(need: RequiredProgram) -> subprocess.Popen[str] | None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        start_new_session=True,  # a query that is too slow is killed with all that it started
     )

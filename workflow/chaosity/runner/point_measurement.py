@@ -27,6 +27,7 @@ from chaosity.records.record_types_and_verdict import (
     make_verdict,
 )
 from chaosity.runner import (
+    cgroup_memory,
     find_and_protect_drives,
     host_state,
     lock_files,
@@ -96,10 +97,11 @@ def _working_folder() -> Iterator[Path]:
 
 
 def check_free_memory(point: Point) -> Check:
-    """Check that the loads fit into the free memory of their nodes.
+    """Check that the loads fit into the free memory of their nodes, and of this process's cgroup.
 
     Raises:
-        MeasurementError: a node is missing or has too little free memory.
+        MeasurementError: a node is missing or has too little free memory, or the cgroup allows too
+            little.
     """
     free = host_state.free_memory_bytes()
     needed: Counter[int] = Counter()
@@ -111,6 +113,12 @@ def check_free_memory(point: Point) -> Check:
             raise MeasurementError(f"node {node} has no memory on this host")
         if size > free[node]:
             raise MeasurementError(f"node {node} has {free[node]} bytes free, {size} are needed")
+    cgroup, total = cgroup_memory.tightest_cgroup_memory(), sum(needed.values())
+    if cgroup and total > cgroup.available_bytes:
+        raise MeasurementError(
+            f"{cgroup.limit_file} allows {cgroup.available_bytes} more bytes, {total} are needed; "
+            "raise the limit of this cgroup, such as the memory of the Slurm job"
+        )
     detail = ", ".join(f"node {n}: {s} of {free[n]} free bytes" for n, s in needed.items())
     return make_check("free memory", True, detail)
 

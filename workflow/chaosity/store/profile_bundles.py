@@ -101,8 +101,10 @@ def publish_bundle(
         The manifest.
 
     Raises:
-        UserError: no local profile matches.
+        UserError: no local profile matches, or the bundle has the name of another kind of file.
     """
+    if bundle.suffix != ".zip":
+        raise UserError("a bundle is a zip file", str(bundle), "give it a name that ends in .zip")
     _check_texts(pd.Series([contact or "", licence or ""]), "contact and licence", _LONGEST_TEXT)
     found = find_profiles(database, **{**query, "origin": LOCAL})
     if not found:
