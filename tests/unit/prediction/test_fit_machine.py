@@ -16,13 +16,16 @@ from chaosity.prediction.fitted_description import (
     FittedMachine,
     FittedParameter,
     named_description,
+    read_fitted,
 )
+from chaosity.prediction.predict_loads import predict_loads, undetermined_parameters
 from chaosity.records.point_types import DriveFacts
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.simulation.machine_description import KIND, Fault, read_machine_description
+from chaosity.simulation.machine_model import MachineModel
 from chaosity.store.tidy_table_parquet import write_parquet_table
 from chaosity.topology.topology_json import topology_to_json
-from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
+from simulated_tables import TODAY, SimulatedHost, shipped_machine, shipped_topology
 
 DRIVE_RATE = "drives.read_bytes_per_second"
 EXPERIMENTS = ["memory_bandwidth", "latency_matrix", "storage_bandwidth", "interference"]
@@ -109,6 +112,52 @@ def test_a_slow_memory_node_gets_a_factor() -> None:
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_no_part_of_a_healthy_machine_gets_a_factor(seed: int) -> None:
     assert not [each for each in faulty(seed=seed).parameters if each.parameter.fault]
+
+
+def server() -> SimulatedHost:
+    """The healthy server of the paper without points of several loads."""
+    topology = shipped_topology("epyc_7413_nps4")
+    config = {**read_config(), "experiments": EXPERIMENTS[:3]}
+    return SimulatedHost.planned(shipped_machine("epyc_7413", topology), topology, [], config)
+
+
+def test_a_capacity_that_another_one_can_replace_has_no_value_but_counts_in_intervals() -> None:
+    """The way of drives to the other package is full: a link of packages, or a path of drives."""
+    whole = server()
+    read = whole.without_drives_of_several_nodes()
+    found = fit_machine(read.table(1), read.points, read.topology)
+    by_name = {each.parameter.name: each for each in found.parameters}
+    assert by_name["links.node_to_package_bytes_per_second"].is_determined
+    for name, true in [
+        ("links.package_to_package_bytes_per_second", 70e9),
+        ("drives.remote_package_bytes_per_second", 104e9),
+    ]:
+        least = by_name[name].at_least
+        assert not by_name[name].is_determined
+        assert least and least < 1.02 * true
+    # More drives fill the node, which the link would not allow. A file keeps both explanations.
+    [point] = [each for each in whole.points if each["point"] == "storage=node0+nodes4-6drives"]
+    model = MachineModel(whole.machine, whole.topology, whole.name, TODAY)
+    true = model.noiseless_results(point["loads"])["storage"].counted_bytes_per_second
+    document = named_description(found, "twin", "node01", "nps4", simulated=True)
+    validate_document(document, KIND, "twin.yaml")
+    for machine in found, read_fitted(document, "twin.yaml"):
+        [drives] = predict_loads(machine, whole.topology, point["loads"])
+        assert drives.low and drives.high and drives.low < true < drives.high
+        unsure = undetermined_parameters(machine, whole.topology, point["loads"])
+        assert [own.name for own in unsure] == ["links.package_to_package_bytes_per_second"]
+
+
+@pytest.mark.thorough
+def test_a_capacity_at_the_highest_measured_use_does_not_explain_noise() -> None:
+    """All drives of a node bring a core just to its highest use, but its controllers are full."""
+    simulated = server()
+    found = fit_machine(simulated.table(6), simulated.points, simulated.topology)
+    by_name = {each.parameter.name: each for each in found.parameters}
+    requests = by_name["drives.core_bytes_per_second"]
+    assert not requests.is_determined
+    assert requests.at_least and 5e9 < requests.at_least < 9e9
+    assert by_name["memory.package_bytes_per_second"].is_determined
 
 
 def test_a_fit_needs_bandwidths_and_latencies() -> None:

@@ -3,9 +3,10 @@
 The model of docs/simulation.md gives the value of each cell without noise. The parameters are those
 for which the logarithms of measured values differ least from the logarithms of the model's values.
 Large differences count less (soft L1 loss), since a faulty part must not move the description of
-all parts. A capacity that improves the fit by less than the Bayesian information criterion (Schwarz
-1978) requires is left out. Then factors of single parts are added, see `faulty_parts`. Intervals
-are those of an M-estimator (Huber 1981, section 7.6).
+all parts. A capacity is left out if it improves the fit by less than the extended Bayesian
+information criterion (Chen and Chen 2008) requires. Then factors of single parts are added, see
+`faulty_parts`. A capacity is determined only if no others explain the values as well after they
+have adapted to them. Intervals are those of an M-estimator (Huber 1981, section 7.6).
 """
 
 from __future__ import annotations
@@ -64,8 +65,14 @@ _DEPENDS = 0.1
 _MOST_STEPS, _LEAST_GAIN = 12, 1e-4
 # Evaluations while all cells count.
 _FIRST_STEPS = 6
+# A capacity holds a point down if a value is faster by so many deviations without it. One point
+# alone can be an outlier, so it shows no limit.
+_HELD_SIGMAS, _FEWEST_HELD = 2.0, 2
+# A capacity that the format needs, times this, is no limit.
+_NO_LIMIT = 1e3
 _ORDER = {parameter: place for place, parameter in enumerate(PARAMETERS)}
 _DRIVE_RATE = "drives.read_bytes_per_second"
+_NODE_TO_PACKAGE = "links.node_to_package_bytes_per_second"
 
 
 def fit_machine(
@@ -114,6 +121,13 @@ class _Fit:
                 for number in measured_numbers
                 if any(load["target"]["drives"] for load in usable[number]["loads"])
             }
+        # If each package has one node, memory uses the links of nodes and packages alike.
+        one_node_each = len(topology.packages) == len(topology.nodes)
+        self._limits = {
+            parameter: least
+            for parameter, least in self.least.items()
+            if not (one_node_each and parameter.name == _NODE_TO_PACKAGE)
+        }
         kept = thinned(measured_numbers, usable)
         self._points = {number: usable[number] for number in kept}
         self._keys = [key for key in cells if key[0] in self._points]
@@ -150,22 +164,24 @@ class _Fit:
         """Return the start values: the least capacities, and usual latencies."""
         values: Values = {}
         for parameter in PARAMETERS:
-            if parameter.resources and parameter in self.least:
-                values[parameter] = self.least[parameter]
+            if parameter.resources and parameter in self._limits:
+                values[parameter] = self._limits[parameter]
             elif not parameter.resources and (
                 self._model.is_used(parameter) or parameter.section == "latency_ns"
             ):
                 values[parameter] = parameter.usual
         return values
 
-    def refined(self, start: Values, steps: int = _MOST_STEPS) -> Values:
-        """Return the values with the least loss near the start values."""
+    def refined(
+        self, start: Values, steps: int = _MOST_STEPS, fixed: Values | None = None
+    ) -> Values:
+        """Return the values with the least loss near the start values, with the fixed ones."""
         free = list(start)
         spreads = np.array([parameter.spread for parameter in free])
         centre = np.log([parameter.usual or self.least[parameter] for parameter in free])
 
         def values_of(logs: NDArray[np.float64]) -> Values:
-            return dict(zip(free, map(float, np.exp(logs)), strict=True))
+            return dict(zip(free, map(float, np.exp(logs)), strict=True)) | (fixed or {})
 
         def residuals(logs: NDArray[np.float64]) -> NDArray[np.float64]:
             model = self._model.at(values_of(logs))
@@ -173,7 +189,7 @@ class _Fit:
 
         def derivatives(logs: NDArray[np.float64]) -> NDArray[np.float64]:
             own = self._model.jacobian(self._model.at(values_of(logs))) / self.scale
-            return np.vstack([own, np.diag(1 / spreads)])
+            return np.vstack([own[:, : len(free)], np.diag(1 / spreads)])
 
         found = optimize.least_squares(
             residuals,
@@ -190,7 +206,7 @@ class _Fit:
     def fitted(self) -> FittedMachine:
         """Return the machine with as few capacities as explain the data."""
         values = self.refined(self.refined(self.start(), _FIRST_STEPS))
-        values = self._with_faulty_parts(self._needed(values))
+        values, others = self._explained(self._with_faulty_parts(self._needed(values)))
         now = self._model.at(values)
         jacobian = self._model.jacobian(now)
         covariance = self._covariance(now, jacobian)
@@ -206,9 +222,9 @@ class _Fit:
         parameters = []
         for column, parameter in enumerate(deviations):
             determined = self._points_that_determine(jacobian[:, column])
-            parameters.append(
-                self._parameter(parameter, values.get(parameter), deviations[parameter], determined)
-            )
+            deviation = math.inf if parameter in others else deviations[parameter]
+            value = values.get(parameter)
+            parameters.append(self._parameter(parameter, value, deviation, determined))
         for parameter in self.least.keys() - deviations.keys():
             parameters.append(self._parameter(parameter, None, math.inf, 0))
         parameters.sort(key=lambda fitted: _ORDER.get(fitted.parameter, len(_ORDER)))
@@ -230,6 +246,7 @@ class _Fit:
             values,
             covariance[np.ix_(used, used)],
             self._misfits(away, deviations),
+            others,
         )
 
     def _misfits(self, away: NDArray[np.float64], deviations: Values) -> dict[str, float]:
@@ -287,6 +304,49 @@ class _Fit:
                 return values  # no part is faster than those without a fault
             values = changed
 
+    def _explained(self, values: Values) -> tuple[Values, dict[Parameter, Values]]:
+        """Return the values without what the others explain, and what else explains the data.
+
+        A capacity that another one can replace is not determined; it is in the second part, with
+        values that explain the data as well without this capacity.
+        """
+        others = {}
+        for parameter in values:
+            if parameter.resources and not parameter.fault:
+                adapted = self._adapted(values, parameter)
+                if adapted is not None:
+                    others[parameter] = adapted
+        unneeded = [each for each, own in others.items() if own.keys() < values.keys()]
+        if not unneeded:
+            return values, others
+        least = min(unneeded, key=lambda each: self.cost(self._model.at(others[each])))
+        return self._explained(self.refined(others[least]))
+
+    def _adapted(self, values: Values, parameter: Parameter) -> Values | None:
+        """Return values that explain the data as well without a capacity; None if there are none.
+
+        All others adapt. Otherwise the capacity would also get the credit for what their estimates
+        lack after they left these cells to it. Those that were left out can replace it, but not one
+        that the format needs: that is the simplest explanation of the same rates.
+        """
+        spare, fixed = {each: own for each, own in self._limits.items() if each not in values}, {}
+        if parameter.required:
+            spare, fixed = {}, {parameter: values[parameter] * _NO_LIMIT}
+        kept = {each: own for each, own in values.items() if each is not parameter}
+        now, scale = self._model.at(values), self.scale
+        adapted = self.refined({**kept, **spare}, _FIRST_STEPS, fixed)
+        self.scale = scale  # the same for both
+        adapted = self._without_unneeded(adapted) or adapted
+        then = self._model.at(adapted)
+        faster = then.logs - now.logs > _HELD_SIGMAS * scale
+        held = {self._keys[row][0] for row in np.flatnonzero(faster)}
+        clear = self.cost(then) - self.cost(now) > self._required_gain()
+        return None if clear and len(held) >= _FEWEST_HELD else adapted
+
+    def _required_gain(self) -> float:
+        """Return the gain of the loss that a capacity needs, of all that could be a limit."""
+        return required_gain(len(self._keys), len(self._limits))
+
     def _without_unneeded(self, values: Values) -> Values | None:
         """Return the values without the capacities that explain too little; None if there are none.
 
@@ -299,11 +359,8 @@ class _Fit:
                 for parameter in kept.values
                 if parameter.resources and not parameter.required
             }
-            # Of links that explain the same, as with one node a package, the last one is kept.
-            least = min(
-                others, key=lambda parameter: round(self.cost(others[parameter]), 1), default=None
-            )
-            allowed = self.cost(kept) + math.log(len(self._keys))
+            least = min(others, key=lambda each: self.cost(others[each]), default=None)
+            allowed = self.cost(kept) + self._required_gain()
             if least is None or self.cost(others[least]) > allowed:
                 return kept.values if kept is not now else None
             kept = others[least]

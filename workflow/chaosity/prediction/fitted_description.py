@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
@@ -63,6 +63,8 @@ class FittedMachine:
         covariance: of the logarithms of `values`, in their order.
         misfits: kind of value -> standard deviation of logarithms of such values around the model,
             see `kind_of_value`; a kind with few values is only in that of all values.
+        others: a capacity that the data do not determine, since others can replace it -> values
+            without it that explain the data as well.
     """
 
     description: MachineDescription
@@ -73,13 +75,14 @@ class FittedMachine:
     values: Values
     covariance: NDArray[np.float64]
     misfits: Mapping[str, float]
+    others: Mapping[Parameter, Values] = field(default_factory=dict)
 
     def draws(self, count: int, seed: int) -> Iterator[Values]:
         """Yield sets of values that are as likely as the estimates are sure.
 
         The logarithms are normal. No capacity that the data do not determine is below what was
         measured through it. One without an estimate has no limit in every second set, and else its
-        least value.
+        least value. All explanations of the data are drawn equally often.
         """
         random = np.random.default_rng(seed)
         centre = np.log(list(self.values.values()))
@@ -94,12 +97,15 @@ class FittedMachine:
             if value and parameter not in self.values
         }
         logs = random.multivariate_normal(centre, self.covariance, count, method="cholesky")
-        for number, drawn in enumerate(np.exp(logs)):
+        explanations = [self.values, *self.others.values()]
+        for number, drawn in enumerate(np.exp(logs - centre)):
+            own = explanations[number // 2 % len(explanations)]
+            changes = dict(zip(self.values, map(float, drawn), strict=True))
             values = {
-                parameter: float(max(value, least.get(parameter, 0.0)))
-                for parameter, value in zip(self.values, drawn, strict=True)
+                parameter: max(value * changes.get(parameter, 1.0), least.get(parameter, 0.0))
+                for parameter, value in own.items()
             }
-            yield {**values, **(without_estimate if number % 2 else {})}
+            yield {**(without_estimate if number % 2 else {}), **values}
 
 
 def named_description(
@@ -137,6 +143,10 @@ def named_description(
             for each, row in zip(fitted.values, fitted.covariance, strict=True)
         },
         "parameters": certainty,
+        "others": {
+            parameter.name: {each.name: _rounded(value) for each, value in own.items()}
+            for parameter, own in fitted.others.items()
+        },
     }
     return {
         **document,
@@ -189,9 +199,15 @@ def read_fitted(description: MachineDescription, where: str) -> FittedMachine:
         for other, second in enumerate(values):
             if first.name in rows and second.name in rows:
                 covariance[place, other] = rows[first.name][[*rows].index(second.name)]
+    by_name = {each.name: each for each in PARAMETERS}
+    added = {each: value for each, value in values.items() if each.name not in rows}
+    others = {
+        by_name[name]: added | {by_name[key]: own[key] for key in own.keys() & by_name.keys()}
+        for name, own in summary.get("others", {}).items()
+    }
     return FittedMachine(
         *(description, tuple(parameters), summary["cells"], summary["residual"], {}),
-        *(values, covariance, summary["misfits"]),
+        *(values, covariance, summary["misfits"], others),
     )
 
 

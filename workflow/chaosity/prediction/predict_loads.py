@@ -235,7 +235,8 @@ def undetermined_parameters(
             continue
         # A latency that is as far from its estimate as usual latencies are from each other.
         other = each.at_least or (each.value or own.usual) * math.exp(own.spread)
-        changed = _values(fitted, topology, loads, {**fitted.values, own: other})
+        values = fitted.others.get(own, {**fitted.values, own: other})
+        changed = _values(fitted, topology, loads, values)
         if any(abs(math.log(changed[key] / usual[key])) > _MATTERS for key in usual):
             if not (each.at_least or each.value):
                 raise _unknown(own)

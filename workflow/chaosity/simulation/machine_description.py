@@ -138,6 +138,7 @@ class FitSummary(TypedDict):
     misfits: dict[str, float]
     covariance: dict[str, list[float]]
     parameters: dict[str, ParameterCertainty]
+    others: NotRequired[dict[str, dict[str, float]]]
 
 
 class MachineDescription(TypedDict):
