@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from small_load import make_point as make_point
+from workflow_folder import Workflow
+
 # On a busy machine, the time that an example takes says nothing about the code.
 settings.register_profile("without deadline", deadline=None)
 settings.load_profile("without deadline")
@@ -18,6 +21,12 @@ ROOT = Path(__file__).resolve().parent.parent
 def root() -> Path:
     """The repository's root."""
     return ROOT
+
+
+@pytest.fixture
+def workflow(root: Path, tmp_path: Path) -> Workflow:
+    """A workflow of its own for a test."""
+    return Workflow(root, tmp_path)
 
 
 @pytest.fixture(scope="session")

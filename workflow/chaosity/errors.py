@@ -3,7 +3,22 @@
 from __future__ import annotations
 
 import difflib
+import errno
+import os
+import shutil
 from collections.abc import Iterable
+from pathlib import Path
+
+# Error of a file system or of its drive -> what helps.
+_FILE_SYSTEM_REMEDIES = {
+    errno.ENOSPC: "free space and run again",
+    errno.EDQUOT: "free space or raise the quota, and run again",
+    errno.EROFS: "mount it writable and run again",
+    errno.EIO: "find the cause with dmesg; use another file system or replace the drive",
+}
+# A measurement begins only if this much space is free. Records have 10 kB to 2 MB, and while a
+# record is written, Snakemake and the logs need some space too.
+ROOM_BYTES = 8 * 1024 * 1024
 
 
 class MeasurementError(Exception):
@@ -30,6 +45,39 @@ class UserError(Exception):
 
 class DesignLeftOutError(UserError):
     """This host, or a benchmark of the config, cannot measure a design; the plan leaves it out."""
+
+
+def file_system_error(error: OSError, path: Path | None = None) -> UserError | None:
+    """Return a full, unwritable or broken file system as an error that names it; else None.
+
+    Args:
+        error: the error of the kernel.
+        path: the file, if the error has no file name.
+    """
+    remedy = _FILE_SYSTEM_REMEDIES.get(error.errno or 0)
+    named = error.filename or path
+    if remedy is None or named is None:
+        return None
+    what = f"{os.strerror(error.errno or 0)} on the file system {mount_point(Path(named))}"
+    return UserError(what, str(named), remedy)
+
+
+def mount_point(path: Path) -> Path:
+    """Return where the file system of a file is mounted; the file need not exist."""
+    folders = path.absolute().parents
+    return next(folder for folder in folders if folder.exists() and os.path.ismount(folder))
+
+
+def check_room(folder: Path, need: int = ROOM_BYTES) -> None:
+    """Check that a file system has space, so that nothing is measured that cannot be kept.
+
+    Raises:
+        UserError: fewer than `need` bytes are free for this user.
+    """
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if (free := shutil.disk_usage(existing).free) < need:
+        what = f"the file system {mount_point(existing / 'file')} has {free} bytes free"
+        raise UserError(f"{what}, {need} are needed", str(folder), "free space and run again")
 
 
 def suggest_allowed(name: str, allowed: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from chaosity.campaign.hosts_and_plans_of_run import Campaign
+from chaosity.errors import UserError, check_room
 from chaosity.records.atomic_writes_and_record_files import load_record
 from chaosity.records.record_types_and_verdict import VALID
 from chaosity.transport.skipped_hosts import read_skipped_host
@@ -44,6 +45,16 @@ def planned_seconds(wildcards: Mapping[str, str]) -> float:
     return Campaign.current.planned_point(host, experiment, point)["estimated_seconds"]
 
 
+def last_message(logs: Iterable[Path]) -> str | None:
+    """The last sentence of this project in the logs of a failed job; None without one."""
+    found = None
+    for log in logs:
+        if log.is_file():
+            lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+            found = next((x for x in reversed(lines) if x.startswith("chaosity: ")), found)
+    return f"    {found}" if found else None
+
+
 class LogHandler(LogHandlerBase):
     """Prints progress to standard error, one line for each measurement."""
 
@@ -63,6 +74,7 @@ class LogHandler(LogHandlerBase):
         self.planned: list[float] = []
         self.record_paths: dict[int, Path] = {}
         self.skipped_hosts: set[str] = set()
+        self.is_full_reported = False
         self.began = time.monotonic()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -93,10 +105,12 @@ class LogHandler(LogHandlerBase):
             self.report_finished_slurm_measurements()
         elif event == LogEvent.JOB_ERROR and details.indent:
             return  # a measurement of a batch, whose error was reported
-        elif event in REPLACED or self.report_failure_of_skipped_host(record):
+        elif event in REPLACED or self.is_failure_of_host_or_disk(record):
             return
         elif record.levelno >= logging.WARNING or event in (LogEvent.JOB_ERROR, LogEvent.ERROR):
             self.print_line(self.usual_format.format(record))
+        if event == LogEvent.JOB_ERROR:
+            self.print_line(last_message(map(Path, details.log or ())))
 
     def report_job_start(self, details: Any) -> None:
         """Report the start of a job: its number, the time left, and what it measures."""
@@ -157,10 +171,16 @@ class LogHandler(LogHandlerBase):
         if verdict["status"] != VALID:
             self.print_line(f"    failed: {path.parent.name}: {verdict['reason']}")
 
+    def is_failure_of_host_or_disk(self, record: logging.LogRecord) -> bool:
+        """Whether a job failed for a reason that further jobs share; reports each reason once."""
+        if getattr(record, "event", None) != LogEvent.JOB_ERROR:
+            return False
+        return self.report_failure_of_skipped_host(record) or self.report_full_file_system()
+
     def report_failure_of_skipped_host(self, record: logging.LogRecord) -> bool:
         """Whether a measurement failed because its host was lost; reports each host once."""
         path = self.record_paths.get(getattr(record, "jobid", -1))
-        if path is None or getattr(record, "event", None) != LogEvent.JOB_ERROR:
+        if path is None:
             return False
         folder = path.parents[3]  # <results>/<host>/<configuration>/<experiment>/<point>/rep1.json
         note = read_skipped_host(folder)
@@ -168,6 +188,16 @@ class LogHandler(LogHandlerBase):
             self.skipped_hosts.add(folder.name)
             self.print_line(f"    host {folder.name} is skipped: {note.reason}")
         return note is not None
+
+    def report_full_file_system(self) -> bool:
+        """Whether a job failed for lack of space for the results; reports this once."""
+        try:
+            check_room(Campaign.current.results if Campaign.current else Path())
+        except UserError as error:
+            if not self.is_full_reported:
+                self.print_line(f"    {error} Finished measurements are kept.")
+            self.is_full_reported = True
+        return self.is_full_reported
 
     def seconds_left(self) -> float:
         """Time for the remaining jobs: by the plan, corrected by the speed of the finished jobs."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from datetime import UTC, datetime
 
 from chaosity.components.component_files import write_changed_components
 from chaosity.components.component_history import HISTORY_FOLDER, read_component_histories
+from chaosity.records.atomic_writes_and_record_files import format_utc
 
 OLD, NEW = {"serial": "A"}, {"serial": "B"}
 
@@ -41,10 +44,11 @@ def test_a_persons_edit_is_a_state_from_the_time_of_the_edit(tmp_path):
     write_changed_components(tmp_path, {"drive0": OLD})
     path = tmp_path / "drive0.json"
     path.write_text(json.dumps({**OLD, "note": "reseated"}))
-    os.utime(path, (4102444800, 4102444800))  # 2100-01-01
+    edited = int(time.time()) + 30  # as far ahead as the clock of a file server may be
+    os.utime(path, (edited, edited))
     write_changed_components(tmp_path, {"drive0": OLD})
     assert contents(tmp_path) == [OLD, {**OLD, "note": "reseated"}]
-    assert since(tmp_path)[1] == "2100-01-01T00:00:00.000Z"
+    assert since(tmp_path)[1] == format_utc(datetime.fromtimestamp(edited, UTC))
 
 
 def test_an_old_time_stamp_does_not_change_the_order(tmp_path):

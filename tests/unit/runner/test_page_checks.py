@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from chaosity.errors import MeasurementError
 from chaosity.runner import load_process, record_checks
+from chaosity.runner.guardian_process import guarded
 from chaosity.runner.observed_placement import SHARE_TOLERANCE
 from chaosity.runner.point_measurement import check_free_memory, memory_shares_by_node
 
@@ -94,12 +95,13 @@ def test_moving_pages_are_observed_again_before_the_stop(
     )
     [spec] = make_point()["loads"]
     spec["placement"] |= {"settles": settles}
-    load = load_process.LoadProcess(spec, tmp_path)
-    load.start_process(lock=2)  # any open file: there is nobody to keep away
-    load.wait_until_ready(20)
-    load.release_from_barrier()
-    load.send_stop_signal()
-    load.wait_for_end_or_kill()
+    with guarded(lambda: None) as guardian:
+        load = load_process.LoadProcess(spec, tmp_path, guardian)
+        load.start_process(lock=2)  # any open file: there is nobody to keep away
+        load.wait_until_ready(20)
+        load.release_from_barrier()
+        load.send_stop_signal()
+        load.wait_for_end_or_kill()
     found = load.load_record()["placement_seen"]
     if settles:
         assert found["memory_bytes_by_node_at_first"] == {"0": 4096}

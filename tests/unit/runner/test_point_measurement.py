@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
-import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -20,9 +15,7 @@ import pytest
 from chaosity.records.atomic_writes_and_record_files import load_record, save_record
 from chaosity.records.record_types_and_verdict import FAILED, VALID
 from chaosity.runner import load_process, metric_values
-from chaosity.runner.lock_files import MEASURING, lock_file
 from chaosity.runner.point_measurement import is_measured_enough, measure_point
-from wait_until_true import wait_until
 
 pytestmark = pytest.mark.alone
 
@@ -53,11 +46,6 @@ def test_a_good_load_gives_a_valid_record(make_point):
 )
 def test_failures_have_a_reason(make_point, wrong, expected):
     assert expected in reason(measure_point(make_point(wrong), 1))
-
-
-def test_a_load_that_ignores_the_stop_signal_is_killed(make_point, monkeypatch):
-    monkeypatch.setattr(load_process, "GRACE_SECONDS", 0.5)
-    assert "SIGKILL" in reason(measure_point(make_point("deaf"), 1))
 
 
 def test_a_missing_program(make_point):
@@ -169,96 +157,12 @@ def test_attempts_are_kept_and_the_newest_is_current(make_point, tmp_path):
     assert load_record(path)["verdict"]["status"] == VALID
 
 
-def test_a_full_disk_loses_no_older_record(make_point, tmp_path, monkeypatch):
-    path = tmp_path / "rep1.json"
-    save_record(measure_point(make_point(), 1), path)
-    before = path.read_bytes()
-
-    def full(_handle):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        save_record(measure_point(make_point(), 1), path)
-    assert path.read_bytes() == before
-    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
-
-
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"verdict": {}}', '{"schema_version": 99}'])
 def test_an_incomplete_record_is_an_error(tmp_path, text):
     path = tmp_path / "rep1.json"
     path.write_text(text)
     with pytest.raises(ValueError):
         load_record(path)
-
-
-def test_a_killed_runner_leaves_no_record_and_its_load_keeps_the_lock(
-    make_point, tmp_path, monkeypatch
-):
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    stopping = {"relative_precision": None, "min_seconds": 30, "max_seconds": 30}
-    point = tmp_path / "point.json"
-    point.write_text(json.dumps(make_point(point={"stopping": stopping})))
-    command = [
-        sys.executable,
-        "-m",
-        "chaosity.runner",
-        str(point),
-        "--record",
-        str(tmp_path / "rep1.json"),
-    ]
-    runner = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(temporary)})
-    children = wait_until(
-        lambda: has_samples(load_process.observed_placement.process_and_descendants(runner.pid)[1:])
-    )
-    for child in children:  # else it ends when nobody reads its output
-        os.kill(child, signal.SIGSTOP)
-    runner.kill()
-    runner.wait()
-    assert not (tmp_path / "rep1.json").exists()
-    lock = os.open(lock_file(MEASURING), os.O_RDONLY)
-    try:
-        with pytest.raises(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    finally:
-        os.close(lock)
-        for child in children:
-            os.kill(child, signal.SIGKILL)
-    assert len(list(temporary.iterdir())) == 1
-    measure_point(make_point(), 1)
-    assert list(temporary.iterdir()) == []
-
-
-def test_only_folders_of_this_user_on_this_host_are_removed(make_point, tmp_path, monkeypatch):
-    temporary, kept = tmp_path / "temporary", tmp_path / "kept"
-    prefix = f"chaosity-point-{socket.gethostname()}-"
-    for folder in (kept, temporary / f"{prefix}a", temporary / "chaosity-point-otherhost-a"):
-        folder.mkdir(parents=True)
-        (folder / "file").touch()
-    (temporary / f"{prefix}b").symlink_to(kept)
-    (temporary / f"{prefix}a/link").symlink_to(kept)
-    (temporary / f"{prefix}c").touch()
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    measure_point(make_point(), 1)
-    left = {path.name for path in temporary.iterdir()}
-    assert left == {"chaosity-point-otherhost-a", f"{prefix}b", f"{prefix}c"}
-    assert (kept / "file").exists()
-    own = temporary / f"{prefix}d"
-    own.mkdir()
-    monkeypatch.setattr(
-        os, "geteuid", lambda: os.getuid() + 1
-    )  # the folder belongs to another user
-    measure_point(make_point(), 1)
-    assert own.exists()
-
-
-def has_samples(pids):
-    """The processes, once they have written more than that they are ready; see proc_pid_io(5)."""
-    said = [(Path("/proc") / str(pid) / "io").read_text().split("\n") for pid in pids]
-    written = [int(line.split()[1]) for lines in said for line in lines if "wchar" in line]
-    return pids if any(count > 100 for count in written) else None
 
 
 @pytest.mark.alone

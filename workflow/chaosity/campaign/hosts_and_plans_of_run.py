@@ -20,7 +20,7 @@ from chaosity.campaign.budgeted_plan import has_budget, plan_of_rounds
 from chaosity.campaign.kept_page_weights import HostPageWeights
 from chaosity.checked_yaml_files import check_config
 from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
-from chaosity.errors import UserError
+from chaosity.errors import UserError, file_system_error
 from chaosity.hosts.host_discovery import discover_hosts, read_discovered_hosts
 from chaosity.records.atomic_writes_and_record_files import (
     record_file,
@@ -47,11 +47,14 @@ class MeasurementWildcards(Protocol):
 
 
 def call_or_exit_on_user_error(make: Callable[[], T]) -> T:
-    """Return the result of `make`; print a `UserError` as one sentence and exit with status 2."""
+    """Return the result of `make`; for errors that a user can fix, print them and exit with 2."""
     try:
         return make()
-    except UserError as error:
-        print(f"chaosity: {error}", file=sys.stderr)
+    except (UserError, OSError) as error:
+        sentence = file_system_error(error) if isinstance(error, OSError) else error
+        if sentence is None:
+            raise
+        print(f"chaosity: {sentence}", file=sys.stderr)
         sys.exit(2)
 
 

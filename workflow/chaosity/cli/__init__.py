@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import click
 
 from chaosity import __version__
-from chaosity.errors import UserError
+from chaosity.errors import UserError, file_system_error
 
 # Each command with its help in one line. `chaosity.cli.NAME` defines it, unless listed below.
 COMMANDS = {
@@ -72,7 +73,10 @@ def chaosity() -> None:
 
 
 def main() -> None:
-    """Run the command line; print a `UserError` as one sentence and exit with status 2."""
+    """Run the command line; print errors that a user can fix in one sentence.
+
+    The exit status is 2 then: for a `UserError`, and for a file system that is full or broken.
+    """
     try:
         chaosity()
     except UserError as error:
@@ -80,3 +84,10 @@ def main() -> None:
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(1)  # the program that reads the output, such as head, has ended
+    except OSError as error:
+        # All files are written with their names, so an error without a name is of the output.
+        sentence = file_system_error(error, Path("/proc/self/fd/1").resolve())
+        if sentence is None:
+            raise
+        print(f"chaosity: {sentence}", file=sys.stderr)
+        sys.exit(2)

@@ -9,19 +9,23 @@ measurement. A report can show what a repair changed.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from chaosity.records.atomic_writes_and_record_files import (
+    file_time,
     format_utc,
     utc_now_text,
     write_atomically,
 )
 
 HISTORY_FOLDER = ".history"
+# A file server's clock may be ahead of this machine's by some seconds.
+_CLOCK_SLACK = timedelta(seconds=60)
 
 
 @dataclass(frozen=True)
@@ -53,16 +57,27 @@ def record_component_state(path: Path) -> None:
     under the key `unreadable`.
     """
     history = path.parent / HISTORY_FOLDER / f"{path.stem}.jsonl"
-    states, content, since = _read_states(history), read_json_object_or_none(path), utc_now_text()
+    now = utc_now_text()
+    states, content, since = _read_states(history), read_json_object_or_none(path), now
+    # The clock was ahead and was set back. With a time to come, every new record would look older
+    # than this state, and Snakemake would measure its point in every run.
+    soon = format_utc(datetime.now(UTC) + _CLOCK_SLACK)
+    from_future = any(state.since > soon for state in states)
+    if from_future:
+        states = [replace(state, since=min(state.since, now)) for state in states]
     if path.exists():
+        if file_time(path) > soon:
+            os.utime(path)
         if content is None:
             content = {"unreadable": path.read_text(encoding="utf-8", errors="replace")}
-        since = format_utc(datetime.fromtimestamp(path.stat().st_mtime, UTC))
-    if states[-1].content == content if states else content is None:
+        since = file_time(path)
+    changed = states[-1].content != content if states else content is not None
+    if not changed and not from_future:
         return
     if states and since <= states[-1].since:  # the file is a copy with an old time stamp
         since = utc_now_text()
-    states.append(ComponentState(since, content))
+    if changed:
+        states.append(ComponentState(since, content))
     lines = (json.dumps(asdict(state), sort_keys=True, ensure_ascii=False) for state in states)
     write_atomically(history, "".join(f"{line}\n" for line in lines))
 

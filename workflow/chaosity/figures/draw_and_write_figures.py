@@ -248,7 +248,7 @@ def _write_drawing(
     figure.savefig(picture, format="png", dpi=style.PNG_DOTS_PER_INCH, metadata={"Software": None})
     svg = add_hover_texts(vector.getvalue(), spec.name, data.title, caption, texts)
     write_atomically(directory / f"{spec.name}.svg", svg)
-    (directory / f"{spec.name}.png").write_bytes(picture.getvalue())
+    write_atomically(directory / f"{spec.name}.png", picture.getvalue())
 
 
 def _write_csv(table: pd.DataFrame, path: Path) -> None:

@@ -76,7 +76,7 @@ class _PlacementSession:
         self.program.at_ready = self._place_at_ready
         self.program.start_program()
         if self.program.process_group is not None:
-            self.held.kill_group_with_this_process(self.program.process_group)
+            self.held.guardian.kill_with_this_process(self.program.process_group)
         if self.plan.search:
             self._watch_pages(searching=True)
         self._watch_pages()

@@ -32,8 +32,17 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file whole or not at all: write a temporary file, flush it to the disk, rename it.
 
     Raises:
-        OSError: the disk is full or the folder is not writable; the old file is untouched.
+        OSError: the disk is full or the folder is not writable; the old file is untouched. The
+            error has the name of the file.
     """
+    try:
+        _write_and_rename(path, content)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _write_and_rename(path: Path, content: str | bytes) -> None:
+    """Write a file, see `write_atomically`; errors do not always have the name of the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -89,6 +98,11 @@ def attempt_file_name(replicate: int, finished_at: str, status: str) -> str:
 def time_in_file_name(moment: str) -> str:
     """Return a time as names of attempts contain it: the later, the greater the text."""
     return moment.replace("-", "").replace(":", "")
+
+
+def file_time(path: Path) -> str:
+    """Return when a file was written, by the controller's clock, in the form of `format_utc`."""
+    return format_utc(datetime.fromtimestamp(path.stat().st_mtime, UTC))
 
 
 def save_record(record: Record, path: Path) -> None:
@@ -159,6 +173,8 @@ def newest_attempt_file_of_run(point: Point, replicate: int, path: Path) -> Path
         except ValueError:
             continue
         same = record["point"].get("definition") == point["definition"]
-        if same and record["replicate"] == replicate and record["began_at"] >= began:
+        # The host's clock may have been ahead, so the file must be from this run, too.
+        in_run = record["began_at"] >= began and file_time(attempt) >= began
+        if same and record["replicate"] == replicate and in_run:
             return attempt
     return None

@@ -17,7 +17,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from chaosity.errors import MeasurementError
+from chaosity.errors import MeasurementError, UserError, check_room
 from chaosity.records.point_types import DriveFacts, Load
 from chaosity.records.record_types_and_verdict import Check, make_check
 from chaosity.runner.host_state import read_file_if_present
@@ -128,11 +128,7 @@ def create_random_file_as_drive(path: Path, size: int) -> None:
     part = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(path.parent).free
-        if free < size * 1.1:  # a full file system is slow
-            raise MeasurementError(
-                f"{path.parent} has {free} bytes free, {int(size * 1.1)} are needed"
-            )
+        check_room(path.parent, int(size * 1.1))  # a full file system is slow
         block = os.urandom(FILL_BLOCK_BYTES)
         with part.open("wb") as stream:
             for _ in range(-(-size // FILL_BLOCK_BYTES)):
@@ -141,7 +137,7 @@ def create_random_file_as_drive(path: Path, size: int) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         part.replace(path)
-    except OSError as error:
+    except (OSError, UserError) as error:
         raise MeasurementError(f"{path} cannot be created: {error}") from error
     finally:
         with contextlib.suppress(OSError):

@@ -27,6 +27,7 @@ from chaosity.runner.core_clock import (
     read_scaling_frequency,
 )
 from chaosity.runner.event_counters import LoadCounters
+from chaosity.runner.guardian_process import Guardian, kill_program
 from chaosity.runner.parse_tool_output import ExtractionError, parse_json_lines
 from chaosity.runner.progress_samples_and_rates import Series, samples_from_events
 
@@ -55,10 +56,12 @@ class LoadProcess:
     Args:
         spec: the load, as the point describes it.
         folder: working folder of this load, which must exist.
+        guardian: kills the load if this process is killed.
     """
 
-    def __init__(self, spec: Load, folder: Path) -> None:
+    def __init__(self, spec: Load, folder: Path, guardian: Guardian) -> None:
         self.spec, self.folder, self.name = spec, folder, spec["name"]
+        self.guardian = guardian
         self.lines: list[str] = []
         self.size = 0
         self.ready = threading.Event()
@@ -139,6 +142,7 @@ class LoadProcess:
             )
         except OSError as error:
             raise MeasurementError(f"{program} cannot be run: {error}") from error
+        self.guardian.kill_with_this_process(self.process.pid)
         self.began = time.monotonic()
         self.reader = threading.Thread(target=self._read_output, daemon=True)
         self.reader.start()
@@ -262,7 +266,10 @@ class LoadProcess:
         return False
 
     def send_signal(self, name: str) -> None:
-        """Send a signal to the load and to all processes that it started."""
+        """Send a signal to the load's process group; SIGKILL also to processes that left it."""
+        if name == "KILL":
+            kill_program(self.process.pid)
+            return
         with contextlib.suppress(ProcessLookupError):  # it has just ended
             os.killpg(self.process.pid, signal.Signals[f"SIG{name}"])
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.errors import MeasurementError, UserError
+from chaosity.errors import MeasurementError, UserError, check_room
 from chaosity.records.atomic_writes_and_record_files import SCHEMA_VERSION, utc_now_text
 from chaosity.records.point_types import Point, PointStoppingRule, RequiredPlacement
 from chaosity.records.record_types_and_verdict import (
@@ -35,6 +35,7 @@ from chaosity.runner import (
     opencl_device_lookup,
     temporary_kernel_settings,
 )
+from chaosity.runner.guardian_process import Guardian, guarded
 from chaosity.runner.load_process import LoadProcess
 from chaosity.runner.progress_samples_and_rates import common_time_span, rate_precision
 from chaosity.runner.record_checks import check_record
@@ -52,6 +53,8 @@ PRECISION_SECONDS = 0.1
 # much later (longer than the 100 ms of a row).
 HEAD_START_SECONDS = 1.0
 TAIL_SECONDS = 0.3
+# If less is free after the loads, their files may lack their ends. Not every tool notices this.
+FULL_BYTES = 64 * 1024
 
 
 @contextlib.contextmanager
@@ -81,8 +84,10 @@ def hold_host_lock() -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _working_folder() -> Iterator[Path]:
+def _working_folder() -> Iterator[tuple[Path, Guardian]]:
     """Make a working folder, and remove the folders that killed runners of this user left behind.
+
+    If this runner is killed, the guardian kills its loads and removes the folder.
 
     This process must hold the lock of this host, so that no other folder of the host is in use. The
     host's name is part of the prefix, because hosts may share their temporary folder.
@@ -92,8 +97,12 @@ def _working_folder() -> Iterator[Path]:
         status = leftover.lstat()
         if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
             shutil.rmtree(leftover, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
+    check_room(Path(tempfile.gettempdir()))
+    with (
+        tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder,
+        guarded(lambda: shutil.rmtree(folder, ignore_errors=True)) as guardian,
+    ):
+        yield Path(folder), guardian
 
 
 def check_free_memory(point: Point) -> Check:
@@ -160,7 +169,9 @@ def _check_initiator_nodes_unchanged(point: Point) -> Check:
     return make_check("nodes as planned", True if node_of else None, detail)
 
 
-def _prepare_loads(point: Point, folder: Path) -> tuple[list[LoadProcess], list[Check]]:
+def _prepare_loads(
+    point: Point, folder: Path, guardian: Guardian
+) -> tuple[list[LoadProcess], list[Check]]:
     """Check the preconditions and make a working folder for each load."""
     checks = [
         _check_processing_units(point),
@@ -174,7 +185,7 @@ def _prepare_loads(point: Point, folder: Path) -> tuple[list[LoadProcess], list[
         checks += find_and_protect_drives.check_and_link_drives(spec, own_folder)
         spec, device_checks = opencl_device_lookup.fill_in_device_numbers(spec)
         checks += device_checks
-        loads.append(LoadProcess(spec, own_folder))
+        loads.append(LoadProcess(spec, own_folder, guardian))
     return loads, checks
 
 
@@ -284,12 +295,14 @@ def _wait_for_end(
         time.sleep(POLL_SECONDS)
 
 
-def _run_loads(point: Point, folder: Path, record: UnfinishedRecord, lock: int) -> list[Check]:
+def _run_loads(
+    point: Point, folder: Path, record: UnfinishedRecord, lock: int, guardian: Guardian
+) -> list[Check]:
     """Run the loads of a point and return the checks of the verdict.
 
     The record gets the data of all loads that were started, also after a failure.
     """
-    loads, checks = _prepare_loads(point, folder)
+    loads, checks = _prepare_loads(point, folder, guardian)
     try:
         began = _start_loads(loads, lock)
         _wait_for_end(loads, began, point["stopping"], point["timeout_seconds"])
@@ -305,6 +318,7 @@ def _run_loads(point: Point, folder: Path, record: UnfinishedRecord, lock: int) 
     usage = resource.getrusage(resource.RUSAGE_SELF)
     record["runner_seconds"] = usage.ru_utime + usage.ru_stime
     record["environment_after"] = host_state.read_host_state()
+    check_room(folder, FULL_BYTES)
     return checks + check_record(record)
 
 
@@ -327,10 +341,10 @@ def measure_point(point: Point, replicate: int) -> Record:
     }
     checks: list[Check] = []
     try:
-        with hold_host_lock() as lock, _working_folder() as folder:
+        with hold_host_lock() as lock, _working_folder() as (folder, guardian):
             temporary_kernel_settings.restore_leftover_kernel_settings()
             measurement["environment_before"] = host_state.read_host_state()
-            checks = _run_loads(point, folder, measurement, lock)
+            checks = _run_loads(point, folder, measurement, lock, guardian)
     except (MeasurementError, UserError) as error:
         checks.append(make_check("measured", False, str(error)))
     except Exception as error:  # a fault of this program must not end the whole run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from signal import Signals
 from typing import Any
 
 from chaosity.cpusets import parse_cpu_list
@@ -53,6 +54,10 @@ def _check_exit_status(load: LoadRecord) -> Check:
     allowed = load["stop"]["exit"] if signalled else [0]
     passed = status in allowed and signalled != "KILL"
     detail = f"exit status {status}" + (f" after SIG{signalled}" if signalled else "")
+    if signalled == "KILL":
+        detail = "it ignored the stop signal and was killed"
+    elif status is not None and status < 0:
+        detail = f"it was ended by {Signals(-status).name}"
     errors = load["outputs"]["stderr"].strip().splitlines()
     if errors and not passed:
         detail += f": {errors[-1][:300]}"

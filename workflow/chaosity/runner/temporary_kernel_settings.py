@@ -1,7 +1,7 @@
 """Change kernel settings for one run and restore them after it, whatever happens.
 
-The run itself restores the settings. If the run is killed, a *guardian* restores them: a process in
-its own session that waits for the end of the run's process. A file holds the former values, in case
+The run itself restores the settings. If the run is killed, a *guardian* restores them, see
+`guardian_process`. A file holds the former values, in case
 run and guardian are killed. From this file, the next run that takes the lock restores the settings
 first, unless the host has booted since.
 
@@ -15,12 +15,12 @@ import contextlib
 import fcntl
 import json
 import os
-import signal
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import write_atomically
+from chaosity.runner.guardian_process import Guardian, guarded
 from chaosity.runner.lock_files import (
     ROOT,
     SETTINGS,
@@ -110,17 +110,11 @@ class HeldKernelSettings:
     Args:
         root: the folder that holds `proc`, `sys`, `run` and `tmp`.
         former: name -> former value of each setting that the run changes.
-        pipe: file descriptor on which the guardian listens; None without a guardian.
+        guardian: kills the programs of the run and restores the settings if the run is killed.
     """
 
-    def __init__(self, root: Path, former: SettingValues, pipe: int | None) -> None:
-        self.root, self.former, self._pipe = root, former, pipe
-
-    def kill_group_with_this_process(self, group: int) -> None:
-        """Let the guardian kill a process group if this process is killed."""
-        if self._pipe is not None:
-            with contextlib.suppress(BrokenPipeError):  # the guardian was killed
-                os.write(self._pipe, f"{group}\n".encode())
+    def __init__(self, root: Path, former: SettingValues, guardian: Guardian) -> None:
+        self.root, self.former, self.guardian = root, former, guardian
 
     def change_kernel_settings(self, wanted: Mapping[str, str]) -> None:
         """Write values of settings that the run may change, and read them back.
@@ -176,7 +170,8 @@ def hold_kernel_settings(
         if not different:
             if not try_to_lock(lock, fcntl.LOCK_SH):
                 raise _held_error(wanted, lock)
-            yield HeldKernelSettings(root, {}, None)
+            with guarded(lambda: None) as guardian:
+                yield HeldKernelSettings(root, {}, guardian)
             return
         for name, value in different.items():
             if not os.access(root / name, os.W_OK):
@@ -217,43 +212,10 @@ def _guarded(
     former = {name: _required_setting(root, name) for name in names}
     document = {"boot_id": read_setting(root, BOOT_ID), "former": former}
     write_atomically(root / FORMER_VALUES, json.dumps(document) + "\n")
-    reading, writing = os.pipe()
-    guardian = os.fork()
-    if guardian == 0:
-        os.close(writing)
-        _run_guardian(root, reading)
-    os.close(reading)
     try:
-        held = HeldKernelSettings(root, former, writing)
-        held.change_kernel_settings(different)
-        yield held
+        with guarded(lambda: _restore_settings(root)) as guardian:
+            held = HeldKernelSettings(root, former, guardian)
+            held.change_kernel_settings(different)
+            yield held
     finally:
-        with contextlib.suppress(BrokenPipeError):  # the guardian was killed
-            os.write(writing, b"end\n")
-        os.close(writing)
-        os.waitpid(guardian, 0)
         _try_to_restore(root)  # does nothing unless the guardian failed
-
-
-def _run_guardian(root: Path, pipe: int) -> None:
-    """Wait for the end of the process that writes to the pipe, then restore the settings.
-
-    The guardian inherits the lock from that process and keeps it until the settings are restored.
-    """
-    try:
-        os.setsid()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-            signal.signal(number, signal.SIG_IGN)
-        null = os.open(os.devnull, os.O_RDWR)
-        for standard in range(3):  # a reader of the program's output must not wait for the guardian
-            os.dup2(null, standard)
-        received = b""
-        while more := os.read(pipe, 64):
-            received += more
-        words = received.split()
-        if words and words[-1] != b"end":
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(int(words[-1]), signal.SIGKILL)
-        _restore_settings(root)
-    finally:
-        os._exit(0)

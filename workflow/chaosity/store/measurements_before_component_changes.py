@@ -18,7 +18,11 @@ from pathlib import Path
 import pandas as pd
 
 from chaosity.components.component_history import ComponentState, read_component_histories
-from chaosity.records.atomic_writes_and_record_files import load_record
+from chaosity.records.atomic_writes_and_record_files import (
+    file_time,
+    load_record,
+    time_in_file_name,
+)
 from chaosity.records.point_types import Point
 from chaosity.records.record_types_and_verdict import VALID
 from chaosity.store.tidy_table_from_records import (
@@ -92,8 +96,10 @@ def _attempts(folder: Path, histories: _Histories) -> list[_Attempt]:
     found = []
     for path in folder.glob("rep*.valid.json"):
         if match := _ATTEMPT.fullmatch(path.name):
-            states = {name: _state_at(match[2], known) for name, known in histories.items()}
-            found.append(_Attempt(int(match[1]), match[2], path, states))
+            # No record ends after its file was written: then the host's clock was ahead.
+            stamp = min(match[2], time_in_file_name(file_time(path)))
+            states = {name: _state_at(stamp, known) for name, known in histories.items()}
+            found.append(_Attempt(int(match[1]), stamp, path, states))
     return sorted(found, key=lambda attempt: (attempt.stamp, attempt.replicate))
 
 

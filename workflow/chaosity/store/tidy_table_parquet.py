@@ -5,6 +5,8 @@ Columns have pandas' nullable types, which can hold a missing number or truth va
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -69,14 +71,25 @@ def none_for_missing_values(table: pd.DataFrame) -> pd.DataFrame:
 def write_parquet_table(
     table: pd.DataFrame, path: Path, columns: Mapping[str, str] = COLUMNS
 ) -> None:
-    """Write these columns of a table as Parquet; the file is replaced as a whole."""
+    """Write these columns of a table as Parquet; the file is replaced as a whole.
+
+    Raises:
+        OSError: the file system is full; the old file is untouched.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
-    with duckdb.connect() as connection:
-        connection.register("tidy_table", none_for_missing_values(table))
-        relation = connection.sql(f"SELECT {typed_columns_sql(columns)} FROM tidy_table")
-        relation.write_parquet(str(part), compression="zstd")
-    part.replace(path)
+    try:
+        with duckdb.connect() as connection:
+            connection.register("tidy_table", none_for_missing_values(table))
+            relation = connection.sql(f"SELECT {typed_columns_sql(columns)} FROM tidy_table")
+            relation.write_parquet(str(part), compression="zstd")
+        part.replace(path)
+    except duckdb.IOException as error:
+        if os.strerror(errno.ENOSPC) not in str(error):
+            raise
+        raise OSError(errno.ENOSPC, str(error), str(path)) from error
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def read_parquet_table(path: Path, columns: Mapping[str, str] = COLUMNS) -> pd.DataFrame:

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
+from chaosity.errors import UserError, check_room, file_system_error
 from chaosity.records.atomic_writes_and_record_files import (
     link_current_record,
     newest_attempt_file_of_run,
@@ -140,6 +141,7 @@ def _measure_and_save() -> int:
             print(f"chaosity: {name}: reused {attempt.name}", file=sys.stderr)
             link_current_record(attempt, arguments.record)
             return 0
+        check_room(arguments.record.parent)
         transport = host["transport"]
         if transport["kind"] == SSH:
             record = _measure_over_ssh(transport, arguments.point, point, arguments.replicate)
@@ -156,8 +158,9 @@ def _measure_and_save() -> int:
         note_skipped_host(folder, host["host"], reason)
         print(f"chaosity: host {host['host']} is skipped: {reason}", file=sys.stderr)
         return HOST_LOST
-    except (OSError, ValueError) as error:
-        print(f"chaosity: host {host['host']}, {name}: {error}", file=sys.stderr)
+    except (OSError, UserError, ValueError) as error:
+        sentence = (file_system_error(error) if isinstance(error, OSError) else None) or error
+        print(f"chaosity: host {host['host']}, {name}: {sentence}", file=sys.stderr)
         return NO_RECORD
     return 0
 

@@ -1,9 +1,10 @@
-"""Points for runner tests, made of real small programs."""
+"""Points with a real small program as load, for tests of the runner."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ print(json.dumps({"event": "done", "valid": wrong != "invalid"}), flush=True)
 
 
 @pytest.fixture
-def make_point():
+def make_point() -> Callable[..., Any]:
     """Builds a point with one load; keyword arguments replace parts of the load."""
 
     def make(wrong: str = "", point: dict[str, Any] | None = None, **load: Any) -> dict[str, Any]:

@@ -1,0 +1,104 @@
+"""Programs of the project on results that a test breaks, and what must be true of records."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from chaosity.checked_yaml_files import ROOT, schema_validator
+from workflow_folder import Workflow
+
+SIMULATED_HOST = {
+    "chaosity_topology": str(ROOT / "machines/topologies/xeon_8358.xml"),
+    "chaosity_simulated": str(ROOT / "machines/xeon_8358.yaml"),
+}
+BIN = Path(sys.executable).parent
+
+
+def run_program(
+    *words: str | Path, folder: Path | None = None, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a program of this installation; stdout contains its output and errors."""
+    return subprocess.run(
+        [BIN / words[0], *words[1:]],
+        cwd=folder,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        timeout=300,
+        env={**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", **(environment or {})},
+    )
+
+
+def chaosity(*words: str | Path, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command of ``chaosity``."""
+    return run_program("chaosity", *words, folder=folder)
+
+
+def record_files(results: Path) -> dict[Path, bytes]:
+    """The current records below ``results`` with their bytes; each is a complete record."""
+    found = {path: path.read_bytes() for path in sorted(results.glob("*/*/*/*/rep*.json"))}
+    for text in found.values():
+        assert list(schema_validator("record").iter_errors(json.loads(text))) == []
+    return found
+
+
+def start(workflow: Workflow, *arguments: str) -> subprocess.Popen[str]:
+    """Start Snakemake in a process group of its own; stdout contains its output and errors."""
+    return subprocess.Popen(
+        workflow.command(*arguments),
+        cwd=workflow.folder,
+        text=True,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+
+
+def kill_all(run: subprocess.Popen[str]) -> None:
+    """Kill a run with all its processes, as a machine does that loses its power."""
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+
+
+class ResultsFolder:
+    """``results`` with the records of one host in one configuration."""
+
+    def __init__(self, folder: Path) -> None:
+        self.results = folder
+        [plan] = folder.glob("*/*/plan.json")
+        self.folder = plan.parent
+
+    @property
+    def points(self) -> list[Path]:
+        """The files of the planned points."""
+        return sorted(self.folder.glob("points/*/*.json"))
+
+    def record(self, point: Path) -> Path:
+        """The file of the first record of a point."""
+        return self.folder / point.parent.name / point.stem / "rep1.json"
+
+    def measure(self, point: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Measure a point, as the workflow does."""
+        words: list[str | Path] = [self.folder.parent / "host.json", point]
+        words += ["--record", self.record(point)]
+        return run_program("chaosity-measure", *words, environment=environment)
+
+    def write(self, name: str) -> subprocess.CompletedProcess[str]:
+        """Write the files of a stage after the measurements: tidy, anomalies, report or export."""
+        plan, table = self.folder / "plan.json", self.folder / "measurements.parquet"
+        history, report = self.folder / "history.parquet", self.folder / "report.html"
+        words: dict[str, list[Any]] = {
+            "tidy": [plan, "--output", table, "--history", history],
+            "report": [plan, "--output", report],
+            "export": ["all", self.folder, "--output", self.folder / "exports"],
+        }
+        return chaosity(name, *words[name])
