@@ -24,10 +24,15 @@ def free_port() -> int:
 
 
 class Server:
-    """An sshd that accepts this user's key; `stop` cuts every session, like a host that dies."""
+    """An sshd that accepts one key; `stop` cuts every session, like a host that dies.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, free_port()
+    Args:
+        folder: an empty folder, which every user who logs in must be able to enter.
+        umask: the umask of the sessions; -1: that of this process.
+    """
+
+    def __init__(self, folder: Path, umask: int = -1) -> None:
+        self.folder, self.port, self.umask = folder, free_port(), umask
         self.host_key, self.user_key = (
             make_key_pair(folder / "host"),
             make_key_pair(folder / "user"),
@@ -42,6 +47,7 @@ class Server:
             f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {self.host_key}\n"
             f"AuthorizedKeysFile {keys}\nPidFile {folder}/pid\nStrictModes no\nUsePAM no\n"
             f"PasswordAuthentication no\nPermitRootLogin yes\nLogLevel INFO\n"
+            "Subsystem sftp internal-sftp\n"  # what Ansible copies files with
         )
 
     def start(self) -> None:
@@ -49,7 +55,9 @@ class Server:
         Path("/run/sshd").mkdir(exist_ok=True)  # where sshd of Debian drops its rights
         program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin") or "sshd"
         self.process = subprocess.Popen(
-            [program, "-D", "-f", self.config, "-E", self.folder / "log"], start_new_session=True
+            [program, "-D", "-f", self.config, "-E", self.folder / "log"],
+            start_new_session=True,
+            umask=self.umask,
         )
         limit = time.monotonic() + 10
         while time.monotonic() < limit:

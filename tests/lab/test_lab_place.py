@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from chaosity.transport.runner_command import RUNNER_DIRECTORY
+from chaosity.transport.runner_command import HOME_DIRECTORY
 
 pytestmark = pytest.mark.lab
 
-PLACE = f"{RUNNER_DIRECTORY}/chaosity-place"  # seen from root's home, where commands run
+PLACE = f"{HOME_DIRECTORY}/chaosity-place"  # seen from root's home, where commands run
 REPORT, IMAGINED = "/tmp/report.json", "/tmp/placement_sensitive_program.py"
 BALANCING = "/proc/sys/kernel/numa_balancing"
 WEIGHTS = "/sys/kernel/mm/mempolicy/weighted_interleave"

@@ -351,6 +351,7 @@ class StorageFilesReplacingDrives(TypedDict):
 class HostVariables(TypedDict, total=False):
     """The project's own variables of a host, see ``host.schema.yaml``."""
 
+    chaosity_directory: str
     chaosity_topology: str
     chaosity_simulated: str
     chaosity_destructive_drives: list[str]

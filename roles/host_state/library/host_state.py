@@ -82,8 +82,11 @@ class _SavedValues:
 
     def save(self, values: Values) -> None:
         """Write the file completely or not at all; it is on disk before any setting changes."""
-        self.made_folder |= not self.path.parent.exists()
-        self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if not self.path.parent.exists():
+            self.made_folder = True
+            self.path.parent.mkdir(parents=True)
+            # Whatever the umask is: restore.yml first looks at the file without root.
+            self.path.parent.chmod(0o755)
         content = {"what": WHY, "boot_id": self.boot, "made_folder": self.made_folder}
         new = self.path.with_name(f"{self.path.name}.new")
         with new.open("w") as file:

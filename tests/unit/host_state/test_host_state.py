@@ -293,6 +293,17 @@ def test_what_is_gone_is_named_and_what_was_saved_is_kept(tried: Try) -> None:
     assert tried.file.exists()
 
 
+@pytest.mark.parametrize("umask", [0o027, 0o077])
+def test_every_user_can_read_what_was_saved_whatever_the_umask_is(tried: Try, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        tried.configure(numa_balancing=0)
+    finally:
+        os.umask(before)
+    assert tried.file.parent.stat().st_mode & 0o777 == 0o755
+    assert tried.file.stat().st_mode & 0o777 == 0o644
+
+
 def test_a_folder_that_others_use_stays(tried: Try) -> None:
     tried.configure(numa_balancing=0)
     other = tried.file.with_name("other")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import yaml
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 NAMES = sorted(folder.name for folder in ROLES.iterdir() if (folder / "tasks").is_dir())
 FAMILIES = ("Debian", "RedHat")
+PLAYBOOKS = sorted(path for path in ROLES.parent.glob("*.yml") if "hosts:" in path.read_text())
+CONTROLLER = ("localhost", "127.0.0.1", "local")
 
 
 def read(role: str, path: str) -> Any:
@@ -92,3 +95,30 @@ def test_a_benchmark_whose_program_may_be_left_out_does_not_stop_a_host() -> Non
 
 def test_the_families_are_those_with_a_file() -> None:
     assert read("toolchain", "vars/main.yml")["__toolchain_families"] == list(FAMILIES)
+
+
+def tasks_in(document: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """All plays and tasks of a document, also those in blocks."""
+    for entry in document:
+        yield entry
+        for key in ("block", "rescue", "always", "tasks", "pre_tasks", "post_tasks", "handlers"):
+            yield from tasks_in(entry.get(key) or [])
+
+
+def runs_on_the_controller(task: dict[str, Any]) -> bool:
+    """Whether a task or play runs on the controller, whichever host it is for."""
+    where = (task.get("delegate_to"), task.get("connection"))
+    return "local_action" in task or any(place in CONTROLLER for place in where)
+
+
+def test_nothing_becomes_root_on_the_controller() -> None:
+    files = [*PLAYBOOKS, *ROLES.glob("*/tasks/*.yml"), *ROLES.glob("*/handlers/*.yml")]
+    local = [
+        (f"{file.relative_to(ROLES.parent)}: {task['name']}", task.get("become"))
+        for file in files
+        for task in tasks_in(yaml.safe_load(file.read_text()))
+        if runs_on_the_controller(task)
+    ]
+    assert len(local) > 10
+    # An inventory's or command line's become would otherwise run sudo on the controller.
+    assert [name for name, become in local if become is not False] == []

@@ -57,7 +57,36 @@ def test_the_inventory_cannot_switch_off_key_checks():
     assert way[way.index("-i") + 1] == "/keys/a b"
     assert way.index("ConnectTimeout=3") < way.index("ConnectTimeout=10")
     assert way[-2:] == ["--", "10.0.0.7"]
-    assert transport["runner"][:2] == ["sudo", "-n"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "runner"),
+    [
+        (
+            {},
+            "python3 .local/share/chaosity/chaosity-run.pyz --tools .local/share/chaosity/kernels",
+        ),
+        (
+            {"ansible_become": True},
+            "sudo -n python3 /opt/chaosity/chaosity-run.pyz --tools /opt/chaosity/kernels",
+        ),
+        # An INI inventory has texts.
+        (
+            {"ansible_become": "false", "chaosity_directory": "/d"},
+            "python3 /d/chaosity-run.pyz --tools /d/kernels",
+        ),
+        (
+            {"chaosity_directory": "/d", "runner_directory": "/r", "runner_python": "/p"},
+            "/p /r/chaosity-run.pyz --tools /d/kernels",
+        ),
+        (
+            {"runner_directory": "/r", "kernels_directory": "/k"},
+            "python3 /r/chaosity-run.pyz --tools /k",
+        ),
+    ],
+)
+def test_the_runner_is_started_where_provisioning_installs_it(variables, runner):
+    assert ssh_transport("far", variables)["runner"] == runner.split()
 
 
 def test_openssh_understands_the_options():

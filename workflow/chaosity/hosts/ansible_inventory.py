@@ -25,7 +25,7 @@ from chaosity.yaml_document_types import HostVariables
 
 # Prefix of the workflow's own variables; all others belong to the roles and to Ansible.
 _PREFIX = "chaosity_"
-# Other variables that the workflow uses: how to connect, and the folders of runner and kernels.
+# Variables whose expressions are evaluated: how to connect, and the folders of runner and kernels.
 _CONNECTION_VARIABLES = (
     "ansible_connection",
     "ansible_host",
@@ -36,6 +36,7 @@ _CONNECTION_VARIABLES = (
     "ansible_ssh_private_key_file",
     "ansible_ssh_common_args",
     "ansible_ssh_extra_args",
+    "chaosity_directory",
     "runner_directory",
     "runner_python",
     "kernels_directory",

@@ -70,6 +70,10 @@ _DESCRIBE_SECONDS = 180
 # Hosts that are discovered at the same time. Each needs a process here, which mostly waits.
 _HOSTS_AT_ONCE = 16
 _PROVISION = "run ansible-playbook provision.yml"
+_LET_SUDO = (
+    "let sudo start the runner without a password, or remove ansible_become; "
+    "docs/adding-a-host.md has the line for sudoers"
+)
 
 
 class ToolOnHost(TypedDict):
@@ -190,7 +194,8 @@ def _request_description(
     if answer.returncode:
         last = (errors.strip().splitlines() or ["the runner printed no error"])[-1]
         text = f"the host cannot be described: {last.removeprefix('chaosity-run: ')}"
-        raise UserError(text, where, _PROVISION)
+        by_sudo = re.match(r"sudo: |Sorry, user", last)
+        raise UserError(text, where, _LET_SUDO if by_sudo else _PROVISION)
     write_atomically(path, answer.stdout)
     with tarfile.open(path) as archive:
         member = archive.extractfile(FACTS_MEMBER)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import stat
 import sys
 from pathlib import Path
 
+from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import save_record
 from chaosity.records.point_types import Point
 from chaosity.records.record_types_and_verdict import VALID
@@ -39,13 +41,44 @@ def _parse_arguments() -> argparse.Namespace:
 def search_tools_folder_first(folder: Path | None) -> None:
     """Search for programs first in a folder; default: the zipapp's ``kernels``.
 
-    The zipapp's own folder is searched next, since loads may start chaosity-place in it.
+    The zipapp's own folder is searched next, since loads may start chaosity-place in it. If sudo
+    started this program, folders of the search path in which other users may write are left out.
+
+    Raises:
+        UserError: sudo started this program, and another user may write in one of its own folders.
     """
     own = Path(sys.argv[0]).resolve()
-    folders = [folder] if folder else []
+    folders = [folder.absolute()] if folder else []
     if own.suffix == ".pyz":
-        folders = [folder or own.parent / "kernels", own.parent]
-    os.environ["PATH"] = os.pathsep.join([*map(str, folders), os.environ.get("PATH", os.defpath)])
+        folders = [*(folders or [own.parent / "kernels"]), own.parent]
+    path = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    if os.geteuid() == 0 and "SUDO_UID" in os.environ:
+        for each in folders:
+            if (writable := path_that_others_may_write(each)) is not None:
+                raise UserError(
+                    "users other than root may change the programs that sudo runs as root",
+                    str(writable),
+                    "set chaosity_directory to a folder such as /opt/chaosity, provision again",
+                )
+        path = [each for each in path if path_that_others_may_write(Path(each)) is None]
+    os.environ["PATH"] = os.pathsep.join([*map(str, folders), *path])
+
+
+def path_that_others_may_write(folder: Path) -> Path | None:
+    """Return the folder, or a folder above it, that a user other than root may change; else None.
+
+    In a folder with the sticky bit, such as /tmp, nobody but root can replace what is root's.
+    """
+    resolved = folder.resolve()
+    for each in (resolved, *resolved.parents):
+        try:
+            status = each.stat()
+        except OSError:
+            continue  # what does not exist cannot be run
+        shared = status.st_mode & 0o022 and not (each != resolved and status.st_mode & stat.S_ISVTX)
+        if status.st_uid != 0 or shared:
+            return each
+    return None
 
 
 def _print_description() -> int:
@@ -62,7 +95,11 @@ def _print_description() -> int:
 def _run_command() -> int:
     """Measure a point and save or print its record; return the exit status."""
     arguments = _parse_arguments()
-    search_tools_folder_first(arguments.tools)
+    try:
+        search_tools_folder_first(arguments.tools)
+    except UserError as error:
+        print(f"chaosity-run: {error}", file=sys.stderr)
+        return 2
     if arguments.describe:
         return _print_description()
     try:

@@ -18,8 +18,9 @@ from typing import Any, TypedDict
 from chaosity.errors import UserError
 
 LOCAL, SSH, SLURM, SIMULATED = "local", "ssh", "slurm", "simulated"
-# Provisioning's default folder for the runner, relative to the home folder.
-RUNNER_DIRECTORY = ".local/share/chaosity"
+# Default folders of what provisioning installs: below the home folder of the user who logs in,
+# and where root runs it. roles/inventory/vars/main.yml has the same rule.
+HOME_DIRECTORY, ROOT_DIRECTORY = ".local/share/chaosity", "/opt/chaosity"
 RUNNER_FILE = "chaosity-run.pyz"
 # OpenSSH uses the first of two equal options, so these overrule the inventory's options.
 REQUIRED_OPTIONS = {
@@ -133,12 +134,20 @@ def ssh_transport(name: str, variables: Mapping[str, Any]) -> Transport:
     Raises:
         UserError: OpenSSH's client is not installed.
     """
-    folder = variables.get("runner_directory") or RUNNER_DIRECTORY
+    become = _is_true(variables.get("ansible_become"))
+    default = ROOT_DIRECTORY if become else HOME_DIRECTORY
+    installed = variables.get("chaosity_directory") or default
+    folder = variables.get("runner_directory") or installed
     python = variables.get("runner_python") or "python3"
-    tools = variables.get("kernels_directory")
-    become = ["sudo", "-n"] if variables.get("ansible_become") else []
-    runner = [*become, python, f"{folder}/{RUNNER_FILE}", *(["--tools", tools] if tools else [])]
+    tools = variables.get("kernels_directory") or f"{installed}/kernels"
+    sudo = ["sudo", "-n"] if become else []
+    runner = [*sudo, python, f"{folder}/{RUNNER_FILE}", "--tools", tools]
     return {"kind": SSH, "way": _ssh_command(name, variables), "runner": runner}
+
+
+def _is_true(value: object) -> bool:
+    """Return whether Ansible takes a value for true; an INI inventory has texts such as "false"."""
+    return str(value).lower() in {"true", "yes", "on", "y", "t", "1", "1.0"}
 
 
 def ssh_command_with_password(

@@ -1,0 +1,52 @@
+"""Folders in which the runner searches for programs, and which root does not use."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaosity.errors import UserError
+from chaosity.runner.__main__ import path_that_others_may_write, search_tools_folder_first
+
+
+def test_a_relative_tools_folder_is_found_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/bin")
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    monkeypatch.chdir(tmp_path)
+    search_tools_folder_first(Path("kernels"))
+    assert os.environ["PATH"] == f"{tmp_path}/kernels:/usr/bin"
+
+
+@pytest.fixture
+def safe() -> Path:
+    """A folder in which only root may write."""
+    return Path("/usr/bin")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to other users")
+@pytest.mark.parametrize("change", ["owner", "group", "everyone", "folder above"])
+def test_root_by_sudo_uses_no_folder_that_others_may_write(tmp_path, monkeypatch, safe, change):
+    tmp_path.chmod(0o755)
+    folder = tmp_path / "kernels"
+    folder.mkdir(mode=0o755)
+    assert path_that_others_may_write(folder) is None  # below /tmp, where the sticky bit protects
+    monkeypatch.setenv("PATH", f"{folder}:{safe}")
+    monkeypatch.setenv("SUDO_UID", "1000")
+    monkeypatch.setattr(sys, "argv", ["chaosity-run"])
+    search_tools_folder_first(None)
+    assert os.environ["PATH"] == f"{folder}:{safe}"
+    changed = tmp_path if change == "folder above" else folder
+    if change == "owner":
+        os.chown(folder, 1000, 1000)
+    else:
+        changed.chmod(0o775 if change == "group" else 0o777)
+    search_tools_folder_first(None)
+    assert os.environ["PATH"] == str(safe)
+    with pytest.raises(UserError, match="users other than root may change the programs"):
+        search_tools_folder_first(folder)
+    monkeypatch.delenv("SUDO_UID")  # a root who logs in decides alone
+    search_tools_folder_first(folder)
+    assert os.environ["PATH"] == f"{folder}:{safe}"
