@@ -6,7 +6,9 @@ tells and resets is a machine of a lab that is off. tests/lab has the change its
 
 from __future__ import annotations
 
+import fcntl
 import functools
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +27,13 @@ play_firmware = functools.partial(playbooks.play, playbook="firmware.yml")
 WRONG_PASSWORD = "wrong-but-secret-too"
 FROM_ENVIRONMENT = "secret-of-the-environment"
 NPS = "NumaNodesPerSocket"
+# Whoever works on this machine must not be found, so the plays have processes and locks of their own.
+ALONE = [
+    *("unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c"),
+    'mkdir -p /run/chaosity && mount -t tmpfs none /run/chaosity && exec "$@"',
+    "sh",
+]
+IS_ROOT = os.geteuid() == 0
 # Host by host: the machine that its BMC tells of, what its inventory says apart from the usual, and
 # the sentence that has to come.
 REFUSALS: dict[str, tuple[str, dict[str, Any], str]] = {
@@ -68,14 +77,19 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "refused": (
         "narrow",
-        {"firmware_reboot_allowed": True},
+        {"firmware_reboot_allowed": True, "firmware_busy_allowed": not IS_ROOT},
         f"refuses {NPS}=NPS4, so refused was not rebooted: HTTP Error 400",
     ),
     "lost": (
         "whole",
-        {"firmware_reboot_allowed": True, "firmware_reboot_timeout": 1},
+        {
+            "firmware_reboot_allowed": True,
+            "firmware_reboot_timeout": 1,
+            "firmware_busy_allowed": not IS_ROOT,
+        },
         f"lost did not come back within 1 s of its reset (it is still in the same boot);"
-        f" {NPS} had been set to NPS4, from NPS1.",
+        f" {NPS} had been set to NPS4, from NPS1. The former value is stored in the BMC and takes"
+        " effect at the next reboot",
     ),
     "mode": ("whole", {"firmware_mode": "nps9"}, "firmware_mode of mode is nps9; it has to be"),
     "one-package": (
@@ -136,7 +150,8 @@ def refused(root: Path, bmc: Redfish, tmp_path_factory: pytest.TempPathFactory) 
     hosts = {name: (machine, own) for name, (machine, own, _) in REFUSALS.items()} | CONTENT
     path = inventory(tmp_path_factory.mktemp("hosts"), bmc, hosts)
     environment = {"CHAOSITY_BMC_PASSWORD": FROM_ENVIRONMENT, "ANSIBLE_DISPLAY_OK_HOSTS": "1"}
-    return play_firmware(root, "-i", path, "-vvv", environment=environment)
+    before = ALONE if IS_ROOT else None
+    return play_firmware(root, "-i", path, "-vvv", before=before, environment=environment)
 
 
 @pytest.mark.parametrize("host", REFUSALS)
@@ -162,7 +177,48 @@ def test_no_secret_is_in_the_output_however_talkative(bmc: Redfish, refused: Out
 
 def test_nothing_waits_in_the_bmc_but_what_was_consented_to(bmc: Redfish, refused: Outcome) -> None:
     assert bmc.settings("narrow")["pending"] == {}
-    assert bmc.settings("whole")["pending"] == {NPS: "NPS4"}  # by the host that was lost
+    # The host that was lost boots with its former value, whenever somebody switches it on.
+    assert bmc.settings("whole")["pending"] == {NPS: "NPS1"}
+
+
+def test_a_lost_host_is_reset_with_its_former_value_if_that_is_allowed(
+    root: Path, bmc: Redfish, tmp_path: Path
+) -> None:
+    make_machine(bmc.lab, "stuck", MODES, NPS)
+    allowed = {
+        "firmware_reboot_allowed": True,
+        "firmware_forced_reboot_allowed": True,
+        "firmware_busy_allowed": True,
+        "firmware_reboot_timeout": 8,
+    }
+    outcome = play_firmware(root, "-i", inventory(tmp_path, bmc, {"stuck": ("stuck", allowed)}))
+    assert outcome.says(
+        f"{NPS} had been set to NPS4, from NPS1. It was reset with the former value and still does"
+        " not answer."
+    ), outcome.said
+    assert bmc.settings("stuck")["pending"] == {NPS: "NPS1"}
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root gives a play processes of its own")
+def test_a_host_on_which_somebody_works_is_not_rebooted(
+    root: Path, bmc: Redfish, tmp_path: Path
+) -> None:
+    given = {"firmware_reboot_allowed": True, "firmware_busy_timeout": 1}
+    path = inventory(tmp_path, bmc, {"busy": ("narrow", {**given, "firmware_mode": "nps2"})})
+    lock = Path("/tmp/chaosity-measuring.lock")
+    lock.touch()
+    # It ends with the namespace of the play's processes.
+    in_a_terminal = "script --quiet --command 'sleep 300' /dev/null < /dev/null > /dev/null &"
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_SH)
+        before = [*ALONE, "sh", "-c", f'{in_a_terminal} sleep 1; exec "$@"', "sh"]
+        outcome = play_firmware(root, "-i", path, before=before)
+    assert outcome.status != 0
+    assert outcome.says(
+        "busy is not rebooted, since work runs there: a measurement holds"
+        " /tmp/chaosity-measuring.lock; root works on pts/"
+    ), outcome.said
+    assert bmc.settings("narrow")["pending"] == {}
 
 
 def test_a_trial_tells_what_would_happen(root: Path, bmc: Redfish, tmp_path: Path) -> None:
