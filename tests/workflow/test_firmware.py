@@ -27,7 +27,7 @@ play_firmware = functools.partial(playbooks.play, playbook="firmware.yml")
 WRONG_PASSWORD = "wrong-but-secret-too"
 FROM_ENVIRONMENT = "secret-of-the-environment"
 NPS = "NumaNodesPerSocket"
-# Whoever works on this machine must not be found, so the plays have processes and locks of their own.
+# Plays with processes and locks of their own: they do not find who works on this machine.
 ALONE = [
     *("unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c"),
     'mkdir -p /run/chaosity && mount -t tmpfs none /run/chaosity && exec "$@"',
