@@ -17,7 +17,7 @@ COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.1
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-thorough test-all test-tools lab lab-down lab-test slurm-test provision environment redfish lint format bench lock clean distclean
+.PHONY: help run demo test test-thorough test-all test-tools lab lab-down lab-test slurm-test fuzz provision environment redfish lint format bench lock clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -86,6 +86,10 @@ redfish: .venv/requirements-firmware.installed ## add to the environment what fi
 
 provision: .venv/requirements.installed ## install the tools, kernels and runner on the inventory's hosts
 	@$(BIN)/python provision.py --force $(INVENTORY)
+
+FUZZ_MINUTES ?= 10
+fuzz: .venv/requirements-test.installed ## give changed and generated input to every parser for FUZZ_MINUTES=10; what fails is in build/fuzz
+	@PYTHONPATH=tests $(BIN)/python -m fuzz --minutes $(FUZZ_MINUTES) $(FUZZ_ARGUMENTS)
 
 lint: .venv/requirements-test.installed ## run every linter and format check
 	$(BIN)/pytest tests/unit/test_lint.py

@@ -153,3 +153,16 @@ def test_no_benchmark_or_experiment_is_named_in_the_code(root):
         text = path.read_text()
         for name in set(names) - {"interference", "stream"}:  # common words, too
             assert f'"{name}"' not in text, f"{path} names {name}"
+
+
+def test_a_number_with_thousands_of_digits_is_an_error():
+    given = {**read_config(), "levels": {"latency_by_size": {"bytes": "9" * 5000}}}
+    with pytest.raises(UserError):
+        check_config(given)
+
+
+def test_a_number_that_python_cannot_print_is_an_error(tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_text(f"a: 0x{'f' * 5000}")
+    with pytest.raises(UserError, match="too many digits"):
+        module.read_yaml(path)

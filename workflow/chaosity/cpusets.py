@@ -13,6 +13,9 @@ CpuSet = tuple[int, ...]
 """Sorted OS indexes without duplicates; the empty tuple is the empty set."""
 
 _BITS_PER_WORD = 32
+# The Linux kernel allows at most 8192 processing units and 1024 nodes. A text with a far higher
+# index is damaged, and its set could fill the memory.
+_HIGHEST_INDEX = 2**16 - 1
 
 
 def make_cpu_set(indexes: Iterable[int]) -> CpuSet:
@@ -34,6 +37,8 @@ def parse_cpu_list(text: str) -> CpuSet:
         start, end = int(first), int(last or first)
         if end < start:
             raise ValueError(f"range {part.strip()!r} in {text!r} runs backwards")
+        if end > _HIGHEST_INDEX:
+            raise ValueError(f"{part.strip()!r} in {text!r} has an index above {_HIGHEST_INDEX}")
         indexes.update(range(start, end + 1))
     return make_cpu_set(indexes)
 
@@ -60,6 +65,8 @@ def parse_mask(text: str) -> CpuSet:
     words = text.strip().split(",")
     if any(word and not _is_word(word) for word in words):
         raise ValueError(f"{text!r} is not a mask of 32-bit hexadecimal words")
+    if len(words) * _BITS_PER_WORD > _HIGHEST_INDEX + 1:
+        raise ValueError(f"the mask has {len(words)} words, so an index above {_HIGHEST_INDEX}")
     bits = 0
     for word in words:
         bits = bits << _BITS_PER_WORD | (int(word, 16) if word else 0)
@@ -76,7 +83,8 @@ def format_mask(indexes: Iterable[int]) -> str:
 
 
 def _is_index(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+    # More digits would be above the highest index, and Python refuses to convert some thousands.
+    return text.isascii() and text.isdigit() and len(text) <= 9
 
 
 def _is_word(text: str) -> bool:

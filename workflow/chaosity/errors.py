@@ -6,8 +6,10 @@ import difflib
 import errno
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from unicodedata import category
 
 # Error of a file system or of its drive -> what helps.
 _FILE_SYSTEM_REMEDIES = {
@@ -19,6 +21,18 @@ _FILE_SYSTEM_REMEDIES = {
 # A measurement begins only if this much space is free. Records have 10 kB to 2 MB, and while a
 # record is written, Snakemake and the logs need some space too.
 ROOM_BYTES = 8 * 1024 * 1024
+# What Python raises if a document has another form than the code that reads it expects.
+MALFORMED = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    StopIteration,
+)
+# Longest part of an error: a part can quote a text of others, of any length.
+_LONGEST_PART = 4000
 
 
 class MeasurementError(Exception):
@@ -39,8 +53,10 @@ class UserError(Exception):
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        sentence = f"{self.where}: {self.what}" if self.where else self.what
-        return f"{sentence}; {self.remedy}." if self.remedy else f"{sentence}."
+        parts = (self.what, self.where, self.remedy)
+        what, where, remedy = (printable_line(part or "") for part in parts)
+        sentence = f"{where}: {what}" if where else what
+        return f"{sentence}; {remedy}." if remedy else f"{sentence}."
 
 
 class DesignLeftOutError(UserError):
@@ -78,6 +94,54 @@ def check_room(folder: Path, need: int = ROOM_BYTES) -> None:
     if (free := shutil.disk_usage(existing).free) < need:
         what = f"the file system {mount_point(existing / 'file')} has {free} bytes free"
         raise UserError(f"{what}, {need} are needed", str(folder), "free space and run again")
+
+
+def printable_text(text: str) -> str:
+    """Return a text of others for a terminal.
+
+    Characters that control a terminal, or turn the direction of writing, are shown by their
+    numbers, so that they have no effect. Line breaks stay.
+    """
+    if text.isprintable():
+        return text
+    shown = (
+        c if c.isprintable() or c == "\n" or category(c) == "Zs" else ascii(c)[1:-1] for c in text
+    )
+    return "".join(shown)
+
+
+def printable_line(text: str) -> str:
+    """Return a text of others as one line for a terminal; a long text loses its middle."""
+    line = printable_text(" ".join(text.split("\n"))).strip()
+    half = _LONGEST_PART // 2
+    return line if len(line) <= _LONGEST_PART else f"{line[:half]} ... {line[-half:]}"
+
+
+def describe_malformed(error: Exception) -> str:
+    """Return what is wrong with a document, from the error that its reader raised."""
+    if isinstance(error, KeyError):
+        return f"the key {error} is missing"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return printable_line(str(error) or type(error).__name__)
+
+
+@contextmanager
+def malformed_as_user_error(
+    what: str, where: str | None = None, remedy: str | None = None
+) -> Iterator[None]:
+    """Turn the errors of reading a malformed document of others into one sentence.
+
+    Raises:
+        UserError: the code in the context raised one of `MALFORMED`, or could not read a file; the
+            arguments are as for `UserError`.
+    """
+    try:
+        yield
+    except (OSError, *MALFORMED) as error:
+        raise UserError(f"{what}: {describe_malformed(error)}", where, remedy) from error
 
 
 def suggest_allowed(name: str, allowed: Iterable[str]) -> str:

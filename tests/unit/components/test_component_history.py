@@ -7,7 +7,10 @@ import os
 import time
 from datetime import UTC, datetime
 
-from chaosity.components.component_files import write_changed_components
+from chaosity.components.component_files import (
+    read_component_documents,
+    write_changed_components,
+)
 from chaosity.components.component_history import HISTORY_FOLDER, read_component_histories
 from chaosity.records.atomic_writes_and_record_files import format_utc
 
@@ -84,3 +87,11 @@ def test_a_broken_line_is_ignored_and_a_broken_file_is_kept_as_text(tmp_path):
     write_changed_components(tmp_path, {"drive0": NEW})
     assert contents(tmp_path)[0] == OLD
     assert {"unreadable": "no JSON"} in contents(tmp_path)
+
+
+def test_files_that_are_nested_too_deeply_are_left_out(tmp_path):
+    (tmp_path / HISTORY_FOLDER).mkdir()
+    for path in (tmp_path / "a.json", tmp_path / HISTORY_FOLDER / "a.jsonl"):
+        path.write_text("[" * 100_000)
+    assert read_component_documents(tmp_path) == {}
+    assert read_component_histories(tmp_path) == {}

@@ -8,6 +8,7 @@ from chaosity.figures.axis_order_and_labels import (
     AxisGroup,
     axis_title,
     make_axis_value,
+    natural_sort_key,
     sort_and_group_axis_values,
 )
 from chaosity.topology.topology_json import topology_from_json
@@ -128,3 +129,8 @@ def test_packages_come_from_the_nodes():
     nodes = {"nodes": [{"os_index": 0, "package": 0}]}
     assert topology_from_json(nodes).package_of_node == {0: 0}
     assert topology_from_json({}).package_of_node == {}
+
+
+def test_names_with_odd_digits_have_an_order():
+    names = ["a\N{SUPERSCRIPT TWO}", "pu10", "pu" + "9" * 5000, "pu9", "pu09"]
+    assert sorted(names, key=natural_sort_key)[1:4] == ["pu9", "pu09", "pu10"]

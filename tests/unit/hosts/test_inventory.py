@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from chaosity.errors import UserError
@@ -136,3 +138,21 @@ def test_an_expression_with_an_unknown_variable_is_an_error(tmp_path):
     path = inventory(tmp_path, "all: {hosts: {a: {ansible_user: '{{ nobody_knows }}'}}}")
     with pytest.raises(UserError, match=r"host a, ansible_user: the value is wrong: 'nobody"):
         read_inventory(path)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "null", "[1]", "3", "[" * 100_000, '{"_meta": []}', '{"_meta": {"hostvars": {"a": 1}}}',
+        '{"all": {"hosts": 3}, "_meta": {"hostvars": {}}}',
+        '{"all": [1], "_meta": {"hostvars": {}}}',
+    ],
+)  # fmt: skip
+def test_an_answer_that_is_no_inventory_is_an_error(tmp_path, monkeypatch, answer):
+    (tmp_path / "answer").write_text(answer)
+    program = tmp_path / "ansible-inventory"
+    program.write_text(f"#!/bin/sh\nexec cat {tmp_path}/answer\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(UserError):
+        read_inventory(inventory(tmp_path, "all: {}"))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from chaosity.checked_yaml_files import ROOT, read_config
+from chaosity.errors import UserError
 from chaosity.rounds.machine_so_far import MachineSoFar
 from chaosity.rounds.next_round import FIRST_SHARE, next_round
 from chaosity.rounds.point_priority import (
@@ -16,7 +17,14 @@ from chaosity.rounds.point_priority import (
     least_budget_seconds,
     point_priority,
 )
-from chaosity.rounds.round_types import ROUND_SECONDS, Budget, PointKey, Round, point_key
+from chaosity.rounds.round_types import (
+    ROUND_SECONDS,
+    Budget,
+    PointKey,
+    Round,
+    point_key,
+    read_rounds,
+)
 from simulated_rounds import simulate_rounds
 from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
 
@@ -177,3 +185,13 @@ def test_the_least_budget_measures_the_matrices(host):
     least = least_budget_seconds(host.points, host.topology)
     first = next(simulate_rounds(host, Budget(least * 1.1)))
     assert keys_of(host, Priority.MATRIX) <= set(first.rounds[0].measurements)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "null", "[1]", '[{"reason": "x"}]', "[" * 100_000,
+             '[{"reason": "x", "measurements": [["a"]], "audit": [], "earlier": false}]']
+)  # fmt: skip
+def test_a_file_without_rounds_is_an_error(tmp_path, text):
+    (tmp_path / "rounds.json").write_text(text)
+    with pytest.raises(UserError, match="the file has no rounds"):
+        read_rounds(tmp_path)

@@ -93,3 +93,9 @@ def test_every_item_of_a_list_is_found(numbers):
 def test_a_quoted_key_may_have_dots(key, number):
     path = f'a[0].percentile["{key}"].ns'
     assert values_at_path({"a": [{"percentile": {key: {"ns": number}}}]}, path) == [number]
+
+
+def test_output_that_is_nested_too_deeply_is_no_json():
+    for text in ("[" * 100_000, "{" + '"a":{' * 100_000):
+        with pytest.raises(ExtractionError, match=r"nested|incomplete|not JSON"):
+            extract_number({"json": "a"}, {"stdout": text})

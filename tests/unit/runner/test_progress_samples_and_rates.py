@@ -173,3 +173,25 @@ def test_a_quantile_is_between_the_extremes(values, share):
     assert found in values
     below = sum(value < found for value in values)
     assert below <= share * len(values) + 1e-6
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"begin": "x"}, {"end": None}, {"end": float("inf")}, {"amount": [1]}, {"begin": 10**400}],
+)
+def test_a_sample_of_another_form_is_an_error_of_the_output(changed):
+    source = {"event": "sample", "begin": "begin", "end": "end", "amount": "amount"}
+    line = {"event": "sample", "begin": 0, "end": 1, "amount": 2, **changed}
+    with pytest.raises(ExtractionError):
+        progress_samples_and_rates.samples_from_events(source, json.dumps(line))
+    del line[next(iter(changed))]
+    with pytest.raises(ExtractionError):
+        progress_samples_and_rates.samples_from_events(source, json.dumps(line))
+
+
+@pytest.mark.parametrize("blocks", [[1], {"x": 1}, {"1.5": "many"}, 3])
+def test_counts_of_another_form_are_an_error_of_the_output(blocks):
+    source = {"event": "sample", "begin": "begin", "end": "end"}
+    line = json.dumps({"event": "sample", "begin": 0, "end": 1, "blocks": blocks})
+    with pytest.raises(ExtractionError):
+        progress_samples_and_rates.counts_in_window(source, "blocks", line, 0.0, 1.0)

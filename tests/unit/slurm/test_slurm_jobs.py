@@ -10,6 +10,7 @@ from chaosity.slurm.job_watch_and_queue_cost import (
     describe_queue_and_job_times,
     parse_slurm_jobs_of_run,
 )
+from chaosity.slurm.slurm_commands import parse_slurm_nodes
 
 # Recorded from Slurm 22.05.8 with SLURM_TIME_FORMAT=%s.
 QUEUE = """\
@@ -54,3 +55,12 @@ def test_a_slurm_that_forgets_is_refused_unless_it_keeps_accounts():
     check_finished_jobs_stay_visible(settings(2, "accounting_storage/slurmdbd"))
     with pytest.raises(UserError, match="MinJobAge"):
         check_finished_jobs_stay_visible(settings(2, "accounting_storage/none"))
+
+
+def test_odd_numbers_in_answers_of_slurm_are_unknown():
+    for number in ("\N{SUPERSCRIPT TWO}", "9" * 5000):
+        line = f"1|COMPLETED|n1|{number}|{number}|{number}|None|chaosity-1|/work"
+        parse_slurm_jobs_of_run(line, "chaosity-", "/work", 0.0)
+        check_finished_jobs_stay_visible(f"MinJobAge = {number} sec")
+        [node] = parse_slurm_nodes(f"NodeName=n1 CPUTot={number} State=IDLE").values()
+        assert node.processors == 0

@@ -54,3 +54,10 @@ def test_two_columns_of_one_name_are_refused():
     table.columns = ["node", "node", "v"]
     with pytest.raises(UserError, match=r"^node: two columns have this name"):
         analyse_variance(table, "v", ["node"])
+
+
+def test_levels_with_thousands_of_digits_are_in_the_order_of_their_numbers():
+    levels = [f"n{number}" for number in ("9" * 5000, "10", "9")]
+    table = pd.DataFrame({"y": [1.0, 2.0, 3.0] * 2, "f": levels * 2})
+    effects = analyse_variance(table, "y", ["f"], None, "none").effects
+    assert [effect.level for effect in effects] == levels[::-1]

@@ -224,3 +224,10 @@ def test_empty_cells_lower_the_share_of_measured_cells(tmp_path):
     path = tmp_path / "some.csv"
     path.write_text("node,0,1\n0,100,-\n1,40,100\n")
     assert read_matrix_csv(path, "bandwidth").share_of_measured_cells == 0.75
+
+
+def test_a_node_with_thousands_of_digits_is_no_node(tmp_path):
+    path = tmp_path / "m_GBps.csv"
+    path.write_text(f"x,node0\nnode{'9' * 5000},1\n")
+    with pytest.raises(UserError, match="is not a node"):
+        read_matrix_csv(path, "bandwidth")

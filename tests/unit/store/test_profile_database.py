@@ -13,6 +13,7 @@ from profile_results import machine, rows_of, write_results
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
+from chaosity.store import profile_database
 from chaosity.store.add_profiles_to_database import update_profiles_from_results
 from chaosity.store.profile_database import find_profiles, is_duckdb_file, read_profile_measurements
 from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
@@ -145,3 +146,27 @@ def test_collect_publish_import_query_and_compare(results, tmp_path):
     assert three.exit_code == 0 and len(json.loads(three.output)["hosts"]) == 3
     none = run("profile", "query", "--database", mine, "--drive", "Samsung")
     assert "has no profile of drive Samsung" in str(none.exception)
+
+
+def test_a_damaged_database_is_an_error(database):
+    whole = database.read_bytes()
+    refused = 0
+    for at in range(4096, len(whole), len(whole) // 40):
+        database.write_bytes(whole[:at] + b"\xff" * 64 + whole[at + 64 :])
+        try:
+            for profile in find_profiles(database):
+                profile_database.read_profile_tables(database, [profile["id"]])
+        except UserError as error:
+            assert str(error).isprintable()
+            refused += 1
+    assert refused > 5
+
+
+def test_a_table_with_values_of_other_types_is_an_error(tmp_path):
+    path = tmp_path / "t.parquet"
+    with duckdb.connect() as connection:
+        query = "SELECT 'often' AS replicate, 'fast' AS value, 'yes' AS reference"
+        connection.sql(query).write_parquet(str(path))
+    with pytest.raises(UserError, match="not a measurements table") as error:
+        read_parquet_table(path)
+    assert str(error.value).isprintable()

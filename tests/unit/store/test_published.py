@@ -100,3 +100,20 @@ def test_a_published_matrix_is_drawn_as_a_heat_map_of_all_its_cells(tmp_path, fo
     figures = json.loads((tmp_path / "out/figures/figures.json").read_text())
     drawn = [(each["kind"], each["marks"]) for each in figures if each["svg"]]
     assert drawn[0] == ("heatmap", 9)
+
+
+def test_the_error_of_a_row_with_too_many_cells_is_one_line(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n1,2\n1,2,3\n")
+    with pytest.raises(UserError, match="not a CSV file") as error:
+        read_published_csv(path, "numa_bench", "theirs")
+    assert str(error.value).isprintable()
+
+
+def test_a_form_with_an_unknown_column_is_an_error(tmp_path, monkeypatch):
+    form = read_yaml(PUBLISHED / "numa_bench.yaml")
+    form["columns"]["mode"] = "{{ mode }}"
+    (tmp_path / "numa_bench.yaml").write_text(json.dumps(form))
+    monkeypatch.setattr("chaosity.store.read_published_csv.PUBLISHED", tmp_path)
+    with pytest.raises(UserError, match="the tidy table has no column 'mode'"):
+        read_published_csv(tmp_path / "x.csv", "numa_bench", "theirs")

@@ -209,3 +209,44 @@ def test_the_clock_is_a_column_of_every_row_and_older_records_have_none(folder):
     rows = build_tidy_table(folder / "points", folder).set_index("replicate")
     assert rows.loc[[1], "clock_hertz"].eq(3.1e9).all()
     assert rows.loc[[2], "clock_hertz"].isna().all()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"loads": None},
+        {"verdict": {"status": "valid"}},
+        {"point": {}},
+        {"finished_at": None, "loads": 3},
+    ],
+)
+def test_a_record_of_another_form_is_a_failed_replicate(tmp_path, broken):
+    path = tmp_path / "points" / "e" / "p.json"
+    path.parent.mkdir(parents=True)
+    point = {
+        **{"host": "h", "configuration": "c", "experiment": "e", "point": "p", "definition": "d"},
+        **{"orders": [0], "factors": {}, "loads": [load()]},
+    }
+    path.write_text(json.dumps(point))
+    record = tmp_path / "e" / "p" / "rep1.json"
+    record.parent.mkdir(parents=True)
+    whole = {
+        **{"schema_version": 1, "point": point, "replicate": 1, "order": 0, "loads": [load()]},
+        **{"finished_at": "2026", "verdict": {"status": "valid", "reason": None, "checks": []}},
+    }
+    record.write_text(json.dumps({**whole, **broken}))
+    [row] = build_tidy_table(tmp_path / "points", tmp_path).to_dict("records")
+    assert row["status"] == "failed" and "is not a complete record" in row["reason"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[" * 100_000, "{}", '{"experiment": "e", "point": "other"}',
+     '{"experiment": "e", "point": "p"}', '{"experiment": "e", "point": "p", "orders": 3}'],
+)  # fmt: skip
+def test_a_file_that_is_no_point_is_an_error_that_names_it(tmp_path, text):
+    path = tmp_path / "points" / "e" / "p.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"points/e/p"):
+        build_tidy_table(tmp_path / "points", tmp_path)

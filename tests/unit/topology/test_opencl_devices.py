@@ -205,3 +205,12 @@ def test_pocl_shares_the_hosts_memory_and_that_defines_no_component():
     topology = replace(Topology(), opencl_devices=(device,))
     document = make_component_documents(topology)["opencl0"]
     assert not {"unified_memory", "shared_virtual_memory"} & set(document)
+
+
+@pytest.mark.parametrize("number", ["\N{SUPERSCRIPT TWO}", "9" * 5000, "-1", "many"])
+def test_an_odd_number_of_compute_units_is_unknown(number):
+    output = (
+        "[P/*] CL_PLATFORM_NAME P\n[P/0] CL_DEVICE_NAME D\n"
+        f"[P/0] CL_DEVICE_MAX_COMPUTE_UNITS {number}\n[P/{number}] CL_DEVICE_NAME E\n"
+    )
+    assert parse_clinfo(output)[0]["compute_units"] is None

@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from chaosity.errors import UserError
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_json import topology_from_json, topology_to_json
+from chaosity.topology.topology_json import (
+    read_topology,
+    topology_from_json,
+    topology_to_json,
+)
 
 OWN = Path(__file__).resolve().parents[2] / "data/topologies"
 
@@ -51,3 +56,35 @@ def test_unknown_values_are_null(devices):
     assert values["distances"] is None
     fabric = values["drives"][-1]
     assert fabric["pci"] is fabric["node"] is fabric["model"] is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"nodes": [{"os_index": "0"}]},
+        {"distances": {"nodes": [0], "matrix": [["10"]]}},
+        {"memory_peak": {"machine_bytes_per_second": 10**400}},
+        {"memory_attributes": [{"name": "x", "target": 0, "initiator_cpus": "0", "value": None}]},
+        {"kind": ["live"]},
+        {"usable": {"cpus": "0-99999999999"}},
+        {"packages": "2", "cores": True},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_values_of_another_type_are_an_error(tmp_path, change):
+    path = tmp_path / "topology.json"
+    path.write_text(json.dumps(change))
+    with pytest.raises(UserError, match="the topology is unreadable"):
+        read_topology(path)
+
+
+def test_a_file_that_is_nested_too_deeply_is_an_error(tmp_path):
+    path = tmp_path / "topology.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(UserError, match="nested too deeply"):
+        read_topology(path)
+
+
+def test_facts_of_another_type_are_unknown():
+    topology = topology_from_json({"host": {"cpu_model": ["x"], "smt": "on", "own": [1]}})
+    assert topology.host == {"smt": "on", "own": [1]}

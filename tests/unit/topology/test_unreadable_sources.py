@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import io
+import json
 import tarfile
 from pathlib import Path
 
@@ -183,3 +185,64 @@ def test_hwloc_hangs(fake_lstopo, monkeypatch):
     monkeypatch.setattr(run_lstopo, "TIMEOUT_SECONDS", 0.2)
     fake_lstopo('[ "$1" = --version ] && echo lstopo 2.9.0 && exit 0; while :; do :; done')
     assert "did not answer within" in refusal("live")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('cpuset="0x', 'cpuset="0xs'),
+        ('os_index="0"', 'os_index="0x10"'),
+        ('type="PU"', ""),
+        ('local_memory="', 'local_memory="\N{SUPERSCRIPT TWO}'),
+        ('complete_nodeset="', 'complete_nodeset="0x1,' + "0x0," * 9999),
+    ],
+)
+def test_attributes_that_hwloc_never_writes(written, whole, monkeypatch, tmp_path, old, new):
+    assert old in whole
+    path = written(whole.replace(old, new))
+    monkeypatch.setenv("PATH", str(tmp_path))  # without hwloc, the file is read as it is
+    said = refusal(path)
+    assert "the topology cannot be read" in said
+    assert said.isprintable()
+
+
+def described(tmp_path, whole, facts, **files):
+    """A description of a host with these facts and files."""
+    path = tmp_path / "description.tar.gz"
+    members = {"topology.xml": whole, "host.json": facts, "sys/devices/system/cpu/online": "0"}
+    with tarfile.open(path, "w:gz") as archive:
+        for name, text in {**members, **files}.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text.encode())
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return path
+
+
+FACTS = json.dumps({"memory_modules": None, "architecture": "x86_64"})
+
+
+@pytest.mark.parametrize(
+    "facts", ["{}", "[1]", "{", "[" * 100_000, FACTS.replace("null", "[1]"), "\N{SNOWMAN}"]
+)
+def test_a_description_with_broken_facts(tmp_path, whole, facts):
+    assert "the topology cannot be read" in refusal(described(tmp_path, whole, facts))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("sys/devices/system/node/node0/distance", "10 nan"),
+        ("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal: 2468352\N{SUPERSCRIPT TWO} kB"),
+        ("proc/zoneinfo", "Node x, zone Normal"),
+        ("sys/devices/system/cpu/cpufreq/policy0/scaling_min_freq", "fast"),
+    ],
+)
+def test_a_description_with_a_broken_file_of_the_kernel(tmp_path, whole, name, text):
+    path = described(tmp_path, whole, FACTS, **{name: text})
+    assert "the topology cannot be read" in refusal(path)
+
+
+def test_the_error_of_a_broken_tarball_is_one_line(tmp_path):
+    path = tmp_path / "x.tar.gz"
+    path.write_bytes(b"\x1f\x8b" + bytes(100))
+    assert refusal(path).isprintable()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.errors import UserError
+from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.place.page_share_arithmetic import largest_share_deviation
 from chaosity.place.placement_policies import CONTENDED
 from chaosity.records.atomic_writes_and_record_files import utc_now_text, write_if_changed
@@ -50,13 +50,13 @@ class HostPageWeights:
         # By the name of the weights, and by the workers as a list such as 0-3.
         self._kept: dict[str, dict[str, KeptWorkerWeights]] = {}
         if self.path.exists():
-            try:
+            remedy = "delete the file, then the next run computes the weights from the measurements"
+            with malformed_as_user_error("the file has no weights", str(self.path), remedy):
                 self._kept = json.loads(self.path.read_text(encoding="utf-8"))["weights"]
-            except (ValueError, KeyError, TypeError) as error:
-                remedy = (
-                    "delete the file, then the next run computes the weights from the measurements"
-                )
-                raise UserError("the file has no weights", str(self.path), remedy) from error
+                for sets in self._kept.values():
+                    for weights in sets.values():
+                        sum(weights["shares"].values())
+                        [int(node) for node in weights["shares"]]
 
     def __call__(self, name: str, workers: Sequence[int]) -> dict[int, float] | None:
         """Return the share of each node's pages; None if the measurements for it are missing."""

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from chaosity.cli.shared_options import EXISTING_FOLDER
-from chaosity.errors import UserError
+from chaosity.cli.terminal_output import echo
+from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.units import format_quantity
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def explain_value_command(
     prints the median and the interval with their formulas, and for each replicate the record,
     command lines, programs, formula, inputs and checks.
     """
+    from chaosity.records.atomic_writes_and_record_files import record_file
     from chaosity.statistics.cell_summary import summarise_cells, with_variance_priors
     from chaosity.store.measurements import Measurements
     from chaosity.store.tidy_table_from_records import build_tidy_table
@@ -57,7 +59,7 @@ def explain_value_command(
         Measurements.from_table(build_tidy_table(folder / "points", folder))
     )
     if table.is_simulated:
-        click.echo("SIMULATED: this machine does not exist.")
+        echo("SIMULATED: this machine does not exist.")
     rows = table.rows
     asked = {"experiment": experiment, "point": point, "load": load, "metric": metric}
     for column, name in asked.items():
@@ -75,12 +77,14 @@ def explain_value_command(
             (of_cell["initiator"] == cell["initiator"]) & (of_cell["target"] == cell["target"])
         ]
         for line in _cell_lines(cell, of_cell):
-            click.echo(line)
+            echo(line)
         for _, row in of_cell.iterrows():
             if replicate in (None, row["replicate"]):
-                for line in _replicate_lines(folder, row, every_sample=samples):
-                    click.echo(line)
-        click.echo()
+                path = folder / record_file(row["experiment"], row["point"], int(row["replicate"]))
+                with malformed_as_user_error("the record is not complete", str(path)):
+                    for line in _replicate_lines(folder, path, row, every_sample=samples):
+                        echo(line)
+        echo()
 
 
 def _full_name(name: str, column: pd.Series, kind: str, folder: Path) -> str:
@@ -138,12 +142,13 @@ def _cell_lines(cell: pd.Series, rows: pd.DataFrame) -> Iterator[str]:
     yield "    An interval without the median is widened to the median."
 
 
-def _replicate_lines(folder: Path, row: pd.Series, *, every_sample: bool) -> Iterator[str]:
-    """Yield how the value of a replicate came about; `row` is its row of the tidy table."""
-    from chaosity.records.atomic_writes_and_record_files import load_record, record_file
+def _replicate_lines(
+    folder: Path, path: Path, row: pd.Series, *, every_sample: bool
+) -> Iterator[str]:
+    """Yield how the value of a replicate came about, from its record and its row of the table."""
+    from chaosity.records.atomic_writes_and_record_files import load_record
     from chaosity.store.explain_record_value import explain_record_value
 
-    path = folder / record_file(row["experiment"], row["point"], int(row["replicate"]))
     value = None if row["value"] != row["value"] else float(row["value"])
     quantity = format_quantity(row["metric"], value)
     shown = row["reason"] if value is None else f"{quantity} ({value!r})"
@@ -160,12 +165,10 @@ def _replicate_lines(folder: Path, row: pd.Series, *, every_sample: bool) -> Ite
         yield f"    command of {load['name']}: {shlex.join([*environment, *load['command']])}"
         program = load.get("program") or {}
         yield f"    program of {load['name']}: {program.get('version')}, {program.get('path')}"
-    own = next(
-        load
-        for load in record["loads"]
-        if load.get("role", load["name"]) == row["load"]
-        and load["initiator"]["name"] == row["initiator"]
-    )
+    named = (load for load in record["loads"] if load.get("role", load["name"]) == row["load"])
+    own = next((load for load in named if load["initiator"]["name"] == row["initiator"]), None)
+    if own is None:
+        raise UserError(f"the record has no load {row['load']}", str(path))
     point = json.loads(planned.read_text(encoding="utf-8"))
     metric = row["metric"]
     sources = [load["metrics"].get(metric, {}) for load in point["loads"]]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from chaosity.cli.shared_options import DWP_OPTION, EXISTING_FOLDER, FILE, FOLDER, JSON_OPTION
-from chaosity.cli.terminal_output import json_text
+from chaosity.cli.terminal_output import echo, json_text
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 
@@ -153,8 +153,8 @@ def _weights_lines(exported: InterleaveWeightsExport) -> Iterator[str]:
 def _print_or_write(text: str, output: Path | None, notes: Iterable[str]) -> None:
     """Print the text, or write it to the output file; print notes to standard error."""
     if output is None:
-        click.echo(text, nl=False)
+        echo(text, nl=False)
     else:
         write_atomically(output, text)
     for note in notes:
-        click.echo(note, err=True)
+        echo(note, err=True)

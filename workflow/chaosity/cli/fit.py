@@ -11,7 +11,7 @@ import click
 from rich.table import Table
 
 from chaosity.cli.shared_options import EXISTING_FOLDER, FILE
-from chaosity.cli.terminal_output import borderless_table, print_rich
+from chaosity.cli.terminal_output import borderless_table, echo, print_rich
 from chaosity.errors import UserError
 from chaosity.units import format_count, format_quantity
 
@@ -51,7 +51,7 @@ def fit_command(folder: Path, output: Path | None) -> None:
     measured, points, topology = read_folder_to_fit(folder)
     fitted = fit_machine(measured, points, topology)
     if measured.is_simulated:
-        click.echo("SIMULATED: this machine does not exist.")
+        echo("SIMULATED: this machine does not exist.")
     print_rich([_table(fitted), *_sentences(fitted)])
     if output:
         host = folder.resolve()
@@ -60,7 +60,7 @@ def fit_command(folder: Path, output: Path | None) -> None:
         )
         validate_document(document, KIND, str(output))
         write_atomically(output, yaml.safe_dump(document, sort_keys=False, default_flow_style=None))
-        click.echo(f"description: {output}")
+        echo(f"description: {output}")
 
 
 def read_folder_to_fit(folder: Path) -> tuple[Measurements, list[Point], Topology]:

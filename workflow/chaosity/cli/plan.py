@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from chaosity.cli.shared_options import CONFIG_OPTION, JSON_OPTION
-from chaosity.cli.terminal_output import print_json, print_rich
+from chaosity.cli.terminal_output import echo, print_json, print_rich
 
 if TYPE_CHECKING:
     from chaosity.design.host_plan import HostPlan
@@ -63,15 +63,15 @@ def plan_command(
         print_json(host_plan.summarize_plan())
     elif as_list:
         for point in host_plan.points:
-            click.echo(f"{point['experiment']}/{point['point']}")
+            echo(f"{point['experiment']}/{point['point']}")
     elif commands:
-        click.echo("\n".join(line for point in host_plan.points for line in _command_lines(point)))
+        echo("\n".join(line for point in host_plan.points for line in _command_lines(point)))
     else:
         _print_plan(host_plan)
         if has_budget(config):
             from chaosity.campaign.measured_rounds import RoundsOfHost
 
-            click.echo(RoundsOfHost(host_plan, folder, config).describe_next_round())
+            echo(RoundsOfHost(host_plan, folder, config).describe_next_round())
 
 
 def _command_lines(point: Point) -> Iterator[str]:

@@ -12,7 +12,7 @@ import click
 
 from chaosity.cli.fit import read_folder_to_fit
 from chaosity.cli.shared_options import CONFIG_OPTION, EXISTING_FILE, EXISTING_FOLDER, JSON_OPTION
-from chaosity.cli.terminal_output import borderless_table, print_json, print_rich
+from chaosity.cli.terminal_output import borderless_table, echo, print_json, print_rich
 from chaosity.errors import UserError
 from chaosity.units import format_count, format_quantity
 
@@ -107,16 +107,14 @@ def predict_command(
         print_json({**document, "audit": asdict(audit), "surprises": [*map(asdict, surprises)]})
         return
     if measured.is_simulated:
-        click.echo("SIMULATED: this machine does not exist, and nothing was measured.")
+        echo("SIMULATED: this machine does not exist, and nothing was measured.")
     number = format_count(len(predictions), "value")
-    click.echo(f"{number} predicted, of {len(unmeasured)} left out: {folder / PREDICTIONS_FILE}")
-    click.echo(f"Audit: {audit.text}.")
+    echo(f"{number} predicted, of {len(unmeasured)} left out: {folder / PREDICTIONS_FILE}")
+    echo(f"Audit: {audit.text}.")
     for each in surprises[:_MOST_POINTS]:
-        click.echo(
-            f"{each.experiment} {each.point}: {each.reason}, {each.ratio:.2f} times as much."
-        )
+        echo(f"{each.experiment} {each.point}: {each.reason}, {each.ratio:.2f} times as much.")
     if len(surprises) > _MOST_POINTS:
-        click.echo(f"{len(surprises) - _MOST_POINTS} more such points are in the JSON (--json).")
+        echo(f"{len(surprises) - _MOST_POINTS} more such points are in the JSON (--json).")
 
 
 def _predict_together(folder: Path, names: tuple[str, ...], *, as_json: bool) -> None:
@@ -198,8 +196,8 @@ def _print_together(
         print_json({**document, "predicted": rows})
         return
     if is_simulated:
-        click.echo("SIMULATED: this machine does not exist, and nothing was measured.")
-    click.echo("What each load gets while all run: predicted by the model, not measured.")
+        echo("SIMULATED: this machine does not exist, and nothing was measured.")
+    echo("What each load gets while all run: predicted by the model, not measured.")
     heads = ["alone", "together", *(["95 % interval"] if fitted.parameters else [])]
     heads += ["measured together"] if seen else []
     table = borderless_table(["load"], heads)
@@ -209,20 +207,20 @@ def _print_together(
         table.add_row(each.load, *_columns(each), *last)
     print_rich([table])
     if not fitted.parameters:
-        click.echo("No intervals: the description does not say how sure its numbers are.")
+        echo("No intervals: the description does not say how sure its numbers are.")
     for each in values:
         if each.departs:
-            click.echo(
+            echo(
                 f"The model does not explain {each.load} alone, perhaps because of a fault. So its "
                 "prediction is not above the measured value."
             )
     if fitted.parameters and len(loads) > 1 and any(each.misfit_of == ALL for each in values):
-        click.echo(
+        echo(
             "Few such values are measured, so the intervals assume that the model is as right for "
             "them as for all values; interference and loaded_latency would tell."
         )
     for own in missing:
-        click.echo(
+        echo(
             f"No measurement determines {own.name}, so the intervals are wide. Most machines "
             f"need the {own.measured_by} for it; these loads together would do, too."
         )

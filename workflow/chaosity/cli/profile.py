@@ -11,6 +11,7 @@ from rich.markup import escape
 from chaosity.cli.shared_options import EXISTING_FILE, EXISTING_FOLDER, FILE, JSON_OPTION
 from chaosity.cli.terminal_output import (
     borderless_table,
+    echo,
     print_json,
     print_rich,
     short_processor_name,
@@ -68,8 +69,8 @@ def collect_profiles_command(results: tuple[Path, ...], database: Path) -> None:
     }
     for action, hosts in collected.items():
         if hosts:
-            click.echo(f"{texts[action]}: {', '.join(hosts)}")
-    click.echo(_size_text(database))
+            echo(f"{texts[action]}: {', '.join(hosts)}")
+    echo(_size_text(database))
 
 
 @profile_command.command("publish")
@@ -92,7 +93,7 @@ def publish_profiles_command(
     profiles = format_count(manifest["profiles"], "profile")
     rows = format_count(manifest["measurements"], "row")
     names = "with host names and serials" if with_names else "without names"
-    click.echo(f"{bundle}: {profiles}, {rows}, {names}")
+    echo(f"{bundle}: {profiles}, {rows}, {names}")
 
 
 @profile_command.command("import")
@@ -104,7 +105,7 @@ def import_profiles_command(bundle: Path, database: Path) -> None:
 
     number = import_bundle(bundle, database)
     result = f"{format_count(number, 'profile')} imported" if number else "already imported"
-    click.echo(f"{bundle}: {result}; {_size_text(database)}")
+    echo(f"{bundle}: {result}; {_size_text(database)}")
 
 
 @profile_command.command("query")

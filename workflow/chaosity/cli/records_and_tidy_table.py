@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 
 from chaosity.cli.shared_options import CONFIG_OPTION, EXISTING_FILE, FILE
-from chaosity.errors import UserError
+from chaosity.cli.terminal_output import echo
+from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.records.atomic_writes_and_record_files import save_record, write_atomically
 from chaosity.records.point_types import Point
 from chaosity.records.record_types_and_verdict import SIMULATED
@@ -29,11 +30,9 @@ def measure_point_command(point: Path, replicate: int, record: Path | None) -> N
 
     POINT is a file of results/HOST/CONFIGURATION/points.
     """
-    try:
+    with malformed_as_user_error("the file is not a point of a plan", str(point)):
         document = json.loads(point.read_text(encoding="utf-8"))
         replicates = len(document["orders"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError("the file is not a point of a plan", str(point)) from error
     if _is_simulated(point):
         raise UserError("the point is of a simulated host", str(point), "run chaosity simulate")
     if not 1 <= replicate <= replicates:
@@ -44,12 +43,12 @@ def measure_point_command(point: Path, replicate: int, record: Path | None) -> N
         raise UserError(f"the point has no key {min(missing)!r}", str(point), remedy)
     measured = measure_point(document, replicate)
     if record is None:
-        click.echo(json.dumps(measured, indent=1, sort_keys=True))
+        echo(json.dumps(measured, indent=1, sort_keys=True))
     else:
         save_record(measured, record)
     for check in measured["verdict"]["checks"]:
         mark = {True: "ok  ", False: "FAIL" if check["decisive"] else "note", None: "?   "}
-        click.echo(f"{mark[check['passed']]} {check['name']}: {check['detail']}", err=True)
+        echo(f"{mark[check['passed']]} {check['name']}: {check['detail']}", err=True)
 
 
 def _is_simulated(point: Path) -> bool:
@@ -97,7 +96,7 @@ def write_simulated_records_command(
         for name, plan in campaign.plans.items():
             folder = campaign.configuration_folder(name)
             written = simulate_host(folder, plan.points)
-            click.echo(f"{name} {folder.name}: {written} records written, SIMULATED")
+            echo(f"{name} {folder.name}: {written} records written, SIMULATED")
             rows.writerows(true_value_rows(folder, plan.points) if truth else [])
         campaign.unlock_results()
     if truth:
@@ -119,6 +118,7 @@ def write_simulated_records_command(
 )
 def make_tidy_table_command(plan: Path, output: Path, history: Path | None) -> None:
     """Make the tidy table of a PLAN (plan.json) from the points and records in its folder."""
+    from chaosity.store.csv_for_spreadsheets import csv_text
     from chaosity.store.measurements_before_component_changes import (
         HISTORY_COLUMNS,
         split_measurements_at_component_changes,
@@ -126,10 +126,8 @@ def make_tidy_table_command(plan: Path, output: Path, history: Path | None) -> N
     from chaosity.store.tidy_table_from_records import build_tidy_table
     from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
 
-    try:
+    with malformed_as_user_error("the file is not the plan.json of a host", str(plan)):
         json.loads(plan.read_text(encoding="utf-8"))["experiments"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError("the file is not the plan.json of a host", str(plan)) from error
     folder = plan.parent
     table = build_tidy_table(folder / "points", folder)
     tables = [(table, output, COLUMNS)]
@@ -140,9 +138,9 @@ def make_tidy_table_command(plan: Path, output: Path, history: Path | None) -> N
         tables.append((earlier, history, HISTORY_COLUMNS))
     for rows, path, columns in tables:
         if path.suffix == ".csv":
-            write_atomically(path, rows.to_csv(index=False))
+            write_atomically(path, csv_text(rows))
         else:
             write_parquet_table(rows, path, columns)
     counts = table.drop_duplicates(["experiment", "point", "replicate"])["status"].value_counts()
     listed = ", ".join(f"{count} {status}" for status, count in counts.items())
-    click.echo(f"{len(table)} rows of {listed} measurements in {output}", err=True)
+    echo(f"{len(table)} rows of {listed} measurements in {output}", err=True)

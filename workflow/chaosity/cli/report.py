@@ -18,6 +18,7 @@ from chaosity.cli.shared_options import (
     FORMS,
     UNIT_OPTION,
 )
+from chaosity.cli.terminal_output import echo
 from chaosity.units import format_count, format_percent, format_quantity
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def write_report_command(plan: Path, output: Path, **inputs: Any) -> None:
     from chaosity.report.write_report_files import write_report
 
     # The other options have the names of the parameters of `write_report`.
-    click.echo("\n".join(write_report(plan, output, **inputs)))
+    echo("\n".join(write_report(plan, output, **inputs)))
 
 
 @click.command("overview")
@@ -71,10 +72,10 @@ def write_overview_command(summaries: tuple[Path, ...], output: Path) -> None:
     from chaosity.report.overview_and_equal_hosts import write_overview
 
     page = write_overview(summaries, output)
-    click.echo(page.sentence)
+    echo(page.sentence)
     for group in page.groups:
         for statement in group.statements:
-            click.echo(f"{group.configuration}: {statement.text}")
+            echo(f"{group.configuration}: {statement.text}")
 
 
 @click.command("reports")
@@ -106,16 +107,16 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
         newest = folder / json.loads(path.read_text(encoding="utf-8"))["configuration"]
         summary, report = newest / "summary.txt", newest / "report.html"
         if summary.exists():
-            click.echo(summary.read_text(encoding="utf-8").rstrip())
+            echo(summary.read_text(encoding="utf-8").rstrip())
         if report.exists():
-            click.echo(report.absolute())
+            echo(report.absolute())
     skipped = [host for host in skipped_hosts(results) if not hosts or host.host in hosts]
     for host in skipped:
-        click.echo(f"skipped: {host.host}, {host.time_to_the_minute}: {host.reason}")
+        echo(f"skipped: {host.host}, {host.time_to_the_minute}: {host.reason}")
     page = results / "index.html"
     if page.exists():
         write_overview(summary_files(results), page)
-        click.echo(page.absolute())
+        echo(page.absolute())
     if skipped:
         sys.exit(1)
 
@@ -152,15 +153,15 @@ def draw_published_command(
 
     table = read_published_csv(file, form, host, unit)
     write_parquet_table(table, output / "measurements.parquet")
-    click.echo(f"{output / 'measurements.parquet'}: {format_count(len(table), 'row')}")
+    echo(f"{output / 'measurements.parquet'}: {format_count(len(table), 'row')}")
     name = table["experiment"].iloc[0]
     experiments = [load_experiment(name)] if name in yaml_file_names(EXPERIMENTS) else []
     measurements = Measurements.from_table(table)
     for figure in draw_figures(experiments, measurements, Topology(), output / "figures"):
         if figure.csv is not None:
-            click.echo(f"{output / 'figures' / figure.csv}: {figure.sentence}")
+            echo(f"{output / 'figures' / figure.csv}: {figure.sentence}")
     for sentence in _slowdown_sentences(measurements):
-        click.echo(sentence)
+        echo(sentence)
 
 
 def _slowdown_sentences(measurements: Measurements) -> Iterator[str]:

@@ -7,10 +7,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import click
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from chaosity.errors import printable_text
 from chaosity.units import format_count
 
 
@@ -20,12 +22,32 @@ def json_text(document: object) -> str:
     Raises:
         ValueError: the document holds NaN or infinity, which JSON does not have.
     """
-    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return "".join(c if printable_text(c) == c else json.dumps(c)[1:-1] for c in text)
 
 
 def print_json(document: object) -> None:
     """Print a document as JSON, see `json_text`."""
-    click.echo(json_text(document), nl=False)
+    echo(json_text(document), nl=False)
+
+
+def echo(text: object = "", *, nl: bool = True, err: bool = False) -> None:
+    """Print a text, which can have names and messages of others, see `printable_text`."""
+    click.echo(printable_text(str(text)), nl=nl, err=err)
+
+
+class _PrintableConsole(Console):
+    """A console whose texts cannot control the terminal; styles come from rich alone."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """Yield the segments of an object."""
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(printable_text(segment.text), segment.style)
 
 
 def print_rich(parts: Iterable[RenderableType], *, wrap: bool = False) -> None:
@@ -35,7 +57,7 @@ def print_rich(parts: Iterable[RenderableType], *, wrap: bool = False) -> None:
         parts: objects that rich can print; a plain `str` can have rich's markup.
         wrap: break lines at the width of the terminal.
     """
-    console = Console(highlight=False, soft_wrap=not wrap)
+    console = _PrintableConsole(highlight=False, soft_wrap=not wrap)
     for part in parts:
         console.print(part)
 

@@ -18,7 +18,13 @@ from chaosity.cli.shared_options import (
     UNIT_OPTION,
     parse_worker_nodes,
 )
-from chaosity.cli.terminal_output import bold_heading, borderless_table, print_json, print_rich
+from chaosity.cli.terminal_output import (
+    bold_heading,
+    borderless_table,
+    echo,
+    print_json,
+    print_rich,
+)
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.place.placement_policies import CANONICAL, CONTENDED
@@ -108,7 +114,7 @@ def weights_command(
     if comparison:
         print_rich(_comparison_text(comparison))
     elif is_table:
-        click.echo(_NOT_CONTENDED)
+        echo(_NOT_CONTENDED)
     print_rich(_rank_sentences(ranks))
 
 

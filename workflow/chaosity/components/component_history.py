@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from chaosity.errors import MALFORMED
 from chaosity.records.atomic_writes_and_record_files import (
     file_time,
     format_utc,
@@ -46,7 +47,7 @@ def read_json_object_or_none(path: Path) -> dict[str, object] | None:
     """Return the JSON object in a file; None if the file is missing or has no JSON object."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8", errors="replace")))
-    except (OSError, ValueError, TypeError):
+    except (OSError, *MALFORMED):
         return None
 
 
@@ -101,7 +102,7 @@ def _read_states(history: Path) -> list[ComponentState]:
     """Return the states in a history file without unreadable lines; empty if there is no file."""
     states = []
     for line in history.read_text(encoding="utf-8").splitlines() if history.exists() else []:
-        with suppress(ValueError, KeyError, TypeError):
+        with suppress(*MALFORMED):
             entry = json.loads(line)
             states.append(ComponentState(entry["since"], entry["content"]))
     return states

@@ -163,7 +163,12 @@ class Axis:
 def natural_sort_key(text: str) -> tuple[tuple[int, int, str], ...]:
     """Return a sort key that orders the numbers in a text by value: `pu2` before `pu10`."""
     parts = re.split(r"(\d+)", text)
-    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts if part)
+    return tuple(
+        # Of two numbers, that with fewer digits is smaller.
+        (0, len(part.lstrip("0")), part.lstrip("0")) if part.isdecimal() else (1, 0, part)
+        for part in parts
+        if part
+    )
 
 
 def is_byte_column(column: str) -> bool:

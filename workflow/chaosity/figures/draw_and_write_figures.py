@@ -45,6 +45,7 @@ from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.records.record_types_and_verdict import SIMULATED
 from chaosity.statistics.cell_summary import UNMEASURED
 from chaosity.statistics.estimates_and_ratios import intervals_with_confidence
+from chaosity.store.csv_for_spreadsheets import csv_text
 from chaosity.store.left_out_points import PREDICTED, PREDICTION_NUMBERS, LeftOutPoints
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
@@ -252,7 +253,7 @@ def _write_drawing(
 
 
 def _write_csv(table: pd.DataFrame, path: Path) -> None:
-    write_atomically(path, table.to_csv(index=False, lineterminator="\n"))
+    write_atomically(path, csv_text(table))
 
 
 def write_figure_of_rows(

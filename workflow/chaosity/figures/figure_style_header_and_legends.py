@@ -61,6 +61,7 @@ _SETTINGS: dict[str, object] = {
     "xtick.major.size": 3.0,
     "ytick.major.size": 3.0,
     "text.color": INK,
+    "text.parse_math": False,  # a name with $ is no formula
     "hatch.linewidth": 0.6,
     "svg.fonttype": "path",  # the file has the glyphs, so no font is needed to show the text
     "svg.hashsalt": "chaosity",  # ids inside the file depend on its content only

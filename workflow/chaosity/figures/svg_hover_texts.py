@@ -7,9 +7,12 @@ from collections.abc import Mapping
 
 from lxml import etree
 
+from chaosity.errors import printable_text
+
 SVG = "http://www.w3.org/2000/svg"
 # Attributes that refer to another element or file.
 REFERENCES = ("href", "{http://www.w3.org/1999/xlink}href")
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _CELL = re.compile(r"cell-(\d+)-(\d+)")
 # Text drawn over a mark has this id, so that the mark beneath it receives the pointer.
 IGNORE = "ignore"
@@ -35,7 +38,9 @@ def add_hover_texts(
     Raises:
         ValueError: a mark is not in the file.
     """
-    root = etree.fromstring(svg, etree.XMLParser(remove_comments=True))
+    # Matplotlib writes each text into a comment, also characters that XML cannot hold.
+    valid = _NOT_IN_XML.sub("", svg.decode(errors="replace")).encode()
+    root = etree.fromstring(valid, etree.XMLParser(remove_comments=True))
     for metadata in root.findall(f"{{{SVG}}}metadata"):
         root.remove(metadata)
     missing = dict(texts)
@@ -53,7 +58,7 @@ def add_hover_texts(
     for tag, text in (("desc", description), ("title", title)):
         root.insert(0, _text_element(tag, text))
     root.set("role", "group")
-    root.set("aria-label", title)
+    root.set("aria-label", printable_text(title))
     etree.cleanup_namespaces(root)
     return etree.tostring(root, encoding="unicode") + "\n"
 
@@ -61,7 +66,7 @@ def add_hover_texts(
 def _text_element(tag: str, text: str) -> etree._Element:
     """Return an SVG element that holds a text."""
     element = etree.Element(f"{{{SVG}}}{tag}")
-    element.text = text
+    element.text = printable_text(text)  # XML cannot hold control characters
     return element
 
 

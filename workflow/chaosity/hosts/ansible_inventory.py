@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -15,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from jinja2 import StrictUndefined, TemplateError, UndefinedError
+from jinja2 import StrictUndefined, TemplateError, UndefinedError, nodes
 from jinja2.sandbox import SandboxedEnvironment
 
 from chaosity.checked_yaml_files import ROOT, path_as_given_or_in_repository, validate_document
-from chaosity.errors import UserError, check_allowed
+from chaosity.errors import MALFORMED, UserError, check_allowed, malformed_as_user_error
 from chaosity.topology.topology_sources import LIVE
 from chaosity.yaml_document_types import HostVariables
 
@@ -45,8 +46,18 @@ _CONNECTION_VARIABLES = (
 Variable = str | int | float | bool
 # This text in `chaosity_topology` of a simulated host stands for the run's configuration.
 CONFIGURATION = "{configuration}"
-# How many variables may refer to each other in a chain.
+# How many variables may refer to each other in a chain, and the longest value.
 _LONGEST_CHAIN = 8
+_LONGEST_VALUE = 10_000
+# A name is the name of a folder, a part of commands and of Snakemake's rules.
+_HOST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,199}")
+# What an expression may consist of. Powers, products, loops and most filters could fill the memory.
+_EXPRESSION = (
+    *(nodes.Template, nodes.Output, nodes.TemplateData, nodes.Const, nodes.Name, nodes.Getattr),
+    *(nodes.Getitem, nodes.Concat, nodes.Add, nodes.CondExpr, nodes.Compare, nodes.Operand),
+    *(nodes.Not, nodes.And, nodes.Or, nodes.Test, nodes.If, nodes.Keyword),
+)
+_FILTERS = ("default", "d", "lower", "upper", "trim", "string", "int", "first", "last")
 
 
 @dataclass(frozen=True)
@@ -122,13 +133,32 @@ def _render_variables(given: Mapping[str, Any], inventory: str, name: str) -> di
             for _ in range(_LONGEST_CHAIN):
                 if not (isinstance(value, str) and "{{" in value):
                     break
+                _check_expression(environment.parse(value))
                 value = environment.from_string(value).render(known)
-        except TemplateError as error:
+                if len(value) > _LONGEST_VALUE:
+                    raise UndefinedError(f"it has more than {_LONGEST_VALUE} characters")
+            if isinstance(value, dict | list) or "\0" in str(value):
+                raise UndefinedError("it is no text, number or truth value")
+        except (TemplateError, *MALFORMED) as error:
             where = f"{inventory}, host {name}, {key}"
             raise UserError(f"the value is wrong: {error}", where, "give a plain value") from None
         if value not in (None, ""):
             values[key] = value
     return values
+
+
+def _check_expression(template: nodes.Template) -> None:
+    """Check that a template has only names, comparisons, simple filters and `lookup`.
+
+    Raises:
+        UndefinedError: the template has anything else.
+    """
+    for node in template.find_all(nodes.Node):
+        called = isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name)
+        filtered = isinstance(node, nodes.Filter) and node.name in _FILTERS
+        if not (called or filtered or isinstance(node, _EXPRESSION)):
+            what = getattr(node, "name", type(node).__name__.lower())
+            raise UndefinedError(f"the expression has {what!r}, which is not supported")
 
 
 def _lookup_environment(plugin: str, name: str) -> str:
@@ -157,8 +187,8 @@ def _run_ansible_inventory(inventory: str) -> dict[str, Any]:
         [program, "--inventory", inventory, "--list"], capture_output=True, text=True, check=False
     )
     try:
-        document: dict[str, Any] = json.loads(answer.stdout)
-    except ValueError:
+        document = dict[str, Any](json.loads(answer.stdout))
+    except MALFORMED:
         first = (answer.stderr.strip() or "it printed no error").splitlines()[0]
         raise UserError(f"Ansible cannot read the inventory: {first}", inventory) from None
     if "WARNING" in answer.stderr and "Unable to parse" in answer.stderr:
@@ -177,11 +207,15 @@ def read_inventory(inventory: str, wanted: Sequence[str] = ()) -> list[Inventory
         UserError: a wanted host is unknown, the inventory has no host, or a variable is wrong.
     """
     document = _run_ansible_inventory(inventory)
-    facts = document.get("_meta", {}).get("hostvars", {})
-    groups = (value.get("hosts", []) for key, value in document.items() if key != "_meta")
-    names = sorted({name for hosts in groups for name in hosts} | set(facts))
+    with malformed_as_user_error("ansible-inventory prints no inventory", inventory):
+        facts = {key: dict(own) for key, own in document.get("_meta", {})["hostvars"].items()}
+        groups = (value.get("hosts", []) for key, value in document.items() if key != "_meta")
+        names = sorted({str(name) for hosts in groups for name in hosts} | set(facts))
     if not names:
         raise UserError("the inventory has no host", inventory)
+    if odd := [name for name in names if not _HOST_NAME.fullmatch(name)]:
+        remedy = "use letters, digits and _ . : @ -, and put the address in ansible_host"
+        raise UserError(f"the name {odd[0]!r} cannot be used for a host", inventory, remedy)
     for name in wanted:
         check_allowed(name, names, f"unknown host {name!r}", inventory)
     hosts = []

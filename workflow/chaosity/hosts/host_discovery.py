@@ -11,12 +11,11 @@ import json
 import re
 import subprocess
 import sys
-import tarfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, cast
 
 from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
 from chaosity.checked_yaml_files import path_as_given_or_in_repository
@@ -29,7 +28,6 @@ from chaosity.hosts.ansible_inventory import CONFIGURATION, InventoryHost, read_
 from chaosity.records.atomic_writes_and_record_files import write_atomically, write_if_changed
 from chaosity.records.point_types import RequiredProgram
 from chaosity.runner.build_zipapp import zipapp_digest as runner_digest
-from chaosity.runner.describe_host import FACTS_MEMBER
 from chaosity.simulation.machine_description import (
     MACHINE_FILE,
     MachineDescription,
@@ -44,7 +42,7 @@ from chaosity.slurm.slurm_commands import (
 from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology_with_xml
 from chaosity.topology.topology_json import read_topology, topology_to_json
-from chaosity.topology.topology_sources import LIVE
+from chaosity.topology.topology_sources import LIVE, described_facts
 from chaosity.transport.runner_command import (
     CONNECTION_FAILED,
     LOCAL,
@@ -197,10 +195,9 @@ def _request_description(
         by_sudo = re.match(r"sudo: |Sorry, user", last)
         raise UserError(text, where, _LET_SUDO if by_sudo else _PROVISION)
     write_atomically(path, answer.stdout)
-    with tarfile.open(path) as archive:
-        member = archive.extractfile(FACTS_MEMBER)
-        assert member is not None
-        facts: DescribedFacts = json.load(member)
+    facts = cast(DescribedFacts, described_facts(path))
+    if missing := DescribedFacts.__annotations__.keys() - facts.keys():
+        raise UserError(f"the description lacks {min(missing)!r}", where, _PROVISION)
     if facts["runner_sha256"] and facts["runner_sha256"] != runner_digest():
         raise UserError("the runner on the host has another version", where, _PROVISION)
     return facts

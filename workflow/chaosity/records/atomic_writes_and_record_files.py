@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+from chaosity.errors import describe_malformed
 from chaosity.records.point_types import Point
 from chaosity.records.record_types_and_verdict import VALID, Record
 
@@ -135,8 +136,9 @@ def load_record(path: Path) -> Record:
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path} is not a complete record: {error}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        reason = describe_malformed(error)
+        raise ValueError(f"{path} is not a complete record: {reason}") from error
     return record_from_json_document(document, str(path))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pandas as pd
 
@@ -18,6 +19,7 @@ from chaosity.report.html_pages_and_inline_svg import svg_width
 from chaosity.report.machine_facts import Fact
 from chaosity.report.record_summaries import RecordSummary, tool_note_sentences
 from chaosity.report.variance_analysis_section import AnalysisSection
+from chaosity.store.csv_for_spreadsheets import original_text
 from chaosity.store.left_out_points import PREDICTED
 from chaosity.units import choose_scale, format_binary_bytes, format_quantity, metric_words
 
@@ -149,14 +151,16 @@ def figure_section(figure: FigureFile, folder: Path, output: Path) -> FigureSect
 
 
 def path_relative_to_report(path: Path, output: Path) -> str:
-    """Return a path relative to the folder of the report, with slashes."""
-    return Path(os.path.relpath(path, output.parent)).as_posix()
+    """Return a path relative to the folder of the report as a URL."""
+    # A colon in a folder's name would be the end of a URL's scheme.
+    return quote(Path(os.path.relpath(path, output.parent)).as_posix(), safe="/+=,~")
 
 
 def _value_table(path: Path) -> ValueTable:
     """Return a figure's CSV as a table in one unit."""
     with path.open(newline="", encoding="utf-8") as stream:
-        rows = [row for row in csv.DictReader(stream) if row["status"] != "absent"]
+        found = [row for row in csv.DictReader(stream) if row["status"] != "absent"]
+    rows = [{name: original_text(text) for name, text in row.items()} for row in found]
     if not rows:
         return ValueTable((), ())
     columns = list(rows[0])

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from chaosity.errors import MALFORMED
 from chaosity.records.atomic_writes_and_record_files import load_record
 from chaosity.records.point_types import Load
 from chaosity.records.record_types_and_verdict import VALID, Check, LoadClock, Record
@@ -58,7 +59,7 @@ def read_record_summaries(paths: Iterable[Path]) -> list[RecordSummary]:
     """Return the summaries of records, without incomplete files, which the tidy table reports."""
     summaries = []
     for path in sorted(paths):
-        with suppress(ValueError, KeyError):
+        with suppress(*MALFORMED):
             summaries.append(_summarise_record(load_record(path)))
     return summaries
 

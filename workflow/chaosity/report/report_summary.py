@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from chaosity.compare.matched_cells import OTHER_NODES
-from chaosity.errors import UserError
+from chaosity.errors import malformed_as_user_error
 from chaosity.report.build_report_data import ReportData
 from chaosity.report.findings_and_checks import OK
 from chaosity.report.resource_table import (
@@ -69,15 +69,13 @@ class ReportSummary:
         Raises:
             UserError: the file is not a summary.
         """
-        try:
+        what, remedy = "the file is not a summary of a report", "write the report again"
+        with malformed_as_user_error(what, str(path), remedy):
             stored = json.loads(path.read_text(encoding="utf-8"))
             stored["worst"] = tuple(ProblemAndSeverity(**line) for line in stored["worst"])
             for name, values in stored["resources"].items():
                 stored["resources"][name] = tuple(BestValue(**value) for value in values)
             return cls(**stored)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            remedy = "write the report again"
-            raise UserError("the file is not a summary of a report", str(path), remedy) from error
 
 
 def summarise_report(report: ReportData, measurements: Measurements) -> ReportSummary:

@@ -13,7 +13,7 @@ from chaosity.anomalies.anomaly_results import Findings
 from chaosity.checked_yaml_files import CONFIG, load_experiment, read_yaml
 from chaosity.components.component_files import facts_of_system_component, read_component_documents
 from chaosity.components.component_history import read_component_histories
-from chaosity.errors import UserError
+from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.figures.draw_and_write_figures import draw_figures
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.report.build_report_data import build_report_data
@@ -39,10 +39,8 @@ Parsed = TypeVar("Parsed")
 
 def _read_json(path: Path, parse: Callable[[Any], Parsed], what: str) -> Parsed:
     """Return the parsed content of a JSON file; an error says that the file is not `what`."""
-    try:
+    with malformed_as_user_error(f"the file is not {what}", str(path)):
         return parse(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"the file is not {what}", str(path)) from error
 
 
 def _planned_records(folder: Path) -> list[Path]:

@@ -9,7 +9,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, cast
 
+from chaosity.errors import malformed_as_user_error
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.records.point_types import Point
 
@@ -60,19 +62,29 @@ class Budget:
 
 
 def read_rounds(folder: Path) -> list[Round]:
-    """Return the rounds so far of a host's configuration, which has this folder of results."""
+    """Return the rounds so far of a host's configuration, which has this folder of results.
+
+    Raises:
+        UserError: the file has no rounds.
+    """
     path = folder / ROUNDS_FILE
     if not path.exists():
         return []
-    return [
-        Round(
-            each["reason"],
-            tuple((experiment, point) for experiment, point in each["measurements"]),
-            tuple((experiment, point) for experiment, point in each["audit"]),
-            each["earlier"],
-        )
-        for each in json.loads(path.read_text(encoding="utf-8"))
-    ]
+
+    def keys(pairs: object) -> tuple[PointKey, ...]:
+        return tuple((str(experiment), str(point)) for experiment, point in cast(Any, pairs))
+
+    remedy = "delete it: the next run counts the records that are there, and continues in rounds"
+    with malformed_as_user_error("the file has no rounds", str(path), remedy):
+        return [
+            Round(
+                str(each["reason"]),
+                keys(each["measurements"]),
+                keys(each["audit"]),
+                bool(each["earlier"]),
+            )
+            for each in json.loads(path.read_text(encoding="utf-8"))
+        ]
 
 
 def write_rounds(folder: Path, rounds: Sequence[Round]) -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 from chaosity.cpusets import parse_cpu_list
@@ -151,7 +152,8 @@ class LoadProcess:
         """Collect standard output; runs in a thread until the tool closes it."""
         assert self.process.stdout is not None
         progress = self.spec["progress"] or {}
-        for raw in self.process.stdout:
+        # A tool may never end its line.
+        for raw in iter(partial(self.process.stdout.readline, OUTPUT_LIMIT_BYTES + 1), b""):
             line = raw.decode(errors="replace")
             self.size += len(raw)
             if self.size > OUTPUT_LIMIT_BYTES:
@@ -163,7 +165,7 @@ class LoadProcess:
             elif progress.get("event") and f'"{progress["event"]}"' in line:
                 try:
                     self.samples += samples_from_events(progress, line)
-                except (ExtractionError, KeyError):
+                except ExtractionError:
                     continue  # the check of the complete output reports bad lines
 
     def wait_until_ready(self, seconds: float) -> None:

@@ -16,7 +16,11 @@ from typing import Literal
 from chaosity.records.point_types import MetricSourceWithUpperBound
 from chaosity.records.record_types_and_verdict import LoadRecord, UnfinishedRecord
 from chaosity.runner import event_counters
-from chaosity.runner.parse_tool_output import ExtractionError, extract_number
+from chaosity.runner.parse_tool_output import (
+    ExtractionError,
+    extract_number,
+    malformed_as_extraction_error,
+)
 from chaosity.runner.progress_samples_and_rates import (
     Series,
     common_time_span,
@@ -98,7 +102,8 @@ def metric_values_or_reasons(record: UnfinishedRecord) -> dict[str, dict[str, Re
         own = readings[name] = {}
         for metric, source in load["metrics"].items():
             try:
-                own[metric] = _value(load, metric, series.get(name), window, pausing), None
+                with malformed_as_extraction_error("its values have an unexpected form"):
+                    own[metric] = _value(load, metric, series.get(name), window, pausing), None
             except ExtractionError as error:
                 if not is_optional_metric(source):
                     raise ExtractionError(f"{name}, {metric}: {error}") from None

@@ -17,7 +17,9 @@ from chaosity.runner.describe_host import read_clinfo_output
 
 # `[PREFIX/*]  CL_PLATFORM_NAME  value` and `[PREFIX/0]  CL_DEVICE_NAME  value`. Two platforms may
 # have the same prefix, so a platform begins at its name.
-_LINE = re.compile(r"\[[^]/]*/(?P<number>\*|\d+)\]\s+(?P<key>#?[A-Z][A-Z0-9_]*)\s*(?P<value>.*)")
+_LINE = re.compile(
+    r"\[[^]/]*/(?P<number>\*|[0-9]{1,9})\]\s+(?P<key>#?[A-Z][A-Z0-9_]*)\s*(?P<value>.*)"
+)
 _BOOLEANS = {"CL_TRUE": True, "CL_FALSE": False}
 # Capabilities of shared virtual memory, the finest first (OpenCL 2.0, section 5.6).
 _SHARING = {
@@ -102,7 +104,7 @@ def _finest_sharing(capabilities: str | None) -> str | None:
 
 def parse_whole_number(text: str | None) -> int | None:
     """Return the whole number in a text; None for any other text."""
-    return int(text) if text and text.isdigit() else None
+    return int(text) if text and re.fullmatch("[0-9]{1,19}", text) else None
 
 
 def _pci_address(fields: Mapping[str, str]) -> str | None:

@@ -21,15 +21,32 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
+from chaosity.errors import MALFORMED, describe_malformed
 from chaosity.records.point_types import OutputName, OutputValueSource
 
 
 class ExtractionError(ValueError):
     """The tool's output does not have what its benchmark file describes."""
+
+
+@contextmanager
+def malformed_as_extraction_error(what: str) -> Iterator[None]:
+    """Turn the errors of reading malformed output into an `ExtractionError`.
+
+    Raises:
+        ExtractionError: the code in the context raised one of `MALFORMED`.
+    """
+    try:
+        yield
+    except ExtractionError:
+        raise
+    except MALFORMED as error:
+        raise ExtractionError(f"{what}: {describe_malformed(error)}") from error
 
 
 def output_texts_of_source(source: OutputName, outputs: Mapping[str, str]) -> list[str]:
@@ -73,10 +90,8 @@ def _parse_json_document(text: str) -> Any:
     """Return the JSON document in a text; lines before it, such as fio's remarks, are skipped."""
     lines = text.splitlines(keepends=True)
     first = next((i for i, line in enumerate(lines) if line.startswith(("{", "["))), 0)
-    try:
+    with malformed_as_extraction_error("the output is not JSON"):
         return json.loads("".join(lines[first:]))
-    except ValueError as error:
-        raise ExtractionError(f"the output is not JSON: {error}") from error
 
 
 # Parsed outputs are cached, because each check and each metric of a load needs the same output.
@@ -90,10 +105,8 @@ def parse_json_lines(text: str) -> tuple[dict[str, Any], ...]:
     documents = []
     for line in text.splitlines():
         if line.startswith("{"):
-            try:
+            with malformed_as_extraction_error(f"a line is incomplete JSON: {line[:60]!r}"):
                 documents.append(json.loads(line))
-            except ValueError as error:
-                raise ExtractionError(f"a line is incomplete JSON: {line[:60]!r}") from error
     return tuple(documents)
 
 
@@ -130,10 +143,8 @@ def extract_number(source: OutputValueSource, outputs: Mapping[str, str]) -> flo
     values = extract_values(source, outputs)
     if any(value is None for value in values):
         raise ExtractionError("the tool reported no value")
-    try:
+    with malformed_as_extraction_error(f"the output has {values[0]!r:.60}, which is not a number"):
         numbers = [float(value) for value in values]
-    except (TypeError, ValueError) as error:
-        raise ExtractionError(f"the output has {values[0]!r}, which is not a number") from error
     combine = source.get("combine", "single")
     if combine == "single" and len(numbers) != 1:
         raise ExtractionError(f"the output has {len(numbers)} values instead of one")
@@ -158,6 +169,6 @@ def parse_event_line(line: str, event: str) -> dict[str, Any] | None:
         return None
     try:
         document = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) and document.get("event") == event else None

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from chaosity.records.point_types import MetricSourceWithUpperBound, ProgressSource
 from chaosity.runner.parse_tool_output import (
     ExtractionError,
+    malformed_as_extraction_error,
     output_texts_of_source,
     parse_json_lines,
 )
@@ -76,15 +77,20 @@ def sample_spans(
     scale = float(source.get("time_scale", 1))
     for line in parse_json_lines(text):
         if line.get("event") == source["event"]:
-            yield line[source["begin"]] * scale, line[source["end"]] * scale, line
+            with malformed_as_extraction_error("a sample has no times"):
+                times = float(line[source["begin"]]) * scale, float(line[source["end"]]) * scale
+                if not all(map(math.isfinite, times)):
+                    raise ExtractionError(f"a sample has the times {times}")
+            yield *times, line
 
 
 def samples_from_events(source: ProgressSource, text: str) -> Series:
     """Return the samples among JSON lines."""
-    return [
-        (begin, end, float(line[source["amount"]]))
-        for begin, end, line in sample_spans(source, text)
-    ]
+    with malformed_as_extraction_error("a sample has no amount"):
+        return [
+            (begin, end, float(line[source["amount"]]))
+            for begin, end, line in sample_spans(source, text)
+        ]
 
 
 def _samples_from_rows(source: ProgressSource, text: str) -> Series:
@@ -96,11 +102,9 @@ def _samples_from_rows(source: ProgressSource, text: str) -> Series:
     time_scale, rate_scale = float(source.get("time_scale", 1)), float(source.get("rate_scale", 1))
     samples: Series = []
     for row in csv.reader(text.splitlines(), skipinitialspace=True):
-        try:
+        with malformed_as_extraction_error(f"a progress row has an unexpected form: {row!r:.60}"):
             end = float(row[columns["end"]]) * time_scale
             rate = float(row[columns["rate"]]) * rate_scale
-        except (IndexError, ValueError) as error:
-            raise ExtractionError(f"a progress row has an unexpected form: {row}") from error
         begin = samples[-1][1] if samples else end - float(source["interval_seconds"])
         if end > begin:
             samples.append((begin, end, rate * (end - begin)))
@@ -194,8 +198,9 @@ def counts_in_window(
         # The times are rounded to whole nanoseconds, so half a nanosecond is allowed.
         if first < begin - 5e-10 or last > end + 5e-10:
             continue
-        for value, number in line.get(key, {}).items():
-            counts[float(value)] += number
+        with malformed_as_extraction_error(f"a sample has no counts as {key}"):
+            for value, number in line.get(key, {}).items():
+                counts[float(value)] += int(number)
     if not counts:
         raise ExtractionError(f"no sample with {key} lies within the common window")
     return counts
@@ -239,8 +244,9 @@ def rates_to_each_node_alone(
         raise ExtractionError(f"a sample has no {keys['amount']} or no {keys['time']}")
 
     def per_second(key: str, node: str) -> float:
-        series = [(first, last, float(line[key].get(node, 0))) for first, last, line in inside]
-        return rate_in_window([series], begin, end)
+        with malformed_as_extraction_error(f"a sample has no numbers by node as {key}"):
+            series = [(first, last, float(line[key].get(node, 0))) for first, last, line in inside]
+            return rate_in_window([series], begin, end)
 
     rates = {}
     for node in map(str, nodes):

@@ -69,7 +69,7 @@ def parse_slurm_jobs_of_run(
             continue
         number, state, node, *texts = fields[:6]
         # A missing time is `N/A` or the like.
-        submitted, started, ended = (float(x) if x.isdigit() else None for x in texts)
+        submitted, started, ended = (float(x) if x.isdecimal() else None for x in texts)
         job = SlurmJob(
             number,
             state,
@@ -89,7 +89,7 @@ def check_finished_jobs_stay_visible(configuration: str) -> None:
     Raises:
         UserError: a job may leave the list too early, and there is no accounting to query instead.
     """
-    age = re.search(r"^MinJobAge\s*=\s*(\d+)", configuration, re.MULTILINE)
+    age = re.search(r"^MinJobAge\s*=\s*(\d{1,9})\b", configuration, re.MULTILINE)
     storage = re.search(r"^AccountingStorageType\s*=\s*(\S+)", configuration, re.MULTILINE)
     if age is None or int(age[1]) >= OLDEST_LOOK_SECONDS:
         return

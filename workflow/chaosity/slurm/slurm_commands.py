@@ -76,7 +76,8 @@ def parse_slurm_nodes(text: str) -> dict[str, SlurmNode]:
     """
     found = {}
     for line in text.splitlines():
-        name = re.match(r"NodeName=(\S+)", line)
+        # The name becomes an option of Slurm's programs.
+        name = re.match(r"NodeName=([A-Za-z0-9][A-Za-z0-9._-]*)(?:\s|$)", line)
         state = re.search(r"\bState=(\S+)", line)
         if name is None or state is None:
             continue
@@ -99,7 +100,7 @@ def parse_slurm_nodes(text: str) -> dict[str, SlurmNode]:
 
 def _whole_number(text: str, name: str) -> int:
     """Return the whole number called `name` in a node's description; 0 if it is missing."""
-    match = re.search(rf"\b{name}=(\d+)", text)
+    match = re.search(rf"\b{name}=(\d{{1,15}})\b", text)
     return int(match[1]) if match else 0
 
 

@@ -172,7 +172,8 @@ def _level_order(level: str) -> tuple[int, float, list[tuple[int, int, str]]]:
         return 0, number, []
     parts: list[tuple[int, int, str]] = []
     for part in "".join(c if c.isdecimal() else f" {c} " for c in level).split():
-        parts.append((0, int(part), "") if part.isdecimal() else (1, 0, part))
+        digits = part.lstrip("0")  # of two numbers, that with fewer digits is smaller
+        parts.append((0, len(digits), digits) if part.isdecimal() else (1, 0, part))
     return 1, 0.0, parts
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from chaosity import __version__
-from chaosity.errors import UserError
+from chaosity.errors import MALFORMED, UserError
 from chaosity.records.record_types_and_verdict import VALID
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store.measurements import Measurements
@@ -131,7 +131,7 @@ def _host_columns(document: Row, system: Row) -> Row:
     """Return the columns that describe a host, from its topology (JSON) and system component."""
     try:
         topology = topology_from_json(document)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except MALFORMED:
         topology = Topology()
     facts = cast(HostFacts, {**topology.host, **system})
     firmware = facts.get("firmware") or {}
@@ -165,5 +165,5 @@ def _read_json(path: Path) -> Row:
     """Return the JSON document in a file; empty if the file is missing or broken."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+    except (OSError, *MALFORMED):
         return {}

@@ -18,6 +18,7 @@ from pathlib import Path
 import pandas as pd
 
 from chaosity.components.component_history import ComponentState, read_component_histories
+from chaosity.errors import MALFORMED
 from chaosity.records.atomic_writes_and_record_files import (
     file_time,
     load_record,
@@ -113,9 +114,9 @@ def _attempt_rows(attempt: _Attempt, period: int) -> Iterator[Row]:
     """Yield the rows of one attempt; none for a broken file or a record without values."""
     try:
         record = load_record(attempt.path)
-    except ValueError:
+        outcome = status_and_values_of_record(record)
+    except MALFORMED:
         return
-    outcome = status_and_values_of_record(record)
     if outcome.status != VALID:
         return
     since = {name: state.since for name, state in attempt.states.items()}

@@ -14,12 +14,14 @@ from pathlib import Path
 import duckdb
 import pandas as pd
 
-from chaosity.errors import UserError
+from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.store.tidy_table_parquet import (
     COLUMNS,
     Row,
     column_types_from_groups,
+    connect_isolated,
     duckdb_column_types,
+    duckdb_reason,
     none_for_missing_values,
     typed_columns_sql,
 )
@@ -88,13 +90,14 @@ def open_database(path: Path, *, write: bool = False) -> Iterator[duckdb.DuckDBP
     if not exists and not write:
         raise UserError("there is no such database", str(path), "run chaosity profile collect")
     try:
-        connection = duckdb.connect(str(path), read_only=not write)
+        connection = connect_isolated(path, read_only=not write)
     except duckdb.Error as error:
-        reason = f"the database cannot be opened: {str(error).splitlines()[0]}"
+        reason = f"the database cannot be opened: {duckdb_reason(error)}"
         raise UserError(reason, str(path), "close other programs that use the database") from error
-    with connection:
+    with connection, _damage_as_user_error(path):
         if exists:
             _check_version(connection, path)
+            _check_schema(connection, path)
         if not write:
             yield connection
             return
@@ -110,12 +113,41 @@ def open_database(path: Path, *, write: bool = False) -> Iterator[duckdb.DuckDBP
         connection.commit()
 
 
+@contextmanager
+def _damage_as_user_error(path: Path) -> Iterator[None]:
+    """Turn DuckDB's errors, which a damaged file causes at any time, into one sentence."""
+    try:
+        yield
+    except duckdb.Error as error:
+        reason = f"the database is damaged: {duckdb_reason(error)}"
+        raise UserError(reason, str(path), "make it again with chaosity profile") from error
+
+
+def _not_a_profile_database(path: Path) -> UserError:
+    return UserError("the file is a database, but not a profile database", str(path))
+
+
+def _check_schema(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Check that a database has plain tables only: views and macros of others would be executed."""
+    tables = connection.execute(
+        "SELECT table_name, sql FROM duckdb_tables() WHERE NOT internal"
+    ).fetchall()
+    [(others,)] = connection.execute(
+        "SELECT (SELECT count(*) FROM duckdb_views() WHERE NOT internal)"
+        " + (SELECT count(*) FROM duckdb_functions() WHERE NOT internal)"
+    ).fetchall()
+    generated = any("GENERATED" in sql for _, sql in tables)
+    if {*TABLES, "about"} - {name for name, _ in tables} or others or generated:
+        raise _not_a_profile_database(path)
+
+
 def _check_version(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     try:
         [(version,)] = connection.execute("SELECT schema_version FROM about").fetchall()
-    except (duckdb.Error, ValueError) as error:
-        raise UserError("the file is a database, but not a profile database", str(path)) from error
-    if version > SCHEMA_VERSION:
+        newer = int(version) > SCHEMA_VERSION
+    except (duckdb.CatalogException, duckdb.BinderException, ValueError, TypeError) as error:
+        raise _not_a_profile_database(path) from error
+    if newer:
         raise newer_schema_error(version, str(path))
 
 
@@ -194,7 +226,8 @@ def read_profile_measurements(database: Path, profile: str) -> pd.DataFrame:
     """Return the measurements of a profile as a tidy table."""
     with open_database(database) as connection:
         rows = connection.execute("FROM measurements WHERE profile = ?", [profile]).df()
-    return rows.reindex(columns=list(COLUMNS)).astype(COLUMNS)
+    with malformed_as_user_error("the database has values of other types", str(database)):
+        return rows.reindex(columns=list(COLUMNS)).astype(COLUMNS)
 
 
 def read_profile_tables(database: Path, profiles: Iterable[str]) -> ProfileTables:
@@ -205,5 +238,6 @@ def read_profile_tables(database: Path, profiles: Iterable[str]) -> ProfileTable
         for name, columns in TABLES.items():
             query = f"FROM {name} WHERE list_contains(?, {_key(name)})"
             rows = connection.execute(query, [wanted]).df()
-            found[name] = rows[list(columns)].astype(columns)
+            with malformed_as_user_error(f"the table {name} has other columns", str(database)):
+                found[name] = rows[list(columns)].astype(columns)
     return found

@@ -40,7 +40,7 @@ _OUT_OF_BOUNDS = {
 # first limit, megabytes per second above the second (0.1 GB/s as bytes, 2 GB/s or 2 TB/s), else
 # gigabytes per second.
 _UNIT_BY_MAGNITUDE = ((1e8, "B/s"), (2e3, "MB/s"))
-_NUMBERED = re.compile(r"(.*?)(\d+)")
+_NUMBERED = re.compile(r"(.*?)(?<![0-9])([0-9]{1,6})")
 _NOT_MEASURED = ("", "-")
 Pair = tuple[int, int]
 

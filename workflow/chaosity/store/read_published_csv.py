@@ -19,7 +19,7 @@ from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.sandbox import SandboxedEnvironment
 
 from chaosity.checked_yaml_files import PUBLISHED, load_validated_document
-from chaosity.errors import UserError
+from chaosity.errors import UserError, check_allowed
 from chaosity.records.record_types_and_verdict import VALID
 from chaosity.store.read_node_matrix_csv import parse_positive_number, read_matrix_csv
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
@@ -55,6 +55,9 @@ def read_published_csv(path: Path, form: str, host: str, unit: str | None = None
             that is not a positive number; the error names the row.
     """
     document: PublishedForm = load_validated_document(PUBLISHED, form, "the form", "published")
+    for name in document["columns"]:
+        problem = f"the tidy table has no column {name!r}"
+        check_allowed(name, COLUMNS, problem, f"the form {form}, columns")
     if unit and "matrix" not in document:
         raise UserError(f"the form {form} has a unit of its own", "--unit", "remove the option")
     common = {"host": host, "configuration": "published", "replicate": 1, "status": VALID}
@@ -71,7 +74,7 @@ def _lines(path: Path) -> Iterator[tuple[str, Row]]:
     try:
         rows = pd.read_csv(path).to_dict("records")
     except (OSError, ValueError) as error:
-        raise UserError(f"the file is not a CSV file: {error}", str(path)) from error
+        raise UserError(f"the file is not a CSV file: {str(error).strip()}", str(path)) from error
     for number, row in enumerate(rows, start=2):
         yield f"{path}, row {number}", {str(name): value for name, value in row.items()}
 

@@ -14,6 +14,12 @@ from pathlib import Path
 import pandas as pd
 
 from chaosity.cpusets import format_cpu_list
+from chaosity.errors import (
+    MALFORMED,
+    UserError,
+    describe_malformed,
+    malformed_as_user_error,
+)
 from chaosity.place_names import node_name
 from chaosity.records.atomic_writes_and_record_files import load_record, record_file
 from chaosity.records.point_types import Load, MetricRatio, Point, PointAndLoadNames
@@ -35,10 +41,22 @@ _NOT_IN_OLDER_RECORDS = "this record is older than the metric"
 _REMARKS = {"undisturbed": "disturbed", "precision": "imprecise"}
 
 
+_NO_POINT = "the file is not a point of a plan"
+
+
 def read_points(folder: Path) -> Iterator[Point]:
-    """Yield the points of a plan, from the files ``<experiment>/<point>.json`` of a folder."""
+    """Yield the points of a plan, from the files ``<experiment>/<point>.json`` of a folder.
+
+    Raises:
+        UserError: a file is no point, or is a point of another name.
+    """
     for path in sorted(folder.glob("*/*.json")):
-        yield json.loads(path.read_text(encoding="utf-8"))
+        with malformed_as_user_error(_NO_POINT, str(path)):
+            point: Point = json.loads(path.read_text(encoding="utf-8"))
+            found = point["experiment"], point["point"]
+        if found != (path.parent.name, path.stem):
+            raise UserError(f"the file has the point {'/'.join(map(str, found))}", str(path))
+        yield point
 
 
 @dataclass(frozen=True)
@@ -210,10 +228,14 @@ def _read_outcome(path: Path, point: Point) -> ReplicateOutcome:
         record = load_record(path)
     except ValueError as error:
         return ReplicateOutcome(FAILED, str(error))
-    if record["point"]["definition"] != point["definition"]:
-        return ReplicateOutcome(MISSING, "measured under another definition")
-    outcome = status_and_values_of_record(record)
-    return replace(outcome, readings=_under_present_names(outcome.readings, point))
+    try:
+        if record["point"]["definition"] != point["definition"]:
+            return ReplicateOutcome(MISSING, "measured under another definition")
+        outcome = status_and_values_of_record(record)
+        return replace(outcome, readings=_under_present_names(outcome.readings, point))
+    except MALFORMED as error:
+        reason = f"{path} is not a complete record: {describe_malformed(error)}"
+        return ReplicateOutcome(FAILED, reason)
 
 
 def _under_present_names(
@@ -274,16 +296,18 @@ def build_tidy_table(points: Path, results: Path) -> pd.DataFrame:
         results: folder of the records, ``<experiment>/<point>/rep<N>.json``.
     """
     planned = {(point["experiment"], point["point"]): point for point in read_points(points)}
-    outcomes = {
-        key: [
-            replace(_read_outcome(results / record_file(*key, number), point), order=order)
-            for number, order in enumerate(point["orders"], start=1)
-        ]
-        for key, point in planned.items()
-    }
+    outcomes: dict[tuple[str, str], list[ReplicateOutcome]] = {}
+    for key, point in planned.items():
+        with malformed_as_user_error(_NO_POINT, str(points.joinpath(*key))):
+            outcomes[key] = [
+                replace(_read_outcome(results / record_file(*key, number), point), order=order)
+                for number, order in enumerate(point["orders"], start=1)
+            ]
     rows: list[Row] = []
     for key, point in planned.items():
-        for replicate, outcome in enumerate(outcomes[key], start=1):
-            rows += tidy_rows_of_outcome(point, replicate, outcome)
-            rows += tidy_rows_of_derived_metrics(point, replicate, outcomes)
-    return rows_to_table(rows, COLUMNS)
+        with malformed_as_user_error(_NO_POINT, str(points.joinpath(*key))):
+            for replicate, outcome in enumerate(outcomes[key], start=1):
+                rows += tidy_rows_of_outcome(point, replicate, outcome)
+                rows += tidy_rows_of_derived_metrics(point, replicate, outcomes)
+    with malformed_as_user_error("a point or a record has a value of another type", str(results)):
+        return rows_to_table(rows, COLUMNS)

@@ -14,10 +14,13 @@ from typing import Any
 import duckdb
 import pandas as pd
 
-from chaosity.errors import UserError
+from chaosity.errors import UserError, malformed_as_user_error
 
 # A row of the tidy table: values by the names of columns.
 Row = dict[str, Any]
+# A row of the simulated server of the paper has 230 bytes of texts in the mean.
+_MOST_ROWS = 5_000_000
+_MOST_TEXT_BYTES = 2**31
 _DUCKDB_TYPES = {"string": "VARCHAR", "Int64": "BIGINT", "boolean": "BOOLEAN", "Float64": "DOUBLE"}
 
 
@@ -45,6 +48,63 @@ COLUMNS = column_types_from_groups(
     ("Float64", "clock_hertz"),
     ("string", "remarks"),
 )
+
+
+def connect_isolated(
+    database: Path | None = None, *, read_only: bool = False, allowed: Sequence[Path] = ()
+) -> duckdb.DuckDBPyConnection:
+    """Return a connection that reaches no file, network address or extension of its own accord.
+
+    A database of others can have views and macros, which are SQL. They must not read or write
+    other files, nor load code.
+
+    Args:
+        database: path of the database; None for a database in memory.
+        read_only: whether the database cannot be changed.
+        allowed: other files that SQL may read and write.
+    """
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "allow_community_extensions": "false",
+    }
+    connection = duckdb.connect(str(database or ":memory:"), read_only=read_only, config=settings)
+    # The list of paths is fixed once access to others is disabled.
+    connection.execute("SET allowed_paths = ?", [[str(path.absolute()) for path in allowed]])
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def duckdb_reason(error: duckdb.Error) -> str:
+    """Return the first line of DuckDB's message; further lines repeat the query."""
+    return str(error).partition("\n")[0].strip()
+
+
+def _check_size(relation: duckdb.DuckDBPyRelation, where: str) -> None:
+    """Check the number of rows and the bytes of all texts of a table, before it is in memory.
+
+    A compressed column can hold a text any number of times.
+    """
+    [(rows,)] = relation.count("*").fetchall()
+    if rows > _MOST_ROWS:
+        raise UserError(f"the table has {rows} rows; allowed: {_MOST_ROWS}", where)
+    names = zip(relation.columns, relation.types, strict=True)
+    quoted = (name.replace('"', '""') for name, kind in names if str(kind) == "VARCHAR")
+    if lengths := [f'coalesce(sum(strlen("{name}")), 0)' for name in quoted]:
+        [(size,)] = relation.aggregate(" + ".join(lengths)).fetchall()
+        if size > _MOST_TEXT_BYTES:
+            raise UserError(f"the texts have {size} bytes; allowed: {_MOST_TEXT_BYTES}", where)
+
+
+def _check_columns(
+    relation: duckdb.DuckDBPyRelation, wanted: Mapping[str, str], where: str
+) -> None:
+    """Check that a table has these columns, with these types of DuckDB, and no others."""
+    found = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    if differ := sorted(set(found.items()) ^ set(wanted.items())):
+        what = f"the column {differ[0][0]!r} is missing, unknown or of another type"
+        raise UserError(what, where)
 
 
 def rows_to_table(rows: Sequence[Mapping[str, object]], columns: Mapping[str, str]) -> pd.DataFrame:
@@ -79,7 +139,7 @@ def write_parquet_table(
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     try:
-        with duckdb.connect() as connection:
+        with connect_isolated(allowed=[part]) as connection:
             connection.register("tidy_table", none_for_missing_values(table))
             relation = connection.sql(f"SELECT {typed_columns_sql(columns)} FROM tidy_table")
             relation.write_parquet(str(part), compression="zstd")
@@ -92,18 +152,37 @@ def write_parquet_table(
         part.unlink(missing_ok=True)
 
 
-def read_parquet_table(path: Path, columns: Mapping[str, str] = COLUMNS) -> pd.DataFrame:
+def read_parquet_table(
+    path: Path,
+    columns: Mapping[str, str] = COLUMNS,
+    where: str | None = None,
+    *,
+    exact: bool = False,
+) -> pd.DataFrame:
     """Return the table in a Parquet file, with these columns and types.
 
     If a table of an earlier version lacks newer columns, they are empty.
 
+    Args:
+        path: path of the file.
+        columns: the columns and their types.
+        where: name of the file for errors. Default: its path.
+        exact: whether a table with other columns or types is an error.
+
     Raises:
-        UserError: the file is not a Parquet file.
+        UserError: the file is not a Parquet file, is too large, or has values of other types.
     """
+    what = "the part is not a Parquet file" if exact else "the file is not a measurements table"
+    where = where or str(path)
     try:
-        with duckdb.connect() as connection:
-            table: pd.DataFrame = connection.read_parquet(str(path)).df()
+        with connect_isolated(allowed=[path]) as connection:
+            relation = connection.read_parquet(str(path))
+            if exact:
+                _check_columns(relation, duckdb_column_types(columns), where)
+            _check_size(relation, where)
+            table: pd.DataFrame = relation.df()
     except duckdb.Error as error:
-        raise UserError(f"the file is not a measurements table: {error}", str(path)) from error
-    typed: pd.DataFrame = table.reindex(columns=list(columns)).astype(dict(columns))
-    return typed
+        raise UserError(f"{what}: {duckdb_reason(error)}", where) from error
+    with malformed_as_user_error(what, where):
+        typed: pd.DataFrame = table.reindex(columns=list(columns)).astype(dict(columns))
+        return typed

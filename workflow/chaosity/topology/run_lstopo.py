@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from lxml import etree
 
@@ -30,6 +31,8 @@ _OLDEST_HWLOC = (2, 0)
 # This parser loads no DTD, since none is needed, and expands no entities.
 _PARSER = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
 _SHOWN_CHARACTERS = 80  # of unexpected output that an error shows
+# A server with 12 nodes and 192 processing units has an XML of 0.3 MB.
+_MOST_XML_BYTES = 2**27
 
 
 def read_hwloc_xml_as_format_2(path: Path) -> etree._Element:
@@ -142,7 +145,8 @@ def read_xml_root_element(path: Path) -> etree._Element:
         UserError: the file is missing or is not complete XML.
     """
     try:
-        text = path.read_bytes()
+        with path.open("rb") as stream:
+            text = stream.read(_MOST_XML_BYTES + 1)
     except FileNotFoundError:
         remedy = "give `live`, an hwloc XML file, or a directory or tarball with a captured /sys"
         raise UserError("does not exist", str(path), remedy) from None
@@ -151,8 +155,15 @@ def read_xml_root_element(path: Path) -> etree._Element:
     remedy = "write the file again with `lstopo --of xml FILE`"
     if not text.lstrip().startswith(b"<"):
         raise UserError("the file is not XML", str(path), remedy)
+    if len(text) > _MOST_XML_BYTES:
+        raise UserError(f"the file is larger than {_MOST_XML_BYTES // 2**20} MiB", str(path))
     try:
-        return etree.fromstring(text, _PARSER)
+        root = etree.fromstring(text, _PARSER)
+        declared: Any = root.getroottree().docinfo.internalDTD
+        if declared is not None and any(True for _ in declared.iterentities()):
+            # hwloc writes no entities. lstopo could expand them, or read files that they name.
+            raise UserError("the file declares XML entities", str(path), remedy)
+        return root
     except etree.XMLSyntaxError as error:
         whole = text.rstrip().endswith(b"</topology>")
         what = "the file is not well-formed XML" if whole else "is truncated"

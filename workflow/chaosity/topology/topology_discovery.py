@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lxml import etree
 
-from chaosity.errors import UserError
+from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.topology.drives_gpus_and_accelerators import DeviceMaker, list_opencl_devices
 from chaosity.topology.host_facts import read_host_facts
 from chaosity.topology.hwloc_xml import HwlocTree
@@ -16,6 +16,8 @@ from chaosity.topology.packages_cores_and_caches import CoreAndCacheMaker
 from chaosity.topology.sysfs_reader import SysfsNode, SysfsReader
 from chaosity.topology.topology_model import HugePagePool, SlitDistances, Topology
 from chaosity.topology.topology_sources import LIVE, TopologySource, open_topology_source
+
+_UNREADABLE = "the topology cannot be read"
 
 
 def discover_topology(source: str) -> Topology:
@@ -28,7 +30,7 @@ def discover_topology(source: str) -> Topology:
     Raises:
         UserError: the source cannot be read, or hwloc is missing or too old for it.
     """
-    with open_topology_source(source) as opened:
+    with malformed_as_user_error(_UNREADABLE, source), open_topology_source(source) as opened:
         return _build(opened)
 
 
@@ -41,7 +43,7 @@ def discover_topology_with_xml(source: str) -> tuple[Topology, str]:
     Raises:
         UserError: for the same reasons as `discover_topology`.
     """
-    with open_topology_source(source) as opened:
+    with malformed_as_user_error(_UNREADABLE, source), open_topology_source(source) as opened:
         return _build(opened), _xml(opened)  # in this order, since `_xml` changes the source
 
 

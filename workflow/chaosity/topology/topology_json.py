@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, is_dataclass
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from chaosity.cpusets import format_cpu_list, parse_cpu_list
-from chaosity.errors import UserError
+from chaosity.errors import malformed_as_user_error
 from chaosity.topology import topology_model as model
 from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.device_types import Accelerator, Gpu, Nic, NvmeDrive, OpenclDevice
+from chaosity.topology.host_fact_types import HostFacts
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -73,7 +86,8 @@ def topology_from_json(values: Json) -> model.Topology:
 
     Parts that an older file lacks are unknown; obsolete fields of an older file are ignored.
     """
-    return model.Topology(
+    facts, known = values.get("host", {}), _types_of_fields(HostFacts)
+    topology = model.Topology(
         source=values.get("source", model.UNKNOWN),
         kind=values.get("kind", model.UNKNOWN),
         pus=parse_cpu_list(values.get("usable", {}).get("cpus", "")),
@@ -81,10 +95,22 @@ def topology_from_json(values: Json) -> model.Topology:
         cache_line_bytes=values.get("cache_line_bytes"),
         restrictions=part_from_json(model.Restrictions, values.get("restrictions", {})),
         counts=part_from_json(model.PartCounts, values),
-        host=values.get("host", {}),
+        # A fact of another type is unknown too; facts that are not listed stay as they are.
+        host=cast(
+            HostFacts,
+            {
+                name: fact
+                for name, fact in facts.items()
+                if _has_type(fact, known.get(name, object))
+            },
+        ),
         **_parts_from_json(values, _PARTS),
         **_parts_from_json(values.get("hierarchy", {}), _HIERARCHY),
     )
+    for name, kind in _types_of_fields(model.Topology).items():
+        if not _has_type(getattr(topology, name), kind):
+            raise TypeError(f"{name} has another type")
+    return topology
 
 
 def read_topology(path: Path) -> model.Topology | None:
@@ -93,19 +119,18 @@ def read_topology(path: Path) -> model.Topology | None:
     Raises:
         UserError: the file cannot be read or does not have a topology.
     """
-    try:
-        return topology_from_json(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        remedy = "run snakemake, which writes the file again"
-        raise UserError(f"the topology is unreadable: {error}", str(path), remedy) from None
+    remedy = "run snakemake, which writes the file again"
+    with malformed_as_user_error("the topology is unreadable", str(path), remedy):
+        return topology_from_json(json.loads(path.read_text(encoding="utf-8")))
 
 
 def part_to_json(part: DataclassInstance) -> dict[str, object]:
     """Return name -> value of a part's fields, with sets as Linux lists."""
-    names = [field.name for field in fields(part)]
-    return {name: _value_to_json(getattr(part, name), name) for name in names}
+    return {
+        name: _value_to_json(getattr(part, name), name) for name in _types_of_fields(type(part))
+    }
 
 
 def _value_to_json(value: Any, name: str = "") -> object:
@@ -128,9 +153,42 @@ def _parts_from_json(stored: Json, kinds: Mapping[str, type[DataclassInstance]])
 
 
 def part_from_json(kind: type[Part], stored: Json) -> Part:
-    """Return a part of a topology from JSON values; unknown fields are ignored."""
-    known = [field.name for field in fields(kind) if field.name in stored]
-    return kind(**{name: _value_from_json(stored[name], name) for name in known})
+    """Return a part of a topology from JSON values; unknown fields are ignored.
+
+    Raises:
+        TypeError: a field is missing or has a value of another type.
+    """
+    kinds = _types_of_fields(kind)
+    values = {name: _value_from_json(stored[name], name) for name in kinds if name in stored}
+    for name, value in values.items():
+        if not _has_type(value, kinds[name]):
+            raise TypeError(f"{name} has the value {value!r:.60}")
+    return kind(**values)
+
+
+@cache
+def _types_of_fields(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _has_type(value: Any, kind: Any) -> bool:
+    """Return whether a value has a type of the model, such as a number, tuple or TypedDict."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is UnionType:
+        return any(_has_type(value, each) for each in arguments)
+    if origin in (tuple, list):
+        return isinstance(value, origin) and all(_has_type(each, arguments[0]) for each in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(_has_type(v, arguments[1]) for v in value.values())
+    if is_typeddict(kind):
+        known = _types_of_fields(kind)
+        return isinstance(value, dict) and all(
+            _has_type(each, known[name]) for name, each in value.items() if name in known
+        )
+    if kind in (int, float):  # numbers of hardware fit into 64 bits
+        numbers = (int,) if kind is int else (int, float)
+        return type(value) in numbers and math.isfinite(value) and abs(value) < 2**64
+    return isinstance(value, kind)
 
 
 def _value_from_json(value: object, name: str = "") -> object:

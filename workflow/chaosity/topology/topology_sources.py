@@ -5,6 +5,9 @@ A captured /sys is a directory, or a tarball that hwloc-gather-topology made.
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
 import json
 import lzma
 import os
@@ -13,14 +16,15 @@ import shutil
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from lxml import etree
 
-from chaosity.errors import UserError
+from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.runner import describe_host
 from chaosity.runner.memory_module_table import MemoryModule, read_memory_modules
 from chaosity.topology import run_lstopo
@@ -33,6 +37,14 @@ _BROKEN = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError)
 # A large host's capture has about 25,000 files, which use a page of memory each. /dev/shm of a
 # container has only 64 MiB.
 _ENOUGH_FREE_BYTES = 2**30
+# Such a capture has 40 MB in its tarball. A tarball beyond these limits is no capture of a machine.
+_MOST_TAR_BYTES = 2**28
+_MOST_TAR_MEMBERS = 250_000
+_COMPRESSED: dict[bytes, Callable[..., Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ": lzma.open,
+}
 _REMEDY = "capture /sys with `hwloc-gather-topology NAME`"
 
 
@@ -105,6 +117,52 @@ def _open_description(name: str, root: Path) -> TopologySource:
     return TopologySource(name, LIVE, xml, SysfsReader(root), facts["architecture"], *printed)
 
 
+def described_facts(path: Path) -> dict[str, Any]:
+    """Return the facts in a host's description that are in neither hwloc's XML nor /sys.
+
+    Raises:
+        UserError: the file is no description.
+    """
+    what = "the description of the host is broken"
+    with malformed_as_user_error(what, str(path)), open_tarball(path) as archive:
+        member = archive.extractfile(describe_host.FACTS_MEMBER)
+        return dict(json.load(member)) if member else {}
+
+
+@contextmanager
+def open_tarball(path: Path) -> Iterator[tarfile.TarFile]:
+    """Open a tarball of another machine, whose size is bounded before anything is unpacked.
+
+    It is decompressed as a whole, because tarfile itself reads headers of any length.
+
+    Raises:
+        UserError: the tarball is broken, cannot be read, or is too large.
+    """
+    too_large = UserError(
+        f"the tarball has more than {_MOST_TAR_BYTES // 2**20} MiB or {_MOST_TAR_MEMBERS} files",
+        str(path),
+        _REMEDY,
+    )
+    try:
+        with path.open("rb") as file:
+            start = file.read(6)
+            opener = next((_COMPRESSED[m] for m in _COMPRESSED if start.startswith(m)), None)
+        with opener(path) if opener else path.open("rb") as stream:
+            content = stream.read(_MOST_TAR_BYTES + 1)
+        if len(content) > _MOST_TAR_BYTES:
+            raise too_large
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+            # A sparse member has a size of its own, whatever the size of the file.
+            sizes = [member.size for member in archive]
+            if len(sizes) > _MOST_TAR_MEMBERS or sum(sizes) > _MOST_TAR_BYTES:
+                raise too_large
+            yield archive
+    except (OSError, *_BROKEN) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # None: broken data in bz2
+            raise UserError(f"the tarball is unreadable: {error.strerror}", str(path)) from None
+        raise UserError(f"the tarball is broken: {error}", str(path), _REMEDY) from None
+
+
 def _is_tarball(path: Path) -> bool:
     """Return whether a file is a tarball by its name or content; a broken one counts too."""
     if path.name.lower().endswith(_TAR_SUFFIXES):
@@ -126,13 +184,8 @@ def unpacked_tarball(path: Path) -> Iterator[Path]:
         UserError: the tarball is broken, cannot be unpacked, or has no captured /sys.
     """
     with tempfile.TemporaryDirectory(prefix="chaosity-", dir=_fast_directory()) as folder:
-        try:
-            with tarfile.open(path) as archive:
-                _unpack(archive, Path(folder).resolve())
-        except (OSError, *_BROKEN) as error:
-            if isinstance(error, OSError) and error.errno is not None:  # None: broken data in bz2
-                raise UserError(f"the tarball is unreadable: {error.strerror}", str(path)) from None
-            raise UserError(f"the tarball is broken: {error}", str(path), _REMEDY) from None
+        with open_tarball(path) as archive:
+            _unpack(archive, Path(folder).resolve())
         yield _find_capture_root(Path(folder), path)
 
 

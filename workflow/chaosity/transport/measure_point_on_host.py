@@ -15,7 +15,13 @@ import sys
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
-from chaosity.errors import UserError, check_room, file_system_error
+from chaosity.errors import (
+    UserError,
+    check_room,
+    file_system_error,
+    printable_line,
+    printable_text,
+)
 from chaosity.records.atomic_writes_and_record_files import (
     link_current_record,
     newest_attempt_file_of_run,
@@ -98,7 +104,7 @@ def _measure_over_ssh(transport: Transport, path: Path, point: Point, replicate:
     except subprocess.TimeoutExpired:
         raise HostLostOrChangedError(f"the host sent no record within {limit:g} s") from None
     errors = answer.stderr.decode(errors="replace")
-    sys.stderr.write(errors)
+    sys.stderr.write(printable_text(errors))
     try:
         document = json.loads(answer.stdout)
     except ValueError:
@@ -108,6 +114,11 @@ def _measure_over_ssh(transport: Transport, path: Path, point: Point, replicate:
         last = (errors.strip().splitlines() or ["no message"])[-1]
         raise ValueError(f"the record is incomplete (status {status}): {last}") from None
     return record_from_json_document(document, "the answer")
+
+
+def _say(text: str) -> None:
+    """Print a message, which can quote a host or a record, to standard error."""
+    print(f"chaosity: {printable_line(text)}", file=sys.stderr)
 
 
 def _simulate(point: Point, replicate: int, folder: Path) -> Record:
@@ -133,12 +144,12 @@ def _measure_and_save() -> int:
     folder, name = arguments.host.parent, arguments.point.stem
     host: DiscoveredHostDocument = json.loads(arguments.host.read_text(encoding="utf-8"))
     if skipped := read_skipped_host(folder):
-        print(f"chaosity: host {host['host']} is skipped: {skipped.reason}", file=sys.stderr)
+        _say(f"host {host['host']} is skipped: {skipped.reason}")
         return HOST_LOST
     try:
         point: Point = json.loads(arguments.point.read_text(encoding="utf-8"))
         if attempt := newest_attempt_file_of_run(point, arguments.replicate, arguments.record):
-            print(f"chaosity: {name}: reused {attempt.name}", file=sys.stderr)
+            _say(f"{name}: reused {attempt.name}")
             link_current_record(attempt, arguments.record)
             return 0
         check_room(arguments.record.parent)
@@ -150,17 +161,17 @@ def _measure_and_save() -> int:
         else:  # this machine, or the node on which Slurm runs this process
             record = measure_point(point, arguments.replicate)
             if record["verdict"]["status"] != VALID:
-                print(f"chaosity: {name} failed: {record['verdict']['reason']}", file=sys.stderr)
+                _say(f"{name} failed: {record['verdict']['reason']}")
         _check_same_boot(record, host)
         save_record(record, arguments.record)
     except HostLostOrChangedError as error:
         reason = f"lost during a measurement: {error}"
         note_skipped_host(folder, host["host"], reason)
-        print(f"chaosity: host {host['host']} is skipped: {reason}", file=sys.stderr)
+        _say(f"host {host['host']} is skipped: {reason}")
         return HOST_LOST
     except (OSError, UserError, ValueError) as error:
         sentence = (file_system_error(error) if isinstance(error, OSError) else None) or error
-        print(f"chaosity: host {host['host']}, {name}: {sentence}", file=sys.stderr)
+        _say(f"host {host['host']}, {name}: {sentence}")
         return NO_RECORD
     return 0
 

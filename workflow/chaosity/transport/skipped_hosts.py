@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from chaosity.errors import MALFORMED
 from chaosity.records.atomic_writes_and_record_files import utc_now_text, write_atomically
 
 SKIPPED_HOST_FILE = "left_out.json"
@@ -43,7 +44,7 @@ def read_skipped_host(folder: Path) -> SkippedHost | None:
         return SkippedHost(folder.name, str(note.get("at", "")), str(note["reason"]))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+    except (OSError, *MALFORMED):
         reason = f"{SKIPPED_HOST_FILE} cannot be read, so the reason is not known"
         return SkippedHost(folder.name, "", reason)
 

@@ -1,0 +1,1 @@
+"""Fuzzing of every parser of foreign input, see `fuzz.parser_list`."""

@@ -1,0 +1,346 @@
+"""Content of others is never executed, evaluated, unpacked without a limit or shown raw."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import tarfile
+import zipfile
+from pathlib import Path
+
+import duckdb
+import hostile_texts as hostile
+import pytest
+from rich.text import Text
+
+from chaosity.checked_yaml_files import ROOT, read_yaml
+from chaosity.cli.terminal_output import borderless_table, echo, json_text, print_rich
+from chaosity.errors import UserError, printable_line, printable_text
+from chaosity.hosts.ansible_inventory import read_inventory
+from chaosity.slurm.slurm_commands import parse_slurm_nodes
+from chaosity.store import tidy_table_parquet
+from chaosity.store.profile_bundles import read_bundle
+from chaosity.store.profile_database import find_profiles, open_database
+from chaosity.store.tidy_table_parquet import connect_isolated, read_parquet_table
+from chaosity.topology import topology_sources
+from chaosity.topology.topology_discovery import discover_topology
+from chaosity.topology.topology_sources import unpacked_tarball
+from chaosity.transport.runner_command import runner_command_line, ssh_transport
+
+SYS = "sys/devices/system/cpu/online"
+
+
+def inventory(folder: Path, host: str, **variables: object) -> str:
+    path = folder / "hosts.json"
+    path.write_text(json.dumps({"all": {"hosts": {host: variables}}}))
+    return str(path)
+
+
+# ---- the shell ----
+
+
+@pytest.mark.parametrize("name", [hostile.SHELL, *hostile.PATHS[:-1], "{wildcards.host}", "a b"])
+def test_a_host_name_that_a_shell_or_path_would_read_is_refused(tmp_path, name):
+    with pytest.raises(UserError, match=r"name|inventory|host"):
+        read_inventory(inventory(tmp_path, name))
+
+
+def test_shell_characters_in_variables_of_a_host_reach_no_shell(tmp_path):
+    variables = {"ansible_host": "127.0.0.1", "runner_directory": hostile.SHELL}
+    command = runner_command_line(ssh_transport("a", variables), "--replicate", hostile.SHELL)
+    done = subprocess.run(
+        ["sh", "-c", f"printf '%s\\n' {command[-1]}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )  # the shell of the host gets the last word
+    assert done.stdout.splitlines()[-1] == hostile.SHELL
+    assert hostile.SHELL in done.stdout.splitlines()[1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_address_cannot_be_an_option_of_ssh():
+    command = runner_command_line(ssh_transport("a", {"ansible_host": "-oProxyCommand=touch x"}))
+    assert command[command.index("-oProxyCommand=touch x") - 1] == "--"
+
+
+def test_names_of_slurm_nodes_with_shell_characters_are_ignored():
+    text = "NodeName=a;touch State=IDLE\nNodeName=$(id) State=IDLE\nNodeName=n1 State=IDLE\n"
+    assert list(parse_slurm_nodes(text)) == ["n1"]
+
+
+def test_every_value_in_a_shell_line_of_the_workflow_is_quoted():
+    for path in sorted((ROOT / "workflow" / "rules").glob("*.smk")):
+        for block in re.findall(
+            r"shell(?::|\()\n(.*?)\n(?:\n|\S|        \))", path.read_text(), re.S
+        ):
+            texts = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', block))
+            for field in re.findall(r"(?<!\{)\{([^{}]*)\}(?!\})", texts):
+                assert field.endswith(":q") or "shlex" in field, f"{path.name}: {field}"
+
+
+# ---- Jinja and YAML ----
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "{{ lookup('pipe', 'touch pwned') }}",
+        "{{ ''.__class__.__mro__ }}",
+        "{{ 10 ** 10 ** 10 }}",
+        "{{ 'a' * 10 ** 12 }}",
+        "{{ 'a' | center(10 ** 10) }}",
+        "{% for i in range(99999) %}{% for j in range(99999) %}x{% endfor %}{% endfor %}{{ 1 }}",
+    ],
+)
+def test_an_expression_of_the_inventory_that_is_no_simple_value_is_refused(tmp_path, value):
+    with pytest.raises(UserError, match="give a plain value"):
+        read_inventory(inventory(tmp_path, "a", ansible_user=value))
+    assert not Path("pwned").exists()
+
+
+def test_braces_in_other_variables_of_the_inventory_are_not_evaluated(tmp_path):
+    [host] = read_inventory(inventory(tmp_path, "a", chaosity_destructive_drives=[hostile.JINJA]))
+    assert host.variables["chaosity_destructive_drives"] == [hostile.JINJA]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: !!python/object/apply:os.system ['touch pwned']",
+        "!!python/name:os.system",
+        "[" * 100_000,
+        "- " * 100_000 + "x",
+        "&a [*a]",
+        "a: &a [1,1,1,1,1,1,1,1,1,1]\n"
+        + "".join(
+            f"{'b' * n}: &{'b' * n} [{','.join(['*' + ('b' * (n - 1) or 'a')] * 10)}]\n"
+            for n in range(1, 12)
+        ),
+        "x" * 2**21,
+    ],
+    ids=["object", "name", "deep flow", "deep block", "recursive", "billion laughs", "long"],
+)
+def test_yaml_with_objects_or_without_an_end_is_refused(tmp_path, text):
+    path = tmp_path / "a.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError):
+        read_yaml(path)
+    assert not Path("pwned").exists()
+
+
+# ---- the terminal ----
+
+
+def test_control_characters_of_others_do_not_reach_the_terminal(capsys):
+    error = UserError(hostile.TERMINAL, hostile.TERMINAL, hostile.TERMINAL)
+    echo(hostile.TERMINAL)
+    table = borderless_table(["name"])
+    table.add_row(hostile.TERMINAL)
+    print_rich([Text(hostile.TERMINAL), table], wrap=True)
+    echo(error, err=True)
+    out, err = capsys.readouterr()
+    for text in (out, err, str(error)):
+        assert printable_text(text) == text and "\\x1b" in text
+
+
+def test_an_error_is_one_line_of_limited_length():
+    text = str(UserError("a\nb" * 10_000))
+    assert "\n" not in text and len(text) < 5000
+    assert printable_line("12\N{THIN SPACE}345 µs") == "12\N{THIN SPACE}345 µs"
+
+
+def test_printed_json_of_hostile_texts_is_the_same_json():
+    document = {"serial": hostile.TERMINAL, "emoji": "\N{SNOWMAN}", "tag": "\U000e0001"}
+    text = json_text(document)
+    assert json.loads(text) == document and printable_text(text) == text
+
+
+# ---- archives ----
+
+
+def tarball(path: Path, members: list[tuple[tarfile.TarInfo, bytes]], mode: str = "w:gz") -> Path:
+    with tarfile.open(path, mode) as archive:
+        for member, content in members:
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return path
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    found = tarfile.TarInfo(name)
+    found.type, found.linkname = kind, link
+    return found
+
+
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz"])
+def test_a_tarball_that_unpacks_to_gigabytes_is_refused(tmp_path, suffix, monkeypatch):
+    monkeypatch.setattr(topology_sources, "_MOST_TAR_BYTES", 2**22)
+    path = tarball(tmp_path / f"bomb.tar.{suffix}", [(member(SYS), bytes(2**25))], f"w:{suffix}")
+    assert path.stat().st_size < 2**17
+    with pytest.raises(UserError, match="more than 4 MiB"), unpacked_tarball(path):
+        pass
+
+
+def test_a_terabyte_of_zeros_in_a_sparse_member_is_refused(tmp_path):
+    header = tarfile.TarInfo("sys/big")
+    header.type, header.size = tarfile.GNUTYPE_SPARSE, 512
+    block = bytearray(header.tobuf(tarfile.GNU_FORMAT))
+    block[386:398], block[398:410] = b"00000000000\0", b"00000001000\0"  # one part of 512 bytes
+    block[483:495] = b"\x80" + bytes(3) + (2**40).to_bytes(8, "big")  # the size of the file
+    block[148:156] = b" " * 8
+    block[148:156] = f"{sum(block):06o}\0 ".encode()
+    path = tmp_path / "sparse.tar"
+    path.write_bytes(bytes(block) + bytes(512) + bytes(1024))
+    with tarfile.open(path) as archive:
+        assert [each.size for each in archive] == [2**40]
+    with pytest.raises(UserError, match="more than 256 MiB"), unpacked_tarball(path):
+        pass
+
+
+def test_a_real_file_of_a_terabyte_is_refused_before_it_is_read(tmp_path):
+    path = tmp_path / "zeros.tar"
+    with path.open("wb") as stream:
+        stream.truncate(2**40)
+    with pytest.raises(UserError, match="more than 256 MiB"), unpacked_tarball(path):
+        pass
+
+
+def test_a_long_name_of_gigabytes_in_a_tarball_does_not_fill_the_memory(tmp_path):
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 2**33
+    (tmp_path / "long.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+    with pytest.raises(UserError), unpacked_tarball(tmp_path / "long.tar"):
+        pass
+
+
+def test_links_devices_and_repeated_members_of_a_tarball_write_nothing_outside(tmp_path):
+    members = [
+        (member(SYS), b"0-1\n"),
+        (member(SYS), b"0-3\n"),
+        (member("sys/out", tarfile.SYMTYPE, "/etc"), b""),
+        (member("sys/out/passwd"), b"x"),
+        (member("sys/up", tarfile.SYMTYPE, "../../.."), b""),
+        (member("sys/hard", tarfile.LNKTYPE, "/etc/passwd"), b""),
+        (member("sys/zero", tarfile.CHRTYPE), b""),
+        (member("sys/pipe", tarfile.FIFOTYPE), b""),
+        (member("../outside"), b"x"),
+        (member("/tmp/chaosity-outside"), b"x"),
+    ]
+    with unpacked_tarball(tarball(tmp_path / "a.tar.gz", members)) as top:
+        assert (top / SYS).read_text() == "0-3\n"
+        found = {str(path.relative_to(top)) for path in top.rglob("*")}
+        assert not found & {"sys/up", "sys/hard", "sys/zero", "sys/pipe"}
+        assert all(path.resolve().is_relative_to(top.resolve()) for path in top.rglob("*"))
+        assert not (top.parent / "outside").exists()
+    assert not Path("/tmp/chaosity-outside").exists()
+
+
+def test_a_zip_file_that_unpacks_to_gigabytes_is_refused(tmp_path):
+    path = tmp_path / "bomb.zip"
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("manifest.json", "w") as stream,
+    ):
+        for _ in range(64):
+            stream.write(bytes(2**20))
+    assert path.stat().st_size < 2**17
+    with pytest.raises(UserError, match="larger than 1 MiB"):
+        read_bundle(path)
+
+
+def test_a_parquet_file_whose_texts_are_gigabytes_in_memory_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "bomb.parquet"
+    with duckdb.connect() as connection:
+        query = "SELECT repeat('x', 10000) AS host FROM range(20000)"
+        connection.sql(query).write_parquet(str(path), compression="zstd")
+    assert path.stat().st_size < 2**17
+    monkeypatch.setattr(tidy_table_parquet, "_MOST_TEXT_BYTES", 2**20)
+    with pytest.raises(UserError, match="the texts have 200000000 bytes"):
+        read_parquet_table(path)
+    monkeypatch.setattr(tidy_table_parquet, "_MOST_ROWS", 1000)
+    with pytest.raises(UserError, match="20000 rows"):
+        read_parquet_table(path)
+
+
+# ---- XML ----
+
+XML = """<?xml version="1.0"?><!DOCTYPE topology [{entities}]>
+<topology version="2.0"><object type="Machine" os_index="0" cpuset="0x1" complete_cpuset="0x1"
+ allowed_cpuset="0x1" nodeset="0x1" allowed_nodeset="0x1"><info name="HostName" value="{value}"/>
+<info name="x" value="y">{text}</info><object type="PU" os_index="0" cpuset="0x1"/></object>
+</topology>"""
+
+
+@pytest.mark.parametrize("with_hwloc", [True, False])
+@pytest.mark.parametrize(
+    ("entities", "value", "text"),
+    [
+        (
+            "".join(f"<!ENTITY e{n} '{f'&e{n - 1};' * 10 if n else 'ha'}'>" for n in range(12)),
+            "&e11;",
+            "",
+        ),
+        ("<!ENTITY f SYSTEM 'file:///etc/passwd'>", "x", "&f;"),
+        ("<!ENTITY % p SYSTEM 'http://127.0.0.1:9/x'> %p;", "x", ""),
+    ],
+    ids=["billion laughs", "external file", "parameter entity"],
+)
+def test_xml_with_entities_is_refused(tmp_path, monkeypatch, entities, value, text, with_hwloc):
+    path = tmp_path / "a.xml"
+    path.write_text(XML.format(entities=entities, value=value, text=text))
+    if not with_hwloc:
+        monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match=r"entities|XML|truncated"):
+        discover_topology(str(path))
+
+
+# ---- databases ----
+
+
+@pytest.fixture
+def database(tmp_path):
+    path = tmp_path / "p.duckdb"
+    with open_database(path, write=True):
+        pass
+    return path
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TABLE measurements;"
+        " CREATE VIEW measurements AS SELECT * FROM read_csv('/etc/passwd')",
+        "CREATE MACRO median(x) AS (SELECT content FROM read_text('/etc/passwd'))",
+        "CREATE VIEW other AS SELECT 1",
+        "ALTER TABLE profiles ADD COLUMN x INTEGER; CREATE TABLE t (a INTEGER,"
+        " b INTEGER GENERATED ALWAYS AS (a + 1))",
+    ],
+    ids=["view as table", "macro", "view", "generated column"],
+)
+def test_a_database_with_code_of_others_is_refused(database, statement):
+    with duckdb.connect(str(database)) as connection:
+        connection.execute(statement)
+    with pytest.raises(UserError, match="not a profile database"):
+        find_profiles(database)
+
+
+def test_sql_in_a_database_of_others_reaches_no_file_and_no_extension(tmp_path):
+    for statement in (
+        "SELECT * FROM read_text('/etc/passwd')",
+        f"COPY (SELECT 1) TO '{tmp_path}/out.csv'",
+        f"ATTACH '{tmp_path}/other.db'",
+        "LOAD httpfs",
+        "SET enable_external_access = true",
+    ):
+        with connect_isolated() as connection, pytest.raises(duckdb.Error):
+            connection.execute(statement).fetchall()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_hostile_serial_of_a_drive_is_data_in_a_query(database):
+    assert find_profiles(database, drive="x' OR '1'='1", host="'; DROP TABLE profiles; --") == []
+    assert find_profiles(database) == []
