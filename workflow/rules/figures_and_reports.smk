@@ -30,7 +30,7 @@ rule draw_topology:
         " then lstopo --input {input:q} --of svg --no-legend --force {output:q} 2> {log:q}"
         # On a full disk, lstopo (2.9) writes half a drawing and exits with 0.
         " && {{ tail -n 1 {output:q} | grep --quiet '</svg>'"
-        " || {{ echo 'chaosity: {output}: lstopo wrote only a part of the drawing' > {log:q}; exit 1; }}; }};"
+        " || {{ echo 'chaosity: '{output:q}': lstopo wrote only a part of the drawing' > {log:q}; exit 1; }}; }};"
         " else cp {params.without_lstopo:q} {output:q}; fi"
 
 
