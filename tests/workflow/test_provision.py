@@ -277,6 +277,72 @@ def checkout(root: Path) -> Iterator[Path]:
         yield copy
 
 
+@pytest.fixture
+def apt_with_a_small_mirror(tmp_path: Path) -> dict[str, str]:
+    """Variables with which apt installs into a folder, from a mirror that has fio and likwid alone."""
+    if os.geteuid() != 0 or not shutil.which("dpkg-deb"):
+        pytest.skip("only root installs packages, and this test makes Debian's")
+    mirror, state, system = (tmp_path / name for name in ("mirror", "state", "root"))
+    index = ""
+    for package, program in (("fio", "fio"), ("likwid", "likwid-bench")):
+        content = tmp_path / package
+        (content / "DEBIAN").mkdir(parents=True)
+        (content / "usr/bin").mkdir(parents=True)
+        fields = f"Package: {package}\nVersion: 99.1\nArchitecture: all\nMaintainer: A <a@b.c>\n"
+        (content / "DEBIAN/control").write_text(f"{fields}Description: a program\n")
+        path = content / "usr/bin" / program
+        path.write_text(f"#!/bin/sh\necho {program} 99.1\n")
+        path.chmod(0o755)
+        mirror.mkdir(exist_ok=True)
+        file = mirror / f"{package}.deb"
+        subprocess.run(["dpkg-deb", "--build", content, file], check=True, capture_output=True)
+        index += f"{fields}Filename: ./{file.name}\nSize: {file.stat().st_size}\n"
+        index += f"SHA256: {sha256(file)}\nDescription: a program\n\n"
+    (mirror / "Packages").write_text(index)
+    for folder in ("lists/partial", "cache/archives/partial"):
+        (state / folder).mkdir(parents=True)
+    admin = system / "var/lib/dpkg"
+    for folder in ("info", "updates", "triggers"):
+        (admin / folder).mkdir(parents=True)
+    (admin / "status").touch()
+    (state / "sources.list").write_text(f"deb [trusted=yes] file:{mirror} ./\n")
+    (state / "apt.conf").write_text(
+        f'Dir::State "{state}"; Dir::State::status "{admin}/status"; Dir::Cache "{state}/cache";\n'
+        f'Dir::Etc::sourcelist "{state}/sources.list"; Dir::Etc::sourceparts "/dev/null";\n'
+        f'Dir::Etc::preferencesparts "/dev/null"; APT::Sandbox::User "root";\n'
+        f'DPkg::Options {{ "--root={system}"; }};\n'
+    )
+    path = f"{system}/usr/bin:{os.environ['PATH']}"
+    return {"APT_CONFIG": str(state / "apt.conf"), "PATH": path}
+
+
+def test_a_mirror_without_optional_packages_stops_nothing(
+    root: Path, apt_with_a_small_mirror: dict[str, str]
+) -> None:
+    newer = {"fio": "99", "clpeak": "99", "likwid-bench": "99"}
+    extra = {
+        "toolchain_minimum_versions": newer,
+        "toolchain_optional": ["clpeak", "likwid-bench"],
+    }
+    outcome = play(root, "--tags", "toolchain", extra=extra, environment=apt_with_a_small_mirror)
+    assert outcome.status == 0, outcome.said
+    assert outcome.says(
+        "Missing on localhost, and what therefore is not measured: clpeak (gpu_copies and"
+    ), outcome.said
+    assert not outcome.says("; likwid-bench")
+    lacking = {**extra, "toolchain_optional": [], "toolchain_test_tools": ["clpeak"]}
+    too_old = {**extra, "toolchain_optional": [], "toolchain_minimum_versions": {"fio": "100"}}
+    for required, words in (
+        (lacking, "No package matching 'clpeak' is available"),
+        (too_old, "fio is 99.1 (at least 100 is needed). The distribution's packages are missing"),
+    ):
+        stopped = play(
+            root, "--tags", "toolchain", extra=required, environment=apt_with_a_small_mirror
+        )
+        assert stopped.status != 0
+        assert stopped.says(words), stopped.said
+
+
 def play_without_root(checkout: Path, **given: Any) -> Outcome:
     """Run provision.yml as a user without rights."""
     # Nobody has no home, where Ansible would keep what it works with.
