@@ -279,7 +279,7 @@ def checkout(root: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def apt_with_a_small_mirror(tmp_path: Path) -> dict[str, str]:
-    """Variables with which apt installs into a folder, from a mirror that has fio and likwid alone."""
+    """Variables with which apt installs into a folder, from a mirror with fio and likwid alone."""
     if os.geteuid() != 0 or not shutil.which("dpkg-deb"):
         pytest.skip("only root installs packages, and this test makes Debian's")
     mirror, state, system = (tmp_path / name for name in ("mirror", "state", "root"))
