@@ -268,7 +268,7 @@ def parsers() -> list[Parser]:
             "rep<N>.json of another hand, for tables, reports and explain",
             lambda: mutated_json(records()),
             _parse_record,
-            examples=150,
+            examples=70,
         ),
         plain("point", "points/*.json of another hand", _point_inputs, _parse_point, examples=100),
         plain(

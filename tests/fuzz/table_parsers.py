@@ -321,6 +321,6 @@ def parsers() -> list[Parser]:
             "a zip file of profiles of others",
             _bundle_inputs,
             _parse_bundle,
-            examples=60,
+            examples=25,
         ),
     ]

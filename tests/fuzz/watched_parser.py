@@ -112,23 +112,30 @@ def limits() -> Iterator[Path]:
     memory = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
     former = signal.signal(signal.SIGPROF, _hang)
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    temporary, variable = tempfile.tempdir, os.environ.get("TMPDIR")
     with tempfile.TemporaryDirectory(prefix="chaosity-fuzz-", dir=memory) as name:
         folder = Path(name).resolve()
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         most = pages * resource.getpagesize() + MOST_BYTES
         resource.setrlimit(resource.RLIMIT_AS, (most, hard))
-        os.environ["TMPDIR"] = tempfile.tempdir = str(folder / "tmp")
         try:
             yield folder
         finally:
             resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
             signal.signal(signal.SIGPROF, former)
-            tempfile.tempdir = temporary
-            if variable is None:
-                del os.environ["TMPDIR"]
-            else:
-                os.environ["TMPDIR"] = variable
+
+
+@contextmanager
+def _temporary_files_in(folder: Path) -> Iterator[None]:
+    """Let this process and its children put temporary files into a folder."""
+    former, variable = tempfile.tempdir, os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = former
+        del os.environ["TMPDIR"]
+        if variable is not None:
+            os.environ["TMPDIR"] = variable
 
 
 def run_watched(parser: Parser, value: object, folder: Path) -> bool:
@@ -147,7 +154,8 @@ def run_watched(parser: Parser, value: object, folder: Path) -> bool:
     signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
     accepted = True
     try:
-        parser.parse(value, folder / "own")
+        with _temporary_files_in(folder / "tmp"):
+            parser.parse(value, folder / "own")
     except parser.allowed as error:
         accepted = False
         check_is_one_sentence(error)
