@@ -22,12 +22,16 @@ from chaosity.hosts.ansible_inventory import read_inventory
 from chaosity.slurm.slurm_commands import parse_slurm_nodes
 from chaosity.store import tidy_table_parquet
 from chaosity.store.profile_bundles import read_bundle
-from chaosity.store.profile_database import find_profiles, open_database
-from chaosity.store.tidy_table_parquet import connect_isolated, read_parquet_table
+from chaosity.store.tidy_table_parquet import read_parquet_table
 from chaosity.topology import topology_sources
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_sources import unpacked_tarball
-from chaosity.transport.runner_command import runner_command_line, ssh_transport
+from chaosity.transport.runner_command import (
+    connection_error_cause,
+    runner_command_line,
+    ssh_transport,
+)
+from chaosity.transport.skipped_hosts import note_skipped_host, read_skipped_host
 
 SYS = "sys/devices/system/cpu/online"
 
@@ -310,49 +314,46 @@ def test_xml_with_entities_is_refused(tmp_path, monkeypatch, entities, value, te
         discover_topology(str(path))
 
 
-# ---- databases ----
+# ---- hosts: outputs of their programs, banners ----
 
 
-@pytest.fixture
-def database(tmp_path):
-    path = tmp_path / "p.duckdb"
-    with open_database(path, write=True):
-        pass
-    return path
+@pytest.mark.thorough
+def test_braces_in_what_a_tool_of_a_host_prints_are_not_evaluated_by_ansible(tmp_path):
+    tool = tmp_path / "tool"
+    tool.write_text(
+        "#!/bin/sh\necho \"{{ lookup('pipe', 'touch pwned') }} \\$(touch pwned) 1.2\"\n"
+    )
+    tool.chmod(0o755)
+    tasks = ROOT / "roles" / "toolchain" / "tasks" / "read_tool_versions.yml"
+    play = {
+        "hosts": "localhost",
+        "connection": "local",
+        "gather_facts": False,
+        "vars": {
+            "ansible_facts": {"env": {"PATH": f"{tmp_path}:/usr/bin:/bin"}},
+            "__toolchain_asked": ["tool"],
+            "__toolchain_questions": {"tool": "tool --version"},
+            "toolchain_minimum_versions": {"tool": "9"},
+        },
+        "tasks": [
+            {"ansible.builtin.include_tasks": str(tasks)},
+            {"ansible.builtin.debug": {"msg": "{{ __toolchain_answers.stdout }}"}},
+            {"ansible.builtin.debug": {"msg": "{{ __toolchain_wanting }}"}},
+        ],
+    }
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    done = subprocess.run(
+        ["ansible-playbook", "play.yml"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "{{ lookup('pipe', 'touch pwned') }}" in done.stdout
+    assert not list(tmp_path.rglob("pwned"))
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "DROP TABLE measurements;"
-        " CREATE VIEW measurements AS SELECT * FROM read_csv('/etc/passwd')",
-        "CREATE MACRO median(x) AS (SELECT content FROM read_text('/etc/passwd'))",
-        "CREATE VIEW other AS SELECT 1",
-        "ALTER TABLE profiles ADD COLUMN x INTEGER; CREATE TABLE t (a INTEGER,"
-        " b INTEGER GENERATED ALWAYS AS (a + 1))",
-    ],
-    ids=["view as table", "macro", "view", "generated column"],
-)
-def test_a_database_with_code_of_others_is_refused(database, statement):
-    with duckdb.connect(str(database)) as connection:
-        connection.execute(statement)
-    with pytest.raises(UserError, match="not a profile database"):
-        find_profiles(database)
-
-
-def test_sql_in_a_database_of_others_reaches_no_file_and_no_extension(tmp_path):
-    for statement in (
-        "SELECT * FROM read_text('/etc/passwd')",
-        f"COPY (SELECT 1) TO '{tmp_path}/out.csv'",
-        f"ATTACH '{tmp_path}/other.db'",
-        "LOAD httpfs",
-        "SET enable_external_access = true",
-    ):
-        with connect_isolated() as connection, pytest.raises(duckdb.Error):
-            connection.execute(statement).fetchall()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_hostile_serial_of_a_drive_is_data_in_a_query(database):
-    assert find_profiles(database, drive="x' OR '1'='1", host="'; DROP TABLE profiles; --") == []
-    assert find_profiles(database) == []
+def test_a_banner_of_an_ssh_server_cannot_control_the_terminal(tmp_path):
+    cause = connection_error_cause(f"welcome\n{hostile.TERMINAL}{hostile.JINJA}")
+    note_skipped_host(tmp_path, "a", cause)
+    skipped = read_skipped_host(tmp_path)
+    assert hostile.JINJA in skipped.reason
+    for text in (str(UserError(cause)), printable_line(skipped.skip_time_and_reason)):
+        assert printable_text(text) == text and hostile.JINJA in text
