@@ -59,7 +59,7 @@ def test_nothing_is_measured_whose_record_has_no_room(results: ResultsFolder, tm
         assert copy.record(point).read_bytes() == before
         free_again(mounted)
         assert copy.measure(point).returncode == 0
-        assert len(list(copy.record(point).parent.glob("attempts/*"))) == 2
+        assert len(list(copy.record(point).parent.glob("attempts/*.json"))) == 2
 
 
 @pytest.mark.alone
@@ -74,7 +74,7 @@ def test_a_record_that_does_not_fit_leaves_the_older_one(make_point, tmp_path: P
         assert path.read_bytes() == before
         assert [found.name for found in mounted.rglob("*.json")] == [
             path.name,
-            *(found.name for found in path.parent.glob("attempts/*")),
+            *(found.name for found in path.parent.glob("attempts/*.json")),
         ]
         assert not list(mounted.rglob(".*"))
 

@@ -169,7 +169,7 @@ def test_what_fails_is_measured_once_a_run(root: Path, tmp_path: Path):
     workflow.config |= {"precision": 0.2, "levels": {"memory_bandwidth": {"kernel": 1}}}
     for runs in (1, 2):
         text = workflow.run()
-        failed = [*workflow.folder.glob("results/localhost/*/storage_bandwidth/*/attempts/*")]
+        failed = [*workflow.folder.glob("results/localhost/*/storage_bandwidth/*/attempts/*.json")]
         assert [path.name.split(".")[-2] for path in failed] == ["failed"] * runs
         assert len([*workflow.folder.glob("results/localhost/*/rounds.json")]) == 1
         assert text.count("measurements to take") > 1 and "\nall\n" not in text

@@ -90,4 +90,4 @@ def test_a_failed_point_is_tried_again_and_kept(workflow):
     assert record["verdict"]["status"] == "valid"
     assert workflow.selected() == set()
     attempts = workflow.path("localhost/*/storage_bandwidth/*/attempts")
-    assert sorted(p.name.split(".")[-2] for p in attempts.iterdir()) == ["failed", "valid"]
+    assert sorted(p.name.split(".")[-2] for p in attempts.glob("*.json")) == ["failed", "valid"]

@@ -56,7 +56,7 @@ def test_other_attempts_are_not_reused(tmp_path, other):
 def test_an_incomplete_record_is_not_reused(tmp_path):
     path = tmp_path / "rep1.json"
     save_record(record(LATER), path)
-    [attempt] = (tmp_path / "attempts").iterdir()
+    [attempt] = (tmp_path / "attempts").glob("*.json")
     attempt.write_text(attempt.read_text()[:40])
     assert newest_attempt_file_of_run({"definition": "d"}, 1, path) is None
 

@@ -152,7 +152,7 @@ def test_attempts_are_kept_and_the_newest_is_current(make_point, tmp_path):
     path = tmp_path / "rep1.json"
     for wrong in ("dies", ""):
         save_record(measure_point(make_point(wrong), 1), path)
-    kept = sorted(p.name.split(".")[-2] for p in (tmp_path / "attempts").iterdir())
+    kept = sorted(p.name.split(".")[-2] for p in (tmp_path / "attempts").glob("*.json"))
     assert kept == ["failed", "valid"]
     assert load_record(path)["verdict"]["status"] == VALID
 

@@ -123,7 +123,10 @@ def make_tidy_table_command(plan: Path, output: Path, history: Path | None) -> N
         HISTORY_COLUMNS,
         split_measurements_at_component_changes,
     )
-    from chaosity.store.tidy_table_from_records import build_tidy_table
+    from chaosity.store.tidy_table_from_records import (
+        build_tidy_table,
+        note_on_records_without_digest,
+    )
     from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
 
     with malformed_as_user_error("the file is not the plan.json of a host", str(plan)):
@@ -144,3 +147,5 @@ def make_tidy_table_command(plan: Path, output: Path, history: Path | None) -> N
     counts = table.drop_duplicates(["experiment", "point", "replicate"])["status"].value_counts()
     listed = ", ".join(f"{count} {status}" for status, count in counts.items())
     echo(f"{len(table)} rows of {listed} measurements in {output}", err=True)
+    if note := note_on_records_without_digest(folder):
+        echo(f"chaosity: {note}", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import tempfile
@@ -10,11 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from chaosity.errors import describe_malformed
+from chaosity.errors import MALFORMED, describe_malformed
 from chaosity.records.point_types import Point
 from chaosity.records.record_types_and_verdict import VALID, Record
 
 SCHEMA_VERSION = 1
+# Digests of the attempts in a folder, in the form of sha256sum(1): `sha256sum --check SHA256SUMS`.
+DIGESTS_FILE = "SHA256SUMS"
 # Environment variable: when the run began, in the form of `utc_now_text`; unset outside a run.
 RUN_BEGAN = "CHAOSITY_RUN_BEGAN"
 
@@ -111,13 +114,42 @@ def save_record(record: Record, path: Path) -> None:
 
     The attempt is written below ``attempts/`` next to `path` and never changed again. `path`
     (``rep<N>.json``) becomes a hard link to the attempt. So a retry, or a rerun after a repair,
-    deletes no earlier attempt.
+    deletes no earlier attempt. The digest in ``attempts/SHA256SUMS`` shows later edits.
     """
-    status = record["verdict"]["status"]
-    name = attempt_file_name(record["replicate"], record["finished_at"], status)
-    attempt = path.parent / "attempts" / name
-    write_atomically(attempt, json.dumps(record, indent=1, sort_keys=True) + "\n")
+    attempt = path.parent / "attempts" / _attempt_of_record(record)
+    content = json.dumps(record, indent=1, sort_keys=True) + "\n"
+    write_atomically(attempt, content)
+    digests = attempt.with_name(DIGESTS_FILE)
+    before = digests.read_text(encoding="utf-8") if digests.exists() else ""
+    line = f"{hashlib.sha256(content.encode()).hexdigest()}  {attempt.name}\n"
+    write_atomically(digests, before + line)
     link_current_record(attempt, path)
+
+
+def _attempt_of_record(record: Record) -> str:
+    """Return the file name of the attempt that a record is."""
+    status = record["verdict"]["status"]
+    return attempt_file_name(record["replicate"], record["finished_at"], status)
+
+
+def _is_edited(path: Path, record: Record, content: bytes) -> bool:
+    """Return whether a record differs from the attempt that was written after the measurement.
+
+    Attempts without a digest, which versions before 2026-11-24 wrote, cannot be verified and count
+    as unedited.
+    """
+    folder = path.parent if path.parent.name == "attempts" else path.parent / "attempts"
+    if not (folder / DIGESTS_FILE).exists():
+        return False
+    try:
+        name = _attempt_of_record(record)
+        if (path.parent == folder and path.name != name) or not (folder / name).exists():
+            return True  # its time, replicate or status was edited
+    except (OSError, *MALFORMED):  # so that they make no name of an attempt
+        return True
+    lines = (folder / DIGESTS_FILE).read_text(encoding="utf-8").splitlines()
+    written = [line for line in lines if line.endswith(f"  {name}")]
+    return bool(written) and f"{hashlib.sha256(content).hexdigest()}  {name}" not in written
 
 
 def link_current_record(attempt: Path, path: Path) -> None:
@@ -132,14 +164,19 @@ def load_record(path: Path) -> Record:
     """Read a record from its file.
 
     Raises:
-        ValueError: the file is not a complete record of this version.
+        ValueError: the file is not a complete record of this version, or somebody edited it.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        content = path.read_bytes()
+        document = json.loads(content)
     except (OSError, ValueError, RecursionError) as error:
         reason = describe_malformed(error)
         raise ValueError(f"{path} is not a complete record: {reason}") from error
-    return record_from_json_document(document, str(path))
+    record = record_from_json_document(document, str(path))
+    if _is_edited(path, record, content):
+        what = f"{path} was edited after its measurement: {DIGESTS_FILE} has another digest"
+        raise ValueError(f"{what}; restore the file, or delete it to measure the point again")
+    return record
 
 
 def record_from_json_document(document: Any, source: str) -> Record:
@@ -151,7 +188,8 @@ def record_from_json_document(document: Any, source: str) -> Record:
     if not isinstance(document, dict) or "verdict" not in document:
         raise ValueError(f"{source} is not a record: it has no verdict")
     if (version := document.get("schema_version")) != SCHEMA_VERSION:
-        raise ValueError(f"{source} has record version {version}, not {SCHEMA_VERSION}")
+        what = f"{source} has record version {version}, not {SCHEMA_VERSION}"
+        raise ValueError(f"{what}; read it with the version of this program that wrote it")
     return cast(Record, document)
 
 

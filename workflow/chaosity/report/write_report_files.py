@@ -28,7 +28,10 @@ from chaosity.store.measurements_before_component_changes import (
     HISTORY_COLUMNS,
     split_measurements_at_component_changes,
 )
-from chaosity.store.tidy_table_from_records import build_tidy_table
+from chaosity.store.tidy_table_from_records import (
+    build_tidy_table,
+    note_on_records_without_digest,
+)
 from chaosity.store.tidy_table_parquet import read_parquet_table
 from chaosity.topology.topology_json import read_topology
 from chaosity.topology.topology_model import Topology
@@ -106,7 +109,10 @@ def write_report(
         config={
             **read_yaml(config_file),
             **planned.get("config", {}),
-            "notes": planned.get("notes", []),
+            "notes": [
+                *planned.get("notes", []),
+                *filter(None, [note_on_records_without_digest(folder)]),
+            ],
         },
         output=output,
         drawing=drawing,

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import BinaryIO, TypedDict
 
 from chaosity.records.point_types import RequiredProgram
+from chaosity.runner.guardian_process import kill_program
+from chaosity.runner.load_process import VERSION_SECONDS
 from chaosity.runner.memory_module_table import read_memory_modules
 
 # Debian's hwloc-nox and RHEL's hwloc have only the first program; graphical builds have both.
@@ -98,15 +100,24 @@ def lstopo_command(program: str, version: int, source: Sequence[str] = ()) -> li
     return [program, *source, "--filter", "io:all", "--of", "xml", *format_2, "-"]
 
 
-def _run_and_read(command: Sequence[str]) -> str | None:
-    """Return the standard output and standard error of a program; None if it cannot run."""
+def _run_and_read(command: Sequence[str], seconds: float = TIMEOUT_SECONDS) -> str | None:
+    """Return the standard output and standard error of a program.
+
+    The result is None if the program cannot run, or is killed because it takes longer.
+    """
+    pipe = subprocess.PIPE
     try:
-        answer = subprocess.run(
-            command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+        program = subprocess.Popen(
+            command, text=True, stdout=pipe, stderr=pipe, start_new_session=True
         )
-    except (OSError, subprocess.SubprocessError):
+    except OSError:
         return None
-    return (answer.stdout + answer.stderr).strip()
+    try:
+        return "".join(program.communicate(timeout=seconds)).strip()
+    except subprocess.TimeoutExpired:
+        kill_program(program.pid)
+        program.communicate()
+        return None
 
 
 def _read_lstopo_xml() -> bytes:
@@ -153,7 +164,8 @@ def find_tool_path_version_and_hash(need: RequiredProgram) -> _ToolFacts:
     name, path = need["program"], shutil.which(need["program"])
     if path is None:
         return {"program": name, "path": None, "version": None, "sha256": None}
-    version = _run_and_read([path, *need["version"][1:]]) if "version" in need else None
+    query = [path, *need.get("version", [])[1:]]
+    version = _run_and_read(query, VERSION_SECONDS) if "version" in need else None
     line = (version or "").partition("\n")[0]
     return {"program": name, "path": path, "version": line, "sha256": _sha256(Path(path))}
 

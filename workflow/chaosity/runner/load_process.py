@@ -364,8 +364,7 @@ def _answer_of(query: subprocess.Popen[str] | None) -> list[str]:
     try:
         return query.communicate(timeout=VERSION_SECONDS)[0].strip().splitlines()
     except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(query.pid, signal.SIGKILL)
+        kill_program(query.pid)
         query.communicate()
         return []
 

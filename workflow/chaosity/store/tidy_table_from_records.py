@@ -21,7 +21,7 @@ from chaosity.errors import (
     malformed_as_user_error,
 )
 from chaosity.place_names import node_name
-from chaosity.records.atomic_writes_and_record_files import load_record, record_file
+from chaosity.records.atomic_writes_and_record_files import DIGESTS_FILE, load_record, record_file
 from chaosity.records.point_types import Load, MetricRatio, Point, PointAndLoadNames
 from chaosity.records.record_types_and_verdict import FAILED, VALID, LoadRecord, Record
 from chaosity.runner.metric_values import (
@@ -42,6 +42,15 @@ _REMARKS = {"undisturbed": "disturbed", "precision": "imprecise"}
 
 
 _NO_POINT = "the file is not a point of a plan"
+
+
+def note_on_records_without_digest(results: Path) -> str | None:
+    """Return a sentence with the number of records that cannot be verified; None without any."""
+    found = [path.parent / "attempts" / DIGESTS_FILE for path in results.glob("*/*/rep*.json")]
+    count = sum(not path.exists() for path in found)
+    if not count:
+        return None
+    return f"{count} of {len(found)} records are not verifiable: an older version wrote no digest"
 
 
 def read_points(folder: Path) -> Iterator[Point]:

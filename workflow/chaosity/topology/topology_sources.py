@@ -6,6 +6,7 @@ A captured /sys is a directory, or a tarball that hwloc-gather-topology made.
 from __future__ import annotations
 
 import bz2
+import fcntl
 import gzip
 import io
 import json
@@ -15,9 +16,10 @@ import platform
 import shutil
 import tarfile
 import tempfile
+import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -45,6 +47,8 @@ _COMPRESSED: dict[bytes, Callable[..., Any]] = {
     b"BZh": bz2.open,
     b"\xfd7zXZ": lzma.open,
 }
+# Name of the folder of an unpacked tarball, and the age from which nobody is about to lock it.
+_FOLDER_PREFIX, _NEW_SECONDS = "chaosity-description-", 60.0
 _REMEDY = "capture /sys with `hwloc-gather-topology NAME`"
 
 
@@ -183,10 +187,40 @@ def unpacked_tarball(path: Path) -> Iterator[Path]:
     Raises:
         UserError: the tarball is broken, cannot be unpacked, or has no captured /sys.
     """
-    with tempfile.TemporaryDirectory(prefix="chaosity-", dir=_fast_directory()) as folder:
+    parent = _fast_directory() or Path(tempfile.gettempdir())
+    _remove_folders_of_killed_processes(parent)
+    with (
+        tempfile.TemporaryDirectory(prefix=_FOLDER_PREFIX, dir=parent) as folder,
+        _locked_folder(Path(folder)),
+    ):
         with open_tarball(path) as archive:
             _unpack(archive, Path(folder).resolve())
         yield _find_capture_root(Path(folder), path)
+
+
+@contextmanager
+def _locked_folder(folder: Path) -> Iterator[bool]:
+    """Lock a folder while a block runs; yield whether no other process has locked it."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield True
+    except BlockingIOError:
+        yield False
+    finally:
+        os.close(handle)
+
+
+def _remove_folders_of_killed_processes(parent: Path) -> None:
+    """Remove the folders of this user that nobody uses: killed processes leave them behind."""
+    for folder in parent.glob(f"{_FOLDER_PREFIX}*"):
+        with suppress(OSError):  # another process has just removed it, or made something else
+            status = folder.lstat()
+            # A folder that was just made may not be locked yet.
+            if status.st_uid == os.geteuid() and time.time() - status.st_mtime > _NEW_SECONDS:
+                with _locked_folder(folder) as unused:
+                    if unused:
+                        shutil.rmtree(folder)
 
 
 def _fast_directory() -> Path | None:

@@ -1,0 +1,160 @@
+"""The controller is killed or interrupted, in each phase: the next run goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from broken_runs import BIN, ResultsFolder, kill_all, record_files, start
+from chaosity.topology.topology_sources import unpacked_tarball
+from wait_until_true import wait_until
+from workflow_folder import Workflow
+
+
+@pytest.mark.alone
+def test_kill_in_the_middle_and_go_on(workflow: Workflow):
+    workflow.config["experiments"] = ["memory_bandwidth"]
+    results = workflow.folder / "results"
+    run = start(workflow)
+    wait_until(lambda: len(record_files(results)) >= 3)
+    kill_all(run)
+    kept = record_files(results)
+    workflow.measure()
+    assert workflow.selected() == set()
+    after = record_files(results)
+    assert len(after) > len(kept)
+    check_nothing_lost(kept, after)
+
+
+# A file that exists while, or shortly after, a phase of a run.
+PHASES = {
+    "planning": "*/*/topology.json",
+    "measuring": "*/*/*/*/attempts/*.json",
+    "tidy": "*/*/tidy.log",
+    "report": "*/*/figures/*.svg",
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("phase", PHASES)
+def test_the_controller_is_killed_while(simulated: Workflow, phase: str):
+    results = simulated.folder / "results"
+    run = start(simulated)
+    wait_until(lambda: list(results.glob(PHASES[phase])))
+    kill_all(run)
+    kept = record_files(results)
+    assert not list(results.glob("*/*/report.html"))
+    simulated.run()
+    after = record_files(results)
+    assert len(after) == 8
+    check_nothing_lost(kept, after)
+    [report] = results.glob("*/*/report.html")
+    assert report.read_text().rstrip().endswith("</html>")
+    assert simulated.selected() == set()
+
+
+@pytest.mark.thorough
+@pytest.mark.alone
+def test_ctrl_c_twice_leaves_no_process_and_the_next_run_goes_on(workflow: Workflow):
+    workflow.config["experiments"] = ["memory_bandwidth"]
+    results = workflow.folder / "results"
+    run = start(workflow)
+    wait_until(lambda: len(record_files(results)) >= 2)
+    os.killpg(run.pid, signal.SIGINT)
+    time.sleep(0.5)  # so that the second interrupts what the first has begun
+    os.killpg(run.pid, signal.SIGINT)
+    run.communicate(timeout=120)
+    assert run.returncode != 0
+    wait_until(lambda: not processes_of_session(run.pid), 60)
+    kept = record_files(results)
+    assert len(kept) >= 2
+    workflow.measure()
+    after = record_files(results)
+    check_nothing_lost(kept, after)
+    assert workflow.selected() == set()
+
+
+def check_nothing_lost(kept: Mapping[Path, bytes], after: Mapping[Path, bytes]) -> None:
+    """At most the record that was written in the moment of the end is measured again."""
+    assert len([path for path, text in kept.items() if after[path] != text]) <= 1
+    for path, text in kept.items():  # and its first attempt is kept, too
+        attempts = path.parent.glob(f"attempts/{path.stem}.*")
+        assert text in [one.read_bytes() for one in attempts]
+
+
+def processes_of_session(session: int) -> list[str]:
+    """The command lines of the processes of a session that still run."""
+    words = ["ps", "-o", "stat=,args=", "--sid", str(session)]
+    listed = subprocess.run(words, capture_output=True, text=True, check=False).stdout
+    return [line for line in listed.splitlines() if not line.startswith("Z")]
+
+
+@pytest.mark.parametrize("stage", ["tidy", "report"])
+def test_a_killed_stage_leaves_the_older_file_or_none(results: ResultsFolder, stage: str):
+    """Killed again and again, each time a little later, until it is faster."""
+    output = {"tidy": "measurements.parquet", "report": "report.html"}[stage]
+    words = {
+        "tidy": ["--output", output, "--history", "history.parquet"],
+        "report": ["--output", output],
+    }[stage]
+    path = results.folder / output
+    path.write_bytes(b"the older file")
+    for seconds in (1.0, 2.0, 4.0, 8.0, 300.0):
+        command = [BIN / "chaosity", stage, "plan.json", *words]
+        run = subprocess.Popen(command, cwd=results.folder, stdout=-1, stderr=subprocess.STDOUT)
+        try:
+            run.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            run.kill()
+            run.wait()
+            if path.read_bytes() != b"the older file":
+                break  # it was written before the kill
+        else:
+            break
+    text = path.read_bytes()
+    assert text.startswith(b"PAR1" if stage == "tidy" else b"<!DOCTYPE html>")
+    assert text.rstrip().endswith(b"PAR1" if stage == "tidy" else b"</html>")
+    assert len(record_files(results.results)) == len(results.points)
+
+
+UNPACKS = """
+import pathlib, sys, time
+from chaosity.topology.topology_sources import unpacked_tarball
+with unpacked_tarball(pathlib.Path(sys.argv[1])) as folder:
+    print(folder, flush=True)
+    time.sleep(300)
+"""
+
+
+def test_folders_of_killed_discoveries_are_removed_and_those_in_use_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    (tmp_path / "host/sys/devices/system").mkdir(parents=True)
+    tarball = tmp_path / "host.tar"
+    subprocess.run(["tar", "-cf", tarball, "-C", tmp_path, "host"], check=True)
+    command = [sys.executable, "-c", UNPACKS, str(tarball)]
+    killed, alive = (subprocess.Popen(command, text=True, stdout=-1) for _ in range(2))
+    for process in (killed, alive):
+        assert process.stdout is not None
+        assert process.stdout.readline()
+    killed.kill()
+    killed.wait()
+    assert len(list(temporary.iterdir())) == 2
+    for folder in temporary.iterdir():
+        os.utime(folder, (0, 0))
+    with unpacked_tarball(tarball):
+        assert len(list(temporary.iterdir())) == 2  # that of the living process, and this one's
+    alive.kill()
+    alive.wait()
