@@ -9,59 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
 from chaosity.place_names import PlaceName, parse_place_name
+from chaosity.text_templates import fixed_texts
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_binary_bytes
 
-# Kinds of values in their order on an axis: small to large, near to far.
-_GroupKind = Literal["pu", "core", "l3", "core_kind", "node", "package", "level", "machine"]
-_DriveKind = Literal["nodes", "file", "drive", "first_drives", "node_drives", "package_drives"]
-_OtherKind = Literal["unknown_drives", "all_drives", "gpu", "opencl"]
-_LevelKind = Literal["relation", "number", "size", "text"]
-AxisKind = Literal[_GroupKind, _DriveKind, _OtherKind, _LevelKind]
-_KINDS: tuple[AxisKind, ...] = get_args(AxisKind)
-_NOUNS: Mapping[AxisKind, str] = {
-    "pu": "processing unit",
-    "core": "core",
-    "l3": "L3 domain",
-    "node": "node",
-    "package": "package",
-    "gpu": "GPU",
-    "opencl": "OpenCL device",
-}
-_PLURALS: Mapping[AxisKind, str] = {
-    **{kind: f"{noun}s" for kind, noun in _NOUNS.items()},
-    "core_kind": "kinds of cores",
-    "nodes": "groups of nodes",
-    "drive": "single drives",
-    "first_drives": "first drives of a node",
-    "node_drives": "all drives of nodes",
-    "package_drives": "all drives of packages",
-    "unknown_drives": "drives of unknown node",
-    "all_drives": "all drives",
-}
-# Names with an order that is not alphabetical.
-_RELATIONS = (
-    *("alone", "same_node", "same_nodes", "same_package", "other_package"),
-    *("both_packages", "unknown"),
-)
-_MODES = ("serial", "concurrent")
-_LEVELS = {
-    "pu": "one PU",
-    **{kind: f"one {_NOUNS[kind]}" for kind in ("core", "l3", "node", "package")},
-}
-_TITLES = {"drives": "Number of drives", "bytes": "Working set", "distance": "Distance (SLIT)"}
-_PLACE_TITLES: Mapping[AxisKind, str] = {
-    **{kind: f"{{}} {noun}" for kind, noun in _NOUNS.items()},
-    "nodes": "{} nodes",
-    "drive": "{} drive (PCI address)",
-    "first_drives": "First drives of a node",
-    "node_drives": "Drives of nodes",
-}
+# Words by kind, in the order of the kinds on an axis, and names with an order of their own.
+_WORDS = fixed_texts("axes")
+_KINDS: dict[str, dict[str, str]] = _WORDS["kinds"]
 _PCI_ADDRESS = re.compile(r"^([0-9a-f]{4,8})-([0-9a-f]{2})-([0-9a-f]{2})-([0-9a-f])$", re.I)
 
 
@@ -71,7 +30,8 @@ class AxisValue:
 
     Attributes:
         name: name of the value in the tidy table.
-        kind: kind of the value; it decides the order of unlike values and the group labels.
+        kind: kind of the value in ``templates/texts/axes.yaml``; it decides the order of unlike
+            values and the group labels.
         order: sort key among values of the kind; for a number, the first entry is the number.
         short: label on an axis whose title names the kind.
         long: label that is clear without a title.
@@ -79,7 +39,7 @@ class AxisValue:
     """
 
     name: str
-    kind: AxisKind
+    kind: str
     order: tuple[Any, ...]
     short: str
     long: str
@@ -195,17 +155,15 @@ def make_axis_value(value: object, nodes: tuple[int, ...] = (), column: str = ""
         label = format_binary_bytes(float(value)) if size else text
         return AxisValue(text, "size" if size else "number", (float(value),), label, label, nodes)
     name = str(value)
-    label = name.replace("_", " ")
-    if name in _RELATIONS:
-        label = "unknown place" if name == "unknown" else label
-        return AxisValue(name, "relation", (_RELATIONS.index(name),), label, label, nodes)
-    if name in _MODES:
-        return AxisValue(name, "text", ((0, _MODES.index(name), ""),), label, label, nodes)
-    if name in _LEVELS:
-        label, rank = _LEVELS[name], list(_LEVELS).index(name)
-        return AxisValue(name, "level", (rank,), label, label, nodes)
+    for kind in ("relation", "mode", "level"):
+        if label := _WORDS[kind].get(name):
+            rank = list(_WORDS[kind]).index(name)
+            if kind == "mode":  # a text among others, so with a sort key of its kind
+                return AxisValue(name, "text", ((0, rank, ""),), label, label, nodes)
+            return AxisValue(name, kind, (rank,), label, label, nodes)
     place = parse_place_name(name)
     known = place and _place_value(name, place, nodes)
+    label = name.replace("_", " ")
     return known or AxisValue(name, "text", natural_sort_key(name), label, label, nodes)
 
 
@@ -216,45 +174,37 @@ def make_text_axis_value(text: str) -> AxisValue:
 
 def _place_value(name: str, place: PlaceName, nodes: tuple[int, ...]) -> AxisValue | None:
     """Return a place with its sort key and labels; None if its name is only a text."""
-
-    def _make_place_value(kind: AxisKind, order: object, short: str, long: str = "") -> AxisValue:
-        keys = order if isinstance(order, tuple) else (order,)
-        return AxisValue(name, kind, keys, short, long or short, place.nodes_in_name or nodes)
-
     index = place.indices[0] if place.indices else 0
+    kind, short, long = str(place.kind), str(index), ""
+    keys: tuple[Any, ...] = (index,)
     match place.kind:
-        case "machine":
-            return _make_place_value("machine", 0, "machine")
-        case "all_drives":
-            return _make_place_value("all_drives", 0, "all", "all drives")
+        case "machine" | "all_drives":
+            short = "machine" if kind == "machine" else "all"
         case "core_kind":
-            return _make_place_value("core_kind", natural_sort_key(name), name.replace("_", " "))
+            keys, short = natural_sort_key(name), name.replace("_", " ")
         case "drive":
-            address = place.address or str(index)
-            label = _drive_label(address)
-            return _make_place_value("drive", natural_sort_key(address), label, f"drive {label}")
+            address = place.address or short
+            keys, short = natural_sort_key(address), _drive_label(address)
         case "node_drives" | "package_drives" if place.count:
             many = f"first {place.count}" if place.count > 1 else "first"
-            long = f"{many} of {place.kind.removesuffix('_drives')} {index}"
-            return _make_place_value("first_drives", (index, place.count), str(place.count), long)
-        case "package_drives":
-            return _make_place_value(
-                "package_drives", index, str(index), f"drives of package {index}"
-            )
+            long = f"{many} of {kind.removesuffix('_drives')} {index}"
+            kind, keys, short = "first_drives", (index, place.count), str(place.count)
         case "unknown_drives":
-            number = str(place.count or "all")
-            long = f"{number} drives of unknown node"
-            return _make_place_value("unknown_drives", place.count or 10**6, number, long)
+            keys, short = (place.count or 10**6,), str(place.count or "all")
         case "nodes" | "node_drives" | "nodes_drives":
-            kind: AxisKind = "nodes" if place.kind == "nodes" else "node_drives"
+            kind = "nodes" if kind == "nodes" else "node_drives"
             short = name.removesuffix("drives").removeprefix("nodes").removeprefix("node")
             long = f"{'node' if len(place.indices) == 1 else 'nodes'} {short}"
-            return _make_place_value(kind, (len(place.indices), place.indices), short, long)
-        case "pu" | "core" | "l3" | "node" | "package" | "file" | "opencl" | "gpu":
-            if place.indices:
-                word = {"pu": "PU", "l3": "L3"}.get(place.kind, _NOUNS.get(place.kind, place.kind))
-                return _make_place_value(place.kind, index, str(index), f"{word} {index}")
-    return None
+            keys = (len(place.indices), place.indices)
+        case (
+            "pu" | "core" | "l3" | "node" | "package" | "package_drives" | "file" | "opencl" | "gpu"
+        ):
+            if not place.indices:
+                return None
+        case _:
+            return None
+    long = long or _KINDS[kind].get("label", "{}").format(short)
+    return AxisValue(name, kind, keys, short, long, place.nodes_in_name or nodes)
 
 
 def _drive_label(address: str) -> str:
@@ -289,7 +239,8 @@ def sort_and_group_axis_values(
         ]
     mixed = len({value.kind for value in found}) > 1
     keyed = [(_group_key(value, packages, mixed), value) for value in found]
-    keyed.sort(key=lambda pair: (_KINDS.index(pair[1].kind), pair[0][0], pair[1].order))
+    ranks = {kind: rank for rank, kind in enumerate(_KINDS)}
+    keyed.sort(key=lambda pair: (ranks[pair[1].kind], pair[0][0], pair[1].order))
     ordered = [value for _, value in keyed]
     groups: list[AxisGroup] = []
     for position, ((_, label), _) in enumerate(keyed):
@@ -307,7 +258,7 @@ def _group_key(
 ) -> tuple[tuple[object, ...], str]:
     """Return a sort key and the label of the group that a value belongs to."""
     if mixed:
-        return (), _PLURALS.get(value.kind, f"{value.kind}s")
+        return (), _KINDS[value.kind].get("group", f"{value.kind}s")
     match value.kind:
         case "node_drives" | "nodes":
             number = len(value.nodes)
@@ -327,9 +278,9 @@ def axis_title(column: str, values: Iterable[AxisValue]) -> str:
     """Return the title of an axis from its column and the kind of its values."""
     role = column.split(".")[-1]
     if role not in ("initiator", "target", "responder"):
-        return _TITLES.get(role, role.replace("_", " ").capitalize())
+        return str(_WORDS["titles"].get(role, role.replace("_", " ").capitalize()))
     kinds = {value.kind for value in values}
     if kinds == {"node_drives", "all_drives"}:
-        return _PLACE_TITLES["node_drives"]
-    title = _PLACE_TITLES.get(next(iter(kinds)), "{}") if len(kinds) == 1 else "{}"
+        kinds = {"node_drives"}
+    title = _KINDS[kinds.pop()].get("title", "{}") if len(kinds) == 1 else "{}"
     return title.format(role.capitalize())

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from chaosity.figures.axis_order_and_labels import make_axis_value, natural_sort_key
-from chaosity.figures.caption_statements import ratio_span_text, ratio_text
 from chaosity.figures.figure_data_and_value_limits import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_spec import LevelsToCompare, Role
 from chaosity.figures.sums_of_loads import LARGER_ALONE, SUM
@@ -20,13 +19,8 @@ from chaosity.statistics.corun_interference import (
 )
 from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.measurements import less_is_better
-from chaosity.units import (
-    choose_scale,
-    format_count,
-    format_percent,
-    join_with_and,
-    metric_words,
-)
+from chaosity.text_templates import write_text
+from chaosity.units import choose_scale
 
 # Maximum number of slow initiators or cases that a caption names; of more, it gives the number.
 _MOST_NAMED = 8
@@ -41,7 +35,7 @@ def difference_to_base_statement(data: FigureData, base: str) -> str | None:
     The result is None if no group has both bars.
     """
     rows = data.measurements[data.measurements["status"] == "valid"]
-    parts = []
+    bars = []
     for group in data.axes["x"].value_names:
         reference = rows[(rows["x"] == group) & (rows["series"] == base)]
         for name in data.axes["series"].value_names:
@@ -50,16 +44,12 @@ def difference_to_base_statement(data: FigureData, base: str) -> str | None:
                 continue
             ratio = estimate_group_ratio_paired_by_block(other, reference)
             if ratio.n:
-                more = "more" if ratio.median > 1.0 else "less"
-                change = f"{format_percent(abs(ratio.median - 1.0))} {more}"
-                at = data.value_label_without_axis_title("x", group)
-                own = data.value_label_without_axis_title("series", name)
-                parts.append(f"{change} for {at} with {own}, ratio {ratio_text(ratio)}")
-    if not parts:
-        return None
-    reference_label = make_axis_value(base).long
-    metric = metric_words(data.spec.metric)
-    return f"{metric} compared with {reference_label}: {'; '.join(parts)}"
+                places: list[tuple[Role, str]] = [("x", group), ("series", name)]
+                labels = (data.value_label_without_axis_title(*place) for place in places)
+                bars.append((*labels, ratio))
+    label = make_axis_value(base).long
+    values = {"metric": data.spec.metric, "base": label, "bars": bars}
+    return write_text("captions", "difference_to_base", **values) if bars else None
 
 
 def level_comparison_statement(data: FigureData, compare: LevelsToCompare) -> str:
@@ -82,47 +72,40 @@ def _comparison_of_levels(data: FigureData, compare: LevelsToCompare, together: 
     found = compare_latency_together_and_alone(rows, together, alone)
     column = compare["column"].replace("_", " ")
     level, base = (f"{column} {name.replace('_', ' ')}" for name in (together, alone))
-    if not found.ratios:
-        return f"no latency was measured both with {level} and with {base}"
     labels = {value.number: value.long for value in axis.values}
-    if found.start is None:
-        ratios = found.ratios
-        span = ratio_span_text(ratio.median for ratio in ratios.values())
+    ratios, start, large = found.ratios, found.start, []
+    if start is None:
         large = [x for x, each in ratios.items() if (each.low or each.median) > DIVERGING_RATIO]
-        text = (
-            f"latency with {level} is {span} times the latency with {base} over all sizes, and "
-            f"{ratios[max(ratios)].median:.2f} times at the largest size"
-        )
-        if not large:
-            return f"{text}; no ratio is clearly above {DIVERGING_RATIO:g}"
-        most = max(large, key=lambda size: ratios[size].median)
-        where = join_with_and([labels[size] for size in large])
-        maximum = f"{ratio_text(ratios[most])} at {labels[most]}"
-        return f"{text}; the ratio is above {DIVERGING_RATIO:g} at {where}. Maximum: {maximum}"
-    beyond = {size: ratio for size, ratio in found.ratios.items() if size >= found.start}
-    text = f"latency with {level} is {ratio_text(beyond[found.start])} times the latency with "
-    text += f"{base} at {labels[found.start]}"
-    if len(beyond) > 1:
-        most = max(beyond, key=lambda size: beyond[size].median)
-        text += f", and more than {DIVERGING_RATIO:g} times at every larger size"
-        text += f". Maximum: {ratio_text(beyond[most])} at {labels[most]}"
-    return f"{text}. {_slow_text(found, level, base)}" if found.compared else text
+    else:
+        ratios = {size: ratio for size, ratio in ratios.items() if size >= start}
+    most = max(large or ratios, key=lambda size: ratios[size].median, default=None)
+    return write_text(
+        "captions",
+        "level_comparison",
+        level=level,
+        base=base,
+        ratios=list(ratios.values()),
+        start=start and labels[start],
+        large=[labels[size] for size in large],
+        most=most and (labels[most], ratios[most]),
+        limit=DIVERGING_RATIO,
+        slow=_slow_text(found, level, base) if found.compared else "",
+    )
 
 
 def _slow_text(found: LatencyDivergence, level: str, base: str) -> str:
     """Return the initiators that are slower than others of their node."""
-    if not found.slow:
-        return f"No initiator is slower than others of its node with {level}"
     ordered = sorted(found.slow, key=lambda slow: natural_sort_key(slow.initiator))
-    names = [make_axis_value(slow.initiator).long for slow in ordered]
-    alone = [slow.alone for slow in ordered if not math.isnan(slow.alone)]
-    together = ratio_span_text(slow.together.median for slow in ordered)
-    details = f"{together} times the latency of the others"
-    details += f"; {ratio_span_text(alone)} times with {base}" if alone else ""
-    number = format_count(len(names), "initiator")
-    listed = f": {join_with_and(names)}" if len(names) <= _MOST_NAMED else ""
-    verb, their = ("is", "its node") if len(names) == 1 else ("are", "their nodes")
-    return f"With {level}, {number} {verb} slower than others of {their} ({details}){listed}"
+    return write_text(
+        "captions",
+        "slow_initiators",
+        level=level,
+        base=base,
+        names=[make_axis_value(slow.initiator).long for slow in ordered],
+        together=[slow.together.median for slow in ordered],
+        alone=[slow.alone for slow in ordered if not math.isnan(slow.alone)],
+        most_named=_MOST_NAMED,
+    )
 
 
 def best_mark(data: FigureData) -> FigureMark:
@@ -151,13 +134,14 @@ def best_mark_statement(data: FigureData) -> str:
         if not ratio.is_outside_interval(1.0):
             similar.append(value.short)
     axis, estimate = data.axes["x"], Estimate.of_cell(found)
-    at = f"{axis.title.lower()} {axis.find_value_by_name(found['x']).short}"
-    others = [data.value_label_without_axis_title(role, str(found[role])) for role in keys]
-    scale = choose_scale(data.spec.metric, [estimate.median])
-    text = f"best: {at}{''.join(f', {label}' for label in others)}, {estimate.text(scale)}"
-    no_other = "no other number is as good"
-    return f"{text}. " + (
-        f"{axis.title} {join_with_and(similar)}: not clearly worse" if similar else no_other
+    return write_text(
+        "captions",
+        "best",
+        axis=axis.title,
+        x=axis.find_value_by_name(found["x"]).short,
+        others=[data.value_label_without_axis_title(role, str(found[role])) for role in keys],
+        value=estimate.text(choose_scale(data.spec.metric, [estimate.median])),
+        similar=similar,
     )
 
 
@@ -180,11 +164,6 @@ def sum_to_larger_load_statement(data: FigureData) -> str | None:
         return None
     found.sort(key=lambda pair: pair[0].median)
     below = [label for ratio, label in found if (ratio.high or ratio.median) < _CLEARLY_BELOW]
-    listed = f" ({'; '.join(below)})" if 0 < len(below) <= _MOST_NAMED else ""
     loads = [name for name in data.axes["series"].value_names if name not in (SUM, LARGER_ALONE)]
-    ratios = dict.fromkeys(ratio_text(ratio, label) for ratio, label in (found[0], found[-1]))
-    return (
-        f"the sum of {join_with_and(loads)} is more than 1 % below the larger load alone in "
-        f"{len(below)} of {format_count(len(found), 'case')}{listed}. "
-        f"Ratio of the sum to the larger load alone: {' to '.join(ratios)}"
-    )
+    values = {"loads": loads, "cases": found, "below": below, "most_named": _MOST_NAMED}
+    return write_text("captions", "sum_to_larger_load", **values)

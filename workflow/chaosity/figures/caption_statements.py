@@ -1,4 +1,4 @@
-"""Statements of captions: ratios as text, changes along an axis, curves, orders and bounds."""
+"""Statements of captions: changes along an axis, curves, orders and bounds."""
 
 from __future__ import annotations
 
@@ -19,14 +19,7 @@ from chaosity.figures.value_and_curve_tables import latency_curve_numbers
 from chaosity.statistics.block_ratios import estimate_group_ratio_paired_by_block
 from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.measurements import less_is_better
-from chaosity.units import (
-    format_count,
-    format_percent,
-    format_quantity,
-    group_thousands,
-    join_with_and,
-    metric_words,
-)
+from chaosity.text_templates import write_text
 
 # Maximum number of series whose change is given; of more, only the smallest and the largest change.
 _MOST_SERIES = 4
@@ -34,34 +27,12 @@ _MOST_SERIES = 4
 _MOST_REACHED = 1.1
 
 
-def ratio_text(ratio: Estimate, *notes: str) -> str:
-    """Return a ratio with interval and notes: "0.67 (95 % interval 0.66 to 0.68)"."""
-    details = list(notes)
-    if ratio.low_and_high is not None:
-        details.insert(0, ratio.interval_text(_decimals))
-        if not ratio.is_outside_interval(1.0):
-            details.insert(1, f"no difference detected at {ratio.n_text}")
-    text = _decimals(ratio.median)
-    return f"{text} ({'; '.join(details)})" if details else text
-
-
-def _decimals(ratio: float) -> str:
-    """Return a ratio as text, with two decimals below 10 and none from 10 on."""
-    return f"{ratio:.2f}" if ratio < 9.995 else f"{ratio:.0f}"
-
-
-def ratio_span_text(values: Iterable[float]) -> str:
-    """Return the smallest and the largest ratio as text: "0.67 to 0.71"."""
-    known = [*values]
-    return " to ".join(dict.fromkeys(map(_decimals, (min(known), max(known)))))
-
-
 @dataclass(frozen=True)
 class _Change:
-    """Ratio of the last to the first value of a line, and the values of x at its ends."""
+    """Ratio of the last to the first value of a line, its labels or "", and its ends on x."""
 
-    series: str | None
-    panel: str | None
+    label: str
+    panel: str
     ratio: Estimate
     start: AxisValue
     stop: AxisValue
@@ -69,54 +40,29 @@ class _Change:
 
 def change_along_x_statement(data: FigureData) -> str | None:
     """Return how each series changes from the first to the last x, in its worst panel."""
-    changes = _changes(data)
-    if not changes:
+    by_series = _changes_of_each_series(data)
+    if not by_series:
         return None
     # Where more is better, the smallest ratio is the worst.
     sign = -1.0 if less_is_better(data.spec.metric) else 1.0
-    by_series: dict[str | None, list[_Change]] = defaultdict(list)
-    for change in changes:
-        by_series[change.series].append(change)
     shown = [min(own, key=lambda each: sign * each.ratio.median) for own in by_series.values()]
     if len(shown) > _MOST_SERIES:
         shown.sort(key=lambda change: change.ratio.median)
         shown = [shown[0], shown[-1]]
-    same_ends = len({(change.start.name, change.stop.name) for change in shown}) == 1
-    first, axis = shown[0], data.axes["x"].title.lower()
-    from_to = f"{axis} {first.start.short} to {first.stop.short}"
-    ends = from_to if same_ends else f"the first to the last {axis}"
-    texts = [_change_text(data, change, same_ends) for change in shown]
-    total = len(by_series)
-    which = f" (smallest and largest of {total} series)" if total > len(shown) else ""
-    return (
-        f"from {ends}, {metric_words(data.spec.metric)} changes by the factor "
-        f"{join_with_and(texts)}{which}"
-    )
+    return write_text("captions", "change_along_x", data=data, shown=shown, series=len(by_series))
 
 
-def _change_text(data: FigureData, change: _Change, same_ends: bool) -> str:
-    """Return a text with the factor by which a line changes and the name of the line."""
-    notes = [] if same_ends else [f"from {change.start.short} to {change.stop.short}"]
-    if change.panel is not None and len(data.axes["panels"].values) > 1:
-        title = panel_title(data, change.panel)
-        if not title[:2].isupper():  # PU keeps its capitals
-            title = title[:1].lower() + title[1:]
-        notes.append(f"in the worst panel, {title}")
-    text = ratio_text(change.ratio, *notes)
-    if change.series is None or len(data.axes["series"].values) == 1:
-        return text
-    return f"{text} for {data.value_label_without_axis_title('series', change.series)}"
-
-
-def _changes(data: FigureData) -> list[_Change]:
-    """Return the change of every line with two ends."""
+def _changes_of_each_series(data: FigureData) -> dict[str | None, list[_Change]]:
+    """Return series -> the change of each of its lines with two ends."""
     rows = data.measurements[data.measurements["status"] == "valid"]
     axis = data.axes["x"]
     numbers = {value.name: value.number for value in axis.values}
-    changes = []
-    for panel in data.value_names_on_axis("panels"):
+    panels, several = data.value_names_on_axis("panels"), data.value_names_on_axis("series")
+    changes: dict[str | None, list[_Change]] = defaultdict(list)
+    for panel in panels:
         here = rows if panel is None else rows[rows["panels"] == panel]
-        for series in data.value_names_on_axis("series"):
+        title = panel_title(data, panel) if panel is not None and len(panels) > 1 else ""
+        for series in several:
             line = here
             if series is not None:  # rows outside all series are the first point of each series
                 line = here[(here["series"] == series) | here["series"].isna()]
@@ -127,11 +73,11 @@ def _changes(data: FigureData) -> list[_Change]:
                 continue
             ratio = estimate_group_ratio_paired_by_block(line[x == x.max()], line[x == x.min()])
             if ratio.n:
-                start, stop = (
-                    axis.find_value_by_name(str(line["x"].iloc[i]))
-                    for i in (x.argmin(), x.argmax())
-                )
-                changes.append(_Change(series, panel, ratio, start, stop))
+                names = (str(line["x"].iloc[end]) for end in (x.argmin(), x.argmax()))
+                named = series is not None and len(several) > 1
+                label = data.value_label_without_axis_title("series", series) if named else ""
+                ends = map(axis.find_value_by_name, names)
+                changes[series].append(_Change(label, title, ratio, *ends))
     return changes
 
 
@@ -139,34 +85,23 @@ def latency_curve_statement(data: FigureData) -> str | None:
     """Return the unloaded latency of the curves and the bandwidth at which it doubles."""
     numbers = latency_curve_numbers(data)
     known = numbers[numbers["median"].notna()]
-    unloaded = known.loc[known["quantity"] == "unloaded", "median"]
-    knees = known[known["quantity"] == "knee"]
-    metric, parts = metric_words(data.spec.metric), []
-    if len(unloaded):
-        ends = [format_quantity(data.spec.metric, end) for end in (unloaded.min(), unloaded.max())]
-        parts.append(f"unloaded {metric} is {' to '.join(dict.fromkeys(ends))}")
+    unloaded, knees, peaks = (
+        known[known["quantity"] == name] for name in ("unloaded", "knee", "peak")
+    )
+    curve: list[str] = [*data.axes] or ["host"]
     doubled = knees[knees["note"].isna()].sort_values("median", kind="stable")
-    if len(doubled):
-        curve: list[str] = [*data.axes] or ["host"]
-        peaks = known[known["quantity"] == "peak"].set_index(curve)["median"]
-        ends = [_knee_text(data, doubled.iloc[i], peaks, len(doubled)) for i in (0, -1)]
-        parts.append(f"{metric} doubles at {' to '.join(dict.fromkeys(ends))}")
-    others = len(knees) - len(doubled)
-    if others:
-        where = f"on {others} of {format_count(len(knees), 'curve')}"
-        parts.append(f"{metric} does not double before the peak {where}")
-    return ". ".join(part[:1].upper() + part[1:] for part in parts) or None
-
-
-def _knee_text(data: FigureData, knee: pd.Series, peaks: pd.Series, curves: int) -> str:
-    """Return the bandwidth at which a curve's latency doubles, also as a share of its peak."""
-    key = tuple(knee[role] for role in data.axes) if data.axes else (knee["host"],)
-    peak = peaks.loc[key if len(key) > 1 else key[0]]
-    notes = [f"{format_percent(knee['median'] / float(peak))} of the peak"]
-    if curves > 1:
-        names = {role: knee[role] for role in data.axes if isinstance(knee[role], str)}
-        notes += [data.value_label_without_axis_title(role, name) for role, name in names.items()]
-    return f"{format_quantity(data.x_metric, knee['median'])} ({', '.join(notes)})"
+    doubled = doubled.merge(peaks[[*curve, "median"]], on=curve, suffixes=("", "_of_peak"))
+    ends = pd.concat([doubled.head(1), doubled.tail(1)]).drop_duplicates(curve)
+    text = write_text(
+        "captions",
+        "latency_curves",
+        data=data,
+        unloaded=list(unloaded["median"]),
+        ends=ends.to_dict("records"),
+        doubled=len(doubled),
+        others=len(knees) - len(doubled),
+    )
+    return text or None
 
 
 def distance_order_statement(table: pd.DataFrame, by: str, metric: str, name: str) -> str | None:
@@ -180,8 +115,8 @@ def distance_order_statement(table: pd.DataFrame, by: str, metric: str, name: st
         return None
     if known[by].nunique() == 1:
         return f"all pairs have the same {name} ({float(known[by].iloc[0]):g})"
-    single = bool(known["low"].isna().any())
-    ends = ("median", "median") if single else ("low", "high")
+    has_intervals = bool(known["low"].notna().all())
+    ends = ("low", "high") if has_intervals else ("median", "median")
     numbers, medians, low, high = (
         known[column].to_numpy(float) for column in (by, "median", *ends)
     )
@@ -191,20 +126,17 @@ def distance_order_statement(table: pd.DataFrame, by: str, metric: str, name: st
     if not less_is_better(metric):
         excess, clear = -excess, np.less.outer(high, low)
     wrong = nearer & clear
-    test = " (without intervals)" if single else " and the intervals do not overlap"
-    number = f"{group_thousands(wrong.sum())} of {format_count(nearer.sum(), 'comparison')}"
-    text = f"in {number} the pair with the smaller {name} has the worse value{test}"
-    if not wrong.any():
-        return f"the {name} agrees with the measurement: {text}"
     worst = np.unravel_index(np.where(wrong, excess, -np.inf).argmax(), wrong.shape)
-    near_text, far_text = (
-        f"{mark['initiator']} -> {mark['target']} ({name} {float(mark[by]):g}, "
-        f"{format_quantity(metric, float(mark['median']))})"
-        for mark in known.iloc[np.array(worst)].to_dict("records")
-    )
-    return (
-        f"the {name} contradicts the measurement: {text}. "
-        f"Largest contradiction: {near_text} is worse than {far_text}"
+    return write_text(
+        "captions",
+        "order",
+        name=name,
+        metric=metric,
+        by=by,
+        comparisons=nearer.sum(),
+        wrong=wrong.sum(),
+        worst=known.iloc[np.array(worst)].to_dict("records"),
+        has_intervals=has_intervals,
     )
 
 
@@ -232,19 +164,12 @@ def lowest_bound_statement(data: FigureData) -> str | None:
     pairs = {(text, mark.get("series")) for text, (own, _) in found.items() for mark in own}
     if len({series for _, series in pairs}) == len(pairs):
         lines = ["series"]
-    parts = []
-    for text, (first_marks, shares) in found.items():
-        labels = dict.fromkeys(_line_label(data, lines, mark) for mark in first_marks)
-        line = f" for {join_with_and(list(labels))}" if len(found) > 1 else ""
-        ends = dict.fromkeys(format_percent(share) for share in (min(shares), max(shares)))
-        part = f"lowest bound{line}: {text}; the values reach {' to '.join(ends)} of this bound"
-        if max(shares) > _MOST_REACHED:
-            part += (
-                f"; the largest value is {format_percent(max(shares) - 1)} above the bound, so "
-                "bound and values were measured under different conditions, or a load was disturbed"
-            )
-        parts.append(part[:1].upper() + part[1:])
-    return ". ".join(parts) or None
+    labelled = {
+        text: ([_line_label(data, lines, mark) for mark in own], shares)
+        for text, (own, shares) in found.items()
+    }
+    text = write_text("captions", "lowest_bounds", found=labelled, explained_above=_MOST_REACHED)
+    return text or None
 
 
 def _line_label(data: FigureData, roles: Iterable[Role], mark: FigureMark) -> str:

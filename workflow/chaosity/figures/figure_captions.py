@@ -6,7 +6,7 @@ import pandas as pd
 
 from chaosity.figures import caption_comparisons, caption_statements
 from chaosity.figures.cache_step_marks import cache_steps_statement
-from chaosity.figures.figure_data_and_value_limits import FigureData, FigureMark, mark_rows
+from chaosity.figures.figure_data_and_value_limits import FigureData, mark_rows
 from chaosity.figures.figure_style_header_and_legends import STATUS_TEXTS
 from chaosity.figures.mark_labels_and_hover_texts import (
     mark_location_text,
@@ -20,19 +20,10 @@ from chaosity.statistics.significance_tests import is_variation_between_cells_si
 from chaosity.store.left_out_points import PREDICTED
 from chaosity.store.measurements import is_performance_metric, less_is_better
 from chaosity.text_templates import write_text
-from chaosity.units import (
-    UnitScale,
-    choose_scale,
-    format_count,
-    format_percent,
-    join_with_and,
-    metric_words,
-)
+from chaosity.units import UnitScale
 
 # Share of the targets that each compared relation must have; other targets may have failed.
 _MOST_TARGETS = 0.8
-# A larger ratio is written as a multiple and not in per cent.
-_MANY_TIMES = 10.0
 # Relations from near to far. Each relation is compared with the nearest measured relation.
 _RELATIONS = {
     "same_node": "the same node",
@@ -127,31 +118,20 @@ def _range_statement(data: FigureData, valid: pd.DataFrame, differ: bool | None)
     less = less_is_better(data.spec.metric)
     ordered = valid.sort_values("median", ascending=less, kind="stable")
     best, worst = mark_rows(ordered.iloc[[0, -1]])
-    low, high = sorted((best["median"], worst["median"]))
-    scale = choose_scale(data.spec.metric, [high])
-    marks = format_count(len(valid), data.mark_noun)
-    if differ is False:
-        between = f"{scale.number(low)} to {scale.text(high)}"
-        none = f"no difference between these {data.mark_noun}s is detected"
-        return f"{marks} have {between}, n = {valid['n'].max()}; {none}"
-    if low == high:
-        return f"{scale.text(low)} in all {marks}"
-    judged = is_performance_metric(data.spec.metric)  # a count is neither good nor bad
-    first, last = ("best", "Worst") if judged else ("highest", "Lowest")
-    ratio = worst["median"] / best["median"]
-    change = f"{format_percent(abs(ratio - 1.0))} {'more' if less else 'less'} than the {first}"
-    change = f"{ratio:.0f} times the {first}" if ratio >= _MANY_TIMES else change
-    return (
-        f"{first}: {_median_text(best, data)} ({mark_location_text(best, data)}). "
-        f"{last}: {_median_text(worst, data)} ({mark_location_text(worst, data)}; {change})"
+    return write_text(
+        "captions",
+        "range",
+        metric=data.spec.metric,
+        marks=len(valid),
+        noun=data.mark_noun,
+        most_replicates=valid["n"].max(),
+        best=Estimate.of_cell(best),
+        worst=Estimate.of_cell(worst),
+        places=[mark_location_text(mark, data) for mark in (best, worst)],
+        differ=differ,
+        judged=is_performance_metric(data.spec.metric),  # a count is neither good nor bad
+        less=less,
     )
-
-
-def _median_text(mark: FigureMark, data: FigureData) -> str:
-    """Return the median of a mark in its own unit, with its interval when there are replicates."""
-    estimate = Estimate.of_cell(mark)
-    scale = choose_scale(data.spec.metric, [estimate.median])
-    return estimate.text(scale) if estimate.low_and_high else scale.text(estimate.median)
 
 
 def _relation_statement(data: FigureData, differ: bool | None) -> str | None:
@@ -161,10 +141,8 @@ def _relation_statement(data: FigureData, differ: bool | None) -> str | None:
     clear = any(ratio.is_outside_interval(1.0) for ratio in ratios.values())
     if not ratios or (differ is False and not clear):
         return None
-    ratio_text = caption_statements.ratio_text
-    texts = [f"{ratio_text(ratio)} for {_RELATIONS[name]}" for name, ratio in ratios.items()]
-    metric = metric_words(data.spec.metric)
-    return f"{metric} as a ratio to {_RELATIONS[nearest]}: {join_with_and(texts)}"
+    values = {"nearest": _RELATIONS[nearest], "relations": _RELATIONS, "ratios": ratios}
+    return write_text("captions", "relations", metric=data.spec.metric, **values)
 
 
 def _relation_ratios(data: FigureData) -> tuple[str, dict[str, Estimate]]:

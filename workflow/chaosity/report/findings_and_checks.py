@@ -14,17 +14,11 @@ from chaosity.figures.draw_and_write_figures import FigureFile
 from chaosity.place_names import node_name
 from chaosity.report.record_summaries import RecordSummary
 from chaosity.store.measurements import LOAD, POINT, Measurements
-from chaosity.text_templates import fixed_texts
+from chaosity.text_templates import fill_text, fixed_texts
 from chaosity.topology.host_fact_types import HostFacts
 from chaosity.topology.topology_json import part_to_json
 from chaosity.topology.topology_model import Topology
-from chaosity.units import (
-    format_count,
-    format_percent,
-    format_quantity,
-    group_thousands,
-    join_with_and,
-)
+from chaosity.units import format_count, format_percent
 
 PROBLEM, WARNING, NOTE, UNKNOWN, OK = "problem", "warning", "note", "unknown", "ok"
 SEVERITIES = (PROBLEM, WARNING, NOTE, UNKNOWN, OK)
@@ -64,19 +58,26 @@ def check_results(
     figures: Sequence[FigureFile],
 ) -> list[ResultCheck]:
     """Return all checks of the rows of a tidy table and of their host, the worst first."""
-    simulated = Measurements(rows).is_simulated
+    measured = not Measurements(rows).is_simulated
     checks = [
         _failed_points(rows),
         _missing_points(rows),
-        _broken_figures(figures),
+        *_broken_figures(figures),
         _drives(rows),
-        *(() if simulated else _setting_checks(system, topology)),
-        None if simulated else _clocks(rows, summaries),
-        _replicates(rows),
+        *(_setting_checks(system, topology) if measured else ()),
+        *(_clocks(rows, summaries) if measured else ()),
+        *_replicates(rows),
         *_record_checks(summaries),
     ]
-    present = [check for check in checks if check is not None]
-    return sorted(present, key=lambda check: SEVERITIES.index(check.severity))
+    return sorted(checks, key=lambda check: SEVERITIES.index(check.severity))
+
+
+def _check(name: str, severity: str, **values: object) -> ResultCheck:
+    """Return a check with the texts of ``templates/texts/report.yaml``, which show the values."""
+    texts = fixed_texts("report")["checks"][name]
+    wrong = severity in (PROBLEM, WARNING)
+    advice, link = (texts.get(key) if wrong else None for key in ("advice", "link"))
+    return ResultCheck(name, severity, fill_text(texts[severity], **values), advice, link)
 
 
 def _number_of_points(rows: pd.DataFrame) -> int:
@@ -85,64 +86,40 @@ def _number_of_points(rows: pd.DataFrame) -> int:
 
 def _failed_points(rows: pd.DataFrame) -> ResultCheck:
     failed = rows[rows["status"] == "failed"]
-    total = format_count(_number_of_points(rows), "point")
-    if failed.empty:
-        return ResultCheck("Failed points", OK, f"none of {total} failed")
     reasons = [str(reason) for reason in failed["reason"].dropna()]
     kinds = Counter(reason.split(":")[0] for reason in reasons)
-    examples = (
-        next(reason for reason in reasons if reason.split(":")[0] == kind)
-        for kind, _ in kinds.most_common(3)
-    )
-    return ResultCheck(
+    return _check(
         "Failed points",
-        PROBLEM,
-        f"{group_thousands(_number_of_points(failed))} of {total} failed ({'; '.join(examples)})",
-        "The next run measures the failed points again. This report lists every reason.",
-        "failed",
+        OK if failed.empty else PROBLEM,
+        points=_number_of_points(rows),
+        failed=_number_of_points(failed),
+        examples=[
+            next(reason for reason in reasons if reason.split(":")[0] == kind)
+            for kind, _ in kinds.most_common(3)
+        ],
     )
 
 
 def _missing_points(rows: pd.DataFrame) -> ResultCheck:
     missing = rows[rows["status"] == "missing"]
-    if missing.empty:
-        return ResultCheck("Completeness", OK, "all planned points were measured")
-    number = _number_of_points(missing)
     reasons = Counter(str(reason) for reason in missing["reason"].dropna())
-    return ResultCheck(
+    return _check(
         "Completeness",
-        PROBLEM,
-        f"{format_count(number, 'planned point')} {'has' if number == 1 else 'have'} no value"
-        + (f": {reasons.most_common(1)[0][0]}" if reasons else ""),
-        "Run again: the next run measures only the points without a value.",
+        OK if missing.empty else PROBLEM,
+        missing=_number_of_points(missing),
+        reasons=reasons.most_common(1),
     )
 
 
-def _broken_figures(figures: Iterable[FigureFile]) -> ResultCheck | None:
-    broken = [figure for figure in figures if figure.problem]
-    if not broken:
-        return None
-    return ResultCheck(
-        "Figures",
-        PROBLEM,
-        f"{format_count(len(broken), 'figure')} could not be drawn: {broken[0].problem}",
-        "Correct the key `figures` in the file of the experiment.",
-    )
+def _broken_figures(figures: Iterable[FigureFile]) -> Iterator[ResultCheck]:
+    if problems := [figure.problem for figure in figures if figure.problem]:
+        yield _check("Figures", PROBLEM, problems=problems)
 
 
 def _drives(rows: pd.DataFrame) -> ResultCheck:
     storage = rows[rows["drives"].notna() & (rows["drives"] > 0)]
-    if storage.empty:
-        return ResultCheck("Drives", NOTE, "no drive was measured")
-    if not storage["file_backed"].any():
-        return ResultCheck("Drives", OK, "all storage values come from drives")
-    return ResultCheck(
-        "Drives",
-        WARNING,
-        "this host has no NVMe drive, so a file on the local file system was read instead "
-        "(file-backed)",
-        "The storage values describe this file system, not a drive.",
-    )
+    file_backed = storage["file_backed"].any()
+    return _check("Drives", NOTE if storage.empty else WARNING if file_backed else OK)
 
 
 def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultCheck]:
@@ -152,47 +129,33 @@ def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultChe
     listed = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in limits if value)
     frequency, settings = system.get("frequency"), system.get("memory_settings") or {}
     governors = frequency["governors"] if frequency else []
+    governor = " and ".join(map(str, governors)) or None
     mode, balancing = (settings.get(key) for key in ("transparent_huge_pages", "numa_balancing"))
     # Value of each setting, None if the host does not report it, and whether the value is good.
     states: dict[str, tuple[object, bool]] = {
         "Virtual machine": (hypervisor, not hypervisor),
         "Processors and nodes": (listed, not topology.is_restricted),
-        "Clock governor": (
-            " and ".join(map(str, governors)) or None,
-            set(governors) == {"performance"},
-        ),
+        "Clock governor": (governor, set(governors) == {"performance"}),
         "Transparent huge pages": (mode, mode != "never"),
         "NUMA balancing": (balancing, str(balancing) == "0"),
     }
-    for name, texts in fixed_texts("report")["settings"].items():
-        value, good = states[name]
+    for name, (value, good) in states.items():
         if value is None:
             yield ResultCheck(name, UNKNOWN, "this machine does not report this setting")
-        elif good:
-            yield ResultCheck(name, OK, texts["good"].format(value=value))
         else:
-            yield ResultCheck(name, WARNING, texts["warning"].format(value=value), texts["advice"])
+            yield _check(name, OK if good else WARNING, value=value)
 
 
-def _replicates(rows: pd.DataFrame) -> ResultCheck | None:
+def _replicates(rows: pd.DataFrame) -> Iterator[ResultCheck]:
     most = rows.groupby("experiment", sort=False)["replicate"].max()
     # The scatter of similar cells gives a cell with one replicate an interval.
     known = set(rows.loc[rows.get("prior_cells", pd.Series(0, rows.index)) > 0, "experiment"])
-    names = [name for name in most.index[most == 1] if name not in known]
-    single = [str(name).replace("_", " ") for name in names]
-    if not single:
-        return None
-    points = "every point" if len(single) == len(most) else f"every point of {', '.join(single)}"
-    return ResultCheck(
-        "Replicates",
-        WARNING,
-        f"{points} was measured once, so there are no intervals, and a difference may be chance",
-        "Set `replicates` to 3 or more, or give a longer budget.",
-    )
+    if single := [name for name in most.index[most == 1] if name not in known]:
+        yield _check("Replicates", WARNING, single=single, experiments=len(most))
 
 
-def _clocks(rows: pd.DataFrame, summaries: Sequence[RecordSummary]) -> ResultCheck | None:
-    """Return the median clock of the loads on all cores of each node, and whether nodes differ.
+def _clocks(rows: pd.DataFrame, summaries: Sequence[RecordSummary]) -> Iterator[ResultCheck]:
+    """Yield the median clock of the loads on all cores of each node, and whether nodes differ.
 
     Nodes have the same points, so a lower median is a lower clock under the same loads.
     """
@@ -200,32 +163,27 @@ def _clocks(rows: pd.DataFrame, summaries: Sequence[RecordSummary]) -> ResultChe
     of_node = rows["clock_hertz"].notna() & (rows["initiator_kind"] == "node")
     known = rows[of_node].drop_duplicates([*POINT, *LOAD, "replicate"])
     if known.empty:
-        reason = next((clock["reason"] for clock in clocks if "reason" in clock), None)
-        return ResultCheck("Clock under load", UNKNOWN, f"unknown: {reason}") if reason else None
+        reasons = [clock["reason"] for clock in clocks if "reason" in clock]
+        if reasons:
+            yield _check("Clock under load", UNKNOWN, reason=reasons[0])
+        return
     found = known.groupby(known["initiator_nodes"].astype(int))["clock_hertz"]
-    summary = found.agg(["median", "size"]).sort_values("median", kind="stable")
-    shown = summary.iloc[[0, -1]] if len(summary) > _MOST_NODES else summary.sort_index()
-    texts = [
-        f"{format_quantity('clock_hertz', row['median'])} on node {node} (n = {row['size']:.0f})"
-        for node, row in shown.iterrows()
-    ]
-    sources = sorted({clock["source"] for clock in clocks if "source" in clock})
-    text = f"median {join_with_and(texts)}, from {join_with_and(sources)}"
-    lowest, highest = summary["median"].iloc[[0, -1]]
-    if lowest >= (1 - _CLOCK_DIFFERENCE) * highest:
-        return ResultCheck("Clock under load", OK, text)
-    return ResultCheck(
+    nodes = found.agg(["median", "size"]).sort_values("median", kind="stable")
+    ends = nodes.iloc[[0, -1]]
+    lower = 1 - ends["median"].iloc[0] / ends["median"].iloc[1]
+    yield _check(
         "Clock under load",
-        WARNING,
-        f"{format_percent(1 - lowest / highest)} lower on node {summary.index[0]} than on node "
-        f"{summary.index[-1]}: {text}",
-        "A lower clock can explain differences between nodes. Check power limits, cooling and "
-        "governor, or fix the clock with `ansible-playbook configure.yml`.",
+        WARNING if lower > _CLOCK_DIFFERENCE else OK,
+        too_low=lower > _CLOCK_DIFFERENCE,
+        lower=lower,
+        ends=list(ends.index),
+        nodes=list((ends if len(nodes) > _MOST_NODES else nodes.sort_index()).itertuples()),
+        sources=sorted({clock["source"] for clock in clocks if "source" in clock}),
     )
 
 
-def _record_checks(summaries: Sequence[RecordSummary]) -> list[ResultCheck]:
-    """Return the share of records that did not pass each check that is only a note."""
+def _record_checks(summaries: Sequence[RecordSummary]) -> Iterator[ResultCheck]:
+    """Yield the share of records that did not pass each check that is only a note."""
     details: dict[str, dict[bool | None, list[str]]] = {}
     for summary in summaries:
         for check in summary.checks:
@@ -233,7 +191,6 @@ def _record_checks(summaries: Sequence[RecordSummary]) -> list[ResultCheck]:
                 name = check["name"].split(": ")[-1]
                 by_result = details.setdefault(name, {True: [], False: [], None: []})
                 by_result[check["passed"]].append(check["detail"])
-    checks = []
     for name, by_result in details.items():
         total = sum(map(len, by_result.values()))
         for passed, verb in ((False, "not met"), (None, "could not be determined")):
@@ -241,16 +198,13 @@ def _record_checks(summaries: Sequence[RecordSummary]) -> list[ResultCheck]:
                 continue
             share = len(examples) / total
             severity = WARNING if share > _WARNING_SHARE else NOTE
-            checks.append(
-                ResultCheck(
-                    name[:1].upper() + name[1:],
-                    UNKNOWN if passed is None else severity,
-                    f"{verb} in {format_percent(share)} of {format_count(total, 'record')}, "
-                    f"for example {examples[0]}",
-                    None if passed is None else fixed_texts("report")["record_advice"].get(name),
-                )
+            yield ResultCheck(
+                name[:1].upper() + name[1:],
+                UNKNOWN if passed is None else severity,
+                f"{verb} in {format_percent(share)} of {format_count(total, 'record')}, "
+                f"for example {examples[0]}",
+                None if passed is None else fixed_texts("report")["record_advice"].get(name),
             )
-    return checks
 
 
 # The report shows this many findings; findings.json has all.
