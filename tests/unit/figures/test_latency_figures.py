@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -129,6 +130,8 @@ def test_the_numbers_of_the_curves_stand_beside_the_figure(large):
     assert set(numbers[0]) >= {"target", "load.kernel", "quantity", "metric", "median", "reason"}
     assert files["loaded_latency"].numbers == "loaded_latency_numbers.csv"
     assert "Latency doubles at" in files["loaded_latency"].sentence
+    # The curves with the lowest and the highest such bandwidth.
+    assert re.search(r" of the peak, [^)]+\) to \d", files["loaded_latency"].sentence)
 
 
 def test_a_curve_with_one_replicate_says_that_there_is_no_interval(tmp_path):

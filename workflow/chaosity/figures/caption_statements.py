@@ -74,9 +74,9 @@ def _changes_of_each_series(data: FigureData) -> dict[str | None, list[_Change]]
             ratio = estimate_group_ratio_paired_by_block(line[x == x.max()], line[x == x.min()])
             if ratio.n:
                 names = (str(line["x"].iloc[end]) for end in (x.argmin(), x.argmax()))
-                named = series is not None and len(several) > 1
-                label = data.value_label_without_axis_title("series", series) if named else ""
-                ends = map(axis.find_value_by_name, names)
+                ends, label = map(axis.find_value_by_name, names), ""
+                if series is not None and len(several) > 1:
+                    label = data.value_label_without_axis_title("series", series)
                 changes[series].append(_Change(label, title, ratio, *ends))
     return changes
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,7 +157,7 @@ def build_report_data(
         ),
         experiments=tuple(
             experiment_section(
-                each, drawn, figures, output, analyses[each["experiment"]], rows, summaries
+                each, drawn, figures, analyses[each["experiment"]], rows, summaries
             )
             for each in experiments
         ),
@@ -169,10 +169,11 @@ def build_report_data(
         failed_omitted=max(0, len(failed) - _MOST_FAILED),
         host_state=tuple(system_component_fact_groups(system)),
         programs=tuple(_programs(summaries, system)),
-        files=tuple(_files(figures, output)),
+        files=tuple(_files(output)),
+        figures_folder=path_relative_to_report(figures, output),
         skipped=skipped.skip_time_and_reason if skipped else None,
         configurations=section,
-        configuration_figures=tuple(figure_section(each, figures, output) for each in compared),
+        configuration_figures=tuple(figure_section(each, figures) for each in compared),
         changes=tuple(changes),
         changes_omitted=older,
     )
@@ -232,17 +233,11 @@ def _programs(summaries: Sequence[RecordSummary], system: Mapping[str, object]) 
     return [Fact(name, ", ".join(found)) for name, found in sorted(versions.items())]
 
 
-def _files(figures: Path, output: Path) -> list[Fact]:
-    """Return the files in the folder of the report, with paths relative to it."""
-    present = [
-        Fact(name, path)
-        for name, path in _FILES.items()
-        if "..." in path or (output.parent / path).exists()
-    ]
-    return [
-        *present,
-        Fact("Figures as SVG, PNG and CSV", f"{path_relative_to_report(figures, output)}/"),
-    ]
+def _files(output: Path) -> Iterator[Fact]:
+    """Yield the files in the folder of the report, with paths relative to it."""
+    for name, path in _FILES.items():
+        if "..." in path or (output.parent / path).exists():
+            yield Fact(name, path)
 
 
 CITATION = (
@@ -294,6 +289,7 @@ class ReportData:
     host_state: tuple[FactGroup, ...]
     programs: tuple[Fact, ...]
     files: tuple[Fact, ...]
+    figures_folder: str
     skipped: str | None = None
     coverage: str | None = None
     configurations: ConfigurationsSection | None = None

@@ -46,18 +46,14 @@ class FigureSection:
 
     Attributes:
         file: the figure's files, title and caption.
-        notes: source, labels of the values, and whether a file replaced the drives.
         svg: the drawing; None for a figure that consists of tables alone.
         width_pixels: width of the drawing on a screen.
-        links: kind of each file, and its path relative to the report.
         table: table of the values; None without a drawing.
     """
 
     file: FigureFile
-    notes: tuple[str, ...]
     svg: str | None
     width_pixels: int
-    links: tuple[Fact, ...]
     table: ValueTable | None
 
 
@@ -91,7 +87,6 @@ def experiment_section(
     document: Mapping[str, Any],
     figures: Iterable[FigureFile],
     folder: Path,
-    output: Path,
     analysis: tuple[AnalysisSection, ...],
     rows: pd.DataFrame,
     summaries: Iterable[RecordSummary],
@@ -99,7 +94,7 @@ def experiment_section(
     """Return the section of one experiment from its YAML document and its analysis.
 
     `figures`, `rows` (of the tidy table) and `summaries` (of the records) are from all
-    experiments. `folder` has the files of the figures; `output` is the file of the report.
+    experiments. `folder` has the files of the figures.
     """
     name = document["experiment"]
     own = [figure for figure in figures if figure.experiment == name]
@@ -108,7 +103,7 @@ def experiment_section(
         name=name,
         question=document.get("question", ""),
         source=document.get("source"),
-        figures=tuple(figure_section(each, folder, output) for each in own if each.csv),
+        figures=tuple(figure_section(each, folder) for each in own if each.csv),
         without_points=tuple(each.title for each in own if not each.csv and not each.problem),
         broken=tuple(Fact(each.title, each.problem) for each in own if each.problem),
         analysis=analysis,
@@ -127,27 +122,12 @@ def _unmeasured(rows: pd.DataFrame) -> Iterator[str]:
             yield f"{metric_words(metric)} of {load}: not measured: {reason}"
 
 
-def figure_section(figure: FigureFile, folder: Path, output: Path) -> FigureSection:
+def figure_section(figure: FigureFile, folder: Path) -> FigureSection:
     """Return a figure for the report; `draw_figures` wrote its files into the folder."""
-    notes = [f"This figure repeats {figure.source}."] if figure.source else []
-    notes += [f"The values come from a {label}." for label in figure.labels]
-    if "(file-backed)" in figure.title:
-        notes.append("A file on the local file system was read in place of drives.")
     svg = (folder / figure.svg).read_text(encoding="utf-8") if figure.svg else None
-    kinds = ("SVG", "PNG", "CSV", "CSV of the numbers")
-    files = zip(kinds, (figure.svg, figure.png, figure.csv, figure.numbers), strict=True)
-    return FigureSection(
-        figure,
-        notes=tuple(notes),
-        svg=svg,
-        width_pixels=round((svg_width(svg or "") or _DEFAULT_WIDTH_POINTS) * _PIXELS_PER_POINT),
-        links=tuple(
-            Fact(kind, path_relative_to_report(folder / name, output))
-            for kind, name in files
-            if name
-        ),
-        table=_value_table(folder / str(figure.csv)) if svg else None,
-    )
+    points = svg_width(svg or "") or _DEFAULT_WIDTH_POINTS
+    table = _value_table(folder / str(figure.csv)) if svg else None
+    return FigureSection(figure, svg, round(points * _PIXELS_PER_POINT), table)
 
 
 def path_relative_to_report(path: Path, output: Path) -> str:
