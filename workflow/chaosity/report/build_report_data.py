@@ -156,9 +156,7 @@ def build_report_data(
             *(Fact("Predictions", text) for text in predictions),
         ),
         experiments=tuple(
-            experiment_section(
-                each, drawn, figures, analyses[each["experiment"]], rows, summaries
-            )
+            experiment_section(each, drawn, figures, analyses[each["experiment"]], rows, summaries)
             for each in experiments
         ),
         drawing=svg,

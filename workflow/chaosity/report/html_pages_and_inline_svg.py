@@ -15,7 +15,7 @@ from chaosity.errors import UserError
 from chaosity.figures.svg_hover_texts import REFERENCES, prefix_svg_ids
 from chaosity.statistics.anova_table import p_value_text, variation_percent_text
 from chaosity.statistics.estimates_and_ratios import change_text
-from chaosity.text_templates import FORMATS, TEMPLATES
+from chaosity.text_templates import FORMATS, TEMPLATES, write_text
 
 # Elements that can run code, load files, or restyle the rest of the page.
 _UNSAFE = {"script", "foreignObject", "style", "metadata", "image", "iframe", "animate", "set"}
@@ -140,6 +140,6 @@ def render_page(template: str, **values: object) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    texts = (change_text, format_cpu_list, p_value_text, variation_percent_text)
+    texts = (change_text, format_cpu_list, p_value_text, variation_percent_text, write_text)
     environment.globals |= FORMATS | {function.__name__: function for function in texts}
     return environment.get_template(template).render(**values)

@@ -24,6 +24,7 @@ from chaosity.report.html_pages_and_inline_svg import render_page
 from chaosity.report.report_summary import FINDING, ProblemAndSeverity, ReportSummary
 from chaosity.result_folders import MEASUREMENTS_FILE, skipped_hosts
 from chaosity.store.measurements import Measurements
+from chaosity.text_templates import write_text
 from chaosity.topology.topology_json import read_topology
 from chaosity.transport.skipped_hosts import SkippedHost, read_skipped_host
 from chaosity.units import format_count
@@ -151,39 +152,43 @@ class OverviewRow:
     Attributes:
         summary: summary of its report; a host that was never measured has a summary without values.
         link: link to the report; None without a report.
-        skipped: when and why the last run skipped the host, or None.
-        outlier: sentence on how the host differs from equal hosts, or None.
+        skipped: the host if the last run skipped it, with time and reason, or None.
+        outlier: whether the host differs from equal hosts.
     """
 
     summary: ReportSummary
     link: str | None
-    skipped: str | None
-    outlier: str | None = None
+    skipped: SkippedHost | None
+    outlier: bool = False
 
     @property
     def worst_problem(self) -> ProblemAndSeverity:
         """Return the worst problem in the report."""
         return self.summary.worst[0]
 
+    @property
+    def severity(self) -> str:
+        """Return the severity of the worst problem in the report or among equal hosts."""
+        own = self.worst_problem.severity
+        return min(own, PROBLEM, key=_SEVERITIES.index) if self.outlier else own
+
 
 @dataclass(frozen=True)
 class Overview:
-    """The content of the overview page.
+    """The content of the overview page: hosts and configurations, and hosts that should be equal.
 
-    Attributes:
-        columns: names of the resources.
-        rows: rows, sorted by host and configuration.
-        groups: hosts that should be equal.
-        hosts: number of hosts.
-        sentence: the worst problem of all hosts.
+    `sentence` is the worst problem of all hosts.
     """
 
-    columns: tuple[str, ...]
     rows: tuple[OverviewRow, ...]
     groups: tuple[EqualHostGroup, ...]
-    hosts: int
     sentence: str
     version: str = __version__
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the resources."""
+        return tuple(dict.fromkeys(name for row in self.rows for name in row.summary.resources))
 
     @property
     def report_links(self) -> dict[tuple[str, str], str | None]:
@@ -202,26 +207,13 @@ def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
     read = {path: ReportSummary.from_file(path) for path in sorted(set(summaries))}
     groups = compare_equal_hosts(read)
     rows = [_row(path, each, groups, output) for path, each in read.items()]
-    measured = {summary.host for summary in read.values()}
-    rows += [
-        OverviewRow(
-            ReportSummary(
-                skipped.host, "", "never measured", (ProblemAndSeverity(PROBLEM, ""),), {}, {}
-            ),
-            None,
-            _skipped_text(skipped),
-        )
-        for skipped in skipped_hosts(output.parent)
-        if skipped.host not in measured
-    ]
+    measured, nothing = {summary.host for summary in read.values()}, ProblemAndSeverity(PROBLEM, "")
+    for skipped in skipped_hosts(output.parent):
+        if skipped.host not in measured:
+            empty = ReportSummary(skipped.host, "", "never measured", (nothing,), {}, {})
+            rows.append(OverviewRow(empty, None, skipped))
     rows.sort(key=lambda row: (row.summary.host, row.summary.configuration))
-    overview = Overview(
-        columns=tuple(dict.fromkeys(name for each in read.values() for name in each.resources)),
-        rows=tuple(rows),
-        groups=tuple(groups),
-        hosts=len({row.summary.host for row in rows}),
-        sentence=_worst_sentence(rows),
-    )
+    overview = Overview(tuple(rows), tuple(groups), _worst_sentence(rows))
     write_atomically(output, render_page("overview.html.j2", overview=overview))
     return overview
 
@@ -230,33 +222,19 @@ def _row(
     path: Path, summary: ReportSummary, groups: Sequence[EqualHostGroup], output: Path
 ) -> OverviewRow:
     """Return the row of a report."""
-    html, configuration = path.with_name("report.html"), summary.configuration
+    html = path.with_name("report.html")
     link = path_relative_to_report(html, output) if html.exists() else None
-    skipped = read_skipped_host(path.parent.parent)
-    equal = [group for group in groups if group.configuration == configuration]
-    outlier = None
-    if any(summary.host in group.outlier_hosts for group in equal):
-        outlier = f"outlier host: differs from the other hosts in {configuration}, see above"
-    return OverviewRow(summary, link, _skipped_text(skipped) if skipped else None, outlier)
-
-
-def _skipped_text(skipped: SkippedHost) -> str:
-    return f"skipped on {skipped.time_to_the_minute}: {skipped.reason}"
+    equal = [group for group in groups if group.configuration == summary.configuration]
+    outlier = any(summary.host in group.outlier_hosts for group in equal)
+    return OverviewRow(summary, link, read_skipped_host(path.parent.parent), outlier)
 
 
 def _worst_sentence(rows: Iterable[OverviewRow]) -> str:
-    """Return the worst problem of all hosts, with the host."""
-    wrong = [row for row in rows if row.skipped or row.outlier or row.worst_problem.severity != OK]
-    if not wrong:
-        return "No problems found on any host."
-    row = min(wrong, key=_rank)
-    name = f"{row.summary.host} {row.summary.configuration}".strip()
-    own_is_worst = _SEVERITIES.index(row.worst_problem.severity) <= _rank(row)[1]
-    text = row.skipped or (row.worst_problem.text if own_is_worst else str(row.outlier))
-    return f"Worst: {name}, {text.rstrip('.')}."
-
-
-def _rank(row: OverviewRow) -> tuple[bool, int]:
-    """Return the sort key of a host with problems: skipped hosts first, then by severity."""
-    own = _SEVERITIES.index(row.worst_problem.severity)
-    return row.skipped is None, min(own, _SEVERITIES.index(PROBLEM)) if row.outlier else own
+    """Return the worst problem of all hosts, with the host; skipped hosts come first."""
+    wrong = [row for row in rows if row.skipped or row.severity != OK]
+    worst = min(
+        wrong,
+        key=lambda row: (row.skipped is None, _SEVERITIES.index(row.severity)),
+        default=None,
+    )
+    return write_text("overview", "worst", row=worst)
