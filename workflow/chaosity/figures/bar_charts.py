@@ -81,12 +81,11 @@ def draw_bar_chart(data: FigureData, limits: ShownValueRange) -> tuple[Figure, d
     axes.grid(axis="x", color=style.GRID, lw=0.6)
     axes.set_axisbelow(True)
     axes.set_xlabel(value_axis_title(data, limits.scale), size=style.TEXT_POINTS, labelpad=3)
-    look = style.TextStyle(size=style.TEXT_POINTS, ha="right", va="center_baseline")
+    write = partial(sheet.text, size=style.TEXT_POINTS)
     for label, middle in zip(labels, middles, strict=True):
-        sheet.text(left - 0.08, top + middle, label, **look)
+        write(left - 0.08, top + middle, label, ha="right", va="center_baseline")
     if titled:
-        look = style.TextStyle(size=style.TEXT_POINTS, rotation=90, ha="left", va="center")
-        sheet.text(style.MARGIN, top + tall / 2, groups.title, **look)
+        write(style.MARGIN, top + tall / 2, groups.title, rotation=90, ha="left", va="center")
     texts: dict[str, str] = {}
     for number, bar in enumerate(bars):
         _draw_bar(axes, bar, limits, f"mark-{number}")
@@ -164,7 +163,6 @@ def _draw_bar(axes: Axes, bar: _Bar, limits: ShownValueRange, identity: str) -> 
         end = max(value, high)
         ends, caps = [[value - low], [high - value]], min(2.5, bar.height * 12)
         style.draw_intervals(axes, value, middle, xerr=ends, ecolor=style.INK, capsize=caps)
-    text = style.TextStyle(size=style.SMALL_POINTS, ha="left", va="center_baseline", gid=IGNORE)
-    slant = "italic" if predicted else "normal"
+    write = partial(axes.text, size=style.SMALL_POINTS, ha="left", va="center_baseline", gid=IGNORE)
     number, x = limits.scale.number(shown_value(mark)), end + 0.01 * limits.high / factor
-    axes.text(x, middle, number, clip_on=False, style=slant, **text)
+    write(x, middle, number, clip_on=False, style="italic" if predicted else "normal")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
+from functools import partial
 
 import pandas as pd
 
@@ -64,8 +65,8 @@ def _step_text(step: LatencyStep, data: FigureData) -> str:
 def draw_cache_steps(panel: Panel) -> None:
     """Draw a solid line at each step, and a dotted line at the size of each cache by hwloc."""
     axes, low, high = panel.axes, *panel.axes.get_xlim()
-    small = style.TextStyle(size=style.SMALL_POINTS, color=style.GREY, gid=IGNORE)
-    across = axes.get_xaxis_transform()
+    write = partial(axes.text, size=style.SMALL_POINTS, color=style.GREY, gid=IGNORE)
+    write = partial(write, transform=axes.get_xaxis_transform())
     for step in panel.data.steps:
         below, above, end = map(
             math.log2, (step.below_bytes, step.above_bytes, step.end_bytes.median)
@@ -73,13 +74,11 @@ def draw_cache_steps(panel: Panel) -> None:
         axes.axvspan(below, above, color=style.RULE, alpha=0.4, lw=0)
         axes.axvline(end, **STEP_STYLE)
         text = f" {format_binary_bytes(step.end_bytes.median)}"
-        axes.text(end, 0.02, text, transform=across, ha="left", va="bottom", **small)
+        write(end, 0.02, text, ha="left", va="bottom")
     for name, size in panel.data.cache_bytes:
         if low <= math.log2(size) <= high:
             axes.axvline(math.log2(size), **CACHE_STYLE)
-            axes.text(
-                math.log2(size), 0.98, f"{name} ", transform=across, ha="right", va="top", **small
-            )
+            write(math.log2(size), 0.98, f"{name} ", ha="right", va="top")
 
 
 def latency_step_table(data: FigureData) -> pd.DataFrame:

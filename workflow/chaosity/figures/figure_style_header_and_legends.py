@@ -136,20 +136,8 @@ class RectangleStyle(TypedDict, total=False):
     linewidth: float
 
 
-class TextStyle(TypedDict, total=False):
-    """Look of a text, as keyword arguments of matplotlib."""
-
-    size: float
-    weight: str
-    color: str
-    ha: str
-    va: str
-    rotation: float
-    gid: str
-
-
-# Text in the middle of a mark; the mark beneath it receives the pointer.
-CENTRED = TextStyle(ha="center", va="center_baseline", gid=IGNORE)
+# Writes text in the middle of a mark; the mark beneath it receives the pointer.
+write_centred = partial(Axes.text, ha="center", va="center_baseline", gid=IGNORE)
 # Fill and edge of a mark without a value, by its status. A predicted mark has the colour of its
 # prediction.
 MISSING_MARK_STYLES: dict[str, RectangleStyle] = {
@@ -193,9 +181,8 @@ def new_figure_with_header(
 
 def draw_failed_mark_cross(sheet: Axes, x: float, y: float, room: float) -> None:
     """Draw the cross of a failed mark, centred in a square with sides of `room` inches."""
-    size = min(11.0, 62.0 * room)
-    look: TextStyle = {**CENTRED, "size": size, "weight": "bold", "color": FAILED}
-    sheet.text(x, y, "\N{MULTIPLICATION SIGN}", **look)
+    write = partial(write_centred, size=min(11.0, 62.0 * room), weight="bold", color=FAILED)
+    write(sheet, x, y, "\N{MULTIPLICATION SIGN}")
 
 
 # Draws 95 % intervals: draw_intervals(axes, x, y, xerr=..., ecolor=..., capsize=...).
@@ -236,8 +223,7 @@ def draw_legend(
         x, y = left, top + LEGEND_LINE * number
         for text, entry in row:
             draw_symbol(x, y, entry)
-            look = TextStyle(size=SMALL_POINTS, va="center_baseline")
-            sheet.text(x + symbol_width, y, text, **look)
+            sheet.text(x + symbol_width, y, text, size=SMALL_POINTS, va="center_baseline")
             x += symbol_width + text_width(text, SMALL_POINTS) + _LEGEND_GAP
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import matplotlib as mpl
 import pandas as pd
@@ -145,8 +146,8 @@ class _HeatmapPainter:
         for number, group in enumerate(block):
             top += GAP if number else 0.0
             if layout.headed and group.label:
-                heading = style.TextStyle(size=6.5, color=style.GREY, weight="bold", va="baseline")
-                self.sheet.text(left, top + 0.12, group.label, **heading)
+                write = partial(self.sheet.text, size=6.5, color=style.GREY, weight="bold")
+                write(left, top + 0.12, group.label, va="baseline")
             top += layout.row_group_heading_height
             for position in range(group.start, group.stop):
                 self._draw_row(left, top + (position - group.start) * layout.cell_height, position)
@@ -160,15 +161,15 @@ class _HeatmapPainter:
         """Write the name of a group of rows beside a line on its left."""
         x = left - PAD - self.layout.row_labels.widest_inches - 0.06
         self.sheet.plot([x, x], [top + 0.02, top + height - 0.02], color=style.RULE, lw=0.8)
-        look = style.TextStyle(size=style.SMALL_POINTS, color=style.GREY, ha="right", va="center")
-        self.sheet.text(x - 0.05, top + height / 2, text, rotation=90, **look)
+        write = partial(self.sheet.text, size=style.SMALL_POINTS, color=style.GREY, rotation=90)
+        write(x - 0.05, top + height / 2, text, ha="right", va="center")
 
     def _draw_row(self, left: float, top: float, position: int) -> None:
         """Draw a row's label and cells, and add the hover texts."""
         layout, labels = self.layout, self.layout.row_labels
         middle, family = top + layout.cell_height / 2, f"DejaVu Sans{' Mono' * labels.fixed}"
-        look = style.TextStyle(size=labels.points, ha="right", va="center_baseline")
-        self.sheet.text(left - PAD, middle, labels.texts[position], family=family, **look)
+        write = partial(self.sheet.text, size=labels.points, family=family)
+        write(left - PAD, middle, labels.texts[position], ha="right", va="center_baseline")
         for column, value in enumerate(layout.across.values):
             pair = (layout.down.values[position].name, value.name)
             row, col = (pair[1], pair[0]) if layout.turned else pair
@@ -209,34 +210,32 @@ class _HeatmapPainter:
         self.sheet.add_artist(Rectangle((x, y), *size, gid=identity, **look))
         if not self.points:
             return
+        write = partial(style.write_centred, color=ink)
         if note:
             rise = 0.55 * self.note_points / style.POINTS_PER_INCH
             y = middle[1] + 0.6 * self.points / style.POINTS_PER_INCH
-            self.sheet.text(middle[0], y, note, size=self.note_points, color=ink, **style.CENTRED)
+            write(self.sheet, middle[0], y, note, size=self.note_points)
             middle = (middle[0], middle[1] - rise)
         number = self.scale.number(value)
         slant = "italic" if predicted else "normal"
-        self.sheet.text(*middle, number, size=self.points, color=ink, style=slant, **style.CENTRED)
+        write(self.sheet, *middle, number, size=self.points, style=slant)
 
     def _write_column_labels(self, left: float, edge: float, *, above: bool = False) -> None:
         layout, labels = self.layout, self.layout.column_labels
-        look = style.TextStyle(size=labels.points, ha="center", va="bottom" if above else "top")
-        look["rotation"] = 90 if labels.upright else 0
+        write = partial(self.sheet.text, size=labels.points, rotation=90 if labels.upright else 0)
         for column, text in enumerate(labels.texts):
             x = left + layout.column_left_within_block(column) + layout.cell_width / 2
-            self.sheet.text(x, edge, text, **look)
+            write(x, edge, text, ha="center", va="bottom" if above else "top")
 
     def _name_column_groups(self, left: float) -> None:
         """Write the names of column groups above a line over each."""
         layout = self.layout
         edge = layout.top - (0.14 if layout.repeated else 0.0)
-        look = style.TextStyle(
-            size=style.SMALL_POINTS, color=style.GREY, ha="center", va="baseline"
-        )
+        write = partial(self.sheet.text, size=style.SMALL_POINTS, color=style.GREY)
         for group in layout.across.groups:
             first = left + layout.column_left_within_block(group.start)
             last = left + layout.column_left_within_block(group.stop - 1) + layout.cell_width
-            self.sheet.text((first + last) / 2, edge - 0.08, group.label, **look)
+            write((first + last) / 2, edge - 0.08, group.label, ha="center", va="baseline")
             ends = [first + 0.02, last - 0.02]
             self.sheet.plot(ends, [edge - 0.045] * 2, color=style.RULE, lw=0.8)
 

@@ -295,9 +295,8 @@ def _fill_curve_panel(panel: Panel, x_scale: UnitScale) -> None:
     panel.draw_series(without, ALONE_STYLE, "alone", describe_position)
     failed = int((table["status"] == "failed").sum())
     if failed:
-        small = style.TextStyle(size=style.SMALL_POINTS, color=style.FAILED, ha="right", gid=IGNORE)
-        text = f"{format_count(failed, 'point')} failed"
-        axes.text(0.99, 0.03, text, transform=axes.transAxes, **small)
+        write = partial(axes.text, transform=axes.transAxes, size=style.SMALL_POINTS, gid=IGNORE)
+        write(0.99, 0.03, f"{format_count(failed, 'point')} failed", color=style.FAILED, ha="right")
 
 
 def _spread_equal_positions(table: pd.DataFrame) -> pd.DataFrame:
