@@ -59,9 +59,7 @@ def record_summaries(tidy: pd.DataFrame) -> list[RecordSummary]:
         found.append(
             RecordSummary(
                 *key,
-                100,
                 row["status"],
-                None if row["status"] == "valid" else row["reason"],
                 row["measured_at"],
                 ended,
                 {

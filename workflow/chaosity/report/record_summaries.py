@@ -23,9 +23,8 @@ class RecordSummary:
 
     Attributes:
         experiment, point: names as in the tidy table.
-        replicate, order: number of the replicate, and its position in the random order.
+        replicate: number of the replicate.
         status: valid or failed.
-        reason: why the measurement failed, else None.
         began_at, finished_at: times in UTC, ISO 8601.
         commands: name of each load -> its command line.
         checks: the checks of the verdict.
@@ -37,9 +36,7 @@ class RecordSummary:
     experiment: str
     point: str
     replicate: int
-    order: int
     status: str
-    reason: str | None
     began_at: str
     finished_at: str
     commands: Mapping[str, str] = field(default_factory=dict)
@@ -72,9 +69,7 @@ def _summarise_record(record: Record) -> RecordSummary:
         experiment=point["experiment"],
         point=point["point"],
         replicate=record["replicate"],
-        order=record["order"],
         status=verdict["status"],
-        reason=verdict["reason"],
         began_at=record["began_at"],
         finished_at=record["finished_at"],
         commands={name: shlex.join(load["command"]) for name, load in loads.items()},
