@@ -55,12 +55,10 @@ class HwlocXmlExport:
     Attributes:
         xml: text in format 2, like the host's ``topology.xml``; hwloc reads attributes from 2.3 on.
         notes: sentences on values that were written, left out, replaced and kept.
-        values: total number of written values.
     """
 
     xml: str
     notes: tuple[str, ...]
-    values: int
 
 
 # (gp_index of the target, processing units of the initiator) -> value
@@ -79,7 +77,6 @@ def export_hwloc_xml(host: MeasuredHost) -> HwlocXmlExport:
     if machine is None:
         raise UserError("the file has no object of type Machine", "topology.xml")
     notes: list[str] = []
-    written = 0
     for metric, attribute in _ATTRIBUTES.items():
         name = attribute.name
         found = select_most_complete_node_measurements(host, metric)
@@ -87,10 +84,8 @@ def export_hwloc_xml(host: MeasuredHost) -> HwlocXmlExport:
             notes.append(f"{name}: no value written, since no pair of nodes was measured.")
             continue
         values, left_out = _attribute_values(machine, host, found, attribute)
-        written += len(values)
-        notes.append(
-            f"{name}: {format_count(len(values), 'value')} written, medians of {found.source_text}."
-        )
+        number = format_count(len(values), "value")
+        notes.append(f"{name}: {number} written, medians of {found.source_text}.")
         if left_out:
             listed = ", ".join(left_out[:_MAX_LISTED])
             more = len(left_out) - _MAX_LISTED
@@ -99,7 +94,7 @@ def export_hwloc_xml(host: MeasuredHost) -> HwlocXmlExport:
         if values:
             notes += _write_values(root, attribute, values)
             # The origin of the values stays in copies of the file.
-            source = f"{format_count(len(values), 'value')}, measured: {found.source_text}"
+            source = f"{number}, measured: {found.source_text}"
             info = etree.Element("info", name=f"Chaosity{name}", value=source)
             info.tail = "\n    "
             first = machine.find("info")
@@ -109,7 +104,7 @@ def export_hwloc_xml(host: MeasuredHost) -> HwlocXmlExport:
     if others := ", ".join(name for name in names if name not in own):
         notes.append(f"{others}: kept as claimed by the firmware.")
     text = etree.tostring(root.getroottree(), xml_declaration=True, encoding="UTF-8").decode()
-    return HwlocXmlExport(text + "\n", tuple(notes), written)
+    return HwlocXmlExport(text + "\n", tuple(notes))
 
 
 def _attribute_values(
