@@ -125,6 +125,28 @@ def test_a_trial_on_a_provisioned_host_finds_nothing_to_do(
     assert (trial.status, trial.count("changed")) == (0, 0), trial.said
 
 
+def test_hosts_with_one_home_build_at_once(
+    root: Path, places: dict[str, Any], tmp_path: Path
+) -> None:
+    inventory = tmp_path / "hosts.yml"
+    hosts = "a: {ansible_connection: local}, b: {ansible_connection: local}"
+    python = "{ansible_python_interpreter: '{{ ansible_playbook_python }}'}"
+    inventory.write_text(f"all: {{vars: {python}, hosts: {{{hosts}}}}}\n")
+    kernels = tmp_path / "kernels"
+    extra = {**places, "kernels_directory": str(kernels), "kernels_stream_source": ""}
+    outcome = play(root, *KERNELS, "-i", inventory, extra=extra)
+    assert outcome.status == 0, outcome.said
+    # One host waited for the other, and found everything built.
+    build = re.search(
+        r"TASK \[kernels : Compile the kernels.*?(?=\nTASK|\nPLAY)", outcome.said, re.S
+    )
+    assert build is not None
+    assert build.group().count("changed: [") == 1, outcome.said
+    own = kernels / f"on-{os.uname().nodename}"
+    assert (own / "chaosity-latency").resolve() == (kernels / "chaosity-latency").resolve()
+    subprocess.run([own / "chaosity-latency", "--help"], check=True, capture_output=True)
+
+
 def test_another_compiler_gets_a_folder_of_its_own(
     root: Path, places: dict[str, Any], provisioned: Outcome, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -18,6 +19,19 @@ def test_a_relative_tools_folder_is_found_from_any_folder(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     search_tools_folder_first(Path("kernels"))
     assert os.environ["PATH"] == f"{tmp_path}/kernels:/usr/bin"
+
+
+def test_hosts_that_share_a_folder_run_their_own_builds(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/bin")
+    for build in ("built-here", "built-elsewhere"):
+        (tmp_path / build).mkdir()
+        (tmp_path / build / "chaosity-latency").touch(mode=0o755)
+    (tmp_path / "chaosity-latency").symlink_to("built-elsewhere/chaosity-latency")
+    (tmp_path / f"on-{os.uname().nodename}").symlink_to("built-here")
+    search_tools_folder_first(tmp_path)
+    found = shutil.which("chaosity-latency")
+    assert found is not None
+    assert Path(found).resolve() == tmp_path / "built-here/chaosity-latency"
 
 
 @pytest.fixture

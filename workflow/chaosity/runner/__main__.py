@@ -48,9 +48,14 @@ def search_tools_folder_first(folder: Path | None) -> None:
         UserError: sudo started this program, and another user may write in one of its own folders.
     """
     own = Path(sys.argv[0]).resolve()
-    folders = [folder.absolute()] if folder else []
-    if own.suffix == ".pyz":
-        folders = [*(folders or [own.parent / "kernels"]), own.parent]
+    is_zipapp = own.suffix == ".pyz"
+    tools = folder.absolute() if folder else own.parent / "kernels" if is_zipapp else None
+    folders = [tools] if tools else []
+    # Unlike hosts can share the folder: each has a link to its own build, see the kernels' Makefile.
+    if tools and (build := tools / f"on-{os.uname().nodename}").is_dir():
+        folders.insert(0, build)
+    if is_zipapp:
+        folders.append(own.parent)
     path = os.environ.get("PATH", os.defpath).split(os.pathsep)
     if os.geteuid() == 0 and "SUDO_UID" in os.environ:
         for each in folders:
