@@ -166,3 +166,8 @@ def test_a_number_that_python_cannot_print_is_an_error(tmp_path):
     path.write_text(f"a: 0x{'f' * 5000}")
     with pytest.raises(UserError, match="too many digits"):
         module.read_yaml(path)
+
+
+def test_a_line_break_at_the_end_of_a_name_is_an_error():
+    with pytest.raises(UserError, match="does not match"):
+        check_config({**read_config(), "expected_configuration": "nps1\n"})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -16,6 +16,7 @@ from typing import Any, Literal, cast
 import yaml
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
+from jsonschema.validators import extend
 
 from chaosity.errors import UserError, check_allowed, suggest_allowed
 from chaosity.records.point_types import OutputValueSource
@@ -61,7 +62,21 @@ def path_as_given_or_in_repository(name: str) -> Path:
 def schema_validator(name: str) -> Draft202012Validator:
     """Return the validator of ``workflow/schemas/<name>.schema.yaml``."""
     text = (SCHEMAS / f"{name}.schema.yaml").read_text(encoding="utf-8")
-    return Draft202012Validator(yaml.load(text, YAML_LOADER))
+    return _VALIDATOR(yaml.load(text, YAML_LOADER))
+
+
+def _pattern_errors(
+    _validator: object, pattern: str, instance: object, _schema: object
+) -> Iterator[ValidationError]:
+    """Yield an error if a text does not match; `$` is the end, not a line break before the end."""
+    exact = f"{pattern[:-1]}\\Z" if pattern.endswith("$") else pattern
+    if isinstance(instance, str) and not re.search(exact, instance):
+        yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+_VALIDATOR: type[Draft202012Validator] = extend(  # type: ignore[no-untyped-call] # in the stub
+    Draft202012Validator, {"pattern": _pattern_errors}
+)
 
 
 def read_yaml(path: Path) -> Any:

@@ -117,3 +117,11 @@ def test_a_form_with_an_unknown_column_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr("chaosity.store.read_published_csv.PUBLISHED", tmp_path)
     with pytest.raises(UserError, match="the tidy table has no column 'mode'"):
         read_published_csv(tmp_path / "x.csv", "numa_bench", "theirs")
+
+
+def test_a_text_in_a_column_of_numbers_is_not_repeated(tmp_path):
+    path = tmp_path / "x.csv"
+    head = "mode,rank,core,cpu_node,mem_node,size_MB,latency_ns\n"
+    path.write_text(head + f"serial,0,0,0,0,{'x' * 100_000},20\n")
+    with pytest.raises(UserError, match="is not a number"):
+        read_published_csv(path, "numa_bench", "theirs")

@@ -13,9 +13,11 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
-from jinja2 import StrictUndefined, Template, TemplateError
+from jinja2 import StrictUndefined, Template, TemplateError, TemplateRuntimeError
+from jinja2.runtime import Context
 from jinja2.sandbox import SandboxedEnvironment
 
 from chaosity.checked_yaml_files import PUBLISHED, load_validated_document
@@ -37,7 +39,22 @@ def parse_number_with_si_prefix(text: object) -> float | str:
     return str(text)
 
 
-ENVIRONMENT = SandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
+class _FormEnvironment(SandboxedEnvironment):
+    """Templates over the cells of others, in which only numbers can be multiplied.
+
+    A text times a number repeats the text, so a cell with a text could fill the memory.
+    """
+
+    intercepted_binops = frozenset({"*", "**"})
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        for value in (left, right):
+            if not isinstance(value, int | float):
+                raise TemplateRuntimeError(f"{value!r:.60} is not a number")
+        return super().call_binop(context, operator, left, right)
+
+
+ENVIRONMENT = _FormEnvironment(undefined=StrictUndefined, autoescape=False)
 ENVIRONMENT.filters["prefixed"] = parse_number_with_si_prefix
 
 
@@ -97,7 +114,8 @@ def _row(form: PublishedForm, row: Row, where: str) -> Row:
         if COLUMNS[name] == "Int64"
     }
     value = parse_positive_number(_fill(form["value"], row, where), where)
-    levels = {name: int(text) if text.isdecimal() else text for name, text in factors.items()}
+    is_number = re.compile("[0-9]{1,18}").fullmatch
+    levels = {name: int(text) if is_number(text) else text for name, text in factors.items()}
     text = json.dumps(levels, sort_keys=True)
     known = {name: filled or None for name, filled in columns.items()}
     return {**known, **numbers, "value": value, "factors": text, "levels": text}
