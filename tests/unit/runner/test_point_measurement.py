@@ -53,6 +53,29 @@ def test_a_missing_program(make_point):
     assert "no-such-tool is not installed" in reason(record)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OMP_PROC_BIND", "true"),
+        ("GOMP_CPU_AFFINITY", "0"),
+        ("LD_PRELOAD", ""),
+        ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
+        ("MALLOC_ARENA_MAX", "1"),
+    ],
+)
+def test_a_tool_gets_no_variable_of_the_site_that_changes_values(
+    make_point, monkeypatch, name, value
+):
+    monkeypatch.setenv(name, value)
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/tool/lib")
+    load = make_point()["loads"][0]
+    told = f"import os; print([x for x in ({name!r}, 'LD_LIBRARY_PATH') if x in os.environ])"
+    program = load["command"][2].replace("import json", f"{told}\nimport json", 1)
+    record = measure_point(make_point(command=[sys.executable, "-c", program, ""]), 1)
+    assert record["verdict"]["status"] == VALID, record["verdict"]["reason"]
+    assert "['LD_LIBRARY_PATH']" in record["loads"][0]["outputs"]["stdout"]
+
+
 def test_a_tool_gets_the_openmp_variables_of_its_file_only(make_point, monkeypatch):
     monkeypatch.setenv("OMP_PROC_BIND", "true")
     monkeypatch.setenv("GOMP_CPU_AFFINITY", "0")

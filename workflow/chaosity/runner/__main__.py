@@ -51,7 +51,7 @@ def search_tools_folder_first(folder: Path | None) -> None:
     is_zipapp = own.suffix == ".pyz"
     tools = folder.absolute() if folder else own.parent / "kernels" if is_zipapp else None
     folders = [tools] if tools else []
-    # Unlike hosts can share the folder: each has a link to its own build, see the kernels' Makefile.
+    # Unlike hosts can share the folder: each has a link to its own build (Makefile of the kernels).
     if tools and (build := tools / f"on-{os.uname().nodename}").is_dir():
         folders.insert(0, build)
     if is_zipapp:

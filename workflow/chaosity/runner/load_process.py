@@ -45,10 +45,15 @@ GRACE_SECONDS = 20.0
 VERSION_SECONDS = 10.0
 # A tool with more output than this has a fault and is killed.
 OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
-# Variables of the runtimes of OpenMP (its standard, GCC, LLVM and Intel), which a site may set for
-# its users. They bind threads and limit their number, so a tool gets only those in its benchmark
-# file.
-OPENMP_VARIABLES = ("OMP_", "GOMP_", "LIBOMP_", "KMP_")
+# Variables that a site may set for its users. Those of OpenMP's runtimes (its standard, GCC, LLVM
+# and Intel) bind threads and limit their number. Those of the loader and of malloc put other code
+# or other pages into a tool. So a tool gets only those in its benchmark file. LD_LIBRARY_PATH
+# stays, since tools of modules need it.
+SITE_VARIABLES = (
+    *("OMP_", "GOMP_", "LIBOMP_", "KMP_"),
+    *("LD_PRELOAD", "LD_AUDIT", "LD_PROFILE", "LD_DEBUG", "LD_BIND_NOW"),
+    *("GLIBC_TUNABLES", "MALLOC_"),
+)
 
 
 class LoadProcess:
@@ -134,7 +139,9 @@ class LoadProcess:
             self.process = subprocess.Popen(
                 self.spec["command"],
                 cwd=self.folder,
-                env=_environment_without_openmp() | {"LC_ALL": "C"} | self.spec["environment"],
+                env=_environment_without_site_variables()
+                | {"LC_ALL": "C"}
+                | self.spec["environment"],
                 stdin=subprocess.PIPE if self.has_barrier else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=self.stderr,
@@ -348,10 +355,10 @@ class LoadProcess:
         }
 
 
-def _environment_without_openmp() -> dict[str, str]:
-    """Return the environment variables of this process without those of OpenMP."""
+def _environment_without_site_variables() -> dict[str, str]:
+    """Return the environment variables of this process without `SITE_VARIABLES`."""
     kept = os.environ.items()
-    return {name: value for name, value in kept if not name.startswith(OPENMP_VARIABLES)}
+    return {name: value for name, value in kept if not name.startswith(SITE_VARIABLES)}
 
 
 def _answer_of(query: subprocess.Popen[str] | None) -> list[str]:
