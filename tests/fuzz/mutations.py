@@ -36,6 +36,7 @@ ODD_TEXTS = (
 ODD_VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1.5, -0.0, 2**31, 2**63, 2**64, 10**400, 1e308),
     *(float("nan"), float("inf"), float("-inf"), [], {}, [[]], {"": None}, [None], ["x", 1]),
+    "\ud800",
     *ODD_NUMBERS,
     *ODD_TEXTS,
 )

@@ -17,7 +17,10 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from chaosity.checked_yaml_files import ROOT
-from chaosity.components.component_files import read_component_documents
+from chaosity.components.component_files import (
+    read_component_documents,
+    write_changed_components,
+)
 from chaosity.components.component_history import read_component_histories
 from chaosity.components.make_component_documents import make_component_documents
 from chaosity.cpusets import format_cpu_list, parse_cpu_list, parse_mask
@@ -191,7 +194,7 @@ def _parse_description(data: bytes, folder: Path) -> None:
     path = folder / "description.tar.gz"
     path.write_bytes(data)
     topology, _ = discover_topology_with_xml(str(path))
-    make_component_documents(topology)
+    write_changed_components(folder / "components", make_component_documents(topology))
     topology_from_json(json.loads(json.dumps(topology_to_json(topology))))
 
 

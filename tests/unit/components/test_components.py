@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import hostile_texts
 import pytest
 
 from chaosity.components.component_files import write_changed_components
@@ -16,7 +17,7 @@ from chaosity.components.make_component_documents import (
     drive_component_name,
     make_component_documents,
 )
-from chaosity.topology.device_types import NvmeDrive
+from chaosity.topology.device_types import Gpu, NvmeDrive
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology
 
@@ -190,3 +191,12 @@ def test_this_machine_is_the_same_while_memory_is_allocated():
         load.stdin.close()
     after = make_component_documents(discover_topology("live"), tools={"fio": "3.33"})
     assert before == growing == full == after
+
+
+@pytest.mark.parametrize("text", [*hostile_texts.PATHS[:-1], hostile_texts.SHELL, "x" * 5000])
+def test_names_of_devices_are_no_paths(tmp_path, text):
+    drives = (NvmeDrive(name="nvme0n1", pci=text), NvmeDrive(name="nvme1n1", serial=text))
+    documents = make_component_documents(Topology(drives=drives, gpus=(Gpu(pci=text),)))
+    write_changed_components(tmp_path / "components", documents)
+    assert [path.name for path in tmp_path.iterdir()] == ["components"]
+    assert all(re.fullmatch(r"[a-z]+(-[A-Za-z0-9-]*)?", name) for name in documents)

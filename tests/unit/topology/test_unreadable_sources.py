@@ -222,7 +222,16 @@ FACTS = json.dumps({"memory_modules": None, "architecture": "x86_64"})
 
 
 @pytest.mark.parametrize(
-    "facts", ["{}", "[1]", "{", "[" * 100_000, FACTS.replace("null", "[1]"), "\N{SNOWMAN}"]
+    "facts",
+    [
+        "{}",
+        "[1]",
+        "{",
+        "[" * 100_000,
+        FACTS.replace("null", "[1]"),
+        FACTS.replace("x86", r"\ud800"),
+        "\N{SNOWMAN}",
+    ],
 )
 def test_a_description_with_broken_facts(tmp_path, whole, facts):
     assert "the topology cannot be read" in refusal(described(tmp_path, whole, facts))

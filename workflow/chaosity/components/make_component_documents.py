@@ -61,6 +61,9 @@ def make_component_documents(
     }
 
 
+_LONGEST_NAME = 100
+
+
 def drive_component_name(drive: NvmeDrive) -> str:
     """Return `drive-0000-41-00-0` for a slot; its second namespace is `drive-0000-41-00-0-n2`.
 
@@ -79,8 +82,11 @@ def gpu_component_name(gpu: Gpu) -> str:
 
 
 def _hyphenated(text: str) -> str:
-    """Return a text as part of a component's name, with letters, digits and hyphens only."""
-    return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")
+    """Return a text as part of a component's name, with letters, digits and hyphens only.
+
+    A serial number has at most 20 characters (NVM Express); the name of a file has at most 255.
+    """
+    return re.sub(r"[^A-Za-z0-9]+", "-", text[:_LONGEST_NAME]).strip("-")
 
 
 def _system(topology: Topology, tools: Mapping[str, str]) -> ComponentDocument:

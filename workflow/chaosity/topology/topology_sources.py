@@ -112,6 +112,7 @@ def _open_capture(name: str, root: Path) -> TopologySource:
 
 def _open_description(name: str, root: Path) -> TopologySource:
     facts = json.loads((root / describe_host.FACTS_MEMBER).read_text(encoding="utf-8"))
+    json.dumps(facts, ensure_ascii=False).encode()  # half a character would fit into no file
     xml = run_lstopo.read_xml_root_element(root / describe_host.TOPOLOGY_MEMBER)
     printed = (
         facts["memory_modules"],
