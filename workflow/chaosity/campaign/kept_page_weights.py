@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.errors import UserError, malformed_as_user_error
+from chaosity.errors import MALFORMED, UserError
 from chaosity.place.page_share_arithmetic import largest_share_deviation
 from chaosity.place.placement_policies import CONTENDED
 from chaosity.records.atomic_writes_and_record_files import utc_now_text, write_if_changed
@@ -51,12 +51,14 @@ class HostPageWeights:
         self._kept: dict[str, dict[str, KeptWorkerWeights]] = {}
         if self.path.exists():
             remedy = "delete the file, then the next run computes the weights from the measurements"
-            with malformed_as_user_error("the file has no weights", str(self.path), remedy):
+            try:
                 self._kept = json.loads(self.path.read_text(encoding="utf-8"))["weights"]
                 for sets in self._kept.values():
                     for weights in sets.values():
                         sum(weights["shares"].values())
                         [int(node) for node in weights["shares"]]
+            except MALFORMED as error:
+                raise UserError("the file has no weights", str(self.path), remedy) from error
 
     def __call__(self, name: str, workers: Sequence[int]) -> dict[int, float] | None:
         """Return the share of each node's pages; None if the measurements for it are missing."""
