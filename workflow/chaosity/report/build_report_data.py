@@ -57,22 +57,13 @@ from chaosity.report.variance_analysis_section import analysis_sections
 from chaosity.statistics.estimates_and_ratios import CONFIDENCE
 from chaosity.store.left_out_points import LeftOutPoints
 from chaosity.store.measurements import POINT, Measurements
+from chaosity.text_templates import fixed_texts
 from chaosity.topology.host_fact_types import HostFacts
 from chaosity.topology.topology_model import Node, Topology
 from chaosity.transport.skipped_hosts import SkippedHost
 
 # Failed points on the page; measurements.parquet has all.
 _MOST_FAILED = 200
-_FILES = {
-    "Raw records, one for each point and replicate": "EXPERIMENT/POINT/rep1.json, rep2.json, ...",
-    "All values as one table (Parquet)": "measurements.parquet",
-    "Values before and after changes": "history.parquet",
-    "Planned points": "points",
-    "Components": "components",
-    "Topology (hwloc XML)": "topology.xml",
-    "Findings": "findings.json",
-    "Exports for hwloc, numactl and schedulers": "exports",
-}
 
 
 def build_report_data(
@@ -233,15 +224,9 @@ def _programs(summaries: Sequence[RecordSummary], system: Mapping[str, object]) 
 
 def _files(output: Path) -> Iterator[Fact]:
     """Yield the files in the folder of the report, with paths relative to it."""
-    for name, path in _FILES.items():
+    for name, path in fixed_texts("report")["files"].items():
         if "..." in path or (output.parent / path).exists():
             yield Fact(name, path)
-
-
-CITATION = (
-    "H. Nicholson, A. Nica, A. Raza, V. Sanca and A. Ailamaki. "
-    "Chaosity: Understanding Contemporary NUMA-architectures."
-)
 
 
 @dataclass(frozen=True)
@@ -295,5 +280,4 @@ class ReportData:
     changes: tuple[ComponentChange, ...] = ()
     changes_omitted: int = 0
     findings_omitted: int = 0
-    citation: str = CITATION
     version: str = __version__

@@ -25,6 +25,7 @@ from chaosity.store.measurements import (
     less_is_better,
     parse_levels_json,
 )
+from chaosity.text_templates import fixed_texts
 from chaosity.units import (
     choose_scale,
     format_binary_bytes,
@@ -33,23 +34,8 @@ from chaosity.units import (
 )
 
 # Kinds of initiators and of drive sets with their names in the table, small to large.
-INITIATORS = {
-    "pu": "one processing unit",
-    "core": "one core",
-    "l3": "one L3 domain",
-    "node": "one node",
-    "package": "one package",
-    "machine": "the whole machine",
-}
-DRIVES = {
-    "drive": "one drive",
-    "first_of_node": "some drives of a node",
-    "all_of_node": "all drives of a node",
-    "first_of_package": "some drives of a package",
-    "all_of_package": "all drives of a package",
-    "all_of_nodes": "all drives of several nodes",
-    "all": "all drives",
-}
+INITIATORS: dict[str, str] = fixed_texts("report")["initiators"]
+DRIVES: dict[str, str] = fixed_texts("report")["drive_sets"]
 _LEVELS = INITIATORS | DRIVES
 # Percentiles such as latency_p99_of_block_means_ns are in the figures, not in this table.
 _PERCENTILE = re.compile(r"_p\d+_")

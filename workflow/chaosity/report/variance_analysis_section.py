@@ -29,7 +29,6 @@ from chaosity.units import join_with_and, metric_words
 _TEXTS = "variance_analysis"
 # If the relation explains less of the variation, local against remote does not sum up the pairs.
 _RELATION_FROM_PERCENT = 50.0
-_KINDS = {"pu": "PUs", "l3": "L3 domains", "nodes": "sets of nodes", "machine": "the machine"}
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def _section(study: AnovaStudy, analysis: AnovaResult, name: str) -> AnalysisSec
     factors = join_with_and(study.factors)
     return AnalysisSection(
         metric=study.metric,
-        title=write_text(_TEXTS, "title", study=study, factors=factors, kinds=DRIVES | _KINDS),
+        title=write_text(_TEXTS, "title", study=study, factors=factors, drive_sets=DRIVES),
         sentence=_readable(analysis.conclusion),
         remote=_remote(study, analysis),
         terms=tuple(
