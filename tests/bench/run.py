@@ -20,6 +20,7 @@ import false_alarms_and_recall
 import faults
 import fio_by_hand
 import fitted_machines
+import fleet
 import interval_coverage
 import kernels
 import latency
@@ -62,10 +63,13 @@ PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
     "fitted_machines": fitted_machines.compare,
     "predicted_loads": predicted_loads.compare,
     "scale": scale.compare,
+    "fleet": fleet.compare,
 }
 # Parts that run only if they are named, since they take an hour each.
 NAMED: dict[str, Callable[[int], Iterable[Figure | str]]] = {
     "budgets_here": budgets_here.compare,
+    "planning_large": planning.compare_large,
+    "fleet_large": fleet.compare_large,
     "scale_large": scale.compare_large,
 }
 

@@ -47,6 +47,7 @@ run.main()
                 "fitted_machines 9",
                 "predicted_loads 9",
                 "scale 9",
+                "fleet 9",
             ],
         ),
         (["faults", "kernels", "--pairs=3"], ["faults 3", "kernels 3"]),

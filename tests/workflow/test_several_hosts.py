@@ -102,3 +102,33 @@ def test_the_runs_end_after_a_kill_of_the_small_workflow_and_the_next_run_contin
         assert len(attempts(several, host)) == POINTS
         assert attempts(several, host).total() <= POINTS + 1
     assert several.selected() == set()
+
+
+@pytest.mark.thorough
+def test_a_host_whose_last_run_changed_nothing_is_run_again_only_after_a_change(
+    several: Workflow,
+):
+    def unchanged() -> set[str]:
+        """Hosts whose run the next run would not start."""
+        text = several.run("--dry-run")
+        return {host for host in ("first", "second") if f"{host}: Nothing to be done" in text}
+
+    several.run()
+    assert unchanged() == set()
+    several.run()  # changes nothing
+    assert unchanged() == {"first", "second"}
+    marks = [*several.folder.glob("results/*/measured.txt")]
+    times = [mark.stat().st_mtime_ns for mark in marks]
+    several.run()
+    assert len(marks) == 2
+    assert [mark.stat().st_mtime_ns for mark in marks] == times
+    # A lost record of one host is measured again.
+    record = next(several.folder.glob("results/first/*/memory_bandwidth/*/rep1.json"))
+    record.unlink()
+    assert unchanged() == {"second"}
+    several.run()
+    assert record.exists()
+    assert unchanged() == {"second"}
+    # Another variable of the other host can change its plan.
+    several.hosts({"first": HOST, "second": {**HOST, "chaosity_slurm_node": "other"}})
+    assert unchanged() == set()

@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Literal, get_args
 
 from chaosity.cpusets import format_cpu_list, make_cpu_set, parse_cpu_list
@@ -166,11 +166,13 @@ def _parse_groups(text: str) -> tuple[PlaceName, ...]:
     return tuple(name for name in map(parse_place_name, names) if name)
 
 
+@cache
 def pu_name(index: int) -> str:
     """Return the name of a processing unit: `pu17`."""
     return str(PlaceName("pu", (index,)))
 
 
+@cache
 def node_name(index: int) -> str:
     """Return the name of a node: `node3`."""
     return str(PlaceName("node", (index,)))
@@ -182,6 +184,7 @@ def nodes_name(indices: Iterable[int]) -> str:
     return str(PlaceName("node" if len(nodes) == 1 else "nodes", nodes))
 
 
+@cache
 def package_name(index: int) -> str:
     """Return the name of a package: `package1`."""
     return str(PlaceName("package", (index,)))

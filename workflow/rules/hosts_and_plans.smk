@@ -1,4 +1,5 @@
 # What all rules use: the config, hosts and plans of the run, and functions for inputs and parameters.
+import inspect
 from pathlib import Path
 
 from chaosity.campaign.hosts_and_plans_of_run import Campaign, call_or_exit_on_user_error
@@ -66,3 +67,9 @@ def host_records(wildcards):
 def other_tables(wildcards):
     """Measurements tables of a host's other configurations that exist."""
     return other_configuration_tables(Path(RESULTS), wildcards.host, wildcards.configuration)
+
+
+# Snakemake asks for the signature of each function several times for each job. With this attribute,
+# Python does not determine the signature again (PEP 362).
+for function in (component_files, measurement_priority, measurement_identity):
+    function.__signature__ = inspect.signature(function)

@@ -45,10 +45,11 @@ rule measure:
 rule host_results:
     # Everything of the hosts, without the overview: a run among those of several hosts.
     input:
+        # With the records as inputs, a lost record is measured again even if there is a report. They
+        # come first: Snakemake then knows the jobs of the records when it reads rule `tidy`.
+        [CAMPAIGN.record_paths(host) for host in CAMPAIGN.hosts],
         [f"{CAMPAIGN.configuration_folder(host)}/report.html" for host in CAMPAIGN.hosts],
         [f"{CAMPAIGN.configuration_folder(host)}/exports/notes.txt" for host in CAMPAIGN.hosts],
-        # With the records as inputs, a lost record is measured again even if there is a report.
-        [CAMPAIGN.record_paths(host) for host in CAMPAIGN.hosts],
 
 
 rule measurements:

@@ -10,8 +10,9 @@ from chaosity.campaign.hosts_and_plans_of_run import (
 put_own_programs_first_in_path(ROOT)
 RESULTS = config["results"]
 if workflow.is_main_process:
+    runs_itself = RUNS.take_options(sys.argv[1:], workflow)
     call_or_exit_on_user_error(RUNS.prepare)
-    if RUNS.take_options(sys.argv[1:], workflow):
+    if runs_itself:
         sys.exit(RUNS.run_each_host())
     if "runs_of_hosts" not in workflow.global_resources:
         workflow.register_resource("runs_of_hosts", RUNS.runs_at_once)

@@ -7,6 +7,7 @@ rebooted into a configuration with complete records.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -21,20 +22,32 @@ from chaosity.campaign.budgeted_plan import has_budget
 from chaosity.campaign.kept_page_weights import HostPageWeights
 from chaosity.checked_yaml_files import check_config
 from chaosity.design.host_plan import plan_host
+from chaosity.design.point_expansion import json_fingerprint
 from chaosity.errors import UserError
 from chaosity.hosts.ansible_inventory import CONFIGURATION, InventoryHost, read_inventory
-from chaosity.hosts.host_discovery import is_this_machine, read_discovered_host
+from chaosity.hosts.host_discovery import (
+    discover_hosts,
+    is_this_machine,
+    read_discovered_host,
+)
 from chaosity.records.atomic_writes_and_record_files import (
     is_measured,
     replicate_numbers,
     write_atomically,
+    write_if_changed,
 )
 from chaosity.topology.topology_sources import LIVE
-from chaosity.transport.runner_command import LOCAL
+from chaosity.transport.runner_command import LOCAL, SLURM
 from chaosity.yaml_document_types import Config
 
 # A run's config; the file that exists only if nothing of the run is missing.
 _CONFIG_FILE, _FINISHED_FILE = "run_config.yaml", "measured.txt"
+# What a run depends on beside its config; the state of the host's files in a run that changed none.
+_REQUEST_FILE, _UNCHANGED_FILE = "run_request.txt", "unchanged.txt"
+# Files below the folder of a host that every run writes.
+_WRITTEN_ALWAYS = {".lock", "description.tar.gz", "run.log", _FINISHED_FILE, _UNCHANGED_FILE}
+# Options with which a run does not do, or does again, what an ordinary run does.
+_SELECTING_OPTIONS = ("--dry-run", "--until", "--omit-from", "--forcerun", "--forceall")
 # Memory of a run with about 10,000 measurements. The runs of remote hosts need hardly any
 # processor time, so only the memory limits how many run at the same time.
 _BYTES_OF_A_RUN = 400e6
@@ -92,8 +105,9 @@ class RunsOfHosts:
         names: Sequence[str | None] = config["configurations"] or [None]
         runs = [HostRun(host, name) for host in hosts for name in names]
         self.runs = {run.name: run for run in runs}
-        # Snakemake's options for the runs.
+        # Snakemake's options for the runs; the hosts whose runs need not start.
         self.options: list[str] = []
+        self.unchanged: set[str] = set()
 
     def take_options(self, words: Sequence[str], workflow: Any) -> bool:
         """Pass Snakemake's options on to the runs; return whether the small workflow cannot run.
@@ -157,16 +171,42 @@ class RunsOfHosts:
         Only a configuration with all records and its report is finished: its run would reboot the
         host. Every other run looks whether anything is to be done.
         """
+        programs = _state_of_files(self.root / "workflow", self.root / "templates")
         for name, run in self.runs.items():
             folder = self.results / name
             own = {**self.config, "hosts": [run.host.name], "configurations": []}
             if run.configuration:
                 own["expected_configuration"] = run.configuration
-            write_atomically(folder / _CONFIG_FILE, yaml.safe_dump(own, sort_keys=False))
+            write_if_changed(folder / _CONFIG_FILE, yaml.safe_dump(own, sort_keys=False))
+            request = json_fingerprint([programs, sys.version, run.host.variables])
+            write_if_changed(folder / _REQUEST_FILE, request)
             if run.configuration and self._is_complete(run.host, run.configuration):
                 (folder / _FINISHED_FILE).touch()
-            else:
-                (folder / _FINISHED_FILE).unlink(missing_ok=True)
+        self.unchanged = self._unchanged_hosts()
+        for name, run in self.runs.items():
+            if not run.configuration and name not in self.unchanged:
+                (self.results / name / _FINISHED_FILE).unlink(missing_ok=True)
+
+    def _unchanged_hosts(self) -> set[str]:
+        """Return the hosts whose run would change nothing, as their last run changed nothing.
+
+        Discovery and `prepare` write what they find only if it differs, so any change is a change
+        of a file below the host's folder. A Slurm job for each discovery would wait in the queue.
+        """
+        selecting = not set(self.options).isdisjoint(_SELECTING_OPTIONS[1:])
+        if selecting or has_budget(self.config) or self.config["transport"] == SLURM:
+            return set()
+        hosts = [
+            run.host
+            for name, run in self.runs.items()
+            if not run.configuration and (self.results / name / _UNCHANGED_FILE).exists()
+        ]
+        if hosts:
+            try:
+                discover_hosts(self.config, hosts)
+            except UserError:  # no host could be discovered; each run says why
+                return set()
+        return {host.name for host in hosts if _is_unchanged(self.results / host.name)}
 
     def _is_complete(self, host: InventoryHost, configuration: str) -> bool:
         """Return whether a configuration has all records, and its report."""
@@ -186,6 +226,9 @@ class RunsOfHosts:
         words = ["--workflow", str(self.root), "--below", str(os.getpid())]
 
         def run(name: str) -> subprocess.CompletedProcess[str]:
+            if name in self.unchanged:
+                text = f"{name}: Nothing to be done\n"
+                return subprocess.CompletedProcess([], 0, stdout=text, stderr="")
             config = str(self.results / name / _CONFIG_FILE)
             command = ["chaosity", "host", config, *words, "--", *self.snakemake_arguments]
             return subprocess.run(command, text=True, capture_output=True, check=False)
@@ -197,6 +240,35 @@ class RunsOfHosts:
                 print(done.stdout, end="", flush=True)
                 status = status or done.returncode
         return status
+
+
+def _state_of_files(*folders: Path) -> str:
+    """Return a digest of path, size and time stamp of all files that runs do not always write."""
+    digest = hashlib.sha256()
+    pending = [str(folder) for folder in folders]
+    while pending:
+        with os.scandir(pending.pop()) as entries:
+            for entry in sorted(entries, key=lambda one: one.name):
+                if entry.name in _WRITTEN_ALWAYS or entry.name == "__pycache__":
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+                    continue
+                status = entry.stat()
+                facts = (entry.path, status.st_size, status.st_mtime_ns, status.st_ino)
+                digest.update(repr(facts).encode())
+    return digest.hexdigest()
+
+
+def note_state_of_unchanged_host(folder: Path) -> None:
+    """Note that a run changed no file of a host, so that the next run need not start."""
+    write_atomically(folder / _UNCHANGED_FILE, _state_of_files(folder))
+
+
+def _is_unchanged(folder: Path) -> bool:
+    """Return whether a host's files are as in its last run, which changed none of them."""
+    path = folder / _UNCHANGED_FILE
+    return path.exists() and path.read_text() == _state_of_files(folder)
 
 
 def _hosts_with_configurations(
@@ -241,6 +313,19 @@ class HostWorkflow(NamedTuple):
     def is_dry_run(self) -> bool:
         """Return whether nothing is measured."""
         return "--dry-run" in self.arguments
+
+    def run_and_note_whether_unchanged(self, config_file: Path, config: Config) -> int:
+        """Run the workflow with a config, note whether it changed any file; return its status."""
+        folder = config_file.parent
+        before = _state_of_files(folder)
+        status = self.run(config_file, config)
+        if status or not set(self.arguments).isdisjoint(_SELECTING_OPTIONS):
+            return status
+        if _state_of_files(folder) == before:
+            note_state_of_unchanged_host(folder)
+        else:
+            (folder / _UNCHANGED_FILE).unlink(missing_ok=True)
+        return status
 
     def run(self, config_file: Path, config: Config, target: str | None = None) -> int:
         """Run the workflow with a config, for another `target` if given; return its status."""

@@ -37,7 +37,7 @@ def measure_host_command(
     config = read_config(config_file)
     workflow = HostWorkflow(root, arguments, below)
     if not has_budget(config):
-        sys.exit(workflow.run(config_file, config))
+        sys.exit(workflow.run_and_note_whether_unchanged(config_file, config))
     from chaosity.campaign.measured_rounds import RoundsOfHost
 
     campaign = Campaign(config, root=root)

@@ -123,10 +123,12 @@ class HostResources:
 
     def _one_pu_per_core(self, cpus: Iterable[int]) -> CpuSet:
         """Return the first usable unit of each core, since SMT siblings share its resources."""
-        wanted = set(cpus)
-        firsts = (min(wanted & set(core.cpus), default=None) for core in self.topology.cores)
-        found = tuple(sorted(pu for pu in firsts if pu is not None))
-        return found or tuple(sorted(wanted))
+        wanted = sorted(set(cpus))
+        firsts: dict[int, int] = {}
+        for cpu in wanted:
+            if cpu in self._core_of:
+                firsts.setdefault(self._core_of[cpu].index, cpu)
+        return tuple(firsts.values()) or tuple(wanted)
 
     def first_pu_of_each_group(self, level: str) -> list[Initiator]:
         """Return the first processing unit of each group of a level."""
@@ -229,8 +231,11 @@ class HostResources:
 
     def l3_bytes(self, initiator: Initiator) -> int:
         """Return the total size in bytes of all L3 caches that an initiator's units use."""
-        used = self._l3_domains(initiator)
-        return sum(one.size_bytes or 0 for one in self.topology.l3_domains if one.index in used)
+        return sum(self._l3_sizes.get(index, 0) for index in self._l3_domains(initiator))
+
+    @cached_property
+    def _l3_sizes(self) -> dict[int | None, int]:
+        return {domain.index: domain.size_bytes or 0 for domain in self.topology.l3_domains}
 
     def _l3_domains(self, initiator: Initiator) -> set[int | None]:
         return {self.topology.l3_of_pu.get(cpu) for cpu in initiator.cpus}

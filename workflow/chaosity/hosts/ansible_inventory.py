@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -172,8 +173,11 @@ def _lookup_environment(plugin: str, name: str) -> str:
     return os.environ.get(name, "")
 
 
+@lru_cache(maxsize=1)
 def _run_ansible_inventory(inventory: str) -> dict[str, Any]:
     """Return the whole inventory as ``ansible-inventory --list`` prints it.
+
+    A process keeps the first answer, since Ansible takes a second for a thousand hosts.
 
     Raises:
         UserError: the inventory is missing, or Ansible cannot read it.

@@ -277,8 +277,10 @@ def is_this_machine(host: InventoryHost, config: Config) -> bool:
     return not live or (local and host.local_or_ssh == LOCAL)
 
 
-def discover_hosts(config: Config) -> tuple[list[PlannedHost], list[UserError]]:
-    """Return the discovered hosts of the config, and an error for each skipped host.
+def discover_hosts(
+    config: Config, inventory: Sequence[InventoryHost] | None = None
+) -> tuple[list[PlannedHost], list[UserError]]:
+    """Return the discovered hosts of the config or `inventory`, an error for each skipped host.
 
     Several hosts are discovered at the same time. ``left_out.json`` of a skipped host has the
     reason too.
@@ -295,7 +297,7 @@ def discover_hosts(config: Config) -> tuple[list[PlannedHost], list[UserError]]:
             note_skipped_host(results / host.name, host.name, str(error))
             return error
 
-    inventory = read_inventory(config["inventory"], config["hosts"])
+    inventory = inventory or read_inventory(config["inventory"], config["hosts"])
     with ThreadPoolExecutor(max_workers=_HOSTS_AT_ONCE) as pool:
         outcomes = list(pool.map(discover_or_skip, inventory))
     hosts = [outcome for outcome in outcomes if isinstance(outcome, PlannedHost)]

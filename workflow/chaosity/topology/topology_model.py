@@ -353,7 +353,11 @@ class Topology:
 
     def find_node(self, os_index: int) -> Node | None:
         """Return the node with this OS index, or None."""
-        return next((node for node in self.nodes if node.os_index == os_index), None)
+        return self._node_of_index.get(os_index)
+
+    @cached_property
+    def _node_of_index(self) -> Mapping[int, Node]:
+        return {node.os_index: node for node in self.nodes}
 
     def nodes_of_pus(self, cpus: Iterable[int]) -> tuple[int, ...]:
         """Return the sorted OS indexes of the nodes of these processing units."""
