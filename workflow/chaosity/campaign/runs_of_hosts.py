@@ -260,11 +260,6 @@ def _state_of_files(*folders: Path) -> str:
     return digest.hexdigest()
 
 
-def note_state_of_unchanged_host(folder: Path) -> None:
-    """Note that a run changed no file of a host, so that the next run need not start."""
-    write_atomically(folder / _UNCHANGED_FILE, _state_of_files(folder))
-
-
 def _is_unchanged(folder: Path) -> bool:
     """Return whether a host's files are as in its last run, which changed none of them."""
     path = folder / _UNCHANGED_FILE
@@ -322,7 +317,7 @@ class HostWorkflow(NamedTuple):
         if status or not set(self.arguments).isdisjoint(_SELECTING_OPTIONS):
             return status
         if _state_of_files(folder) == before:
-            note_state_of_unchanged_host(folder)
+            write_atomically(folder / _UNCHANGED_FILE, before)
         else:
             (folder / _UNCHANGED_FILE).unlink(missing_ok=True)
         return status
