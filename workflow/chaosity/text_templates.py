@@ -1,14 +1,16 @@
 """Write sentences from the templates in ``templates/texts``.
 
-A file ``.j2`` has a macro for each sentence, or for a part that several sentences share. A file
-``.yaml`` has texts by name, which can be templates too. Templates format numbers with the functions
-of `chaosity.units`, which have the same names there.
+A file ``.j2`` has a macro for each sentence, for several sentences, or for a part that they share.
+A file ``.yaml`` has texts by name, which can be templates too. Templates format numbers with the
+functions of `chaosity.units`, which have the same names there.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -25,18 +27,28 @@ FORMATS = {
 } | {"and_list": units.join_with_and}
 # Thin spaces and no-break spaces are parts of numbers.
 _WHITE_SPACE, _SPACES = re.compile(r"[ \n]+"), re.compile(" +")
+_LINE_BETWEEN, _SPACE_BEFORE_MARK = (
+    re.compile("^--$", re.MULTILINE),
+    re.compile(r" (?=[,;.:)](?: |$))"),
+)
+
+
+def make_environment(folder: Path, extensions: Sequence[str] = ()) -> Environment:
+    """Return an environment for the templates in a folder, with the functions of `FORMATS`."""
+    environment = Environment(
+        loader=FileSystemLoader(folder),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=extensions,
+    )
+    environment.globals |= FORMATS
+    return environment
 
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES / "texts"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals |= FORMATS
-    return environment
+    return make_environment(TEMPLATES / "texts")
 
 
 def write_text(template: str, macro: str, **values: object) -> str:
@@ -45,8 +57,22 @@ def write_text(template: str, macro: str, **values: object) -> str:
     Raises:
         jinja2.UndefinedError: the macro needs a value that `values` lacks.
     """
-    text = getattr(_environment().get_template(f"{template}.j2").module, macro)(**values)
-    return _WHITE_SPACE.sub(" ", text).strip(" ")
+    return _WHITE_SPACE.sub(" ", _macro_text(template, macro, **values)).strip(" ")
+
+
+def write_sentences(template: str, macro: str, **values: object) -> list[str]:
+    """Return the texts between the lines "--" of a macro, without spaces before punctuation.
+
+    Raises:
+        jinja2.UndefinedError: the macro needs a value that `values` lacks.
+    """
+    parts = _LINE_BETWEEN.split(_macro_text(template, macro, **values))
+    texts = (_WHITE_SPACE.sub(" ", part).strip(" ") for part in parts)
+    return [_SPACE_BEFORE_MARK.sub("", text) for text in texts if text]
+
+
+def _macro_text(template: str, macro: str, **values: object) -> str:
+    return str(getattr(_environment().get_template(f"{template}.j2").module, macro)(**values))
 
 
 @cache

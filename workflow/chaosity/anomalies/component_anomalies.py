@@ -15,13 +15,16 @@ from chaosity.anomalies.departure_significance import Departure, SuspectedCompon
 from chaosity.cpusets import parse_cpu_list
 from chaosity.place_names import initiator_to_target_name, node_name
 from chaosity.store.measurements import Measurements
+from chaosity.units import format_count
 
 
 @dataclass
-class ComponentCheckResult:
-    """Result of the test of one kind of component.
+class CheckResult:
+    """Result of the tests of one kind of component, or of matrices or sweeps.
 
     Attributes:
+        noun: kind of component; empty if `tested` is set otherwise.
+        tested: what was tested; empty if nothing could be compared.
         anomalies: the detected anomalies.
         compared: names of the components for which there were others to compare with.
         detectable: number of tests of the host -> smallest detectable loss of a single cell in per
@@ -29,6 +32,8 @@ class ComponentCheckResult:
         tests_count: number of tests, each with its own adjustment for its comparisons.
     """
 
+    noun: str = ""
+    tested: str = ""
     anomalies: list[Anomaly] = field(default_factory=list)
     compared: set[str] = field(default_factory=set)
     detectable: list[Callable[[int], float]] = field(default_factory=list)
@@ -44,18 +49,25 @@ class ComponentCheckResult:
             self.tests_count += 1
             self.detectable.append(cells.smallest_detectable_loss_percent)
         self.compared.update(compress(names, tested))
+        if self.compared:
+            self.tested = format_count(len(self.compared), f"comparable {self.noun}")
+
+    def detectable_percent(self, tests_count: int) -> float | None:
+        """Return the typical detectable loss in per cent, for this number of tests of the host."""
+        losses = [least(tests_count) for least in self.detectable]
+        return float(np.median(losses)) if losses else None
 
 
 def find_slow_initiators_and_memory(
     rows: Measurements, core_kinds: Mapping[str, str]
-) -> ComponentCheckResult:
+) -> CheckResult:
     """Find slow processing units, cores and L3 domains, and memory that is slow for all of them.
 
     `rows` must be valid rows of loads alone that each access one memory node, from slices with
     several initiators per node. `core_kinds` is the kind of core of each initiator, where the host
     has several kinds; cores of different kinds are not comparable.
     """
-    check = ComponentCheckResult()
+    check = CheckResult("initiator")
     for where, part in rows.comparable_slices():
         own = part.rows.assign(
             known_distance=part.rows["distance"].astype(float).fillna(-1.0),
@@ -93,15 +105,13 @@ def _slow_on_memory(cells: TidyTableSliceCells, departure: Departure) -> Anomaly
     return cells.build_anomaly(departure, kind, (component,), what, advice)
 
 
-def find_slow_drives_and_drive_paths(
-    rows: Measurements, models: Mapping[str, str]
-) -> ComponentCheckResult:
+def find_slow_drives_and_drive_paths(rows: Measurements, models: Mapping[str, str]) -> CheckResult:
     """Find slow drives, slow paths to drives, and drives that another node reads faster.
 
     `rows` must be valid rows of loads alone on single drives, without stand-in files. A drive that
     is not in `models` (drive -> model) is not compared.
     """
-    check = ComponentCheckResult()
+    check = CheckResult("drive")
     for where, part in rows.comparable_slices():
         own = part.rows.assign(model=[models.get(name, name) for name in part.rows["target"]])
         cells = TidyTableSliceCells(own, where, ("relation", "model"))

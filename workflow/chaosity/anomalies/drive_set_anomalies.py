@@ -16,7 +16,7 @@ import numpy as np
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
 from chaosity.anomalies.anomaly_text import shorten_list
 from chaosity.anomalies.cell_log_scores import Position, cell_positions_in_mask
-from chaosity.anomalies.component_anomalies import ComponentCheckResult
+from chaosity.anomalies.component_anomalies import CheckResult
 from chaosity.anomalies.departure_significance import Departure
 from chaosity.anomalies.drive_set_cells import DRIVES, PACKAGES, DriveSetCells
 from chaosity.anomalies.matrix_structure import PackageNodes
@@ -34,7 +34,7 @@ def find_slow_drive_sets(
     models: Mapping[str, str],
     slow_drives: Sequence[Anomaly],
     drives: Mapping[int, Sequence[str]],
-) -> ComponentCheckResult:
+) -> CheckResult:
     """Find drives that are slow together, and sets slower than a part of their drives.
 
     Args:
@@ -44,7 +44,7 @@ def find_slow_drive_sets(
         slow_drives: anomalies of single drives, which explain losses of the sets with these drives.
         drives: node -> its drives, as far as they are known without a measurement.
     """
-    check = ComponentCheckResult()
+    check = CheckResult("drive set")
     sets = drives_by_node_of_sets(rows, drives)
     slices = [
         DriveSetCells(part.rows, where, sets, models)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from chaosity.anomalies import anomaly_text
 from chaosity.anomalies.anomaly_doubts import add_doubt, reason_for_unusable_results
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings, no_problems_text
 from chaosity.anomalies.component_anomalies import (
-    ComponentCheckResult,
+    CheckResult,
     find_slow_drives_and_drive_paths,
     find_slow_initiators_and_memory,
 )
@@ -25,12 +25,12 @@ from chaosity.anomalies.latency_sweep_anomalies import (
 from chaosity.anomalies.matrix_anomalies import analyse_one_of_matrices
 from chaosity.anomalies.matrix_structure import ENOUGH_CELLS, PackageNodes
 from chaosity.place_names import pu_name
-from chaosity.statistics.corun_interference import SLOW_INITIATOR_RATIO
 from chaosity.store.measurements import (
     Measurements,
     is_percentile_of_slow_accesses,
     less_is_better,
 )
+from chaosity.text_templates import write_text
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count, metric_words
 
@@ -100,35 +100,39 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     of_few = performance.rows["metric"].map(is_percentile_of_slow_accesses).astype(bool)
     performance = performance.select(~of_few)
     rows = performance.single_load_rows().valid_rows()
-    report = _Report()
+    checks: list[CheckResult] = []
     structure, limits = "not measured", tuple[str, ...]()
     valid = performance.valid_rows()
     unusable = reason_for_unusable_results(valid) if len(valid) else ""
     if len(rows):
-        structure = _check_memory(_comparable(rows.where(target_kind="node")), parts, report)
+        structure, checks = _check_memory(_comparable(rows.where(target_kind="node")), parts)
         # Rows with buffers on a third node are left out: the relation of cores and drives does not
         # say how far the data has to go.
         own_buffers = rows.factor_level_of_each_row("buffers").isin([None, "own"])
         drives = rows.select(own_buffers & ~rows.rows["file_backed"].astype(bool))
-        _check_drives(drives, parts, report)
+        checks += _check_drives(drives, parts)
         times = performance.rows["metric"].map(less_is_better).astype(bool)
         sweeps = select_latency_size_sweeps(performance.select(times).valid_rows())
         if len(sweeps):
-            found = find_contention_and_inversions(sweeps)
-            limits = tuple(dict.fromkeys(found.untested.values()))
-            tested = "latency over sizes" * (AnomalyKind.CONTENTION not in found.untested)
-            least = 100.0 * (SLOW_INITIATOR_RATIO - 1.0)
-            report.add_test_result(tested, found.anomalies, [lambda _: least])
-            report.tests_count += found.tests_count
+            found, untested = find_contention_and_inversions(sweeps)
+            limits = tuple(dict.fromkeys(untested.values()))
+            checks.append(found)
+    tests_count = sum(check.tests_count for check in checks)
     doubted = [
-        add_doubt(each, report.tests_count, valid, unusable=bool(unusable))
-        for each in report.anomalies
+        add_doubt(anomaly, tests_count, valid, unusable=bool(unusable))
+        for check in checks
+        for anomaly in check.anomalies
     ]
     merged = _without_explained(_merged(doubted))
     merged.sort(key=lambda each: -each.loss_as_share_of_better_value * each.confidence)
     told = [anomaly for anomaly in merged if not anomaly.doubt]
-    losses, checked = report.detectable_losses_and_checked()
-    detectable = max(losses, default=None)
+    tested = {
+        check.tested: check.detectable_percent(tests_count) for check in checks if check.tested
+    }
+    checked = tuple(
+        write_text("anomalies", "test", name=name, loss=tested[name]) for name in tested
+    )
+    detectable = max((loss for loss in tested.values() if loss is not None), default=None)
     return Findings(
         metric=None,
         verdict=("SIMULATED. " if measurements.is_simulated else "")
@@ -146,48 +150,11 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     )
 
 
-@dataclass
-class _Report:
-    """The tests of a host: their names, their number, and the anomalies that they found.
-
-    `checked` also has the smallest losses that each test detects. These depend on the number of all
-    tests, which is known only at the end, so they are functions of this number.
-    """
-
-    anomalies: list[Anomaly] = field(default_factory=list)
-    checked: list[tuple[str, Sequence[Callable[[int], float]]]] = field(default_factory=list)
-    tests_count: int = 0
-
-    def add_test_result(
-        self, tested: str, found: Iterable[Anomaly], detectable: Sequence[Callable[[int], float]]
-    ) -> None:
-        """Add the name of a test (empty if there was none), its anomalies and detectable losses."""
-        self.anomalies += found
-        self.checked += [(tested, detectable)] if tested else []
-
-    def detectable_losses_and_checked(self) -> tuple[list[float], tuple[str, ...]]:
-        """Return the typical detectable loss of each test in per cent, and the tests as texts."""
-        losses, texts = [], []
-        for tested, detectable in self.checked:
-            if detectable:
-                losses.append(float(np.median([least(self.tests_count) for least in detectable])))
-                tested = f"{tested} (smallest detectable loss {losses[-1]:.0f} %)"
-            texts.append(tested)
-        return losses, tuple(texts)
-
-    def add_component_check(self, check: ComponentCheckResult, noun: str) -> None:
-        """Add the result of a test of components."""
-        self.tests_count += check.tests_count
-        number = len(check.compared)
-        tested = format_count(number, f"comparable {noun}") if number else ""
-        self.add_test_result(tested, check.anomalies, check.detectable)
-
-
-def _check_memory(memory: Measurements, parts: HostComponentFacts, report: _Report) -> str:
+def _check_memory(memory: Measurements, parts: HostComponentFacts) -> tuple[str, list[CheckResult]]:
     """Test the node matrices, and the initiators that are parts of nodes.
 
     Returns:
-        The description of the structure with the most cells.
+        The description of the structure with the most cells, and the results.
     """
     # Sparse matrices are compared by the topology instead.
     matrices = [
@@ -197,41 +164,36 @@ def _check_memory(memory: Measurements, parts: HostComponentFacts, report: _Repo
     ]
     distances = _slit_entries(memory)
     has_latency = any(less_is_better(matrix.metric) for _, matrix in matrices)
-    found: list[Anomaly] = []
-    detectable: list[Callable[[int], float]] = []
+    check = CheckResult()
     structures: list[str] = []
     for where, matrix in matrices:
         # A SLIT is about time. Bandwidth is compared with it only where no latency was measured.
         slit = distances if less_is_better(matrix.metric) or not has_latency else None
         findings, analysis = analyse_one_of_matrices(matrix, parts.packages, slit, len(matrices))
-        found += [replace(anomaly, where=where) for anomaly in findings.anomalies]
+        check.anomalies += [replace(anomaly, where=where) for anomaly in findings.anomalies]
         if findings.detectable_percent is not None:
-            detectable.append(analysis.smallest_detectable_loss_percent)
+            check.detectable.append(analysis.smallest_detectable_loss_percent)
         structures += [findings.structure] * len(matrix.samples)
-        report.tests_count += bool(slit)
+        check.tests_count += bool(slit)
     if matrices:
         # Slow parts, asymmetry, and remote better than local; each counts all matrices.
-        report.tests_count += 3
+        check.tests_count += 3
         number = format_count(len(matrices), "node matrix", "node matrices")
-        report.add_test_result(f"{number}{' and the SLIT' if distances else ''}", found, detectable)
+        check.tested = f"{number}{' and the SLIT' if distances else ''}"
     in_matrices = [where for where, _ in matrices]
     others = [part for where, part in memory.comparable_slices() if where not in in_matrices]
-    if others:
-        rest = Measurements.concatenated(others)
-        report.add_component_check(
-            find_slow_initiators_and_memory(rest, parts.core_kinds), "initiator"
-        )
-    return max(structures, key=structures.count, default="not measured")
+    rest = [Measurements.concatenated(others)] if others else []
+    found = [find_slow_initiators_and_memory(rows, parts.core_kinds) for rows in rest]
+    return max(structures, key=structures.count, default="not measured"), [check, *found]
 
 
-def _check_drives(rows: Measurements, parts: HostComponentFacts, report: _Report) -> None:
+def _check_drives(rows: Measurements, parts: HostComponentFacts) -> list[CheckResult]:
     """Test drives and drive sets."""
     check = find_slow_drives_and_drive_paths(rows.where(target_kind="drive"), parts.models)
     check.anomalies = [_with_description(anomaly, parts) for anomaly in check.anomalies]
-    report.add_component_check(check, "drive")
     sets = rows.select(rows.rows["drives"].notna())
-    found = find_slow_drive_sets(sets, parts.packages, parts.models, check.anomalies, parts.drives)
-    report.add_component_check(found, "drive set")
+    slow = check.anomalies
+    return [check, find_slow_drive_sets(sets, parts.packages, parts.models, slow, parts.drives)]
 
 
 def _comparable(rows: Measurements) -> Measurements:

@@ -18,16 +18,20 @@ from scipy import stats
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, shared_initiator_and_target
 from chaosity.anomalies.anomaly_text import advice_text
+from chaosity.anomalies.component_anomalies import CheckResult
 from chaosity.anomalies.departure_significance import (
     LEVEL,
     MATTERS_IN_ONE_RUN,
     MAX_CONFIDENCE,
     MAX_CONFIDENCE_OF_ONE_RUN,
 )
-from chaosity.statistics.corun_interference import compare_latency_together_and_alone
+from chaosity.statistics.corun_interference import (
+    SLOW_INITIATOR_RATIO,
+    compare_latency_together_and_alone,
+)
 from chaosity.store.measurements import Measurements
 from chaosity.text_templates import write_text
-from chaosity.units import format_binary_bytes, join_with_and
+from chaosity.units import join_with_and
 
 SERIAL = "serial"
 # Other levels of the mode, in which loads run at the same time, and which loads these are.
@@ -56,39 +60,33 @@ def select_latency_size_sweeps(rows: Measurements) -> Measurements:
     return with_columns.select(known & with_columns.rows["level"].isin([SERIAL, *TOGETHER]))
 
 
-@dataclass(frozen=True)
-class SizeSweepFindings:
-    """Contention and inversions of a host.
+def find_contention_and_inversions(
+    sweeps: Measurements,
+) -> tuple[CheckResult, dict[AnomalyKind, str]]:
+    """Find contention and inversions in the sweeps that `select_latency_size_sweeps` returns.
 
-    Attributes:
-        anomalies: the contention and the inversions that were found.
-        untested: kind of anomaly -> why it could not be found, as a sentence.
-        tests_count: one test for each place where there could be contention, one for inversions.
+    Returns:
+        The result of one test for each place where there could be contention and one for
+        inversions; and kind of anomaly -> why it could not be found, as a sentence.
     """
-
-    anomalies: tuple[Anomaly, ...]
-    untested: dict[AnomalyKind, str]
-    tests_count: int
-
-
-def find_contention_and_inversions(sweeps: Measurements) -> SizeSweepFindings:
-    """Find contention and inversions in the sweeps that `select_latency_size_sweeps` returns."""
     columns = ["experiment", "load", "benchmark", "metric"]
-    anomalies: list[Anomaly] = []
+    check = CheckResult(tests_count=1)
     looks: list[list[_Look]] = []
-    most_sizes, tests_count = 0, 1
+    most_sizes = 0
     for key, own in sweeps.groups_by_columns([*columns, "rest"]):
         where = {name: str(part) for name, part in zip(columns, key, strict=False)}
         for level in TOGETHER:
-            anomalies += _contention(own.rows, {**where, "mode": level})
+            check.anomalies += _contention(own.rows, {**where, "mode": level})
             together = own.rows[own.rows["level"] == level]
-            tests_count += together["initiator_nodes"].nunique()
+            check.tests_count += together["initiator_nodes"].nunique()
         for (level,), side in own.groups_by_columns(["level"]):
             looks += _looks(side.rows, {**where, "mode": str(level)})
             most_sizes = max(most_sizes, side.rows["x"].nunique())
-    anomalies += _inversions(looks)
+    check.anomalies += _inversions(looks)
     untested = _reasons_for_untested_kinds(sweeps.rows, most_sizes, has_looks=any(looks))
-    return SizeSweepFindings(tuple(anomalies), untested, tests_count)
+    check.tested = "latency over sizes" * (AnomalyKind.CONTENTION not in untested)
+    check.detectable = [lambda _: 100.0 * (SLOW_INITIATOR_RATIO - 1.0)]
+    return check, untested
 
 
 def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
@@ -137,12 +135,15 @@ def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
             p_value=p,
             n=int(own["replicate"].nunique()),
             compared_with=f"{others} of the same node, at {own['x'].nunique()} sizes",
-            sentence=(
-                f"Contention within node {nodes}: when {TOGETHER[together]} run, with working "
-                f"sets of {format_binary_bytes(found.start)} or more, {join_with_and(affected)} "
-                f"{'wait' if len(affected) > 1 else 'waits'} {loss_percent:.0f} % longer than the "
-                f"others of the node. When one runs alone, the ratio of the times is "
-                f"{np.median([alone[name] for name in affected]):.2f}."
+            sentence=write_text(
+                "anomalies",
+                "contention",
+                node=nodes,
+                running=TOGETHER[together],
+                start=found.start,
+                affected=affected,
+                percent=loss_percent,
+                alone=np.median([alone[name] for name in affected]),
             ),
             advice=advice_text("contention"),
             cells=tuple((name, f"node{nodes}") for name in affected),
@@ -285,7 +286,6 @@ def _clear_inversion(look: _Look, confidence: float) -> Anomaly | None:
     rest = at_size.drop(initiator)
     loss_percent = 100.0 * float(np.expm1(look.lead))
     others = join_with_and(list(rest.index))
-    before = -100.0 * float(np.expm1(look.usual.median()))
     return Anomaly(
         kind=AnomalyKind.INVERSION,
         initiator=initiator,
@@ -301,10 +301,16 @@ def _clear_inversion(look: _Look, confidence: float) -> Anomaly | None:
         p_value=1.0 - confidence,
         n=blocks,
         compared_with=f"{others} of the same node",
-        sentence=(
-            f"Inversion at {format_binary_bytes(size)} on node {nodes}: {initiator}, which "
-            f"took {before:.0f} % less time than {others} at smaller sizes, takes "
-            f"{loss_percent:.0f} % longer there ({where['mode']})."
+        sentence=write_text(
+            "anomalies",
+            "inversion",
+            size=size,
+            node=nodes,
+            initiator=initiator,
+            before=-100.0 * float(np.expm1(look.usual.median())),
+            others=others,
+            percent=loss_percent,
+            mode=where["mode"],
         ),
         advice=advice_text("inversion"),
         cells=((initiator, target),),

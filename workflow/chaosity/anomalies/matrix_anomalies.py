@@ -29,8 +29,7 @@ from chaosity.anomalies.slit_mismatch import check_packages_and_slit
 from chaosity.anomalies.structural_departures import is_repeated_by_symmetry
 from chaosity.place_names import initiator_to_target_name, node_name
 from chaosity.store.read_node_matrix_csv import NodeMatrix
-from chaosity.text_templates import write_text
-from chaosity.units import join_with_and
+from chaosity.text_templates import write_sentences, write_text
 
 # Most cells that a note names.
 _MAX_NAMED = 8
@@ -101,26 +100,23 @@ def analyse_one_of_matrices(
     return findings, analysis
 
 
-def _notes(analysis: MatrixAnalysis) -> Iterator[str]:
-    """Yield what was not tested, and which departures are structural."""
-    cells = analysis.cells
-    if not cells.freedom:
-        noise = 100.0 * analysis.scatter.single
-        yield write_text("anomalies", "single_replicate", noise_percent=noise)
+def _notes(analysis: MatrixAnalysis) -> list[str]:
+    """Return what was not tested, and which departures are structural."""
+    cells, measured = analysis.cells, analysis.cells.measured_mask
     with np.errstate(invalid="ignore"):
         least = np.maximum(-np.log1p(-MATTERS), 1.5 * analysis.scatter.error)
         structural = analysis.structural & (-analysis.departures > least)
-    if structural.any():
-        named = anomaly_text.shorten_list(_cell_texts(cells, structural), _MAX_NAMED)
-        yield write_text("anomalies", "structural", cells=named)
     labels = np.unique(analysis.labels[analysis.labels >= 0])
     parts = [analysis.labels == label for label in labels]
-    single = [text for part in parts if part.sum() == 1 for text in _cell_texts(cells, part)]
-    if single:
-        yield f"Not tested, no comparable cell: {join_with_and(single)}."
-    missing = int((~cells.measured_mask).sum())
-    if missing:
-        yield f"{missing} of {cells.measured_mask.size} cells were not measured."
+    return write_sentences(
+        "anomalies",
+        "matrix_notes",
+        assumed_noise_percent=None if cells.freedom else 100.0 * analysis.scatter.single,
+        structural=anomaly_text.shorten_list(_cell_texts(cells, structural), _MAX_NAMED),
+        single=[text for part in parts if part.sum() == 1 for text in _cell_texts(cells, part)],
+        missing=int((~measured).sum()),
+        cells=measured.size,
+    )
 
 
 def _cell_texts(cells: ScoredCells[int], part: Mask) -> list[str]:

@@ -40,7 +40,8 @@ from chaosity.anomalies.matrix_structure import (
     structure_cost,
 )
 from chaosity.place_names import node_name
-from chaosity.units import format_quantity, join_with_and
+from chaosity.text_templates import write_sentences, write_text
+from chaosity.units import format_quantity
 
 # The given packages are rejected when they cost this much more than the learned structure: the
 # cost of one more group and of one departing cell.
@@ -102,20 +103,14 @@ def check_packages_and_slit(
             confidence = 1.0 - float(np.exp(-max(gain, 0.0) / 2.0))
             anomalies.append(_wrong_packages(cells, measured.packages or (), packages, confidence))
     if distances:
-        pairs = [
-            cells.initiator_and_target(position)
-            for position in cell_positions_in_mask(cells.measured_mask)
-        ]
+        positions = cell_positions_in_mask(cells.measured_mask)
+        pairs = [cells.initiator_and_target(position) for position in positions]
+        differ = len({distances[pair] for pair in pairs if pair in distances}) > 1
+        is_interleaved = measured.kind == NONE and differ
         missing = [pair for pair in pairs if pair not in distances]
-        if missing:
-            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            notes.append(f"The SLIT has no entry for {_pair_text(missing[0])}{more}.")
-        if measured.kind == NONE and len({distances[p] for p in pairs if p in distances}) > 1:
-            notes.append(
-                "The SLIT has different distances for nodes with equal measured values. This "
-                "happens if the hardware interleaves memory over these nodes."
-            )
-        else:
+        given = {"missing": missing, "is_interleaved": is_interleaved}
+        notes += write_sentences("anomalies", "slit_notes", **given)
+        if not is_interleaved:
             seen = measured if instead is not None or measured.kind != NONE else structure
             groups = GroupedCells(cells, seen.labels)
             anomalies += _wrong_entries(groups, seen, distances) or _wrong_order(groups, distances)
@@ -126,10 +121,6 @@ def _differ(learned: PackageNodes, given: PackageNodes) -> bool:
     """Return whether two divisions of the same nodes into packages differ."""
     same_nodes = set(chain(*learned)) == set(chain(*given))
     return same_nodes and set(map(frozenset, learned)) != set(map(frozenset, given))
-
-
-def _pair_text(pair: NodePair) -> str:
-    return f"{pair[0]}->{pair[1]}"
 
 
 def _wrong_packages(
@@ -143,10 +134,7 @@ def _wrong_packages(
         float(np.median([_both_directions(cells, pair) for pair in pairs]))
         for pairs in (apart, together)
     )
-    texts = [" | ".join(",".join(map(str, nodes)) for nodes in p) for p in (given, learned)]
-    sentence = (
-        f"The given packages are {texts[0]}, but the measurement shows the packages {texts[1]}."
-    )
+    sentence = write_text("anomalies", "wrong_packages", given=given, learned=learned)
     return _mismatch(cells, observed, expected, confidence, apart, sentence, "the given packages")
 
 
@@ -236,16 +224,23 @@ def _wrong_entries(
     distance = distances[worst]
     scores = float(cells.log_score[positions[worst]]), typical[usual[distance]]
     if len({distances[pair] for pair in positions}) == 1:
-        sentence = _flat_table_text(cells, structure.names, wrong[worst])
+        apart = abs(loss_percent(-wrong[worst], cells.metric))
+        verb = anomaly_text.verb_before_value(cells.metric)[:-1]
+        loss = anomaly_text.loss_text(cells.metric, apart)
+        given = {"groups": structure.names[1:], "verb": verb, "loss": loss}
+        sentence = write_text("anomalies", "flat_slit", **given)
     else:
-        named = anomaly_text.shorten_list(list(map(_pair_text, wrong)), _MAX_NAMED)
-        plural = len(wrong) > 1
-        measured, other = (_value_text(cells, score) for score in scores)
-        sentence = (
-            f"SLIT {'entries' if plural else 'entry'} {join_with_and(named)} "
-            f"{'contradict' if plural else 'contradicts'} the measurement: {_pair_text(worst)} has "
-            f"distance {distance:g}, and other pairs at this distance have {other}, but its "
-            f"measured value is {measured}, like that of {structure.names[labels[worst]]} nodes."
+        sentence = write_text(
+            "anomalies",
+            "wrong_entries",
+            pairs=anomaly_text.shorten_list(
+                ["->".join(map(str, pair)) for pair in wrong], _MAX_NAMED
+            ),
+            worst="->".join(map(str, worst)),
+            distance=distance,
+            measured=_value_text(cells, scores[0]),
+            other=_value_text(cells, scores[1]),
+            group=structure.names[labels[worst]],
         )
     compared_with = f"pairs at distance {distance:g}"
     return [_mismatch(cells, *scores, confidence, list(wrong), sentence, compared_with, worst)]
@@ -271,15 +266,6 @@ def _usual_groups(labels: Mapping[NodePair, int], distances: SlitEntries) -> dic
         usual[distance] = max(ranks, key=ranks.__getitem__)
         start += len(here)
     return usual
-
-
-def _flat_table_text(cells: ScoredCells[int], names: Sequence[str], difference: float) -> str:
-    apart = abs(loss_percent(-difference, cells.metric))
-    return (
-        f"The SLIT does not distinguish {join_with_and(names[1:])} nodes, but some pairs "
-        f"{anomaly_text.verb_before_value(cells.metric)[:-1]} "
-        f"{anomaly_text.loss_text(cells.metric, apart)} than others."
-    )
 
 
 @dataclass(frozen=True)
@@ -310,11 +296,14 @@ def _wrong_order(groups: GroupedCells[int], distances: SlitEntries) -> list[Anom
     if not wrong:
         return []
     _, confidence, near, far = max(wrong, key=lambda entry: entry[0])
-    own = " (a node's own memory)" if far in local else ""
-    sentence = (
-        f"The SLIT has the wrong order: {_value_text(cells, near.log_score)} was measured at "
-        f"distance {near.distance:g}, and {_value_text(cells, far.log_score)} at distance "
-        f"{far.distance:g}{own}."
+    sentence = write_text(
+        "anomalies",
+        "wrong_order",
+        near=near.distance,
+        near_value=_value_text(cells, near.log_score),
+        far=far.distance,
+        far_value=_value_text(cells, far.log_score),
+        is_own=far in local,
     )
     scores, compared_with = (near.log_score, far.log_score), f"pairs at distance {far.distance:g}"
     return [_mismatch(cells, *scores, confidence, near.pairs, sentence, compared_with)]

@@ -12,7 +12,7 @@ if chance would cause this in less than one of twenty comparisons of *all* hosts
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -20,7 +20,6 @@ import pandas as pd
 
 from chaosity.compare.host_deviations import (
     MIN_HOSTS,
-    CellWhereHostsDiffer,
     HostDeviations,
     HostValues,
     find_cells_where_hosts_differ,
@@ -31,7 +30,7 @@ from chaosity.compare.matched_cells import MATTERS
 from chaosity.errors import UserError
 from chaosity.statistics.estimates_and_ratios import Ratio
 from chaosity.store.measurements import Measurements, less_is_better
-from chaosity.units import format_count, format_percent
+from chaosity.text_templates import write_sentences
 
 MAX_HOSTS = 64
 
@@ -132,13 +131,23 @@ def find_outlier_hosts(
     ordered = tuple(sorted(verdicts, key=lambda host: (not host.differs, host.speed or 0.0)))
     others = [number for number in range(len(values.hosts)) if number not in named]
     typical, at_worst = _detectable(deviations)
+    differing = find_cells_where_hosts_differ(values, others)
+    columns = [table.rows["configuration"] for table in tables.values()]
     return OutlierHosts(
         matched_by=by,
-        sentences=(
-            *_verdict_sentences(ordered, cells, typical, at_worst),
-            *_scatter_sentence(values, find_cells_where_hosts_differ(values, others)),
-            *_missing_sentence(ordered),
-            *_configurations_sentence(tables),
+        sentences=tuple(
+            write_sentences(
+                "comparison",
+                "hosts",
+                hosts=ordered,
+                compared=cells,
+                fewest=MIN_HOSTS,
+                typical=typical,
+                at_worst=at_worst,
+                widest=values.cell_text(differing[0].cell) if differing else None,
+                differing=differing,
+                configurations=sorted(map(str, pd.concat(columns).unique())),
+            )
         ),
         compared=cells,
         detectable=typical,
@@ -202,65 +211,3 @@ def _clear_cells(values: HostValues, deviations: HostDeviations, named: set[int]
         if deviations.large_and_significant_mask[number, host]
     ]
     return pd.DataFrame(rows, columns=columns)
-
-
-def _verdict_sentences(
-    hosts: Sequence[HostVerdict], cells: int, typical: float | None, at_worst: float | None
-) -> list[str]:
-    """Return sentences on outlier hosts and on the smallest detectable deviation of others."""
-    outliers = [host for host in hosts if host.differs]
-    number = sum(1 for host in hosts if host.cells)
-    detectable = ""
-    if typical is not None and at_worst is not None:
-        detectable = " Smallest detectable deviation: about "
-        detectable += f"{format_percent(typical)} in a typical cell"
-        if at_worst >= 2.0 * typical:
-            detectable += f", {format_percent(at_worst)} in the cell with the largest scatter"
-        detectable += "."
-    if not outliers:
-        among = f"{format_count(number, 'host')} in {format_count(cells, 'cell')}"
-        return [f"No host that deviates by 5 % or more was detected among {among}.{detectable}"]
-    sentences = [
-        f"{host.host} is an outlier host: {host.clear} of {format_count(host.cells, 'cell')} "
-        f"{'differs' if host.clear == 1 else 'differ'} clearly. The worst cell is {host.worst}: "
-        f"{host.worst_ratio:.2f} times the median of the other hosts."
-        for host in outliers
-    ]
-    if len(outliers) >= (len(hosts) - 1) // 2 and len(outliers) > 1:
-        sentences.append("So many hosts differ that it is uncertain which hosts are right.")
-    if number == MIN_HOSTS:
-        return [*sentences, "Two hosts remain, which are too few to find another outlier."]
-    remaining = number - len(outliers)
-    return [
-        *sentences,
-        f"No other host that deviates was detected among the remaining {remaining}.{detectable}",
-    ]
-
-
-def _scatter_sentence(values: HostValues, found: Sequence[CellWhereHostsDiffer]) -> list[str]:
-    """Return a sentence on hosts that differ from each other though none of them is an outlier."""
-    if not found:
-        return []
-    widest = found[0]
-    return [
-        f"In {len(found)} of {format_count(len(values.cells), 'cell')}, hosts differ by at least "
-        "5 % and by more than the scatter of their replicates, but none of them is an outlier. The "
-        f"largest difference is in {values.cell_text(widest.cell)}: {widest.low:.2f} to "
-        f"{widest.high:.2f} times the median."
-    ]
-
-
-def _missing_sentence(hosts: Sequence[HostVerdict]) -> list[str]:
-    """Return a sentence on hosts without some of the cells."""
-    missing = [f"{host.host} lacks {host.missing}" for host in hosts if host.missing]
-    return [f"Some hosts lack cells that most hosts have: {', '.join(missing)}."] if missing else []
-
-
-def _configurations_sentence(tables: Mapping[str, Measurements]) -> list[str]:
-    """Return a sentence on hosts in different configurations."""
-    columns = [table.rows["configuration"] for table in tables.values()]
-    configurations = sorted(map(str, pd.concat(columns).unique()))
-    if len(configurations) < 2:
-        return []
-    listed = ", ".join(configurations)
-    return [f"The hosts have several configurations ({listed}), which can cause differences."]

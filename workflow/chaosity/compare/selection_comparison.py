@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,11 +15,9 @@ from chaosity.compare.comparison_text import (
     NO_DIFFERENCE,
     NOT_TESTED,
     WORSE,
-    GroupVerdict,
     benchmark_and_kernel_text,
     class_text,
     group_text,
-    verdict_sentences,
 )
 from chaosity.compare.matched_cells import (
     CLASS,
@@ -42,9 +40,10 @@ from chaosity.errors import UserError
 from chaosity.statistics.estimates_and_ratios import Ratio
 from chaosity.statistics.significance_tests import adjust_false_discovery_rate
 from chaosity.store.measurements import Measurements, less_is_better
+from chaosity.text_templates import write_sentences
 from chaosity.units import metric_words
 
-_PAIRED_NOTE = "both sides are of one run: ratios are medians over pairs of one replicate block"
+_MAX_LISTED = 3  # kinds of cells without a partner that a sentence names
 # Columns that describe a cell in the table of cells; a cell may lack some of them.
 _DESCRIBED = (
     *("category", "metric", "experiment", "load", "benchmark", "kernel", "asked"),
@@ -52,6 +51,31 @@ _DESCRIBED = (
 )
 _Sides = Sequence[Measurements]
 _Group = tuple[object, object]  # category and metric
+
+
+@dataclass(frozen=True)
+class GroupVerdict:
+    """The verdict on all cells of one metric.
+
+    Attributes:
+        group: name of the group, such as "memory bandwidth".
+        metric: full name of the metric.
+        ratio: median ratio over the cells.
+        low, high: 95 % interval of the median ratio; None for fewer than three cells.
+        cells: number of compared cells.
+        better, worse: number of cells in which the left side is clearly better, or worse.
+        unsaid: number of cells with too few replicates for a test.
+    """
+
+    group: str
+    metric: str
+    ratio: float
+    low: float | None
+    high: float | None
+    cells: int
+    better: int
+    worse: int
+    unsaid: int
 
 
 @dataclass(frozen=True)
@@ -138,12 +162,17 @@ def compare_selections(
         right=names[1],
         matched_by=by,
         paired=paired,
-        sentences=tuple(verdict_sentences(names, table, groups, unmatched)),
-        notes=(
-            *(note for _, note in loose.values()),
-            *_different_threads(names, table),
-            *([_PAIRED_NOTE] if paired else []),
-            *_third_host_note(sides, table),
+        sentences=tuple(_verdict_sentences(names, table, groups, unmatched)),
+        notes=tuple(
+            write_sentences(
+                "comparison",
+                "notes",
+                names=names,
+                loose=[note for _, note in loose.values()],
+                threads=_numbers_of_threads(table),
+                is_paired=paired,
+                is_of_two_hosts=_may_need_third_host(sides, table),
+            )
         ),
         groups=groups,
         cells=table,
@@ -179,8 +208,8 @@ def _of_one_run(sides: _Sides) -> bool:
     return bool(times[0].min() <= times[1].max() and times[1].min() <= times[0].max())
 
 
-# Pairs of cells with one category and metric but different questions, and a note on them.
-_LooseMatch = tuple[list[tuple[ComparableCell, ComparableCell]], str]
+# Pairs of cells with one category and metric but different questions, and their group and programs.
+_LooseMatch = tuple[list[tuple[ComparableCell, ComparableCell]], tuple[str, list[str]]]
 
 
 def _loose_matches(sides: _Sides, strict: Collection[_Group]) -> dict[_Group, _LooseMatch]:
@@ -211,12 +240,8 @@ def _loose_matches(sides: _Sides, strict: Collection[_Group]) -> dict[_Group, _L
         cells, others = (group_cells(side, keys) for side in chosen)
         pairs = [(cell, others[key]) for key, cell in cells.items() if key in others]
         if pairs:
-            programs = " against ".join(
-                benchmark_and_kernel_text(dict(side.rows.iloc[0])) for side in chosen
-            )
-            group = group_text(str(category), str(metric))
-            note = f"{group} is of {programs}: the programs may cause a part of each difference"
-            matches[category, metric] = pairs, note
+            programs = [benchmark_and_kernel_text(dict(side.rows.iloc[0])) for side in chosen]
+            matches[category, metric] = pairs, (group_text(str(category), str(metric)), programs)
     return matches
 
 
@@ -303,21 +328,52 @@ def _unmatched(
     return dict(found.most_common())
 
 
-def _different_threads(names: tuple[str, str], table: pd.DataFrame) -> Iterator[str]:
-    """Yield a note for each kind of initiator whose number of threads differs between the sides."""
+def _numbers_of_threads(table: pd.DataFrame) -> list[tuple[str, str, str]]:
+    """Return the kinds of initiators with the numbers of threads of both sides."""
     sizes = table[["initiator_kind", "threads_left", "threads_right"]].dropna().drop_duplicates()
-    for kind, left, right in sizes.itertuples(index=False):
-        if left != right:
-            yield f"initiator {kind} has {left} threads in {names[0]} and {right} in {names[1]}"
+    return list(sizes.itertuples(index=False, name=None))
 
 
-def _third_host_note(sides: _Sides, table: pd.DataFrame) -> Iterator[str]:
-    """Yield a note if two hosts differ: a third host is needed to see which one is at fault."""
+def _may_need_third_host(sides: _Sides, table: pd.DataFrame) -> bool:
+    """Return whether two hosts of one configuration differ."""
     hosts, modes = (
         [set(side.rows[name].dropna()) for side in sides] for name in ("host", "configuration")
     )
-    if hosts[0] != hosts[1] and modes[0] == modes[1] and {BETTER, WORSE} & set(table["verdict"]):
-        yield "if the two hosts should be equal, a third host shows which of them has the fault"
+    clear = {BETTER, WORSE} & set(table["verdict"])
+    return hosts[0] != hosts[1] and modes[0] == modes[1] and bool(clear)
+
+
+def _verdict_sentences(
+    names: tuple[str, str],
+    cells: pd.DataFrame,
+    groups: Sequence[GroupVerdict],
+    unmatched: Sequence[Mapping[str, int]],
+) -> list[str]:
+    """Return the overall verdict, a sentence for each group, and those on cells without partner."""
+    counts = cells["verdict"].value_counts()
+    described = []
+    for group in groups:
+        own = cells[cells["group"] == group.group]
+        known = own[own["low"].notna()]
+        width = float(((known["high"] / known["low"]) ** 0.5 - 1.0).median())
+        described.append((group, dict(own.iloc[0]), width if len(known) > 1 else None))
+    number = {name: int(counts.get(name, 0)) for name in (NOT_TESTED, BETTER, WORSE)}
+    sizes = (cells[side].astype(int) for side in ("n_left", "n_right"))
+    spans = [sorted({size.min(), size.max()}) for size in sizes]
+    return write_sentences(
+        "comparison",
+        "selections",
+        names=names,
+        cells=len(cells),
+        untested=number[NOT_TESTED],
+        better=number[BETTER],
+        worse=number[WORSE],
+        extreme=dict(cells.iloc[0 if number[WORSE] else -1]),
+        n=" and ".join(dict.fromkeys(" to ".join(map(str, span)) for span in spans)),
+        groups=described,
+        unmatched=unmatched,
+        most_listed=_MAX_LISTED,
+    )
 
 
 def _content_text(side: Measurements) -> str:

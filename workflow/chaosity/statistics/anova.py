@@ -37,6 +37,7 @@ from chaosity.statistics.effects_and_contrasts import (
     level_effects,
 )
 from chaosity.statistics.estimates_and_ratios import CONFIDENCE
+from chaosity.text_templates import write_sentences, write_text
 
 TRANSFORMS = ("auto", "better", "none", "log")
 # An interaction of four factors has hundreds of effects, which nobody can interpret.
@@ -155,24 +156,34 @@ def analyse_variance(
             "logarithms need values above zero",
         )
     responses = np.column_stack([values, np.log(values)] if positive else [values])
-    terms, notes = _choose_terms(design)
+    terms, omitted = _choose_terms(design)
     model, lost = _fit_separable(design, terms, responses)
     rounding = len(responses) * (_ROUNDING * np.abs(responses).max(axis=0)) ** 2
     errors = np.where(model.error <= rounding, 0.0, model.error)
-    chosen, reason = _choose_transform(
-        transform, values, positive, errors, model.error_degrees_of_freedom
-    )
+    freedom = model.error_degrees_of_freedom
+    chosen, reason = _choose_transform(transform, values, positive, errors, freedom)
     place = 1 if chosen == "log" else 0
-    notes += _notes(design, model, lost)
     values, fitted = responses[:, place], model.fitted[:, place]
     residuals = np.zeros(design.value_count)
-    error = ResidualError(None, model.error_degrees_of_freedom, chosen == "log", confidence)
-    if error.freedom > 0 and errors[place] > 0.0:
-        error = replace(error, variance=float(errors[place]) / error.freedom)
+    error = ResidualError(None, freedom, chosen == "log", confidence)
+    if freedom > 0 and errors[place] > 0.0:
+        error = replace(error, variance=float(errors[place]) / freedom)
         residuals = values - fitted
-        notes += _trend(fitted, residuals)
-    elif error.freedom > 0:
-        notes.append("The model fits every value exactly: there is no noise to test against.")
+    cells = design.rows_per_combination(design.all_factors_term)
+    notes = write_sentences(
+        "variance_analysis",
+        "notes",
+        factors=design.factor_count,
+        most_interacting=MOST_FACTORS_INTERACTING,
+        omitted=omitted,
+        lost=list(map(design.term_name, lost)),
+        missing=int((cells == 0).sum()),
+        combinations=len(cells),
+        is_balanced=design.is_balanced,
+        freedom=freedom,
+        is_exact=error.variance is None,
+        trend=residual_checks.trend_of_spread(fitted, residuals),
+    )
     table = variation_table(design, model, place, values, error, float(errors[place]))
     alone = [term for term in model.terms if len(term) == 1]
     estimates = {
@@ -215,31 +226,22 @@ def analyse_variance(
     )
 
 
-def _choose_terms(design: AnovaDesign) -> tuple[list[Members], list[str]]:
-    """Return the terms of the largest model that leaves an error, and notes on omitted terms."""
+def _choose_terms(design: AnovaDesign) -> tuple[list[Members], list[tuple[int, bool]]]:
+    """Return the terms of the largest model that leaves an error, and the omitted interactions.
+
+    The latter are numbers of factors, and whether the model is too large; else it leaves no error.
+    """
+    omitted = []
     order = min(design.factor_count, MOST_FACTORS_INTERACTING)
-    notes = []
-    if order < design.factor_count:
-        notes.append(f"Interactions of more than {order} factors count as error.")
     while order > 1:
         terms = design.terms_up_to_order(order)
-        if (
-            not design.is_balanced
-            and sums_of_squares.count_model_columns(design, terms) > sums_of_squares.MOST_COLUMNS
-        ):
-            notes.append(
-                f"The data are unbalanced and have too many levels for interactions of {order} "
-                "factors: these count as error."
-            )
-        elif sums_of_squares.error_degrees_of_freedom(design, terms) < 1:
-            notes.append(
-                f"There are no replicates, so the interaction of {order} factors serves as "
-                "error. If it is not zero, p values are too large and intervals too wide."
-            )
-        else:
+        columns = sums_of_squares.count_model_columns(design, terms)
+        too_large = not design.is_balanced and columns > sums_of_squares.MOST_COLUMNS
+        if not too_large and sums_of_squares.error_degrees_of_freedom(design, terms) > 0:
             break
+        omitted.append((order, too_large))
         order -= 1
-    return design.terms_up_to_order(order), notes
+    return design.terms_up_to_order(order), omitted
 
 
 def _fit_separable(
@@ -270,73 +272,14 @@ def _choose_transform(
     clearly that logarithms are better, but without them the noise would be unequal and the
     intervals wrong.
     """
-    if transform in ("log", "none"):
-        scale = "logarithms" if transform == "log" else "values"
-        return transform, f"The {scale} are analysed, as requested."
-    if not positive:
-        return "none", "The values are analysed, since some have no logarithm."
-    gain = residual_checks.log_likelihood_gain_of_logarithms(
-        values, float(errors[0]), float(errors[1]), freedom
-    )
-    if gain is None:
-        return "none", "The values are analysed, since neither scale has better residuals."
-    clear = residual_checks.CLEAR_LIKELIHOOD_GAIN
-    if gain > (clear if transform == "auto" else 0.0):
-        return "log", (
-            "The logarithms are analysed, since their residuals are "
-            f"{'clearly' if gain > clear else 'somewhat'} better than those of the values (Box-Cox "
-            f"log likelihood larger by {gain:.1f})."
-        )
-    if gain > 0.0:
-        return "none", (
-            "The values are analysed. The residuals of the logarithms are better, but not clearly "
-            f"(Box-Cox log likelihood larger by {gain:.1f})."
-        )
-    return "none", (
-        "The values are analysed, since their residuals are "
-        f"{'clearly better' if -gain > clear else 'no worse'} than those of the logarithms "
-        f"(Box-Cox log likelihood larger by {-gain:.1f})."
-    )
-
-
-def _notes(
-    design: AnovaDesign, model: sums_of_squares.FittedModel, lost: Sequence[Members]
-) -> list[str]:
-    """Return notes on incomplete and unbalanced data."""
-    notes = []
-    if lost:
-        names = ", ".join(map(design.term_name, lost))
-        notes.append(f"These data cannot separate some terms from others. Left out: {names}.")
-    cells = design.rows_per_combination(design.all_factors_term)
-    missing = int((cells == 0).sum())
-    if missing:
-        notes.append(
-            f"{missing} of {len(cells)} combinations of levels have no value: interactions are "
-            f"computed from the other {len(cells) - missing} only, with fewer degrees of freedom."
-        )
-    if not design.is_balanced:
-        notes.append(
-            "The data are unbalanced, so sums of squares are of type II (each term after all "
-            "terms that do not contain it). The shares need not add up to 100 %. Effects of "
-            "levels are those of the model without interactions."
-        )
-    if model.error_degrees_of_freedom < 1:
-        notes.append(
-            "There are no replicates, so there are no tests and no intervals. Measure at least "
-            "twice."
-        )
-    return notes
-
-
-def _trend(fitted: Values, left: Values) -> list[str]:
-    """Return a note when the noise depends on the value, even on the chosen scale."""
-    trend = residual_checks.correlate_spread_with_fit(fitted, left)
-    if trend is None:
-        return []
-    correlation, p = trend
-    if p >= residual_checks.TREND_LEVEL or abs(correlation) < residual_checks.TREND_LEAST:
-        return []
-    return [
-        f"The residuals {'grow' if correlation > 0.0 else 'shrink'} with the value (rank "
-        f"correlation {correlation:.2f}), so p values and intervals are approximate."
-    ]
+    clear, gain, chosen = residual_checks.CLEAR_LIKELIHOOD_GAIN, None, "none"
+    requested = transform in ("log", "none")
+    if requested:
+        chosen = transform
+    elif positive:
+        both = float(errors[0]), float(errors[1])
+        gain = residual_checks.log_likelihood_gain_of_logarithms(values, *both, freedom)
+        if gain is not None and gain > (clear if transform == "auto" else 0.0):
+            chosen = "log"
+    given = {"requested": requested, "chosen": chosen, "positive": positive}
+    return chosen, write_text("variance_analysis", "scale", **given, gain=gain, clear=clear)

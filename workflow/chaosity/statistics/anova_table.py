@@ -99,15 +99,16 @@ def variation_table(
 
 def _sentence(name: str, share: float, p: float | None, n: int) -> str:
     """Return the conclusion on a term: significant or not, important or not."""
-    part = f"{variation_percent_text(share)} of the variation"
-    important = share >= IMPORTANT_FROM_PERCENT
-    if p is None:
-        return f"{name}: {part}. Without replicates, effects cannot be separated from noise."
-    if p < SIGNIFICANT_BELOW:
-        words = "and important" if important else "but unimportant"
-        return f"{name}: significant ({p_value_text(p)}) {words}, {part}."
-    undetected = f"{name}: no difference detected at n = {n} ({p_value_text(p)})"
-    return f"{undetected}, although it has {part}." if important else f"{undetected}, {part}."
+    return write_text(
+        "variance_analysis",
+        "term",
+        name=name,
+        share=variation_percent_text(share),
+        is_important=share >= IMPORTANT_FROM_PERCENT,
+        p=None if p is None else p_value_text(p),
+        is_significant=p is not None and p < SIGNIFICANT_BELOW,
+        n=n,
+    )
 
 
 def conclusion_sentence(terms: Sequence[VariationTerm]) -> str:

@@ -49,12 +49,13 @@ def normal_quantiles(residuals: Values) -> Values:
     return quantiles
 
 
-def correlate_spread_with_fit(fitted: Values, residuals: Values) -> tuple[float, float] | None:
-    """Return the rank correlation of fitted values and absolute residuals, and its p-value.
+def trend_of_spread(fitted: Values, residuals: Values) -> float | None:
+    """Return the rank correlation of fitted values and absolute residuals if it is a trend.
 
-    The result is None for fewer than three values, or if either side is constant.
+    The result is None without a clear and large trend, or if either side is constant.
     """
     if len(fitted) < 3 or np.ptp(fitted) == 0.0 or np.ptp(np.abs(residuals)) == 0.0:
         return None
     found = stats.spearmanr(fitted, np.abs(residuals))
-    return float(found.statistic), float(found.pvalue)
+    correlation, p = float(found.statistic), float(found.pvalue)
+    return correlation if p < TREND_LEVEL and abs(correlation) >= TREND_LEAST else None

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from chaosity.place.placement_policies import CANONICAL, CONTENDED
 from chaosity.runner.observed_placement import page_share_deviations
@@ -31,7 +30,6 @@ from chaosity.weights.placement_bandwidth_model import (
     expected_bandwidth,
 )
 
-T = TypeVar("T")
 # Metric: the bandwidth of each worker from each node while all workers read from all nodes.
 PATH_BANDWIDTH = "path_bandwidth_bytes_per_second"
 
@@ -94,19 +92,14 @@ class WeightsComparison:
         return node, differences[node]
 
     def to_json(self) -> dict[str, object]:
-        """Return the comparison for `chaosity weights --json`, with nodes as texts."""
+        """Return the comparison for `chaosity weights --json`."""
         node, difference = self.node_with_largest_share_difference
         return {
-            "weights": {name: nodes_as_texts(shares) for name, shares in self.weights.items()},
+            "weights": self.weights,
             "largest_difference": {"node": node, "share": difference},
-            "expected_bandwidth_bytes_per_second": dict(self.expected),
-            "sources": dict(self.sources),
+            "expected_bandwidth_bytes_per_second": self.expected,
+            "sources": self.sources,
         }
-
-
-def nodes_as_texts(by_node: Mapping[int, T]) -> dict[str, T]:
-    """Return the mapping with nodes as texts, since JSON's keys are texts."""
-    return {str(node): value for node, value in by_node.items()}
 
 
 def compare_alone_and_contended_weights(

@@ -19,25 +19,11 @@ from chaosity.place.page_share_arithmetic import (
 )
 from chaosity.place_names import node_name
 from chaosity.store.read_node_matrix_csv import NodeMatrix
-from chaosity.weights.canonical_weights import canonical_weights, nodes_as_texts
-from chaosity.weights.placement_bandwidth_model import EXPECTED_NOTE, expected_bandwidth
+from chaosity.text_templates import write_sentences
+from chaosity.weights.canonical_weights import canonical_weights
+from chaosity.weights.placement_bandwidth_model import expected_bandwidth
 
 _SYSFS = "/sys/kernel/mm/mempolicy/weighted_interleave"
-_GLOBAL_NOTE = (
-    "The kernel (6.9 and later) has one set of weights for the whole machine, not one for each "
-    "program or initiator. These weights fit only while no other program runs on the machine."
-)
-_NUMACTL_NOTE = (
-    "numactl (2.0.19 and later, short option -w) takes the nodes, and the kernel has the weights. "
-    "So set the weights first: they apply only to memory that is touched later."
-)
-_ZERO_NOTE = (
-    "A weight of 0 cannot be written: before Linux 6.16 it means the default, and later versions "
-    "refuse it. So numactl's list of nodes omits the nodes without pages."
-)
-_COARSE_NOTE = (
-    "Whole numbers from 1 to 255 cannot express such small shares, so the error is large."
-)
 # With an error above this, weights differ from the shares by more than intended rounding explains.
 _COARSE_PERCENT = 5.0
 
@@ -81,12 +67,12 @@ class PlacementAdvice:
     @property
     def sentences_before_commands(self) -> list[str]:
         """Return sentences to read before the commands are copied."""
-        notes = [_GLOBAL_NOTE, _NUMACTL_NOTE]
-        if len(self.kernel_weights) < len(self.weights):
-            notes.append(_ZERO_NOTE)
-        if self.error_percent > _COARSE_PERCENT:
-            notes.append(_COARSE_NOTE)
-        return [*notes, EXPECTED_NOTE]
+        return write_sentences(
+            "weights",
+            "notes",
+            has_nodes_without_pages=len(self.kernel_weights) < len(self.weights),
+            is_coarse=self.error_percent > _COARSE_PERCENT,
+        )
 
     @property
     def relative_to_equal_shares(self) -> dict[str, float]:
@@ -95,12 +81,12 @@ class PlacementAdvice:
         return {name: value / base for name, value in self.expected.items()}
 
     def to_json(self) -> dict[str, object]:
-        """Return the advice for `chaosity weights --json`, with nodes as texts."""
+        """Return the advice for `chaosity weights --json`."""
         return {
             "workers": list(self.workers),
             "dwp": self.dwp,
-            "weights": nodes_as_texts(self.weights),
-            "kernel_weights": nodes_as_texts(self.kernel_weights),
+            "weights": self.weights,
+            "kernel_weights": self.kernel_weights,
             "kernel_weights_error_percent": self.error_percent,
             "expected_bandwidth_bytes_per_second": self.expected,
             "commands": self.commands_to_copy,

@@ -17,7 +17,7 @@ threads could move to the node with the memory, and then the work is not divided
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
@@ -29,10 +29,6 @@ from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.store.read_node_matrix_csv import BANDWIDTH, NodeMatrix
 
-EXPECTED_NOTE = (
-    "Use expected bandwidths only to rank placements. The model assumes independent paths and fast "
-    "cores, so expected bandwidths are too high where links or cores are the limit."
-)
 # With fewer placements a perfect order means nothing: 4 placements are in order in 1 of 24 cases.
 _MIN_PLACEMENTS = 5
 _CONFIDENCE = 0.95
@@ -123,10 +119,6 @@ class RankCorrelation:
     correlation: float | None = None
     low: float | None = None
     high: float | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """Return the fields by name."""
-        return asdict(self)
 
 
 def rank_correlation(expected: Sequence[float], measured: Sequence[float]) -> RankCorrelation:
