@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import jinja2
 import pytest
 import yaml
 
-from chaosity.text_templates import TEMPLATES, fixed_texts, write_text
+from chaosity import cli
+from chaosity.cli.terminal_output import print_template
+from chaosity.text_templates import TEMPLATES, fixed_texts, write_sentences, write_text
 from chaosity.units import group_thousands
 
 
@@ -27,6 +32,30 @@ def test_line_breaks_become_spaces_and_thin_spaces_stay():
 def test_a_missing_value_is_an_error():
     with pytest.raises(jinja2.UndefinedError):
         write_text("variance_analysis", "remote", share=None)
+
+
+def test_lines_with_two_hyphens_are_between_sentences():
+    values = {"missing": [(0, 1), (1, 0)], "is_interleaved": True}
+    first, second = write_sentences("anomalies", "slit_notes", **values)
+    assert first == "The SLIT has no entry for 0->1 and 1 more."
+    assert second.startswith("The SLIT has different distances")
+    assert write_sentences("anomalies", "slit_notes", missing=[], is_interleaved=False) == []
+
+
+def test_values_on_the_terminal_are_no_markup(capsys):
+    group = {"name": "[red]near", "cells": [(0, 1)], "typical": 2e9}
+    findings = {"verdict": ":100: [bold]", "anomalies": (), "suspicions": (), "groups": [group]}
+    findings |= {"structure": "near", "metric": None, "checked": (), "notes": ["[/bold] end"]}
+    print_template("anomalies", findings=findings)
+    lines = capsys.readouterr().out.splitlines()
+    assert (lines[0], lines[-1]) == (":100: [bold]", "[/bold] end")
+    assert lines[-2].split() == ["[red]near", "2000000000", "0->1"]
+
+
+def test_each_template_of_the_terminal_is_printed():
+    code = "".join(path.read_text() for path in Path(cli.__file__).parent.glob("*.py"))
+    for path in (TEMPLATES / "terminal").glob("*.j2"):
+        assert re.search(rf'print_template\(\s*"{path.stem}"', code), path
 
 
 @pytest.mark.parametrize("path", sorted((TEMPLATES / "texts").glob("*.j2")), ids=lambda p: p.stem)

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import RenderableType
-from rich.text import Text
 
 from chaosity.cli.shared_options import EXISTING_FILE, EXISTING_PATH, JSON_OPTION, UNIT_OPTION
-from chaosity.cli.terminal_output import borderless_table, print_json, print_rich
+from chaosity.cli.terminal_output import print_json, print_template
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
-from chaosity.units import format_quantity
 
 if TYPE_CHECKING:
     from chaosity.anomalies.anomaly_results import Findings
     from chaosity.anomalies.matrix_structure import PackageNodes
     from chaosity.store.read_node_matrix_csv import NodeMatrix
-
-# Number of cells of a group that the terminal lists. The JSON has all cells.
-_MOST_CELLS = 12
 
 
 @click.command("anomalies")
@@ -87,7 +80,7 @@ def find_anomalies_command(
     if as_json:
         print_json(findings.to_json())
     else:
-        print_rich(_findings_text(findings))
+        print_template("anomalies", findings=findings)
 
 
 def _analyse_results(path: Path) -> Findings:
@@ -140,30 +133,3 @@ def _matching_distances(path: Path, matrix: NodeMatrix) -> dict[tuple[int, int],
             problem = f"the distance from node {initiator} to node {target} is missing"
             raise UserError(problem, str(path), "all pairs of the matrix are required")
     return distances
-
-
-def _findings_text(findings: Findings) -> Iterator[RenderableType]:
-    """Yield the terminal output: verdict, anomalies, cell groups, what was not tested."""
-    yield Text(findings.verdict, style="bold")
-    for number, anomaly in enumerate(findings.anomalies, start=1):
-        yield Text(f"\n{number}. {anomaly.sentence}", style="bold red")
-        for line in (anomaly.evidence_sentence, *anomaly.also):
-            yield Text(f"   {line}")
-        yield Text(f"   {anomaly.advice}", style="italic")
-    if findings.suspicions:
-        yield Text(f"\nSuspicions ({len(findings.suspicions)}), to be measured again:")
-    for anomaly in findings.suspicions:
-        yield Text(f"- {anomaly.sentence} {anomaly.doubt}")
-    if findings.groups:
-        yield Text(f"\nStructure: {findings.structure}")
-        table = borderless_table(("group", "typical", "cells"))
-        for group in findings.groups:
-            cells = [f"{initiator}->{target}" for initiator, target in group.cells]
-            rest = [f"and {len(cells) - _MOST_CELLS} more"] if len(cells) > _MOST_CELLS else []
-            typical = format_quantity(findings.metric or "", group.typical)
-            table.add_row(group.name, typical, " ".join(cells[:_MOST_CELLS] + rest))
-        yield table
-    if findings.checked:
-        yield Text(f"\nTested: {', '.join(findings.checked)}.")
-    for note in findings.notes:
-        yield Text(note)

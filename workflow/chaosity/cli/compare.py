@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import RenderableType
-from rich.markup import escape
 
-from chaosity.cli.terminal_output import (
-    borderless_table,
-    omitted_rows_sentence,
-    print_json,
-    print_rich,
-)
+from chaosity.cli.terminal_output import print_json, print_template
 from chaosity.errors import UserError
-from chaosity.units import format_quantity
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from chaosity.compare.outlier_host_search import OutlierHosts
     from chaosity.compare.selection_comparison import SelectionComparison
     from chaosity.report.crossovers import CrossoverVerdict
 
 # Number of rows that fit on a terminal below the verdict.
 _MOST_ROWS = 15
-_LONGEST_NAME = 14
-_COLOURS = {"worse": "red", "better": "green"}
 
 
 @click.command("compare")
@@ -96,12 +83,13 @@ def compare_command(
         print_json({**result.to_json(), **listed})
         return
     most = None if print_all else _MOST_ROWS
-    sentences = [*result.sentences, *(verdict.sentence for verdict in crossovers)]
-    print_rich(map(escape, sentences), wrap=True)
+    groups = None
     if isinstance(result, SelectionComparison):
-        print_rich(_cells_text(result, most), wrap=True)
-    else:
-        print_rich(_hosts_text(result, most), wrap=True)
+        by_group = result.cells[:most].groupby("group", sort=False)
+        groups = [(group, cells.to_dict("records")) for group, cells in by_group]
+    sentences = [*result.sentences, *(verdict.sentence for verdict in crossovers)]
+    given = {"result": result, "sentences": sentences, "groups": groups, "most": most}
+    print_template("compare", wrap=True, **given)
 
 
 def _condition(text: str) -> tuple[str, str]:
@@ -110,63 +98,3 @@ def _condition(text: str) -> tuple[str, str]:
     if not equals or not column:
         raise UserError(f"{text!r} is not COLUMN=VALUE", "--where")
     return column, value
-
-
-def _cells_text(comparison: SelectionComparison, most: int | None) -> Iterator[RenderableType]:
-    """Yield notes, and a table of cells for each group of metrics, clear losses first."""
-    for note in comparison.notes:
-        yield f"note: {escape(note)}."
-    cells = comparison.cells[:most]
-    names = (comparison.left, comparison.right)
-    heads = names if max(map(len, names)) <= _LONGEST_NAME else ("first", "second")
-    for group, rows in cells.groupby("group", sort=False):
-        table = borderless_table([""], [*map(escape, heads), "ratio", "95 % interval", "n"])
-        table.title, table.title_style, table.title_justify = f"\n{group}", "bold", "left"
-        table.add_column("")
-        for _, cell in rows.iterrows():
-            table.add_row(*map(escape, _cell_texts(cell)), style=_COLOURS.get(cell["verdict"]))
-        yield table
-    yield from omitted_rows_sentence(len(comparison.cells) - len(cells), "cell")
-
-
-def _cell_texts(cell: pd.Series) -> list[str]:
-    """Return the texts in the table row of a cell."""
-    import pandas as pd
-
-    interval = "none" if pd.isna(cell["low"]) else f"{cell['low']:.3f} to {cell['high']:.3f}"
-    n = sorted({int(cell["n_left"]), int(cell["n_right"])})
-    return [
-        ", ".join(filter(None, (cell["where"], cell["asked_words"]))),
-        format_quantity(cell["metric"], cell["median_left"]),
-        format_quantity(cell["metric"], cell["median_right"]),
-        f"{cell['ratio']:.3f}",
-        interval,
-        " and ".join(map(str, n)),
-        cell["verdict"] if cell["verdict"] in _COLOURS else "",
-    ]
-
-
-def _hosts_text(comparison: OutlierHosts, most: int | None) -> Iterator[RenderableType]:
-    """Yield the table of hosts, outlier hosts first."""
-    table = borderless_table(
-        ["host"], ["speed", "95 % interval", "cells that differ", "largest ratio"]
-    )
-    table.add_column("in the cell", overflow="fold")
-    hosts = comparison.hosts[:most]
-    for host in hosts:
-        table.add_row(
-            escape(host.host),
-            _ratio_text(host.speed),
-            "none" if host.low is None else f"{host.low:.3f} to {host.high:.3f}",
-            f"{host.clear} of {host.cells}",
-            _ratio_text(host.worst_ratio),
-            escape(host.worst),
-            style="red" if host.differs else None,
-        )
-    yield ""
-    yield table
-    yield from omitted_rows_sentence(len(comparison.hosts) - len(hosts), "host")
-
-
-def _ratio_text(ratio: float | None) -> str:
-    return "-" if ratio is None else f"{ratio:.3f}"

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from chaosity.cli.shared_options import CONFIG_OPTION, JSON_OPTION
-from chaosity.cli.terminal_output import echo, print_json, print_rich
+from chaosity.cli.terminal_output import echo, print_json, print_template
 
 if TYPE_CHECKING:
-    from chaosity.design.host_plan import HostPlan
     from chaosity.records.point_types import Point
 
 
@@ -67,7 +66,7 @@ def plan_command(
     elif commands:
         echo("\n".join(line for point in host_plan.points for line in _command_lines(point)))
     else:
-        _print_plan(host_plan)
+        print_template("plan", wrap=True, summary=host_plan.summarize_plan())
         if has_budget(config):
             from chaosity.campaign.measured_rounds import RoundsOfHost
 
@@ -82,22 +81,3 @@ def _command_lines(point: Point) -> Iterator[str]:
             yield f"cat > {name} <<'END'\n{text.rstrip()}\nEND"
         settings = [f"{name}={value}" for name, value in load["environment"].items()]
         yield shlex.join([*settings, *load["command"]])
-
-
-def _print_plan(host_plan: HostPlan) -> None:
-    """Print a table with a line for each experiment, and the notes."""
-    from rich.table import Table
-
-    from chaosity.units import format_duration
-
-    summary = host_plan.summarize_plan()
-    title = f"{summary['host']} as {summary['configuration']}"
-    table = Table("experiment", title=title, title_justify="left")
-    for column in ("points", "measurements", "about"):
-        table.add_column(column, justify="right")
-    for name, counts in [*summary["experiments"].items(), ("total", summary)]:
-        if name == "total":
-            table.add_section()
-        seconds = format_duration(counts["estimated_seconds"])
-        table.add_row(name, str(counts["points"]), str(counts["measurements"]), seconds)
-    print_rich([table, *(f"note: {note}" for note in summary["notes"])], wrap=True)

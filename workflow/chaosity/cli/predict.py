@@ -12,13 +12,13 @@ import click
 
 from chaosity.cli.fit import read_folder_to_fit
 from chaosity.cli.shared_options import CONFIG_OPTION, EXISTING_FILE, EXISTING_FOLDER, JSON_OPTION
-from chaosity.cli.terminal_output import borderless_table, echo, print_json, print_rich
+from chaosity.cli.terminal_output import echo, print_json, print_template
 from chaosity.errors import UserError
-from chaosity.units import format_count, format_quantity
+from chaosity.units import format_count
 
 if TYPE_CHECKING:
     from chaosity.prediction.fitted_description import FittedMachine
-    from chaosity.prediction.predict_loads import PredictedValue, ValueKey
+    from chaosity.prediction.predict_loads import ValueKey
     from chaosity.records.point_types import Load, Point
     from chaosity.topology.topology_model import Topology
 
@@ -195,35 +195,17 @@ def _print_together(
         ]
         print_json({**document, "predicted": rows})
         return
-    if is_simulated:
-        echo("SIMULATED: this machine does not exist, and nothing was measured.")
-    echo("What each load gets while all run: predicted by the model, not measured.")
-    heads = ["alone", "together", *(["95 % interval"] if fitted.parameters else [])]
-    heads += ["measured together"] if seen else []
-    table = borderless_table(["load"], heads)
-    for each in values:
-        median = seen.get((each.load, each.metric))
-        last = [format_quantity(each.metric, median)] if median else []
-        table.add_row(each.load, *_columns(each), *last)
-    print_rich([table])
-    if not fitted.parameters:
-        echo("No intervals: the description does not say how sure its numbers are.")
-    for each in values:
-        if each.departs:
-            echo(
-                f"The model does not explain {each.load} alone, perhaps because of a fault. So its "
-                "prediction is not above the measured value."
-            )
-    if fitted.parameters and len(loads) > 1 and any(each.misfit_of == ALL for each in values):
-        echo(
-            "Few such values are measured, so the intervals assume that the model is as right for "
-            "them as for all values; interference and loaded_latency would tell."
-        )
-    for own in missing:
-        echo(
-            f"No measurement determines {own.name}, so the intervals are wide. Most machines "
-            f"need the {own.measured_by} for it; these loads together would do, too."
-        )
+    has_intervals = bool(fitted.parameters)
+    unlike = has_intervals and len(loads) > 1 and any(each.misfit_of == ALL for each in values)
+    print_template(
+        "predict",
+        is_simulated=is_simulated,
+        has_intervals=has_intervals,
+        has_seen=bool(seen),
+        values=[(each, seen.get((each.load, each.metric))) for each in values],
+        is_unlike_measured=unlike,
+        missing=missing,
+    )
 
 
 def _point_of_name(
@@ -255,16 +237,3 @@ def _point_of_name(
     near = difflib.get_close_matches(name, by_name, _NEAR_NAMES, 0.3) or [*by_name][:_NEAR_NAMES]
     what = f"{where} has no such point"
     raise UserError(what, f"--with {name}", f"use {' or '.join(near)}")
-
-
-def _columns(each: PredictedValue) -> list[str]:
-    """Return the values of a row of the table."""
-
-    def text(value: float) -> str:
-        return format_quantity(each.metric, value)
-
-    alone = text(each.alone if each.measured_alone is None else each.measured_alone)
-    if each.measured_alone is None:
-        alone = f"predicted {alone}"
-    ends = [text(end) for end in (each.low, each.high) if end is not None]
-    return [alone, text(each.value), *([" to ".join(ends)] if ends else [])]

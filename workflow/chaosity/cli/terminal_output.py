@@ -1,4 +1,4 @@
-"""JSON, tables, headings and short names that several commands print."""
+"""JSON, templates of output, tables, headings and short names that several commands print."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import click
+from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.markup import escape
 from rich.segment import Segment
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from chaosity.errors import printable_text
-from chaosity.units import format_count
 
 
 def json_text(document: object) -> str:
@@ -57,7 +58,7 @@ def print_rich(parts: Iterable[RenderableType], *, wrap: bool = False) -> None:
         parts: objects that rich can print; a plain `str` can have rich's markup.
         wrap: break lines at the width of the terminal.
     """
-    console = _PrintableConsole(highlight=False, soft_wrap=not wrap)
+    console = _PrintableConsole(highlight=False, emoji=False, soft_wrap=not wrap)
     for part in parts:
         console.print(part)
 
@@ -82,10 +83,84 @@ def borderless_table(left: Sequence[str], right: Sequence[str] = ()) -> Table:
     return table
 
 
-def omitted_rows_sentence(number: int, noun: str) -> Iterator[str]:
-    """Yield a sentence with the number of rows that were not printed; nothing if it is 0."""
-    if number > 0:
-        yield f"and {format_count(number, f'more {noun}')}: --all prints them."
+class _Place(str):
+    """The place of a table among the lines of a template."""
+
+    mark = "\0"  # no value has it: `_finalize` shows it by its number
+
+
+def _finalize(value: object) -> object:
+    """Return a value of a template without control characters and markup of others."""
+    return (
+        value if value is None or isinstance(value, _Place) else escape(printable_text(str(value)))
+    )
+
+
+class _TablesOfTemplate:
+    """Tables of a template: its function `columns` begins a table, and `row` adds to the last one.
+
+    A table is drawn at the place of `columns`, which returns a mark with the table's number.
+    """
+
+    def __init__(self) -> None:
+        self.tables: list[Table] = []
+
+    def columns(
+        self,
+        left: Sequence[str],
+        right: Sequence[str] = (),
+        last: Sequence[str] = (),
+        *,
+        style: str = "plain",
+        title: str | None = None,
+        caption: str | None = None,
+    ) -> _Place:
+        """Begin a table; `last` are further columns on the left side of their cells.
+
+        Styles are plain (without lines), headless (without heads too), ruled (with all lines) and
+        headed (with a line below the heads).
+        """
+        table = borderless_table([*map(escape, left)], [*map(escape, right)])
+        if style in ("ruled", "headed"):
+            heads = [Column(head) for head in left] + [Column(h, justify="right") for h in right]
+            table = Table(*heads, box=box.SIMPLE_HEAD if style == "headed" else box.HEAVY_HEAD)
+            table.show_edge = style == "ruled"
+        for head in last:
+            table.add_column(head, overflow="fold")
+        table.show_header = style != "headless"
+        table.title, table.title_justify = title, "left"
+        table.caption, table.caption_justify = caption, "left"
+        self.tables.append(table)
+        return _Place(f"{_Place.mark}{len(self.tables) - 1}")
+
+    def add_row(self, *cells: object, style: str | None = None, ends_section: bool = False) -> None:
+        """Add a row to the last table; cells are texts or numbers."""
+        texts = (escape(str(cell)) for cell in cells)
+        self.tables[-1].add_row(*texts, style=style or None, end_section=ends_section)
+
+
+def print_template(name: str, *, wrap: bool = False, **values: object) -> None:
+    """Print the lines and tables of ``templates/terminal/NAME.j2``.
+
+    The lines of the template can have rich's markup; `values` are printed as they are.
+
+    Args:
+        name: of the template.
+        wrap: break lines at the width of the terminal.
+        values: values that the template uses.
+    """
+    from chaosity.text_templates import TEMPLATES, make_environment
+
+    tables = _TablesOfTemplate()
+    environment = make_environment(TEMPLATES / "terminal", extensions=["jinja2.ext.do"])
+    environment.finalize = _finalize
+    template = environment.get_template(f"{name}.j2")
+    text = template.render(columns=tables.columns, row=tables.add_row, **values)
+    lines = text.removesuffix("\n").split("\n")
+    print_rich(
+        (tables.tables[int(line[1:])] if line.startswith(_Place.mark) else line for line in lines),
+        wrap=wrap,
+    )
 
 
 def short_processor_name(name: str | None) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.table import Table
-from rich.text import Text
 
 from chaosity.cli.shared_options import (
     DWP_OPTION,
@@ -18,34 +16,12 @@ from chaosity.cli.shared_options import (
     UNIT_OPTION,
     parse_worker_nodes,
 )
-from chaosity.cli.terminal_output import (
-    bold_heading,
-    borderless_table,
-    echo,
-    print_json,
-    print_rich,
-)
+from chaosity.cli.terminal_output import print_json, print_template
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
-from chaosity.place.placement_policies import CANONICAL, CONTENDED
-from chaosity.units import format_quantity
 
 if TYPE_CHECKING:
     from chaosity.store.read_node_matrix_csv import NodeMatrix
-    from chaosity.weights.canonical_weights import WeightsComparison
-    from chaosity.weights.interleave_weight_advice import PlacementAdvice
-    from chaosity.weights.placement_bandwidth_model import RankCorrelation
-
-_PLACEMENTS = {
-    "weights": "with these weights",
-    "uniform_all": "equal shares on all nodes",
-    "uniform_workers": "equal shares on the workers",
-}
-_WEIGHTS = {CANONICAL: "each path alone", CONTENDED: "all workers at once"}
-_NOT_CONTENDED = (
-    "These bandwidths were measured one path at a time. The experiment contended_paths has no "
-    "measurement of these workers all at once."
-)
 
 
 @click.command("weights")
@@ -90,6 +66,7 @@ def weights_command(
     each node, the same as integer weights for the Linux kernel, and the commands that use them.
     """
     from chaosity.store.read_published_csv import read_published_csv
+    from chaosity.text_templates import write_sentences
     from chaosity.weights.canonical_weights import compare_alone_and_contended_weights
     from chaosity.weights.interleave_weight_advice import advise_interleave_weights
     from chaosity.weights.placement_bandwidth_model import rank_correlations_of_all_and_interleaved
@@ -107,15 +84,17 @@ def weights_command(
         if is_table:
             document["contended"] = comparison.to_json() if comparison else None
         if ranks:
-            document["rank_correlation"] = {name: rank.to_json() for name, rank in ranks.items()}
+            document["rank_correlation"] = {name: asdict(rank) for name, rank in ranks.items()}
         print_json(document)
         return
-    print_rich(_advice_text(advice))
-    if comparison:
-        print_rich(_comparison_text(comparison))
-    elif is_table:
-        echo(_NOT_CONTENDED)
-    print_rich(_rank_sentences(ranks))
+    print_template(
+        "weights",
+        advice=advice,
+        format_cpu_list=format_cpu_list,
+        comparison=comparison,
+        is_table=is_table,
+        ranks=write_sentences("weights", "ranks", ranks=ranks),
+    )
 
 
 def read_bandwidths_alone_and_contended(
@@ -145,56 +124,3 @@ def read_bandwidths_alone_and_contended(
     host = read_measured_host(path if path.is_dir() else path.parent)
     contended = find_contended_bandwidth_matrix(host.measurements, workers)
     return select_node_bandwidths(host).matrix, contended
-
-
-def _advice_text(advice: PlacementAdvice) -> Iterator[Table | Text]:
-    """Yield the terminal output: weights, expected bandwidth, commands, notes."""
-    dwp = f", data-to-worker proximity {advice.dwp:g}" if advice.dwp else ""
-    nodes = f"node{'s' * (len(advice.workers) > 1)} {format_cpu_list(advice.workers)}"
-    yield Text(f"Weights for a program on {nodes}{dwp}", style="bold")
-    shares = borderless_table((), ("node", "share", "kernel weight"))
-    for node, share in advice.weights.items():
-        weight = advice.kernel_weights.get(node)
-        shares.add_row(str(node), f"{100.0 * share:.1f} %", "-" if weight is None else str(weight))
-    shares.caption = f"kernel weights differ from shares by at most {advice.error_percent:.1f} %"
-    shares.caption_justify = "left"
-    yield shares
-    yield bold_heading("Expected bandwidth, equal shares on all nodes = 1")
-    expected = Table(box=None, pad_edge=False, show_header=False)
-    for name, ratio in advice.relative_to_equal_shares.items():
-        expected.add_row(_PLACEMENTS[name], f"{ratio:.2f}")
-    yield expected
-    yield bold_heading("Commands")
-    yield Text("\n".join(advice.commands_to_copy))
-    yield bold_heading("Notes")
-    yield Text("\n".join([*advice.sentences_before_commands, f"Bandwidths: {advice.source}."]))
-
-
-def _comparison_text(comparison: WeightsComparison) -> Iterator[Table | Text]:
-    """Yield weights from paths alone and from all workers at once, and their largest difference."""
-    from chaosity.store.read_node_matrix_csv import BANDWIDTH
-
-    yield bold_heading("Measured in two ways")
-    table = borderless_table((), ["node", *(_WEIGHTS[name] for name in comparison.weights)])
-    for node in sorted({node for shares in comparison.weights.values() for node in shares}):
-        percents = (f"{100.0 * s.get(node, 0.0):.1f} %" for s in comparison.weights.values())
-        table.add_row(str(node), *percents)
-    table.add_section()
-    expected = (format_quantity(BANDWIDTH, value) for value in comparison.expected.values())
-    table.add_row("expected", *expected)
-    yield table
-    node, difference = comparison.node_with_largest_share_difference
-    yield Text(f"Largest difference: node {node}, {100.0 * difference:.1f} % of all pages.")
-
-
-def _rank_sentences(ranks: dict[str, RankCorrelation]) -> Iterator[str]:
-    """Yield a sentence for each rank correlation of expected and measured bandwidth."""
-    for name, rank in ranks.items():
-        placements = f"{rank.n} {'interleaved ' if name == 'interleaved' else ''}placements"
-        if rank.correlation is None:
-            yield f"No rank correlation can be computed for {placements}."
-            continue
-        yield (
-            f"Rank correlation of expected and measured bandwidth, {placements}: "
-            f"{rank.correlation:.2f} (95 % interval {rank.low:.2f} to {rank.high:.2f})."
-        )
