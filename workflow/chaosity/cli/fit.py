@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.table import Table
 
 from chaosity.cli.shared_options import EXISTING_FOLDER, FILE
-from chaosity.cli.terminal_output import borderless_table, echo, print_rich
+from chaosity.cli.terminal_output import echo, print_template
 from chaosity.errors import UserError
-from chaosity.units import format_count, format_quantity
 
 if TYPE_CHECKING:
-    from chaosity.prediction.fitted_description import FittedMachine, FittedParameter
     from chaosity.records.point_types import Point
     from chaosity.store.measurements import Measurements
     from chaosity.topology.topology_model import Topology
-
-# Number of unexplained medians that the terminal lists.
-_MOST_DEPARTURES = 10
 
 
 @click.command("fit")
@@ -50,9 +43,7 @@ def fit_command(folder: Path, output: Path | None) -> None:
         raise UserError("the name of the file cannot name a machine", str(output), remedy)
     measured, points, topology = read_folder_to_fit(folder)
     fitted = fit_machine(measured, points, topology)
-    if measured.is_simulated:
-        echo("SIMULATED: this machine does not exist.")
-    print_rich([_table(fitted), *_sentences(fitted)])
+    print_template("fit", fitted=fitted, is_simulated=measured.is_simulated)
     if output:
         host = folder.resolve()
         document = named_description(
@@ -80,41 +71,3 @@ def read_folder_to_fit(folder: Path) -> tuple[Measurements, list[Point], Topolog
         raise UserError("the folder has no measurements", str(folder), remedy)
     measured = Measurements.read(folder / MEASUREMENTS_FILE)
     return measured, list(read_points(folder / "points")), topology
-
-
-def _table(fitted: FittedMachine) -> Table:
-    """Return the table of all parameters."""
-    table = borderless_table(["parameter"], ["value", "95 % interval", "points"])
-    for each in fitted.parameters:
-        table.add_row(each.parameter.name, *_value_and_interval(each), str(each.points))
-    return table
-
-
-def _value_and_interval(each: FittedParameter) -> tuple[str, str]:
-    """Return the value of a parameter and its interval, or what is known without them."""
-    key = each.parameter.key
-    if each.parameter.fault and each.value is not None:
-        unsure = "not determined" if each.low is None or each.high is None else ""
-        interval = unsure or f"{100 * (each.low or 0):.1f} to {100 * (each.high or 0):.1f} %"
-        return f"{100 * each.value:.1f} % remain", interval
-    metric = f"{key}_ns" if each.parameter.is_latency else key
-    if each.low is not None and each.high is not None:
-        interval = f"{format_quantity(metric, each.low)} to {format_quantity(metric, each.high)}"
-        return format_quantity(metric, each.value), interval
-    if each.at_least is not None:
-        return "not determined", f"at least {format_quantity(metric, each.at_least)}"
-    assumed = "" if each.value is None else f"assumed {format_quantity(metric, each.value)}"
-    return "not determined", assumed
-
-
-def _sentences(fitted: FittedMachine) -> Iterator[str]:
-    """Yield how well the model fits, and what it does not explain."""
-    cells = format_count(fitted.cells, "median")
-    yield f"{cells} fitted; they differ from the model by {100 * fitted.scale:.1f} % (1 sigma)."
-    faults = sum(bool(each.parameter.fault) for each in fitted.parameters)
-    if faults:
-        yield f"{format_count(faults, 'single part')} slower than all others of the kind."
-    if fitted.departures:
-        yield f"No parameter explains {format_count(len(fitted.departures), 'median')}:"
-    for place, ratio in list(fitted.departures.items())[:_MOST_DEPARTURES]:
-        yield f"{place}: {100 * (ratio - 1):+.0f} % of the model's value"

@@ -10,16 +10,16 @@ note in the plan. No other level replaces them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 
 from chaosity.benchmarks.benchmark_templates import Benchmark
 from chaosity.design.even_samples_and_plan_notes import PlanNotes, note_with_nodes
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_and_target_types import Initiator
-from chaosity.design.initiator_selectors import compares_smt
-from chaosity.design.point_loads import ChosenLoad
+from chaosity.design.initiator_selectors import EarlierEndpoints, compares_smt
+from chaosity.design.point_loads import ChosenLoad, LoadGroup
 from chaosity.errors import UserError, check_allowed
 from chaosity.records.point_types import Level
 from chaosity.topology.topology_model import Topology
@@ -37,34 +37,54 @@ Levels = tuple[tuple[str, Level], ...]
 
 
 @dataclass(frozen=True)
-class LoadFactorLevels:
-    """The levels of one load of an experiment's file.
+class DesignedLoad:
+    """One load of an experiment's file, and the levels that vary for it.
 
     Attributes:
+        role: role of the load in its point.
+        spec: the load in the file.
         host: resources of the host, such as caches, nodes and huge pages.
         benchmark: benchmark of the load; an experiment can vary its parameters.
         config: the checked config.
+        earlier: endpoints of the loads before it.
+        kernels: kernels that are measured.
         at_most: factor -> maximum number of its levels (`levels` in the config).
         notes: collects notes on levels that are left out.
         where: place of the load in the experiment's file, for errors.
         label: short description of the load, for notes.
     """
 
+    role: str
+    spec: LoadDesign
     host: HostResources
     benchmark: Benchmark
     config: Config
+    earlier: EarlierEndpoints
+    kernels: Sequence[str | None]
     at_most: Mapping[str, int]
     notes: PlanNotes
     where: str
     label: str
 
-    def level_combinations(self, spec: LoadDesign, members: Sequence[ChosenLoad]) -> list[Levels]:
-        """Return every combination of levels, for loads that run together or for a single load.
+    def load_group_of_each_kernel_and_levels(
+        self, initiator: str, members: Sequence[ChosenLoad]
+    ) -> Iterator[LoadGroup]:
+        """Yield, for every kernel and combination of levels, a group with a load of each member.
 
         Raises:
             UserError: the benchmark has no such parameter, or the host does not have the pages that
                 the config asks for.
         """
+        for kernel, levels in product(self.kernels, self._level_combinations(members)):
+            chosen = tuple(
+                replace(member, kernel=kernel, levels=(*member.levels, *levels))
+                for member in members
+            )
+            yield LoadGroup(self.role, initiator, chosen)
+
+    def _level_combinations(self, members: Sequence[ChosenLoad]) -> list[Levels]:
+        """Return every combination of levels, for loads that run together or for a single load."""
+        spec = self.spec
         vary = spec.get("vary", {})
         known, where = self.benchmark.parameters, f"{self.where}.vary"
         for name in vary:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
 
 from chaosity.benchmarks.benchmark_templates import Benchmark
 from chaosity.checked_yaml_files import BENCHMARKS, load_benchmark, yaml_file_names
 from chaosity.design.even_samples_and_plan_notes import PlanNotes
-from chaosity.design.factor_levels import LoadFactorLevels
+from chaosity.design.factor_levels import DesignedLoad
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_and_target_types import Endpoint, Initiator, Target
 from chaosity.design.initiator_selectors import (
@@ -30,36 +29,6 @@ from chaosity.errors import (
 from chaosity.yaml_document_types import Config, LoadDesign
 
 PLATFORMS = {"linux": "Linux", "darwin": "macOS"}
-
-
-@dataclass(frozen=True)
-class _Load:
-    """One load of an experiment's file, and the levels that vary for it.
-
-    `earlier` are the endpoints of the loads before it, `where` is its place in the file, for
-    errors, and `label` describes the load in a few words, for notes in the report.
-    """
-
-    role: str
-    spec: LoadDesign
-    benchmark: Benchmark
-    earlier: EarlierEndpoints
-    kernels: Sequence[str | None]
-    levels: LoadFactorLevels
-    where: str
-    label: str
-
-    def load_group_of_each_kernel_and_levels(
-        self, initiator: str, members: Sequence[ChosenLoad]
-    ) -> Iterator[LoadGroup]:
-        """Yield, for every kernel and combination of levels, a group with a load of each member."""
-        combinations = self.levels.level_combinations(self.spec, members)
-        for kernel, levels in product(self.kernels, combinations):
-            chosen = tuple(
-                replace(member, kernel=kernel, levels=(*member.levels, *levels))
-                for member in members
-            )
-            yield LoadGroup(self.role, initiator, chosen)
 
 
 @dataclass
@@ -103,27 +72,28 @@ class LoadCombinations:
 
     def _load(
         self, experiment: str, role: str, spec: LoadDesign, chosen: Combination, where: str
-    ) -> _Load:
+    ) -> DesignedLoad:
         benchmark = self._benchmark(spec["category"], where)
         at_most = self.config["levels"].get(experiment, {})
         label = f"{experiment}, {role}"
         kernels = self._kernels(spec, benchmark, where)
-        return _Load(
+        return DesignedLoad(
             role,
             spec,
+            self.host,
             benchmark,
+            self.config,
             earlier={name: group.initiator_and_target for name, group in chosen.items()},
             kernels=self.plan_notes.limit_levels(
                 kernels, at_most.get("kernel"), f"{label}: kernels"
             ),
-            levels=LoadFactorLevels(
-                self.host, benchmark, self.config, at_most, self.plan_notes, where, label
-            ),
+            at_most=at_most,
+            notes=self.plan_notes,
             where=where,
             label=label,
         )
 
-    def _groups(self, load: _Load) -> Iterator[LoadGroup]:
+    def _groups(self, load: DesignedLoad) -> Iterator[LoadGroup]:
         """Yield all choices for a load: single loads, or loads that run together."""
         selectors, where = load.spec["initiator"], load.where
         sets = select_initiator_sets(selectors, self.host, where)
@@ -139,7 +109,7 @@ class LoadCombinations:
             for initiator in select_initiators(selectors, self.host, load.earlier, where):
                 yield from self._alone(load, initiator)
 
-    def _all_initiators(self, load: _Load) -> list[tuple[str, list[Initiator]]]:
+    def _all_initiators(self, load: DesignedLoad) -> list[tuple[str, list[Initiator]]]:
         """Return one named set of all initiators of a load; none if there are too few."""
         selectors = load.spec["initiator"]
         found = select_initiators(selectors, self.host, load.earlier, load.where)
@@ -151,7 +121,7 @@ class LoadCombinations:
         return [(joint_name_of_initiators(selectors, self.host), found)]
 
     def _together(
-        self, load: _Load, name: str, initiators: Sequence[Initiator]
+        self, load: DesignedLoad, name: str, initiators: Sequence[Initiator]
     ) -> Iterator[LoadGroup]:
         """Yield groups with a load for each initiator of a set."""
         members = [chosen for initiator in initiators for chosen in self._choices(load, initiator)]
@@ -159,7 +129,7 @@ class LoadCombinations:
             raise UserError("loads that run together need one target each", f"{load.where}.target")
         yield from load.load_group_of_each_kernel_and_levels(name, members)
 
-    def _alone(self, load: _Load, initiator: Initiator) -> Iterator[LoadGroup]:
+    def _alone(self, load: DesignedLoad, initiator: Initiator) -> Iterator[LoadGroup]:
         """Yield groups with a single load of an initiator."""
         for chosen in self._choices(load, initiator):
             if chosen.target.kind == "none":
@@ -167,7 +137,7 @@ class LoadCombinations:
             else:
                 yield from load.load_group_of_each_kernel_and_levels(initiator.name, [chosen])
 
-    def _choices(self, load: _Load, initiator: Initiator) -> Iterator[ChosenLoad]:
+    def _choices(self, load: DesignedLoad, initiator: Initiator) -> Iterator[ChosenLoad]:
         """Yield every choice of target, responder and buffers for an initiator."""
         endpoints: dict[str, Endpoint] = {"initiator": initiator}
         earlier = {**load.earlier, load.role: endpoints}
@@ -186,7 +156,7 @@ class LoadCombinations:
                 yield from self._with_buffers(load, chosen, earlier)
 
     def _responders(
-        self, load: _Load, initiator: Initiator, earlier: EarlierEndpoints
+        self, load: DesignedLoad, initiator: Initiator, earlier: EarlierEndpoints
     ) -> list[Initiator | None]:
         if "responder" not in load.spec:
             return [None]
@@ -195,7 +165,7 @@ class LoadCombinations:
         return [other for other in found if not set(other.cpus) & set(initiator.cpus)]
 
     def _with_buffers(
-        self, load: _Load, chosen: ChosenLoad, earlier: EarlierEndpoints
+        self, load: DesignedLoad, chosen: ChosenLoad, earlier: EarlierEndpoints
     ) -> Iterator[ChosenLoad]:
         """Yield the load with each memory for its buffers; without the key, only the load itself.
 
@@ -223,7 +193,7 @@ class LoadCombinations:
         for memory in select_targets(spec["buffers"], chosen.initiator, host, ends, where):
             yield replace(chosen, buffers=memory, levels=(("buffers", memory.name),))
 
-    def _note_missing_weights(self, load: _Load, found: Sequence[Target]) -> None:
+    def _note_missing_weights(self, load: DesignedLoad, found: Sequence[Target]) -> None:
         """Add notes on placements that were left out, and on what to measure for them."""
         names = {target.name for target in found}
         for selector in as_list(load.spec["target"]):
@@ -248,7 +218,7 @@ class LoadCombinations:
         )
         return False
 
-    def _note_missing_devices(self, load: _Load) -> None:
+    def _note_missing_devices(self, load: DesignedLoad) -> None:
         """Add a note on why a load that asks for writable drives or OpenCL devices gets none."""
         drives = [selector.get("drives", {}) for selector in as_list(load.spec["target"])]
         writable = any(drive.destructive for drive in self.host.drives)
