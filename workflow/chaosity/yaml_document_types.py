@@ -112,10 +112,12 @@ class SimulatedProgram(TypedDict):
 class SimulatedPrograms(TypedDict, total=False):
     """What simulated machines know of a benchmark's programs, by kernel.
 
-    With the parameters `own_node_if`, each core accesses only the memory of its own node.
+    With the parameters `own_node_if`, each core accesses only the memory of its own node. If
+    `shares_work`, the threads share the work equally, so all of them wait for the slowest.
     """
 
     own_node_if: dict[str, Any]
+    shares_work: bool
     programs: dict[str, SimulatedProgram]
 
 

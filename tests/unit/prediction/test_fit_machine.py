@@ -114,11 +114,12 @@ def test_no_part_of_a_healthy_machine_gets_a_factor(seed: int) -> None:
     assert not [each for each in faulty(seed=seed).parameters if each.parameter.fault]
 
 
-def server() -> SimulatedHost:
-    """The healthy server of the paper without points of several loads."""
+def server(name: str = "epyc_7413") -> SimulatedHost:
+    """The server of the paper without points of several loads."""
     topology = shipped_topology("epyc_7413_nps4")
     config = {**read_config(), "experiments": EXPERIMENTS[:3]}
-    return SimulatedHost.planned(shipped_machine("epyc_7413", topology), topology, [], config)
+    machine = shipped_machine(name, topology)
+    return SimulatedHost.planned(machine, topology, machine.get("faults", []), config)
 
 
 def test_a_capacity_that_another_one_can_replace_has_no_value_but_counts_in_intervals() -> None:
@@ -149,6 +150,17 @@ def test_a_capacity_that_another_one_can_replace_has_no_value_but_counts_in_inte
 
 
 @pytest.mark.thorough
+def test_no_factor_is_given_to_a_part_whose_capacity_another_one_can_replace() -> None:
+    """Paths of drives are slow, not the link that explains the healthy ones as well."""
+    simulated = server("epyc_7413_nps4").without_drives_of_several_nodes()
+    found = fit_machine(simulated.table(1), simulated.points, simulated.topology)
+    assert not [each for each in found.parameters if each.parameter.fault and each.is_determined]
+    link = "links.package_to_package_bytes_per_second"
+    assert not [each for each in found.parameters if each.parameter.name == link and each.low]
+    assert any("node6drives" in place and 0.65 < r < 0.75 for place, r in found.departures.items())
+
+
+@pytest.mark.thorough
 def test_a_capacity_at_the_highest_measured_use_does_not_explain_noise() -> None:
     """All drives of a node bring a core just to its highest use, but its controllers are full."""
     simulated = server()
@@ -160,11 +172,19 @@ def test_a_capacity_at_the_highest_measured_use_does_not_explain_noise() -> None
     assert by_name["memory.package_bytes_per_second"].is_determined
 
 
-def test_a_fit_needs_bandwidths_and_latencies() -> None:
-    for experiment, missing in [("memory_bandwidth", "latency"), ("latency_matrix", "bandwidth")]:
-        simulated = host(experiment)
-        with pytest.raises(UserError, match=f"no valid .*{missing}"):
-            fit_machine(simulated.true_table, simulated.points, TOPOLOGY)
+def test_a_fit_needs_bandwidths() -> None:
+    simulated = host("latency_matrix")
+    with pytest.raises(UserError, match=r"no valid .*bandwidth"):
+        fit_machine(simulated.true_table, simulated.points, TOPOLOGY)
+
+
+def test_a_fit_without_latencies_determines_no_latency() -> None:
+    simulated = host("memory_bandwidth")
+    found = fit_machine(simulated.true_table, simulated.points, TOPOLOGY)
+    latencies = [each for each in found.parameters if each.parameter.is_latency]
+    assert latencies and not any(each.is_determined for each in latencies)
+    [link] = [each for each in found.parameters if each.parameter.section == "links"][-1:]
+    assert link.low and link.high and link.low < truth(link) < link.high
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from machine_by_hand import TODAY, load, model, rate
+from machine_by_hand import MACHINE, TODAY, TOPOLOGY, load, model, rate
 
 from chaosity.checked_yaml_files import ROOT
 from chaosity.simulation.machine_description import read_machine_description
@@ -35,6 +35,22 @@ def test_two_programs_share_a_node_by_their_threads():
 def test_a_traffic_share_is_of_the_programs_own_peak():
     half = load("a", "0-11", 0, levels={"share": 50})
     assert rate(model(), half) == pytest.approx([20e9])
+
+
+def test_threads_that_share_the_work_wait_for_the_slowest():
+    threads = load("a", "0,48,50,52,54", 0)  # four of them share the link, with 30 GB/s
+    assert rate(model(), threads) == pytest.approx([40e9])
+    assert rate(model(), {**threads, "benchmark": "stream"}) == pytest.approx([5 * 7.5e9])
+
+
+@pytest.mark.parametrize(("far", "expected"), [(0.0, 20e9), (0.2, 20e9), (0.5, 16e9), (1.0, 12e9)])
+def test_a_core_handles_near_lines_while_far_ones_are_on_the_way(far, expected):
+    """2,400 bytes in flight: 24 GB/s from 100 ns away, more than the core reads, 12 from 200 ns."""
+    memory = {**MACHINE["memory"], "core_bytes_in_flight": 2400.0}
+    waiting = MachineModel({**MACHINE, "memory": memory}, TOPOLOGY, "host", TODAY)
+    shares = {"0": 1 - far, "4": far}
+    placement = {"memory_nodes": [0, 4], "cpus": "0", "shares": shares}
+    assert rate(waiting, load("a", "0", 0, placement=placement)) == pytest.approx([expected])
 
 
 @pytest.mark.parametrize(

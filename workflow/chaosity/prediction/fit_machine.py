@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from statistics import fmean
 
 import numpy as np
@@ -86,7 +86,7 @@ def fit_machine(
         topology: the topology of the host.
 
     Raises:
-        UserError: there is no rate of a memory access, or no latency.
+        UserError: there is no rate of a memory access.
     """
     return _Fit(measured, points, topology).fitted()
 
@@ -95,6 +95,11 @@ def _spread(differences: Sequence[float]) -> float:
     """Return the standard deviation of absolute differences, by their median or 95th percentile."""
     quantiles = np.quantile(differences, (0.5, 0.95)) / stats.norm.ppf((0.75, 0.975))
     return max(_LEAST_SCALE, float(np.max(quantiles)))
+
+
+def _is_of_memory(parameter: Parameter) -> bool:
+    """Return whether each machine needs this capacity."""
+    return parameter.section == "memory" and parameter.required
 
 
 class _Fit:
@@ -141,13 +146,9 @@ class _Fit:
         # Standard deviation of a median over that of a run, if the logarithms are normal.
         counts = [cells[key][2] for key in self._keys]
         self._median_per_run = math.sqrt(fmean(min(1.0, math.pi / 2 / n) for n in counts))
-        metrics = {metric for _, _, metric in self._keys}
-        needed = {parameter for parameter in PARAMETERS if parameter.section == "memory"}
-        has_rates = all(each in self.least for each in needed if each.required)
-        if not has_rates or "latency_ns" not in metrics:
-            missing = "latency" if has_rates else "memory bandwidth"
-            remedy = "measure the experiments memory_bandwidth and latency_matrix first"
-            raise UserError(f"there is no valid {missing} to fit", remedy=remedy)
+        if not all(each in self.least for each in PARAMETERS if _is_of_memory(each)):
+            remedy = "measure the experiment memory_bandwidth first"
+            raise UserError("there is no valid memory bandwidth to fit", remedy=remedy)
         # While the start values are far away, all cells count; then the scale is that of the
         # residuals.
         self.scale = 0.5
@@ -206,7 +207,8 @@ class _Fit:
     def fitted(self) -> FittedMachine:
         """Return the machine with as few capacities as explain the data."""
         values = self.refined(self.refined(self.start(), _FIRST_STEPS))
-        values, others = self._explained(self._with_faulty_parts(self._needed(values)))
+        values, others = self._explained(self._needed(values))
+        values = self._with_faulty_parts(values, others)
         now = self._model.at(values)
         jacobian = self._model.jacobian(now)
         covariance = self._covariance(now, jacobian)
@@ -279,11 +281,18 @@ class _Fit:
             values = self.refined(needed)
         return values
 
-    def _with_faulty_parts(self, values: Values) -> Values:
-        """Return the values with the factors of all single parts that are found, one by one."""
+    def _with_faulty_parts(self, values: Values, unsure: Collection[Parameter]) -> Values:
+        """Return the values with the factors of all single parts that are found, one by one.
+
+        A part of an unsure capacity gets none: the fault can be that of another part.
+        """
         loads = (load for point in self._points.values() for load in point["loads"])
         drives = {drive["component"] for load in loads for drive in load["target"]["drives"]}
-        candidates = faults_of_parts(self._topology, sorted(drives))
+        candidates = {
+            fault: parts
+            for fault, parts in faults_of_parts(self._topology, sorted(drives)).items()
+            if not any(own.holds(part) for own in unsure for part in parts)
+        }
         everything = self._model_with(*(part for parts in candidates.values() for part in parts))
         numbers, slow = [everything.same[number] for number, _, _ in self._keys], set[str]()
         while True:
@@ -334,7 +343,7 @@ class _Fit:
             spare, fixed = {}, {parameter: values[parameter] * _NO_LIMIT}
         kept = {each: own for each, own in values.items() if each is not parameter}
         now, scale = self._model.at(values), self.scale
-        adapted = self.refined({**kept, **spare}, _FIRST_STEPS, fixed)
+        adapted = self.refined({**kept, **spare}, fixed=fixed)
         self.scale = scale  # the same for both
         adapted = self._without_unneeded(adapted) or adapted
         then = self._model.at(adapted)

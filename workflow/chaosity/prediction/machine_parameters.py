@@ -23,6 +23,7 @@ from chaosity.simulation.simulated_loads import (
     rate_share,
     read_written_and_counted_shares,
     searches_a_placement,
+    shares_work,
 )
 from chaosity.topology.topology_model import Topology
 
@@ -229,7 +230,10 @@ class ParameterUses:
 
         return (
             tuple(
-                (load["kernel"], rate_share(load), f"{results[name].latency_ns or 0:.9g}")
+                (
+                    *(load["kernel"], rate_share(load), shares_work(load)),
+                    f"{results[name].latency_ns or 0:.9g}",
+                )
                 for name, load in zip(names, loads, strict=True)
             ),
             tuple(

@@ -99,9 +99,10 @@ class AccessPaths:
         beyond_caches = missed_share(hits)
         for unit in sorted(processing_units_of_load(load)):
             uses: dict[str, float] = {}
-            for node, share in self.access_shares(load, unit, shares).items():
-                seconds = self._core_seconds(load, unit, node, beyond_caches)
-                add_uses(uses, {f"core{self._idle.core_of_pu[unit].index}": seconds}, share)
+            own_shares = self.access_shares(load, unit, shares)
+            seconds = self._core_seconds(load, unit, own_shares, beyond_caches)
+            uses[f"core{self._idle.core_of_pu[unit].index}"] = seconds
+            for node, share in own_shares.items():
                 missed = share * beyond_caches
                 add_uses(uses, self.memory_uses(unit, node, reads, writes), missed)
                 if unit in self.topology.l3_of_pu:
@@ -121,12 +122,15 @@ class AccessPaths:
         near = self._idle.node_of(unit)
         return {near: 1.0} if near in shares and accesses_own_node_only(load) else shares
 
-    def _core_seconds(self, load: Load, unit: int, node: int, missed: float) -> float:
-        """Return the time in seconds that a core needs for a byte of a node's memory.
+    def _core_seconds(
+        self, load: Load, unit: int, shares: Mapping[int, float], missed: float
+    ) -> float:
+        """Return the time in seconds that a core needs for a byte; `shares` are those by node.
 
-        A core waits for a limited number of cache lines at a time, so a longer latency makes it
-        slower (Little's law). Only the share `missed` of its accesses needs memory. A program also
-        computes, and its time for a byte of memory is only a share of its time.
+        A core waits for a limited number of cache lines at a time, so a longer mean latency makes
+        it slower (Little's law). It handles near lines while far ones are on the way. Only the
+        share `missed` of its accesses needs memory. A program also computes, and its time for a
+        byte of memory is only a share of its time.
         """
         memory = self.machine["memory"]
         near = 1 / memory["core_bytes_per_second"]
@@ -134,7 +138,10 @@ class AccessPaths:
             near /= memory.get("slow_core_share", 1.0)
         seconds = near
         if in_flight := memory.get("core_bytes_in_flight"):
-            latency = self._idle.memory_ns(self._idle.node_of(unit), node) * 1e-9
+            here = self._idle.node_of(unit)
+            latency = sum(
+                share * self._idle.memory_ns(here, node) * 1e-9 for node, share in shares.items()
+            )
             seconds = (1 - missed) * near + missed * max(near, latency / in_flight)
         return seconds + near * (1 / simulated_program(load)["time_in_memory"] - 1)
 

@@ -10,7 +10,7 @@ resources. docs/simulation.md explains the model and has its sources.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 
@@ -28,6 +28,7 @@ from chaosity.simulation.simulated_loads import (
     rate_share,
     read_written_and_counted_shares,
     searches_a_placement,
+    shares_work,
     with_proximity,
 )
 from chaosity.topology.topology_model import Topology
@@ -114,13 +115,8 @@ class MachineModel:
         hits = {load["name"]: self._idle.hit_shares(load, loads) for load in loads}
         paths = self._paths_with_hits(loads, hits)
         free = max_min_fair_rates([path.flow for path in paths], self.capacities)
-        shares = {load["name"]: rate_share(load) for load in loads}
-        if any(share < 1 for share in shares.values()):
-            # The traffic program finds its own peak first, then keeps to a share of this peak.
-            paths = [
-                Path(path.load, replace(path.flow, limit=shares[path.load] * rate))
-                for path, rate in zip(paths, free.rates, strict=True)
-            ]
+        if any(rate_share(load) < 1 or shares_work(load) for load in loads):
+            paths = _limited_by_programs(loads, paths, free.rates)
             free = max_min_fair_rates([path.flow for path in paths], self.capacities)
         results = {}
         for load in loads:
@@ -181,3 +177,23 @@ class MachineModel:
         shares = {unit: self._paths.access_shares(load, unit, pages) for unit in units}
         near = sum(shares[unit].get(self._idle.node_of(unit), 0) for unit in units)
         return near / len(units), missed_share(self._idle.hit_shares(load, [load]))
+
+
+def _limited_by_programs(
+    loads: Sequence[Load], paths: Sequence[Path], rates: Sequence[float]
+) -> list[Path]:
+    """Return the paths of loads whose programs use less than the rates that they could have."""
+    slowest: dict[str, float] = {}
+    for path, rate in zip(paths, rates, strict=True):
+        slowest[path.load] = min(rate, slowest.get(path.load, rate))
+    # The traffic program finds its own peak first, then keeps to a share of this peak.
+    share = {load["name"]: rate_share(load) for load in loads}
+    waiting = {load["name"] for load in loads if shares_work(load)}
+    limits = (
+        share[path.load] * (slowest[path.load] if path.load in waiting else rate)
+        for path, rate in zip(paths, rates, strict=True)
+    )
+    return [
+        Path(path.load, replace(path.flow, limit=limit))
+        for path, limit in zip(paths, limits, strict=True)
+    ]

@@ -49,6 +49,11 @@ def accesses_own_node_only(load: Load) -> bool:
     return wanted is not None and all(values.get(name) == wanted[name] for name in wanted)
 
 
+def shares_work(load: Load) -> bool:
+    """Return whether the threads of a load share its work equally, so all wait for the slowest."""
+    return _document(load).get("simulation", {}).get("shares_work", False)
+
+
 def _document(load: Load) -> BenchmarkDocument:
     """Return the file of a load's benchmark."""
     return _read_benchmark(load["benchmark"])
