@@ -97,11 +97,6 @@ def _spread(differences: Sequence[float]) -> float:
     return max(_LEAST_SCALE, float(np.max(quantiles)))
 
 
-def _is_of_memory(parameter: Parameter) -> bool:
-    """Return whether each machine needs this capacity."""
-    return parameter.section == "memory" and parameter.required
-
-
 class _Fit:
     """The data of a fit, and the model's values for given parameters."""
 
@@ -146,7 +141,8 @@ class _Fit:
         # Standard deviation of a median over that of a run, if the logarithms are normal.
         counts = [cells[key][2] for key in self._keys]
         self._median_per_run = math.sqrt(fmean(min(1.0, math.pi / 2 / n) for n in counts))
-        if not all(each in self.least for each in PARAMETERS if _is_of_memory(each)):
+        needed = [own for own in PARAMETERS if own.section == "memory" and own.required]
+        if not all(each in self.least for each in needed):
             remedy = "measure the experiment memory_bandwidth first"
             raise UserError("there is no valid memory bandwidth to fit", remedy=remedy)
         # While the start values are far away, all cells count; then the scale is that of the
@@ -225,8 +221,9 @@ class _Fit:
         for column, parameter in enumerate(deviations):
             determined = self._points_that_determine(jacobian[:, column])
             deviation = math.inf if parameter in others else deviations[parameter]
-            value = values.get(parameter)
-            parameters.append(self._parameter(parameter, value, deviation, determined))
+            parameters.append(
+                self._parameter(parameter, values.get(parameter), deviation, determined)
+            )
         for parameter in self.least.keys() - deviations.keys():
             parameters.append(self._parameter(parameter, None, math.inf, 0))
         parameters.sort(key=lambda fitted: _ORDER.get(fitted.parameter, len(_ORDER)))
