@@ -65,11 +65,9 @@ _DEPENDS = 0.1
 _MOST_STEPS, _LEAST_GAIN = 12, 1e-4
 # Evaluations while all cells count.
 _FIRST_STEPS = 6
-# A capacity holds a point down if a value is faster by so many deviations without it. One point
-# alone can be an outlier, so it shows no limit.
+# Values are slower by so many deviations with a limit, at so many points: one can be an outlier.
 _HELD_SIGMAS, _FEWEST_HELD = 2.0, 2
-# A capacity that the format needs, times this, is no limit.
-_NO_LIMIT = 1e3
+_NO_LIMIT = 1e3  # a capacity that the format needs, times this, limits nothing
 _ORDER = {parameter: place for place, parameter in enumerate(PARAMETERS)}
 _DRIVE_RATE = "drives.read_bytes_per_second"
 _NODE_TO_PACKAGE = "links.node_to_package_bytes_per_second"
