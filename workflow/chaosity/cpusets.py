@@ -14,8 +14,8 @@ CpuSet = tuple[int, ...]
 
 _BITS_PER_WORD = 32
 # The Linux kernel allows at most 8192 processing units and 1024 nodes. A text with a far higher
-# index is damaged, and its set could fill the memory.
-_HIGHEST_INDEX = 2**16 - 1
+# index is damaged, and its set could fill the memory: up to this index, reading takes at most 0.2 GB.
+_HIGHEST_INDEX = 2**20 - 1
 
 
 def make_cpu_set(indexes: Iterable[int]) -> CpuSet:

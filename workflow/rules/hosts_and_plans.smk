@@ -1,5 +1,6 @@
 # What all rules use: the config, hosts and plans of the run, and functions for inputs and parameters.
 import inspect
+import shlex
 from pathlib import Path
 
 from chaosity.campaign.hosts_and_plans_of_run import Campaign, call_or_exit_on_user_error

@@ -38,7 +38,7 @@ rule measure:
     shell:
         # host.json says how to reach the host. It is neither input nor parameter: another
         # connection to the same host asks for no new measurement.
-        "chaosity-measure {RESULTS:q}/{wildcards.host:q}/host.json"
+        f"chaosity-measure {shlex.quote(RESULTS)}/{{wildcards.host:q}}/host.json"
         " {params.point:q} --replicate {wildcards.replicate:q} --record {output:q} 2> {log:q}"
 
 
