@@ -14,7 +14,7 @@ CpuSet = tuple[int, ...]
 
 _BITS_PER_WORD = 32
 # The Linux kernel allows at most 8192 processing units and 1024 nodes. A text with a far higher
-# index is damaged, and its set could fill the memory: up to this index, reading takes at most 0.2 GB.
+# index is damaged, and its set could fill the memory. Up to this index, it takes at most 0.2 GB.
 _HIGHEST_INDEX = 2**20 - 1
 
 
