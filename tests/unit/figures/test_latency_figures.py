@@ -412,3 +412,19 @@ def test_a_curve_with_some_numbers_that_cannot_be_said_tells_the_reasons_of_thos
     assert table.notes
     assert not any("nan" in note for note in table.notes)
     assert not any("unloaded" in note for note in table.notes)
+
+
+def test_modes_without_a_common_size_are_not_compared(tmp_path):
+    found = latency.small()
+    tidy = latency.tidy(found)
+    factors = tidy["factors"].map(json.loads)
+    sizes = sorted({own["bytes"] for own in factors if own.get("mode") == "serial"})
+    small = set(sizes[: len(sizes) // 2])
+    # Each mode has a value at one half of the sizes.
+    other = factors.map(
+        lambda own: "bytes" in own and (own["bytes"] in small) == (own.get("mode") == "serial")
+    )
+    tidy = tidy[~((tidy["experiment"] == "latency_by_size") & other)]
+    files = draw([latency.EXPERIMENTS[0]], tidy, latency.topology(found), tmp_path)
+    said = next(file for file in files if file.kind == "table").sentence
+    assert "no latency was measured both with mode concurrent and with mode serial" in said.lower()
