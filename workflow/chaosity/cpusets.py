@@ -14,8 +14,10 @@ CpuSet = tuple[int, ...]
 
 _BITS_PER_WORD = 32
 # The Linux kernel allows at most 8192 processing units and 1024 nodes. A text with a far higher
-# index is damaged, and its set could fill the memory. Up to this index, it takes at most 0.2 GB.
+# index is damaged, and its set could fill the memory. Names of places allow indexes of six digits.
+# Their lists take at most 0.2 GB. Masks name no places, and a topology has thousands of them.
 _HIGHEST_INDEX = 2**20 - 1
+_MOST_WORDS = 2**16 // _BITS_PER_WORD
 
 
 def make_cpu_set(indexes: Iterable[int]) -> CpuSet:
@@ -65,8 +67,8 @@ def parse_mask(text: str) -> CpuSet:
     words = text.strip().split(",")
     if any(word and not _is_word(word) for word in words):
         raise ValueError(f"{text!r} is not a mask of 32-bit hexadecimal words")
-    if len(words) * _BITS_PER_WORD > _HIGHEST_INDEX + 1:
-        raise ValueError(f"the mask has {len(words)} words, so an index above {_HIGHEST_INDEX}")
+    if len(words) > _MOST_WORDS:
+        raise ValueError(f"the mask has {len(words)} words, no machine more than {_MOST_WORDS}")
     bits = 0
     for word in words:
         bits = bits << _BITS_PER_WORD | (int(word, 16) if word else 0)
