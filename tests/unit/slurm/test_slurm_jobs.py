@@ -23,8 +23,10 @@ QUEUE = """\
 """
 
 
-def jobs():
-    return parse_slurm_jobs_of_run(QUEUE, "chaosity_", "/home/a", since=950)
+def jobs(*nodes):
+    return parse_slurm_jobs_of_run(
+        QUEUE, nodes or ("nodea", "nodeb"), "chaosity_", "/home/a", since=950
+    )
 
 
 def test_only_the_runs_own_jobs_are_seen():
@@ -32,6 +34,11 @@ def test_only_the_runs_own_jobs_are_seen():
     assert sorted(found) == ["5", "6", "7"]
     assert (found["7"].started, found["7"].ended, found["7"].state) == (None, None, "PENDING")
     assert (found["6"].state, found["6"].ended) == ("CANCELLED", 1044.0)
+
+
+def test_jobs_of_another_hosts_run_in_the_same_folder_do_not_count():
+    assert sorted(jobs("nodea")) == ["5", "6"]
+    assert sorted(jobs("nodeb")) == ["7"]
 
 
 def test_the_cost_is_split_into_waiting_and_starting():
@@ -60,7 +67,7 @@ def test_a_slurm_that_forgets_is_refused_unless_it_keeps_accounts():
 def test_odd_numbers_in_answers_of_slurm_are_unknown():
     for number in ("\N{SUPERSCRIPT TWO}", "9" * 5000):
         line = f"1|COMPLETED|n1|{number}|{number}|{number}|None|chaosity-1|/work"
-        parse_slurm_jobs_of_run(line, "chaosity-", "/work", 0.0)
+        parse_slurm_jobs_of_run(line, {"n1"}, "chaosity-", "/work", 0.0)
         check_finished_jobs_stay_visible(f"MinJobAge = {number} sec")
         [node] = parse_slurm_nodes(f"NodeName=n1 CPUTot={number} State=IDLE").values()
         assert node.processors == 0

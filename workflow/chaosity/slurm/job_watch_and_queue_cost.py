@@ -16,7 +16,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from chaosity.errors import UserError
@@ -56,11 +56,12 @@ class SlurmJob:
 
 
 def parse_slurm_jobs_of_run(
-    text: str, prefix: str, folder: str, since: float
+    text: str, nodes: Container[str], prefix: str, folder: str, since: float
 ) -> dict[str, SlurmJob]:
     """Return number -> job of a run, from ``squeue --format`` with `SQUEUE_FORMAT`.
 
-    Jobs of the run have names with `prefix`, run in `folder`, and were submitted after `since`.
+    Jobs of the run have names with `prefix`, run in `folder` on one of `nodes`, and were submitted
+    after `since`. Runs of other hosts use the same prefix and folder at the same time.
     """
     found = {}
     for line in text.splitlines():
@@ -78,7 +79,7 @@ def parse_slurm_jobs_of_run(
             started=started if state != "PENDING" else None,
             ended=ended if state in FINISHED else None,
         )
-        if job.submitted >= since:
+        if job.submitted >= since and node in nodes:
             found[job.number] = job
     return found
 
@@ -188,7 +189,9 @@ class SlurmJobAndNodeWatch:
             text = run_slurm_command(
                 "squeue", "--states=all", "--noheader", f"--format={SQUEUE_FORMAT}"
             )
-            self.jobs.update(parse_slurm_jobs_of_run(text, self.prefix, self.folder, self.began))
+            self.jobs.update(
+                parse_slurm_jobs_of_run(text, self.hosts, self.prefix, self.folder, self.began)
+            )
             trouble = reasons_of_unusable_nodes(list_slurm_nodes().values())
         except UserError:
             return
