@@ -83,9 +83,9 @@ class Server:
         }
 
     def stop(self) -> None:
-        """Kill the server and all its sessions."""
+        """Kill the server, then all its sessions: a cut client finds nothing that listens."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         sessions = children.read_text().split() if children.exists() else []
-        for pid in [*sessions, str(self.process.pid)]:
+        for pid in [str(self.process.pid), *sessions]:
             subprocess.run(["kill", "-KILL", pid], check=False, stderr=subprocess.DEVNULL)
         self.process.wait()
