@@ -13,6 +13,7 @@ import hostile_texts
 import pytest
 
 from chaosity.components.component_files import write_changed_components
+from chaosity.components.component_history import notes_on_missing_components
 from chaosity.components.make_component_documents import (
     drive_component_name,
     make_component_documents,
@@ -85,6 +86,29 @@ def test_a_drive_that_vanishes_is_deleted(epyc, tmp_path):
     without = replace(epyc, drives=epyc.drives[1:])
     assert changed_by(epyc, without, tmp_path) == ["drive-0000-01-00-0"]
     assert not (tmp_path / "drive-0000-01-00-0.json").exists()
+
+
+def test_a_drive_that_vanishes_is_named_until_it_is_back_or_forgotten(epyc, tmp_path):
+    drives = with_drive(epyc, 0, serial="S1")
+    without = replace(epyc, drives=epyc.drives[1:])
+    assert notes_on_missing_components(tmp_path) == []
+    changed_by(drives, without, tmp_path)
+    for _ in range(2):  # every run says it, not only the first
+        [note] = notes_on_missing_components(tmp_path)
+        assert note.startswith("drive-0000-01-00-0 (serial S1) is missing since 20")
+        write_changed_components(tmp_path, make_component_documents(without))
+    changed_by(without, drives, tmp_path)
+    assert notes_on_missing_components(tmp_path) == []
+    changed_by(drives, without, tmp_path)
+    Path(notes_on_missing_components(tmp_path)[0].split("delete ")[1]).unlink()
+    assert notes_on_missing_components(tmp_path) == []
+
+
+def test_what_the_inventory_adds_and_removes_is_not_missing(epyc, tmp_path):
+    files = {"file0": {"component": "file0", "file": "/scratch/file0"}}
+    write_changed_components(tmp_path, make_component_documents(epyc, extra_drives=files))
+    write_changed_components(tmp_path, make_component_documents(epyc))
+    assert notes_on_missing_components(tmp_path) == []
 
 
 def test_settings_change_the_system_alone(epyc, tmp_path):

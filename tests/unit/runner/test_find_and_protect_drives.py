@@ -94,8 +94,9 @@ def test_a_missing_device_is_an_error(tmp_path):
 
 
 def test_an_nvme_slot_without_a_drive_is_an_error(tmp_path):
-    spec = {"writes": False, "target": {"drives": [{"component": "d", "pci": "ffff:ff:1f.7"}]}}
-    with pytest.raises(MeasurementError, match="no NVMe drive at"):
+    drive = {"component": "d", "pci": "ffff:ff:1f.7", "serial": "S1"}
+    spec = {"writes": False, "target": {"drives": [drive]}}
+    with pytest.raises(MeasurementError, match=r"no NVMe drive at ffff:.*; a drive with serial S1"):
         find_and_protect_drives.check_and_link_drives(spec, tmp_path)
 
 

@@ -13,12 +13,14 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from chaosity.campaign.budgeted_plan import has_budget, plan_of_rounds
 from chaosity.campaign.kept_page_weights import HostPageWeights
 from chaosity.checked_yaml_files import check_config
+from chaosity.components.component_history import notes_on_missing_components
 from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
 from chaosity.errors import UserError, file_system_error
 from chaosity.hosts.host_discovery import discover_hosts, read_discovered_hosts
@@ -112,6 +114,10 @@ class Campaign:
             # Only the discovering process calculates weights; the others use its file.
             weights = HostPageWeights(folder, recalculate=discover)
             plan = plan_host(host, self.config, weights=weights)
+            missing = notes_on_missing_components(folder / "components") if discover else []
+            for note in missing:
+                print(f"chaosity: host {host.name}: {note}", file=sys.stderr)
+            plan = replace(plan, notes=(*plan.notes, *missing))
             if self.config["rounds"]:
                 plan = plan_of_rounds(plan, folder)
             self.plans[host.name] = plan

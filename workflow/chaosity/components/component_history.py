@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from chaosity.errors import MALFORMED
+from chaosity.errors import MALFORMED, printable_line
 from chaosity.records.atomic_writes_and_record_files import (
     file_time,
     format_utc,
@@ -25,6 +25,8 @@ from chaosity.records.atomic_writes_and_record_files import (
 )
 
 HISTORY_FOLDER = ".history"
+# Kinds of components that only discovery adds and removes; the inventory names the others.
+_DISCOVERED = {"drive", "gpu", "node", "package"}
 # A file server's clock may be ahead of this machine's by some seconds.
 _CLOCK_SLACK = timedelta(seconds=60)
 
@@ -96,6 +98,27 @@ def read_component_histories(directory: Path) -> dict[str, list[ComponentState]]
             if state.content is not None and (not states or states[-1].content != state.content):
                 states.append(state)
     return {name: states for name, states in histories.items() if states}
+
+
+def notes_on_missing_components(directory: Path) -> list[str]:
+    """Return a clause for each part that an earlier discovery found, and the last one did not.
+
+    `directory` has the component files. A part whose history a person deletes is forgotten.
+    """
+    notes = []
+    for path in sorted((directory / HISTORY_FOLDER).glob("*.jsonl")):
+        states = _read_states(path)
+        document = states[-2].content if len(states) > 1 and not states[-1].content else None
+        if document is None or document.get("component") not in _DISCOVERED:
+            continue
+        serial = document.get("serial")
+        which = f" (serial {printable_line(str(serial))})" if serial else ""
+        notes.append(
+            f"{path.stem}{which} is missing since {states[-1].since[:16].replace('T', ' ')} UTC:"
+            " nothing is measured with it, and its records are kept;"
+            f" if it was removed on purpose, delete {path}"
+        )
+    return notes
 
 
 def _read_states(history: Path) -> list[ComponentState]:

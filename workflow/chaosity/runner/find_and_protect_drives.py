@@ -53,7 +53,8 @@ def find_nvme_by_slot(pci: str, serial: str | None) -> Path:
                 f"drive {pci} has serial {found}, not {serial}: it was replaced after discovery"
             )
         return Path("/dev") / block.name
-    raise MeasurementError(f"no NVMe drive at {pci}")
+    which = f" with serial {serial}" if serial else ""
+    raise MeasurementError(f"no NVMe drive at {pci}; a drive{which} was there at discovery")
 
 
 def _find_device(drive: DriveFacts) -> Path:
