@@ -78,8 +78,8 @@ class Results:
         path = self.folder / f"components/.history/{name}.jsonl"
         path.write_text("".join(f"{line}\n" for line in lines))
 
-    def attempt(self, at, amount, replicate=1, passed=True, **asked):
-        described = point(amount, **asked)
+    def attempt(self, at, amount, replicate=1, passed=True, name=NAME, **asked):
+        described = {**point(amount, **asked), "point": name}
         record = {
             "schema_version": 1,
             "point": described,
@@ -93,7 +93,7 @@ class Results:
             "loads": described["loads"],
             "verdict": make_verdict([make_check("measured", passed, "so")]),
         }
-        save_record(record, self.folder / f"e/{NAME}/rep{replicate}.json")
+        save_record(record, self.folder / f"e/{name}/rep{replicate}.json")
 
     def history(self):
         return split_measurements_at_component_changes(

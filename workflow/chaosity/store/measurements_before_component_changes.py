@@ -26,6 +26,7 @@ from chaosity.records.atomic_writes_and_record_files import (
 )
 from chaosity.records.point_types import Point
 from chaosity.records.record_types_and_verdict import VALID
+from chaosity.store.readings_kept_between_runs import KeptReadings, kept_readings
 from chaosity.store.tidy_table_from_records import (
     read_points,
     status_and_values_of_record,
@@ -58,7 +59,8 @@ def split_measurements_at_component_changes(
 ) -> pd.DataFrame:
     """Return the measurements of points whose components changed, with a period for each state.
 
-    In each period, the last valid attempt of each replicate counts.
+    In each period, the last valid attempt of each replicate counts. Only attempts that are new or
+    changed since the last call are read, see `kept_readings`.
 
     Args:
         points: folder of the plan's points, ``<experiment>/<point>.json``.
@@ -68,13 +70,16 @@ def split_measurements_at_component_changes(
     histories = read_component_histories(components)
     rows: list[Row] = []
     if any(len(states) > 1 for states in histories.values()):
-        for point in read_points(points):
-            folder = results / point["experiment"] / point["point"] / "attempts"
-            rows += _point_rows(point, folder, histories)
+        with kept_readings(results, "history") as kept:
+            for point in read_points(points):
+                folder = results / point["experiment"] / point["point"] / "attempts"
+                rows += _point_rows(point, folder, histories, kept)
     return rows_to_table(rows, HISTORY_COLUMNS)
 
 
-def _point_rows(point: Point, folder: Path, histories: _Histories) -> Iterator[Row]:
+def _point_rows(
+    point: Point, folder: Path, histories: _Histories, kept: KeptReadings
+) -> Iterator[Row]:
     """Yield the rows of a point; none if the history shows no change of its components."""
     own = {name: histories[name] for name in point["components"] if name in histories}
     if all(len(states) < 2 for states in own.values()):
@@ -89,7 +94,7 @@ def _point_rows(point: Point, folder: Path, histories: _Histories) -> Iterator[R
     for number, period in enumerate(periods[-_MOST_PERIODS:], start=1):
         last = {attempt.replicate: attempt for attempt in period}
         for attempt in last.values():
-            yield from _attempt_rows(attempt, number)
+            yield from _attempt_rows(attempt, number, kept)
 
 
 def _attempts(folder: Path, histories: _Histories) -> list[_Attempt]:
@@ -110,22 +115,25 @@ def _state_at(stamp: str, states: Sequence[ComponentState]) -> ComponentState:
     return before[-1] if before else states[0]
 
 
-def _attempt_rows(attempt: _Attempt, period: int) -> Iterator[Row]:
+def _attempt_rows(attempt: _Attempt, period: int, kept: KeptReadings) -> Iterator[Row]:
     """Yield the rows of one attempt; none for a broken file or a record without values."""
-    try:
+
+    def read() -> list[Row]:
         record = load_record(attempt.path)
         outcome = status_and_values_of_record(record)
+        if outcome.status != VALID:
+            return []
+        asked = _request_fingerprint(record["point"])
+        rows = tidy_rows_of_outcome(record["point"], attempt.replicate, outcome)
+        return [{**row, "asked": asked} for row in rows]
+
+    try:
+        found = kept.reading(attempt.path, "", read)
     except MALFORMED:
         return
-    if outcome.status != VALID:
-        return
     since = {name: state.since for name, state in attempt.states.items()}
-    columns = {
-        "era": period,
-        "components": json.dumps(since, sort_keys=True),
-        "asked": _request_fingerprint(record["point"]),
-    }
-    for row in tidy_rows_of_outcome(record["point"], attempt.replicate, outcome):
+    columns = {"era": period, "components": json.dumps(since, sort_keys=True)}
+    for row in found:
         yield {**row, **columns}
 
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -30,6 +31,7 @@ from chaosity.runner.metric_values import (
     metric_values_or_reasons,
 )
 from chaosity.runner.parse_tool_output import ExtractionError
+from chaosity.store.readings_kept_between_runs import KeptReadings, kept_readings
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
 
 MISSING = "missing"
@@ -229,22 +231,29 @@ def _reference_ratio(
     return own[0] / divisor, None
 
 
-def _read_outcome(path: Path, point: Point) -> ReplicateOutcome:
+def _read_outcome(path: Path, point: Point, kept: KeptReadings) -> ReplicateOutcome:
     """Return the outcome in the record of a replicate; a broken record counts as failed."""
     if not path.exists():
         return ReplicateOutcome(MISSING, "not measured yet")
-    try:
+
+    def read() -> dict[str, Any] | None:
         record = load_record(path)
+        try:
+            if record["point"]["definition"] != point["definition"]:
+                return None
+            return vars(status_and_values_of_record(record))
+        except MALFORMED as error:
+            reason = f"{path} is not a complete record: {describe_malformed(error)}"
+            raise ValueError(reason) from error
+
+    try:
+        found = kept.reading(path, point["definition"], read)
     except ValueError as error:
         return ReplicateOutcome(FAILED, str(error))
-    try:
-        if record["point"]["definition"] != point["definition"]:
-            return ReplicateOutcome(MISSING, "measured under another definition")
-        outcome = status_and_values_of_record(record)
-        return replace(outcome, readings=_under_present_names(outcome.readings, point))
-    except MALFORMED as error:
-        reason = f"{path} is not a complete record: {describe_malformed(error)}"
-        return ReplicateOutcome(FAILED, reason)
+    if found is None:
+        return ReplicateOutcome(MISSING, "measured under another definition")
+    outcome = ReplicateOutcome(**found)
+    return replace(outcome, readings=_under_present_names(outcome.readings, point))
 
 
 def _under_present_names(
@@ -300,18 +309,23 @@ def _seen_nodes(load: LoadRecord) -> str | None:
 def build_tidy_table(points: Path, results: Path) -> pd.DataFrame:
     """Return the tidy table of one host and configuration.
 
+    Only records that are new or changed since the last call are read, see `kept_readings`.
+
     Args:
         points: folder of the plan's points, ``<experiment>/<point>.json``.
         results: folder of the records, ``<experiment>/<point>/rep<N>.json``.
     """
     planned = {(point["experiment"], point["point"]): point for point in read_points(points)}
     outcomes: dict[tuple[str, str], list[ReplicateOutcome]] = {}
-    for key, point in planned.items():
-        with malformed_as_user_error(_NO_POINT, str(points.joinpath(*key))):
-            outcomes[key] = [
-                replace(_read_outcome(results / record_file(*key, number), point), order=order)
-                for number, order in enumerate(point["orders"], start=1)
-            ]
+    with kept_readings(results, "measurements") as kept:
+        for key, point in planned.items():
+            with malformed_as_user_error(_NO_POINT, str(points.joinpath(*key))):
+                outcomes[key] = [
+                    replace(
+                        _read_outcome(results / record_file(*key, number), point, kept), order=order
+                    )
+                    for number, order in enumerate(point["orders"], start=1)
+                ]
     rows: list[Row] = []
     for key, point in planned.items():
         with malformed_as_user_error(_NO_POINT, str(points.joinpath(*key))):
