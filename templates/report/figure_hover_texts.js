@@ -90,6 +90,9 @@
   function unpack(drawing) {
     var packed = drawing.dataset.packed;
     if (!packed) { return Promise.resolve(); }
+    // Away from the window the box keeps the height that it has now, so that the page does not jump.
+    drawing.style.containIntrinsicHeight = "auto " + drawing.offsetHeight + "px";
+    drawing.classList.add("unpacked");
     drawing.removeAttribute("data-packed");
     var bytes = Uint8Array.from(atob(packed), function (letter) { return letter.charCodeAt(0); });
     var stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
