@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import budgets
 import budgets_here
+import checks
 import click
 import false_alarms_and_recall
 import faults
@@ -54,6 +55,7 @@ PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
     "coverage": interval_coverage.compare,
     "simulated_coverage": simulated_coverage.compare,
     "mode_crossovers": mode_crossovers.compare,
+    "checks": checks.compare,
     "faults": faults.compare,
     "planted_faults": shipped_machines.compare_faults,
     "healthy_machines": shipped_machines.compare_healthy,

@@ -17,6 +17,9 @@ from hypothesis import strategies as st
 from chaosity.checked_yaml_files import PUBLISHED, ROOT, yaml_file_names
 from chaosity.cli.anova import _read_csv_texts
 from chaosity.compare.selections_to_compare import read_selections
+from chaosity.health.check_series import COLUMNS as SERIES_COLUMNS
+from chaosity.health.check_series import SERIES_FILE, earlier_values, last_checks, read_series
+from chaosity.health.judge_check_values import Expectation, MapValue
 from chaosity.statistics.anova import analyse_variance
 from chaosity.store.add_profiles_to_database import update_profiles_from_results
 from chaosity.store.measurements import Measurements
@@ -120,6 +123,22 @@ ANOVA = "node,kernel,run,MBps\n" + "".join(
 def _parse_anova(text: str, folder: Path) -> None:
     table = _read_csv_texts(_write(folder, "speeds.csv", text))
     analyse_variance(table, "MBps", ["node", "kernel"], "run", "auto").to_json()
+
+
+CHECKS = ",".join(SERIES_COLUMNS) + "".join(
+    f"\n2026-11-2{night}T01:00:00.000Z,memory_bandwidth,memory={point},"
+    f"bandwidth_bytes_per_second,{4e10 + night},1,4e10,0.01,0.05,no"
+    for night in range(4)
+    for point in ("node0+node0+triad", "node1+node1+triad")
+)
+
+
+def _parse_checks(text: str, folder: Path) -> None:
+    _write(folder, SERIES_FILE, text)
+    rows = read_series(folder)
+    last_checks(rows)
+    known = MapValue(4e10, 3, 1e-4)
+    Expectation({("memory_bandwidth", "memory=node0+node0+triad"): known}, earlier_values(rows))
 
 
 @functools.cache
@@ -298,6 +317,13 @@ def parsers() -> list[Parser]:
             lambda: st.one_of(mutated([ANOVA], change_cells, 2), generated_csv()),
             _parse_anova,
             examples=60,
+        ),
+        Parser(
+            "series of checks",
+            "checks.csv, which a person may have edited",
+            lambda: st.one_of(mutated([CHECKS], change_cells, 2), generated_csv()),
+            _parse_checks,
+            examples=100,
         ),
         Parser(
             "tidy table",

@@ -38,6 +38,7 @@ run.main()
                 "coverage 9",
                 "simulated_coverage 9",
                 "mode_crossovers 9",
+                "checks 9",
                 "faults 9",
                 "planted_faults 9",
                 "healthy_machines 9",

@@ -19,6 +19,7 @@ from chaosity.errors import UserError, file_system_error
 COMMANDS = {
     "anomalies": "Find faults of a machine in a matrix or in results.",
     "anova": "Show which factors explain the differences in a CSV file.",
+    "check": "Check a host against its map in less than a minute.",
     "compare": "Compare two selections of measurements, or find outlier hosts.",
     "explain": "Print how a value came about, down to the raw numbers.",
     "export": "Export results for hwloc, numactl and schedulers.",

@@ -87,8 +87,8 @@ def _connection_failure(transport: Transport) -> str | None:
     return connection_error_cause(answer.stderr) if failed else None
 
 
-def _measure_over_ssh(transport: Transport, path: Path, point: Point, replicate: int) -> Record:
-    """Measure the point in a JSON file on its host and return the record.
+def _measure_over_ssh(transport: Transport, point: Point, replicate: int) -> Record:
+    """Measure the point on its host and return the record.
 
     Raises:
         HostLostOrChangedError: the connection broke and the host does not answer any more.
@@ -97,10 +97,10 @@ def _measure_over_ssh(transport: Transport, path: Path, point: Point, replicate:
     limit = point["timeout_seconds"] + EXTRA_SECONDS
     command = runner_command_line(transport, "--replicate", str(replicate))
     try:
-        with path.open("rb") as stream:
-            answer = subprocess.run(
-                command, stdin=stream, capture_output=True, timeout=limit, check=False
-            )
+        asked = json.dumps(point).encode()
+        answer = subprocess.run(
+            command, input=asked, capture_output=True, timeout=limit, check=False
+        )
     except subprocess.TimeoutExpired:
         raise HostLostOrChangedError(f"the host sent no record within {limit:g} s") from None
     errors = answer.stderr.decode(errors="replace")
@@ -138,6 +138,32 @@ def _check_same_boot(record: Record, host: DiscoveredHostDocument) -> None:
         raise HostLostOrChangedError("the host has booted again since it was discovered")
 
 
+def measure_replicate(
+    host: DiscoveredHostDocument, point: Point, replicate: int, folder: Path
+) -> Record:
+    """Measure one replicate of a point on its host and return the record.
+
+    Args:
+        host: the host, from ``host.json``.
+        point: the planned point.
+        replicate: 1, 2, ...
+        folder: ``results/HOST``.
+
+    Raises:
+        HostLostOrChangedError: the host does not answer any more, or has booted.
+        ValueError: the answer of a remote host is not a complete record.
+    """
+    transport = host["transport"]
+    if transport["kind"] == SSH:
+        record = _measure_over_ssh(transport, point, replicate)
+    elif transport["kind"] == SIMULATED:
+        record = _simulate(point, replicate, folder)
+    else:  # this machine, or the node on which Slurm runs this process
+        record = measure_point(point, replicate)
+    _check_same_boot(record, host)
+    return record
+
+
 def _measure_and_save() -> int:
     """Measure a point and save the record; return the exit status."""
     arguments = _parse_arguments()
@@ -153,16 +179,12 @@ def _measure_and_save() -> int:
             link_current_record(attempt, arguments.record)
             return 0
         check_room(arguments.record.parent)
-        transport = host["transport"]
-        if transport["kind"] == SSH:
-            record = _measure_over_ssh(transport, arguments.point, point, arguments.replicate)
-        elif transport["kind"] == SIMULATED:
-            record = _simulate(point, arguments.replicate, folder)
-        else:  # this machine, or the node on which Slurm runs this process
-            record = measure_point(point, arguments.replicate)
-            if record["verdict"]["status"] != VALID:
-                _say(f"{name} failed: {record['verdict']['reason']}")
-        _check_same_boot(record, host)
+        record = measure_replicate(host, point, arguments.replicate, folder)
+        if record["verdict"]["status"] != VALID and host["transport"]["kind"] not in (
+            SSH,
+            SIMULATED,
+        ):
+            _say(f"{name} failed: {record['verdict']['reason']}")  # a remote runner says so itself
         save_record(record, arguments.record)
     except HostLostOrChangedError as error:
         reason = f"lost during a measurement: {error}"

@@ -1,0 +1,179 @@
+"""What nightly checks of simulated fleets tell: recall, delay and false alarms.
+
+Hosts are servers with eight nodes and 30 drives (EPYC 7413, NPS4). A map has three replicates. A
+measurement scatters by 1 %, and each part differs by 1 % from night to night, as after a boot. A
+fault begins after 30 nights. "Told" means a warning or a fault that names the component.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from chaosity.health.choose_check_points import CheckPoint, PointKey, fit_into_time
+from chaosity.health.judge_check_values import (
+    CheckedValue,
+    Expectation,
+    MapValue,
+    status_of_values,
+    suspected_parts,
+)
+from chaosity.health.measure_check_points import measure_and_judge
+from chaosity.simulation.machine_description import Fault
+from chaosity.simulation.machine_model import MachineModel
+from chaosity.simulation.true_values import true_values
+from chaosity.store.measurements import less_is_better
+from checked_server import check_points, server
+from simulated_tables import TODAY
+
+SINGLE, SESSION = (
+    0.01,
+    0.01,
+)  # standard deviations of a measurement, and of a part from night to night
+REPLICATES = 3
+QUIET_NIGHTS, SICK_NIGHTS, HEALTHY_NIGHTS = 30, 30, 365
+SECONDS = 50.0
+# Part of a fault -> the fault with a remaining share of its capacity.
+FAULTS: dict[str, Callable[[float], Fault]] = {
+    "node5": lambda left: Fault(fault="slow_node", node=5, remaining=left),
+    "drive-0000-33-00-0": lambda left: Fault(
+        fault="slow_drive", drive="drive-0000-33-00-0", remaining=left
+    ),
+}
+DRIFT_A_MONTH = 0.005
+
+
+@dataclass(frozen=True)
+class Told:
+    """Nights from the fault to the first message, and whether it named the part."""
+
+    nights: int | None
+    named: bool
+
+
+def values_of(faults: list[Fault]) -> dict[PointKey, float]:
+    """The true value of each point of a check."""
+    machine = {**server().machine, "faults": faults}
+    model = MachineModel(machine, server().topology, server().name, TODAY)
+    return {
+        check.key: float(true_values(check.point, model)[check.load["name"]][check.metric])
+        for check in check_points()
+    }
+
+
+class Host:
+    """A host with a map, and its checks."""
+
+    def __init__(self, seed: str, healthy: Mapping[PointKey, float]) -> None:
+        self.chance = random.Random(seed)
+        self.earlier: dict[PointKey, list[float]] = {}
+        self.checked: dict[PointKey, str] = {}
+        self.known = {}
+        for key, value in healthy.items():
+            taken = [value * self._noise(SINGLE) for _ in range(REPLICATES)]
+            self.known[key] = MapValue(statistics.median(taken), REPLICATES, SINGLE**2)
+
+    def _noise(self, deviation: float) -> float:
+        return math.exp(self.chance.gauss(0.0, deviation))
+
+    def check(self, night: int, true: Mapping[PointKey, float]) -> list[CheckedValue]:
+        """The values of a check, which become earlier ones."""
+        session = {key: self._noise(SESSION) for key in true}
+        points, _ = fit_into_time(check_points(), self.checked, 0.85 * SECONDS)
+        spent = 0.0
+
+        def measure(check: CheckPoint, _replicate: int) -> tuple[float | None, bool]:
+            nonlocal spent
+            spent += check.seconds
+            return true[check.key] * session[check.key] * self._noise(SINGLE), False
+
+        values = measure_and_judge(
+            points,
+            Expectation(self.known, self.earlier),
+            measure,
+            lambda check: spent + check.seconds <= SECONDS,
+        )
+        for value in values:
+            self.checked[value.check.key] = f"{night:05}"
+            if not value.is_clear:
+                self.earlier.setdefault(value.check.key, []).append(value.value)
+        return values
+
+
+def nights_until_told(
+    seed: str, healthy: Mapping[PointKey, float], sick: list[dict[PointKey, float]], part: str
+) -> Told:
+    """Check a host in good nights, then in sick ones."""
+    host = Host(seed, healthy)
+    for night in range(QUIET_NIGHTS):
+        host.check(night, healthy)
+    for night, true in enumerate(sick):
+        values = host.check(QUIET_NIGHTS + night, true)
+        if status_of_values(values):
+            return Told(night + 1, any(part in each.parts for each in suspected_parts(values)))
+    return Told(None, False)
+
+
+def drifted(healthy: Mapping[PointKey, float], part: str, nights: int) -> dict[PointKey, float]:
+    """The values after a part has become worse for some nights."""
+    left = 1.0 - DRIFT_A_MONTH * nights / 30.0
+    parts = {check.key: check for check in check_points()}
+    return {
+        key: value * (left if not less_is_better(parts[key].metric) else 1.0 / left)
+        if part in parts[key].parts
+        else value
+        for key, value in healthy.items()
+    }
+
+
+def compare(pairs: int) -> Iterator[str]:
+    """Tables for `pairs` hosts each, 16 by default."""
+    healthy = values_of([])
+    seconds = sum(check.seconds for check in check_points())
+    yield f"{len(check_points())} points, {seconds:.0f} s; {pairs} hosts each"
+    yield "| what | told in the first night | within 30 nights | median delay, nights | named |"
+    yield "|---|---|---|---|---|"
+    for part, fault in FAULTS.items():
+        for loss in (0.03, 0.05, 0.10):
+            sick = [values_of([fault(1.0 - loss)])] * SICK_NIGHTS
+            yield row(f"{part}, {loss:.0%} less", healthy, sick, part, pairs)
+    sick = [drifted(healthy, "node5", night) for night in range(2 * HEALTHY_NIGHTS)]
+    yield row("node5, drift of 0.5 % a month", healthy, sick, "node5", pairs)
+    alarms = 0
+    for number in range(pairs):
+        host = Host(f"healthy {number}", healthy)
+        alarms += sum(
+            status_of_values(host.check(night, healthy)) > 0 for night in range(HEALTHY_NIGHTS)
+        )
+    checks = pairs * HEALTHY_NIGHTS
+    yield f"healthy: {alarms} of {checks} checks told a loss, {alarms / pairs:.2f} in a host's year"
+
+
+def row(
+    what: str,
+    healthy: Mapping[PointKey, float],
+    sick: list[dict[PointKey, float]],
+    part: str,
+    hosts: int,
+) -> str:
+    """A line of the table."""
+    told = [nights_until_told(f"{what} {n}", healthy, sick, part) for n in range(hosts)]
+    nights = sorted(each.nights for each in told if each.nights is not None)
+    delay = f"{statistics.median(nights):g}" if nights else "-"
+    first, within = (sum(each <= limit for each in nights) for limit in (1, SICK_NIGHTS))
+    named = sum(each.named for each in told)
+    cells = [
+        what,
+        f"{first} of {hosts}",
+        f"{within} of {hosts}",
+        delay,
+        f"{named} of {len(nights)}",
+    ]
+    return f"| {' | '.join(cells)} |"

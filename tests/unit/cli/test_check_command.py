@@ -1,0 +1,103 @@
+"""``chaosity check`` on a simulated host that gets a fault, and while a measurement runs."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from broken_runs import SIMULATED_HOST, chaosity
+from chaosity.errors import UserError
+from chaosity.health.check_host import refuse_busy_host
+from workflow_folder import Workflow
+
+
+@pytest.fixture(scope="module")
+def mapped(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A simulated host with a map; tests copy it."""
+    workflow = Workflow(root, tmp_path_factory.mktemp("mapped"))
+    workflow.host("sim", **SIMULATED_HOST)
+    workflow.config |= {"experiments": ["memory_bandwidth", "latency_matrix"], "replicates": 3}
+    del workflow.config["working_set"]  # a small one would be in caches, where no node is slow
+    workflow.command()  # writes the config
+    done = chaosity("simulate", "--config", "test.yaml", folder=workflow.folder)
+    assert done.returncode == 0, done.stdout
+    [plan] = workflow.folder.glob("results/*/*/plan.json")
+    done = chaosity("tidy", plan, "--output", plan.with_name("measurements.parquet"))
+    assert done.returncode == 0, done.stdout
+    return plan.parent
+
+
+@pytest.fixture
+def folder(mapped: Path, tmp_path: Path) -> Path:
+    shutil.copytree(mapped.parent, tmp_path / "sim")
+    return tmp_path / "sim" / mapped.name
+
+
+def break_node(folder: Path, node: int, remaining: float) -> None:
+    """Give the simulated host a fault from now on."""
+    path = folder / "machine.json"
+    fault = {"fault": "slow_node", "node": node, "remaining": remaining}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"faults": [fault]}))
+
+
+def test_a_healthy_host_is_fine_and_a_slow_node_is_named(folder: Path, tmp_path: Path):
+    metrics = tmp_path / "chaosity.prom"
+    done = chaosity("check", folder, "--textfile", metrics, "--all")
+    assert done.returncode == 0, done.stdout
+    assert "SIMULATED" in done.stdout
+    assert "sim: fine: none of" in done.stdout
+    break_node(folder, 1, 0.8)
+    done = chaosity("check", folder, "--textfile", metrics)
+    assert done.returncode == 2, done.stdout
+    assert "sim: fault [node_problem] node1: 2" in done.stdout
+    assert "3 measured); look at its memory modules" in done.stdout
+    found = {
+        each.name: each.samples for each in text_string_to_metric_families(metrics.read_text())
+    }
+    [status] = found["chaosity_check_status"]
+    assert (status.labels, status.value) == ({"host": "sim"}, 2.0)
+    losses = found["chaosity_check_loss_ratio"]
+    assert 0.15 < max(each.value for each in losses if each.labels["component"] == "node1") < 0.25
+    document = json.loads(chaosity("check", folder, "--json").stdout)
+    assert document["status"] == 2
+    assert document["suspects"][0]["components"] == ["node1"]
+    assert len((folder / "checks.csv").read_text().splitlines()) == 1 + 3 * len(document["values"])
+    assert len(list((folder / "checks").iterdir())) == 3
+
+
+def test_a_dry_run_measures_nothing(folder: Path):
+    done = chaosity("check", folder, "--dry-run")
+    assert done.returncode == 0, done.stdout
+    assert "node1" in done.stdout
+    assert not (folder / "checks.csv").exists()
+
+
+def test_what_a_short_check_leaves_out_is_said(folder: Path):
+    done = chaosity("check", folder, "--seconds", "3")
+    assert "did not fit into the time and will be measured by the next check" in done.stdout
+
+
+def test_a_folder_without_a_map_is_not_checked(tmp_path: Path):
+    done = chaosity("check", tmp_path)
+    assert done.returncode == 3
+    assert "not checked" in done.stdout
+    assert "the folder has no map of a host; measure the host first" in done.stdout
+
+
+def test_a_textfile_with_another_ending_is_refused(folder: Path):
+    done = chaosity("check", folder, "--textfile", "status.txt")
+    assert done.returncode == 2
+    assert "node_exporter reads only files that end in .prom" in done.stdout
+
+
+def test_a_running_measurement_is_not_disturbed(tmp_path: Path):
+    lock = tmp_path / "measuring.lock"
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match="measures on this host; check it later"):
+            refuse_busy_host(lock, 0.0)

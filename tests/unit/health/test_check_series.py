@@ -1,0 +1,63 @@
+"""The series of checks is read as it was written, and refused in one sentence if it is damaged."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from chaosity.errors import UserError
+from chaosity.health.check_series import (
+    SERIES_FILE,
+    append_check,
+    earlier_values,
+    last_checks,
+    read_series,
+)
+from chaosity.health.judge_check_values import Expectation, MapValue
+from checked_server import check_points
+
+KNOWN = {each.key: MapValue(100.0, 3, 1e-4) for each in check_points()}
+FIRST, SECOND = check_points()[:2]
+
+
+def append(folder, moment, *values):
+    expectation = Expectation(KNOWN, {})
+    judged = [
+        expectation.judged(check, [value], 2)
+        for check, value in zip((FIRST, SECOND), values, strict=True)
+    ]
+    append_check(folder, moment, judged, [{"record": moment}])  # type: ignore[typeddict-item]
+
+
+def test_without_a_check_the_series_is_empty(tmp_path):
+    assert read_series(tmp_path) == []
+
+
+def test_values_are_exact_and_slow_ones_do_not_become_the_norm(tmp_path):
+    append(tmp_path, "2026-11-24T01:00:00.000Z", 99.12345678901234, 101.0)
+    append(tmp_path, "2026-11-25T01:00:00.000Z", 98.0, 60.0)
+    rows = read_series(tmp_path)
+    assert earlier_values(rows) == {FIRST.key: [99.12345678901234, 98.0], SECOND.key: [101.0]}
+    assert last_checks(rows) == dict.fromkeys((FIRST.key, SECOND.key), "2026-11-25T01:00:00.000Z")
+    assert len((tmp_path / SERIES_FILE).read_text().splitlines()) == 5
+    kept = [json.loads(gzip.decompress(p.read_bytes())) for p in (tmp_path / "checks").iterdir()]
+    assert len(kept) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "time,point\n1,2\n",
+        "\x00",
+        "{}",
+        "time,experiment,point,metric,value,n,expected,loss,limit,clear\na,b,c,d,-1,1,1,0,0,no\n",
+        "time,experiment,point,metric,value,n,expected,loss,limit,clear\na,b,c,d,nan,1,1,0,0,no\n",
+        "time,experiment,point,metric,value,n,expected,loss,limit,clear\na,b\n",
+    ],
+)
+def test_a_damaged_series_is_refused_by_name(tmp_path, text):
+    (tmp_path / SERIES_FILE).write_text(text)
+    with pytest.raises(UserError, match=r"checks\.csv: the file is no series of checks"):
+        read_series(tmp_path)

@@ -1,0 +1,143 @@
+"""Losses are told from chance, and the component that explains them is named."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from chaosity.health.judge_check_values import (
+    FAULTY,
+    FINE,
+    WARNING,
+    Expectation,
+    MapValue,
+    status_of_values,
+    suspected_parts,
+)
+from chaosity.health.measure_check_points import measure_and_judge
+from chaosity.store.measurements import less_is_better
+from checked_server import check_points
+
+KNOWN = {each.key: MapValue(100.0, 3, 1e-4) for each in check_points()}
+
+
+def check_with(losses, expectation=None, noise=0.0, seed=1, disturbed=False):
+    """Judge a check; `losses` gives the loss of a point, or None for no valid value."""
+    chance = random.Random(seed)
+
+    def measure(check, _replicate):
+        loss = losses(check)
+        if loss is None:
+            return None, False
+        worse = 1.0 + loss if less_is_better(check.metric) else 1.0 - loss
+        return 100.0 * worse * math.exp(chance.gauss(0.0, noise)), disturbed
+
+    expectation = expectation or Expectation(KNOWN, {})
+    return measure_and_judge(check_points(), expectation, measure, lambda _: True)
+
+
+def named(values):
+    return [suspect.parts for suspect in suspected_parts(values)]
+
+
+def test_a_host_as_in_its_map_is_fine():
+    values = check_with(lambda _: 0.0)
+    assert status_of_values(values) == FINE
+    assert named(values) == []
+    assert {len(value.values) for value in values} == {1}
+
+
+@pytest.mark.parametrize("part", ["node5", check_points()[0].parts[0]])
+def test_a_slow_part_is_a_fault_of_this_part_after_three_measurements(part):
+    values = check_with(lambda check: 0.2 if part in check.parts else 0.0)
+    assert status_of_values(values) == FAULTY
+    assert named(values) == [(part,)]
+    assert all(len(each.values) == (3 if part in each.check.parts else 1) for each in values)
+    assert {round(each.loss, 6) for each in values} == {0.0, 0.2}
+
+
+def test_bandwidth_alone_can_be_slow_in_a_node():
+    values = check_with(
+        lambda check: 0.2 if "node5" in check.parts and "latency" not in check.metric else 0.0
+    )
+    assert named(values) == [("node5",)]
+
+
+def test_a_slow_path_is_named_by_its_ends():
+    path = next(each for each in check_points() if len(each.parts) == 2)
+    values = check_with(lambda check: 0.3 if check is path else 0.0)
+    assert named(values) == [path.parts]
+
+
+def test_two_faults_are_two_suspects_with_the_larger_loss_first():
+    losses = {"node1": 0.15, check_points()[3].parts[0]: 0.4}
+    values = check_with(lambda check: max(losses.get(part, 0.0) for part in check.parts))
+    assert named(values) == [(check_points()[3].parts[0],), ("node1",)]
+
+
+def test_if_all_is_slow_no_single_part_is_accused():
+    values = check_with(lambda _: 0.2)
+    assert named(values) == [()]
+    assert status_of_values(values) == FAULTY
+
+
+def test_a_small_loss_is_a_warning():
+    assert status_of_values(check_with(lambda c: 0.08 if "node5" in c.parts else 0.0)) == WARNING
+
+
+def test_a_loss_while_other_programs_ran_is_only_a_warning():
+    values = check_with(lambda c: 0.3 if "node5" in c.parts else 0.0, disturbed=True)
+    assert status_of_values(values) == WARNING
+
+
+def test_a_single_disturbance_is_outvoted():
+    slow = iter([0.5])
+    values = check_with(lambda c: next(slow, 0.0) if c is check_points()[0] else 0.0)
+    assert status_of_values(values) == FINE
+    assert len(values[0].values) == 3
+
+
+def test_a_point_without_a_value_is_left_out():
+    values = check_with(lambda check: None if check is check_points()[0] else 0.0)
+    assert len(values) == len(check_points()) - 1
+
+
+def test_a_latency_of_twice_the_expected_is_a_loss_of_all():
+    latency = next(each for each in check_points() if "latency" in each.metric)
+    value = Expectation(KNOWN, {}).judged(latency, [200.0], 1)
+    assert value.loss == pytest.approx(1.0)
+
+
+def test_earlier_checks_correct_what_a_short_measurement_gives():
+    earlier = {each.key: [90.0, 90.5, 91.0, 90.2] for each in check_points()}
+    values = check_with(lambda c: 0.1 if less_is_better(c.metric) else 0.095)
+    assert status_of_values(values) != FINE
+    values = check_with(
+        lambda c: -0.095 if less_is_better(c.metric) else 0.095, Expectation(KNOWN, earlier)
+    )
+    assert status_of_values(values) == FINE
+
+
+def test_quiet_earlier_checks_tell_smaller_losses():
+    earlier = {key: [100.0, 100.3, 99.8, 100.1, 99.9] for key in KNOWN}
+    [first] = check_points()[:1]
+    without, with_checks = (
+        Expectation(KNOWN, each).judged(first, [97.0], 50).limit for each in ({}, earlier)
+    )
+    assert with_checks < 0.7 * without
+
+
+def test_a_healthy_host_gives_about_one_false_alarm_in_a_year():
+    """Values scatter as the map says, and sessions as earlier checks show: 2 years of nights."""
+    chance = random.Random(3)
+    earlier = {
+        key: [100.0 * math.exp(chance.gauss(0.0, 0.012)) for _ in range(30)] for key in KNOWN
+    }
+    expectation = Expectation(KNOWN, earlier)
+    alarms = sum(
+        status_of_values(check_with(lambda _: 0.0, expectation, 0.012, night)) != FINE
+        for night in range(730)
+    )
+    assert alarms <= 6  # of a Poisson distribution with mean 2, a larger number is one in 200

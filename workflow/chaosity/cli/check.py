@@ -1,0 +1,125 @@
+"""``chaosity check``: is the host still as fast as its map says."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from chaosity.cli.shared_options import EXISTING_FOLDER, FILE, JSON_OPTION
+from chaosity.cli.terminal_output import echo, print_json, print_template
+from chaosity.errors import UserError
+
+if TYPE_CHECKING:
+    from chaosity.health.check_host import CheckResult
+    from chaosity.health.judge_check_values import CheckedValue
+
+# Exit status if nothing was judged. 0, 1 and 2 are fine, warning and fault.
+NOT_CHECKED = 3
+
+
+@click.command("check")
+@click.argument("folder", type=EXISTING_FOLDER)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=2.0),
+    default=50.0,
+    show_default=True,
+    help="Time of the check. What does not fit is left for the next check.",
+)
+@click.option(
+    "--textfile",
+    type=FILE,
+    help="Also write the result for node_exporter's textfile collector: a file that ends in .prom.",
+)
+@click.option(
+    "--ignore-load", is_flag=True, help="Check the host also while other programs use it."
+)
+@click.option("--all", "every", is_flag=True, help="Print all values.")
+@click.option("--dry-run", is_flag=True, help="Print what the check would measure.")
+@JSON_OPTION
+def check_command(
+    folder: Path,
+    seconds: float,
+    textfile: Path | None,
+    ignore_load: bool,
+    every: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Measure a host for less than a minute and compare it with its map.
+
+    FOLDER is results/HOST/CONFIGURATION, the results of an earlier run. The check measures where a
+    fault of a single part shows most: the memory of each node, each drive, the paths between
+    packages. A slow value is measured three times. Values go to checks.csv and raw records to
+    checks/ in FOLDER.
+
+    Exit status: 0 fine, 1 warning, 2 fault, 3 not checked, for example because somebody works on
+    the host.
+    """
+    from chaosity.campaign.hosts_and_plans_of_run import put_own_programs_first_in_path
+    from chaosity.checked_yaml_files import ROOT
+    from chaosity.health.check_host import HostCheck
+    from chaosity.health.judge_check_values import FAULT
+
+    if textfile and textfile.suffix != ".prom":
+        raise UserError("node_exporter reads only files that end in .prom", str(textfile))
+    put_own_programs_first_in_path(ROOT)
+    try:
+        check = HostCheck(folder)
+        if dry_run:
+            print_template(
+                "check_plan", points=check.points, total=sum(p.seconds for p in check.points)
+            )
+            return
+        result = check.run(seconds, _show_progress, ignore_load=ignore_load)
+        if textfile:
+            from chaosity.health.openmetrics_file import write_openmetrics_file
+
+            write_openmetrics_file(result, textfile, time.time())
+    except UserError as error:
+        echo(f"chaosity: not checked: {error}", err=True)
+        sys.exit(NOT_CHECKED)
+    finally:
+        _show_progress("")
+    if as_json:
+        print_json(_document(result))
+    else:
+        print_template("check", result=result, every=every, fault=FAULT)
+    sys.exit(result.status)
+
+
+def _show_progress(point: str) -> None:
+    """Show the point that is measured, if standard error is a terminal."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\033[K{point}")
+        sys.stderr.flush()
+
+
+def _document(result: CheckResult) -> dict[str, Any]:
+    """Return the result as a document for JSON."""
+
+    def value(each: CheckedValue) -> dict[str, Any]:
+        experiment, point = each.check.key
+        return {
+            **{"experiment": experiment, "point": point, "metric": each.check.metric},
+            **{"components": each.check.parts, "values": each.values, "expected": each.expected},
+            **{"loss": each.loss, "clear_loss": each.limit, "clear": each.is_clear},
+            **{"confirmed": each.is_confirmed, "disturbed": each.disturbed},
+        }
+
+    facts = asdict(result)
+    return {
+        **{key: facts[key] for key in ("host", "moment", "seconds", "failed", "is_simulated")},
+        "status": result.status,
+        "suspects": [
+            {"components": suspect.parts, "points": ["/".join(v.check.key) for v in suspect.values]}
+            for suspect in result.suspects
+        ],
+        "values": [value(each) for each in result.values],
+        "left_for_the_next_check": ["/".join(each.key) for each in result.left],
+    }

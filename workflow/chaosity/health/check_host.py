@@ -1,0 +1,253 @@
+"""Measure the points of a check on a host within its time, and judge them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from chaosity.errors import UserError, malformed_as_user_error
+from chaosity.health.check_series import append_check, earlier_values, last_checks, read_series
+from chaosity.health.choose_check_points import (
+    CheckPoint,
+    PointKey,
+    choose_check_points,
+    first_medians,
+    fit_into_time,
+)
+from chaosity.health.judge_check_values import (
+    CheckedValue,
+    Expectation,
+    MapValue,
+    Suspect,
+    status_of_values,
+    suspected_parts,
+)
+from chaosity.health.measure_check_points import REPLICATES_OF_SLOW_VALUE, measure_and_judge
+from chaosity.records.atomic_writes_and_record_files import utc_now_text
+from chaosity.records.point_types import Point
+from chaosity.records.record_types_and_verdict import VALID, Record
+from chaosity.result_folders import MEASUREMENTS_FILE
+from chaosity.rounds.known_before import known_cells
+from chaosity.runner import lock_files
+from chaosity.store.measurements import Measurements
+from chaosity.store.tidy_table_from_records import read_points, status_and_values_of_record
+from chaosity.topology.topology_json import read_topology
+from chaosity.transport.measure_point_on_host import (
+    DiscoveredHostDocument,
+    HostLostOrChangedError,
+    measure_replicate,
+)
+
+# Slurm ends a HealthCheckProgram after 60 s. Ten are left for start, end and a slow measurement.
+CHECK_SECONDS = 50.0
+# Share of the time that the first measurements may take; the rest is for repeating slow values.
+_FIRST_SHARE = 0.85
+# A host is busy if other programs use more than this share of its processors.
+_MOST_BUSY_SHARE = 0.10
+_BUSY_LOOK_SECONDS = 1.0
+
+MAP_REMEDY = "measure the host first, for example with make run; the check compares with this map"
+
+
+class HostBusyError(UserError):
+    """Somebody works on the host, so a check would disturb them and tell nothing."""
+
+
+@dataclass
+class CheckResult:
+    """The result of a check.
+
+    Attributes:
+        host: name of the host.
+        moment: when the check began, in UTC.
+        seconds: how long it took.
+        values: all values.
+        left: points that did not fit into the time.
+        failed: point -> why it has no valid value.
+        is_simulated: whether the host does not exist.
+    """
+
+    host: str
+    moment: str
+    seconds: float = 0.0
+    values: list[CheckedValue] = field(default_factory=list)
+    left: list[CheckPoint] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    is_simulated: bool = False
+
+    @property
+    def status(self) -> int:
+        """Return 0 for fine, 1 for a warning, 2 for a fault."""
+        return max(status_of_values(self.values), 1 if self.failed else 0)
+
+    @property
+    def suspects(self) -> list[Suspect]:
+        """Return the components that explain the slow values."""
+        return suspected_parts(self.values)
+
+
+class HostCheck:
+    """A check of one host.
+
+    Args:
+        folder: ``results/HOST/CONFIGURATION`` with the map: records, points and topology.
+
+    Raises:
+        UserError: the folder has no map.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        host_file = folder.resolve().parent / "host.json"
+        topology = read_topology(folder / "topology.json")
+        table = folder / MEASUREMENTS_FILE
+        if topology is None or not table.exists() or not host_file.exists():
+            raise UserError("the folder has no map of a host", str(folder), MAP_REMEDY)
+        with malformed_as_user_error("the file is no description of a host", str(host_file)):
+            self.host: DiscoveredHostDocument = json.loads(host_file.read_text(encoding="utf-8"))
+            self.transport = self.host["transport"]["kind"]
+        points = list(read_points(folder / "points"))
+        measured = Measurements.read(table)
+        plan = {(point["experiment"], point["point"]) for point in points}
+        cells = known_cells(measured, plan, str(table))
+        self.series = read_series(folder)
+        self.expectation = Expectation(_map_values(cells), earlier_values(self.series))
+        self.points = choose_check_points(points, first_medians(cells), topology)
+        self.points = [check for check in self.points if check.key in self.expectation.known]
+        if not self.points:
+            raise UserError(
+                "the map has no values that a check can repeat", str(folder), MAP_REMEDY
+            )
+
+    def run(
+        self,
+        seconds: float = CHECK_SECONDS,
+        progress: Callable[[str], None] = lambda _: None,
+        *,
+        ignore_load: bool = False,
+    ) -> CheckResult:
+        """Measure, judge, append the values to the series, and return the result.
+
+        Args:
+            seconds: time of the check.
+            progress: gets the point before each measurement.
+            ignore_load: check the host also while other programs use it.
+
+        Raises:
+            HostBusyError: somebody works on the host.
+            UserError: no measurement is valid, or the host is lost.
+        """
+        begin = time.monotonic()
+        if self.transport == "local" and not ignore_load:
+            refuse_busy_host(lock_files.lock_file(lock_files.MEASURING))
+        result = CheckResult(self.host["host"], utc_now_text())
+        result.is_simulated = self.transport == "simulated"
+        records: list[Record] = []
+        chosen, result.left = fit_into_time(
+            self.points, last_checks(self.series), _FIRST_SHARE * seconds
+        )
+        number = len({row["time"] for row in self.series}) * REPLICATES_OF_SLOW_VALUE
+        virtual = 0.0  # the measurements of a simulated host take no time, so the plan's counts
+
+        def spent() -> float:
+            return virtual if result.is_simulated else time.monotonic() - begin
+
+        def measure(check: CheckPoint, replicate: int) -> tuple[float | None, bool]:
+            nonlocal virtual
+            progress("/".join(check.key))
+            record = self._measure(check, number + replicate)
+            records.append(record)
+            virtual += check.seconds
+            value, reason, disturbed = _value_of_record(record, check)
+            if value is None:
+                result.failed["/".join(check.key)] = reason or "it has no value"
+            return value, disturbed
+
+        result.values = measure_and_judge(
+            chosen, self.expectation, measure, lambda check: spent() + check.seconds <= seconds
+        )
+        if not result.values:
+            first = next(iter(result.failed.values()), "the time is too short")
+            raise UserError(f"no measurement of the check is valid: {first}", str(self.folder))
+        done = {value.check.key for value in result.values} | set(result.failed)
+        result.left += [check for check in chosen if not {check.key, "/".join(check.key)} & done]
+        append_check(self.folder, result.moment, result.values, records)
+        result.seconds = spent()
+        return result
+
+    def _measure(self, check: CheckPoint, replicate: int) -> Record:
+        """Return the record of a measurement.
+
+        Raises:
+            UserError: the host does not answer, or has booted into something else.
+        """
+        # A check has no random order, so all its replicates are at position 0.
+        point: Point = {**check.point, "orders": [0] * replicate}
+        try:
+            return measure_replicate(self.host, point, replicate, self.folder.resolve().parent)
+        except (HostLostOrChangedError, ValueError) as error:
+            raise UserError(str(error), f"host {self.host['host']}") from None
+
+
+def _map_values(cells: pd.DataFrame) -> dict[PointKey, MapValue]:
+    """Return experiment and point -> what the map says about its first metric."""
+    found: dict[PointKey, MapValue] = {}
+    for row in cells.drop_duplicates(["experiment", "point"]).to_dict("records"):
+        value = MapValue(float(row["median"]), int(row["n"]), float(row["variance"]))
+        if value.median > 0.0 and math.isfinite(value.variance):
+            found[row["experiment"], row["point"]] = value
+    return found
+
+
+def _value_of_record(record: Record, check: CheckPoint) -> tuple[float | None, str | None, bool]:
+    """Return the value of a record, the reason for none, and whether the host was disturbed."""
+    outcome = status_and_values_of_record(record)
+    if outcome.status != VALID:
+        return None, outcome.reason, False
+    value, reason = outcome.readings[check.load["name"]][check.metric]
+    number = float(value) if isinstance(value, int | float) and value > 0.0 else None
+    return number, reason, "disturbed" in (outcome.remarks or "")
+
+
+def refuse_busy_host(lock: Path, seconds: float = _BUSY_LOOK_SECONDS) -> None:
+    """Refuse the check of this machine if a measurement runs, or other programs use it.
+
+    Args:
+        lock: the lock of measurements.
+        seconds: for how long to look at the processors.
+
+    Raises:
+        HostBusyError: somebody works on the host.
+    """
+    handle = lock_files.open_lock_file(lock)
+    try:
+        if not lock_files.try_to_lock(handle):
+            holders = lock_files.describe_holders(handle)
+            raise HostBusyError(f"{holders} measures on this host", remedy="check it later")
+    finally:
+        os.close(handle)
+    before = _busy_and_all_seconds()
+    time.sleep(seconds)
+    busy, total = (
+        after - begin for after, begin in zip(_busy_and_all_seconds(), before, strict=True)
+    )
+    if total > 0 and busy > _MOST_BUSY_SHARE * total:
+        raise HostBusyError(
+            f"other programs use {100 * busy / total:.0f} % of the processors of this host",
+            remedy="check it later",
+        )
+
+
+def _busy_and_all_seconds() -> tuple[float, float]:
+    """Return the busy and all time of the processors since boot, from /proc/stat (see proc(5))."""
+    with Path("/proc/stat").open(encoding="ascii") as stream:
+        ticks = [float(each) for each in stream.readline().split()[1:9]]
+    user, nice, system, _idle, _wait, *others = ticks
+    return user + nice + system + sum(others), sum(ticks)

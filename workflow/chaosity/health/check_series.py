@@ -1,0 +1,116 @@
+"""The series of a host's checks: a CSV file with every value, and the raw records of each check."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from chaosity.errors import UserError
+from chaosity.health.choose_check_points import PointKey
+from chaosity.health.judge_check_values import CheckedValue
+from chaosity.records.atomic_writes_and_record_files import time_in_file_name, write_atomically
+from chaosity.records.record_types_and_verdict import Record
+
+SERIES_FILE = "checks.csv"
+RECORDS_FOLDER = "checks"
+COLUMNS = [
+    "time",
+    "experiment",
+    "point",
+    "metric",
+    "value",
+    "n",
+    "expected",
+    "loss",
+    "limit",
+    "clear",
+]
+# A line has about 150 bytes, so this is a century of nights.
+_MOST_BYTES = 2**28
+
+
+def read_series(folder: Path) -> list[dict[str, str]]:
+    """Return the rows of the checks of ``results/HOST/CONFIGURATION``, oldest first.
+
+    Raises:
+        UserError: the file is no series of checks.
+    """
+    path = folder / SERIES_FILE
+    if not path.exists():
+        return []
+    if path.stat().st_size > _MOST_BYTES:
+        raise UserError("the series is too large", str(path), "move it away")
+    try:
+        reader = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")), strict=True)
+        rows = list(reader)
+        if reader.fieldnames != COLUMNS:
+            raise ValueError("its columns are others")
+        for row in rows:
+            if list(row) != COLUMNS or not 0.0 < float(row["value"]) < float("inf"):
+                raise ValueError("a row has other columns, or no value")
+    except (ValueError, TypeError, csv.Error) as error:
+        remedy = "move it away; the next check begins a new series"
+        raise UserError(f"the file is no series of checks: {error}", str(path), remedy) from None
+    return rows
+
+
+def earlier_values(rows: Sequence[Mapping[str, str]]) -> dict[PointKey, list[float]]:
+    """Return experiment and point -> values of earlier checks, without those that were too slow."""
+    found: dict[PointKey, list[float]] = {}
+    for row in rows:
+        if row["clear"] == "no":
+            found.setdefault((row["experiment"], row["point"]), []).append(float(row["value"]))
+    return found
+
+
+def last_checks(rows: Sequence[Mapping[str, str]]) -> dict[PointKey, str]:
+    """Return experiment and point -> time of the last check that measured it."""
+    return {(row["experiment"], row["point"]): row["time"] for row in rows}
+
+
+def append_check(
+    folder: Path, moment: str, values: Sequence[CheckedValue], records: Sequence[Record]
+) -> None:
+    """Append the values of a check to the series, and write its records.
+
+    The records come first, and the lines of the series in a single write, so that a check that is
+    killed leaves no part of itself in the series.
+
+    Args:
+        folder: ``results/HOST/CONFIGURATION``.
+        moment: when the check began, in UTC.
+        values: its values.
+        records: all records of the check, also those without a valid value.
+    """
+    path = folder / RECORDS_FOLDER / f"{time_in_file_name(moment)}.json.gz"
+    write_atomically(path, gzip.compress(json.dumps(records).encode(), mtime=0))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if not (folder / SERIES_FILE).exists():
+        writer.writerow(COLUMNS)
+    for value in values:
+        numbers = (value.expected, value.loss, value.limit)
+        writer.writerow(
+            [
+                *(
+                    moment,
+                    *value.check.key,
+                    value.check.metric,
+                    repr(value.value),
+                    len(value.values),
+                ),
+                *(f"{number:.6g}" for number in numbers),
+                "yes" if value.is_clear else "no",
+            ]
+        )
+    handle = os.open(folder / SERIES_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    try:
+        os.write(handle, text.getvalue().encode())
+        os.fsync(handle)
+    finally:
+        os.close(handle)
