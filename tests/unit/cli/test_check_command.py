@@ -55,7 +55,8 @@ def test_a_healthy_host_is_fine_and_a_slow_node_is_named(folder: Path, tmp_path:
     done = chaosity("check", folder, "--textfile", metrics)
     assert done.returncode == 2, done.stdout
     assert "sim: fault [node_problem] node1: 2" in done.stdout
-    assert "3 measured); look at its memory modules" in done.stdout
+    assert ", 3 measured (" in done.stdout
+    assert "look at its memory modules" in done.stdout
     found = {
         each.name: each.samples for each in text_string_to_metric_families(metrics.read_text())
     }

@@ -64,7 +64,7 @@ def check_command(
     from chaosity.campaign.hosts_and_plans_of_run import put_own_programs_first_in_path
     from chaosity.checked_yaml_files import ROOT
     from chaosity.health.check_host import HostCheck
-    from chaosity.health.judge_check_values import FAULT
+    from chaosity.health.judge_check_values import FAULT, RECENT
 
     if textfile and textfile.suffix != ".prom":
         raise UserError("node_exporter reads only files that end in .prom", str(textfile))
@@ -89,7 +89,7 @@ def check_command(
     if as_json:
         print_json(_document(result))
     else:
-        print_template("check", result=result, every=every, fault=FAULT)
+        print_template("check", result=result, every=every, fault=FAULT, recent=RECENT)
     sys.exit(result.status)
 
 
@@ -109,6 +109,7 @@ def _document(result: CheckResult) -> dict[str, Any]:
             **{"experiment": experiment, "point": point, "metric": each.check.metric},
             **{"components": each.check.parts, "values": each.values, "expected": each.expected},
             **{"loss": each.loss, "clear_loss": each.limit, "clear": each.is_clear},
+            **{"recent_loss": each.recent_loss, "slow": each.is_slow},
             **{"confirmed": each.is_confirmed, "disturbed": each.disturbed},
         }
 

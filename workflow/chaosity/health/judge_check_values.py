@@ -4,14 +4,18 @@ The logarithm of a value over the map's median scatters for three reasons: a sin
 scatters, which the map's replicates show; the median is not exact; and sessions differ, which the
 earlier checks show. A loss is clear if it exceeds the scatter so far that a healthy host with a
 check every night gives one false alarm in a year, whatever the number of values.
+
+A loss that hides in the scatter of a night shows in the mean of several nights. So the last checks
+are also compared with the first ones after the map, which a slow drift does not move.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from statistics import median
+from dataclasses import dataclass, replace
+from functools import cache
+from statistics import fmean, median
 
 from scipy import stats
 
@@ -25,12 +29,16 @@ _SESSION_DEVIATION, _SESSION_FREEDOM = 0.015, 8.0
 _MATTERS = 0.02
 # A false alarm in so many checks.
 _CHECKS_PER_FALSE_ALARM = 365.0
+# The last checks that are judged together, and the first checks that they are compared with.
+RECENT, _REFERENCE = 7, 14
 # A loss that is a fault, and not only a warning: a single part that loses so much is broken.
 FAULT = 0.10
 # If at least this share of values of several parts is slow, the cause is common to all of them.
 _COMMON_SHARE = 0.7
 # Standard deviation of a normal sample, divided by its median absolute deviation.
 _MAD_TO_DEVIATION = 1.4826
+# Variance of the median of a normal sample, divided by that of its mean.
+_OF_A_MEDIAN = math.pi / 2
 
 FINE, WARNING, FAULTY = 0, 1, 2
 
@@ -54,6 +62,9 @@ class CheckedValue:
         expected: the median of the map, corrected by the earlier checks.
         limit: the smallest loss that would be clear, as a share.
         disturbed: whether other programs used the processors meanwhile.
+        recent_loss: loss of the last `RECENT` checks together, of which this is the last; 0 while
+            there are too few checks.
+        recent_limit: the smallest such loss that would be clear.
     """
 
     check: CheckPoint
@@ -61,6 +72,8 @@ class CheckedValue:
     expected: float
     limit: float
     disturbed: bool = False
+    recent_loss: float = 0.0
+    recent_limit: float = math.inf
 
     @property
     def value(self) -> float:
@@ -82,9 +95,28 @@ class CheckedValue:
         return self.loss > max(self.limit, _MATTERS)
 
     @property
+    def is_slow(self) -> bool:
+        """Return whether the loss is clear tonight, or in the last checks together."""
+        return self.is_clear or self.recent_loss > max(self.recent_limit, _MATTERS)
+
+    @property
+    def told_loss(self) -> float:
+        """Return tonight's loss, or that of the last checks if only they tell it."""
+        return self.loss if self.is_clear else self.recent_loss
+
+    @property
     def is_confirmed(self) -> bool:
         """Return whether the loss is clear in repeated measurements without disturbance."""
         return self.is_clear and len(self.values) > 1 and not self.disturbed
+
+
+@cache
+def _quantile_of_false_alarms(number: int) -> float:
+    """Return the normal quantile that `number` values exceed once in a year of checks by chance.
+
+    Each value has two tests: tonight's, and that of the last checks.
+    """
+    return float(stats.norm.isf(1.0 / (_CHECKS_PER_FALSE_ALARM * 2 * number)))
 
 
 class Expectation:
@@ -99,19 +131,21 @@ class Expectation:
         self, known: Mapping[PointKey, MapValue], earlier: Mapping[PointKey, Sequence[float]]
     ) -> None:
         self.known = known
-        self.shift, away = dict[PointKey, float](), list[float]()
-        self.sessions = dict[PointKey, int]()
-        for key, values in earlier.items():
-            if key in known:
-                logs = [math.log(value / known[key].median) for value in values]
-                self.shift[key], self.sessions[key] = median(logs), len(logs)
-                away += [each - self.shift[key] for each in logs] if len(logs) > 2 else []
-        own = _MAD_TO_DEVIATION * median(map(abs, away)) if away else 0.0
-        total = _SESSION_FREEDOM + len(away)
-        # The scatter of earlier checks contains that of measurements, so it is an upper bound.
-        self.session_variance = (
-            _SESSION_FREEDOM * _SESSION_DEVIATION**2 + len(away) * own**2
-        ) / total
+        # Logarithms of values over the map's median, oldest first.
+        self.logs = {
+            key: [math.log(value / known[key].median) for value in values]
+            for key, values in earlier.items()
+            if key in known
+        }
+        away = [
+            each - median(logs) for logs in self.logs.values() if len(logs) > 2 for each in logs
+        ]
+        nightly = (_MAD_TO_DEVIATION * median(map(abs, away))) ** 2 if away else 0.0
+        # The values of nights scatter also as single measurements do.
+        own = max(nightly - median(each.variance for each in known.values()), 0.0) if away else 0.0
+        self.session_variance = (_SESSION_FREEDOM * _SESSION_DEVIATION**2 + len(away) * own) / (
+            _SESSION_FREEDOM + len(away)
+        )
 
     def judged(
         self, check: CheckPoint, values: Sequence[float], number: int, *, disturbed: bool = False
@@ -124,29 +158,40 @@ class Expectation:
             number: how many values the check has in all; each could give a false alarm.
             disturbed: whether other programs used the processors meanwhile.
         """
-        known, sessions = self.known[check.key], self.sessions.get(check.key, 0)
+        known, logs = self.known[check.key], self.logs.get(check.key, [])
+        quantile = _quantile_of_false_alarms(number)
+        nightly = self.session_variance + known.variance
         # From three earlier checks on, their median tells what a short measurement gives.
-        shift = self.shift[check.key] if sessions > 2 else 0.0
-        variance = known.variance / len(values) + self.session_variance
-        # The variance of a median is larger than that of a mean, by pi / 2 for normal values.
-        variance += (
-            math.pi
-            / 2
-            * (self.session_variance / sessions if sessions > 2 else known.variance / known.n)
+        first = logs[:_REFERENCE]
+        shift = median(first) if len(first) > 2 else 0.0
+        of_reference = nightly / len(first) if len(first) > 2 else known.variance / known.n
+        variance = self.session_variance + known.variance / len(values)
+        least = quantile * math.sqrt(variance + _OF_A_MEDIAN * of_reference)
+        is_time = less_is_better(check.metric)
+        limit = math.expm1(least) if is_time else -math.expm1(-least)
+        judged = CheckedValue(
+            check, tuple(values), known.median * math.exp(shift), limit, disturbed
         )
-        quantile = float(stats.norm.isf(1.0 / (_CHECKS_PER_FALSE_ALARM * number)))
+        reference, last = logs[: 1 - RECENT][:_REFERENCE], logs[1 - RECENT :]
+        if len(reference) < RECENT:
+            return judged
+        last = [*last, math.log(judged.value / known.median)]
+        away = fmean(last) - median(reference)
+        variance = nightly * (1.0 / RECENT + _OF_A_MEDIAN / len(reference))
         least = quantile * math.sqrt(variance)
-        limit = math.expm1(least) if less_is_better(check.metric) else -math.expm1(-least)
-        expected = known.median * math.exp(shift)
-        return CheckedValue(check, tuple(values), expected, limit, disturbed)
+        losses = [
+            math.expm1(x) if is_time else -math.expm1(-x)
+            for x in (away if is_time else -away, least)
+        ]
+        return replace(judged, recent_loss=losses[0], recent_limit=losses[1])
 
 
 def status_of_values(values: Iterable[CheckedValue]) -> int:
     """Return FINE, WARNING or FAULTY (0, 1, 2): the exit status of a check."""
-    clear = [value for value in values if value.is_clear]
-    if any(value.is_confirmed and value.loss >= FAULT for value in clear):
+    slow = [value for value in values if value.is_slow]
+    if any(value.is_confirmed and value.loss >= FAULT for value in slow):
         return FAULTY
-    return WARNING if clear else FINE
+    return WARNING if slow else FINE
 
 
 @dataclass(frozen=True)
@@ -170,7 +215,7 @@ def suspected_parts(values: Sequence[CheckedValue]) -> list[Suspect]:
     values come first; a value is explained once. If nearly all values are slow, the cause is common
     to all parts.
     """
-    slow = sorted((value for value in values if value.is_clear), key=lambda value: -value.loss)
+    slow = sorted((value for value in values if value.is_slow), key=lambda value: -value.told_loss)
     parts = {part for value in values for part in value.check.parts}
     if len(parts) > 2 and len(slow) >= _COMMON_SHARE * len(values):
         return [Suspect((), tuple(slow))]
@@ -184,14 +229,15 @@ def suspected_parts(values: Sequence[CheckedValue]) -> list[Suspect]:
         well = {
             part: sum(
                 part in value.check.parts
-                and not value.is_clear
+                and not value.is_slow
                 and value.check.metric in {each.check.metric for each in own}
                 for value in values
             )
             for part, own in explained.items()
         }
         best = max(
-            explained, key=lambda part: (-well[part], len(explained[part]), explained[part][0].loss)
+            explained,
+            key=lambda part: (-well[part], len(explained[part]), explained[part][0].told_loss),
         )
         mine = explained[best]
         # A path between two parts that are well alone is named by both.
@@ -199,4 +245,4 @@ def suspected_parts(values: Sequence[CheckedValue]) -> list[Suspect]:
         mine = mine if well[best] == 0 else [mine[0]]
         found.append(Suspect(names, tuple(mine)))
         slow = [value for value in slow if not any(value is each for each in mine)]
-    return sorted(found, key=lambda suspect: -suspect.values[0].loss)
+    return sorted(found, key=lambda suspect: -suspect.values[0].told_loss)
