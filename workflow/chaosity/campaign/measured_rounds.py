@@ -44,6 +44,7 @@ from chaosity.rounds.round_types import (
     write_rounds,
 )
 from chaosity.store.measurements import Measurements
+from chaosity.store.readings_kept_between_runs import KeptReadings, kept_readings
 from chaosity.store.tidy_table_from_records import build_tidy_table
 from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
 from chaosity.units import format_duration
@@ -65,25 +66,30 @@ def machine_so_far(
     if rounds and (folder / "points").exists():
         measured = Measurements.from_table(build_tidy_table(folder / "points", folder))
     seconds: dict[PointKey, list[float]] = {}
-    for key, count in MachineSoFar((), plan.host.topology).replicates_of(rounds).items():
-        paths = [folder / record_file(*key, number) for number in range(1, count + 1)]
-        seconds[key] = [_duration_seconds(path) for path in paths if path.exists()]
+    with kept_readings(folder, "seconds") as kept:
+        for key, count in MachineSoFar((), plan.host.topology).replicates_of(rounds).items():
+            paths = [folder / record_file(*key, number) for number in range(1, count + 1)]
+            seconds[key] = [_duration_seconds(path, kept) for path in paths if path.exists()]
     return MachineSoFar(plan.points, plan.host.topology, facts, rounds, measured, seconds, known)
 
 
-def _duration_seconds(path: Path) -> float:
+def _duration_seconds(path: Path, kept: KeptReadings) -> float:
     """Return the duration of a measurement in seconds; 0 for a broken record.
 
     A simulated measurement takes the planned time, though its record is written in milliseconds.
     """
-    try:
+
+    def read() -> float:
         record = load_record(path)
+        if record.get("origin") == SIMULATED:
+            return record["point"]["estimated_seconds"]
+        began, finished = map(datetime.fromisoformat, (record["began_at"], record["finished_at"]))
+        return (finished - began).total_seconds()
+
+    try:
+        return float(kept.reading(path, "", read))
     except ValueError:
         return 0.0
-    if record.get("origin") == SIMULATED:
-        return record["point"]["estimated_seconds"]
-    began, finished = (datetime.fromisoformat(record[key]) for key in ("began_at", "finished_at"))
-    return (finished - began).total_seconds()
 
 
 def with_other_records(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> list[Round]:
