@@ -107,6 +107,24 @@ def test_a_drive_is_gone(make_point, tmp_path: Path):
     assert verdict_of(make_point())["status"] == VALID
 
 
+def test_a_drive_disappears_while_it_is_read(make_point, tmp_path: Path):
+    """A tool that has opened the drive may not notice, or prints a number that says nothing."""
+    if shutil.which("fio") is None:
+        pytest.skip("fio is not installed")
+    with loop_device(tmp_path / "image", size=SIZE) as device:
+        gone = tmp_path / "nvme0n1"
+        gone.symlink_to(device)
+        runs = point_on(make_point, gone, "--time_based", "--runtime=3")
+        remover = subprocess.Popen(
+            ["sh", "-c", 'until pgrep -f "fio.*drives/drive0" > /dev/null; do sleep 0.1; done;'
+             ' rm "$0"', gone]
+        )  # fmt: skip
+        verdict = verdict_of(runs)
+        remover.wait()
+    assert verdict["status"] == FAILED
+    assert f"drive drive0: still there: {gone} does not exist" in str(verdict["reason"])
+
+
 def is_attached(device: Path) -> bool:
     """Whether a loop device still has a file."""
     listed = subprocess.run(

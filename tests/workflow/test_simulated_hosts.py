@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -127,3 +128,22 @@ def test_a_topology_and_the_configurations_of_a_run_must_fit(
     done = workflow.snakemake("--dry-run")
     assert done.returncode != 0
     assert message in done.stdout
+
+
+def test_a_drive_that_is_gone_is_named_by_the_run_and_in_the_plan(root: Path, tmp_path: Path):
+    """The plan's notes are in the report."""
+    workflow, topology = Workflow(root, tmp_path), tmp_path / "topology.xml"
+    workflow.host("imagined", **{**HOST, "chaosity_topology": str(topology)})
+    workflow.config["experiments"] = ["memory_bandwidth"]
+    tree = ElementTree.parse(HOST["chaosity_topology"])
+    tree.write(topology)
+    workflow.run("--dry-run")
+    parts = ((parent, part) for parent in tree.iter("object") for part in parent)
+    bridge, drive = next(x for x in parts if x[1].find("object[@subtype='Disk']") is not None)
+    bridge.remove(drive)
+    tree.write(topology)
+    slot = "drive-" + drive.get("pci_busid").replace(":", "-").replace(".", "-")
+    assert f"chaosity: host imagined: {slot}" in (said := workflow.run("--dry-run"))
+    assert " is missing since " in said
+    plan = json.loads(workflow.path("imagined/*/plan.json").read_text())
+    assert plan["notes"][-1].startswith(slot)

@@ -14,7 +14,7 @@ import platform
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from chaosity.errors import MeasurementError, UserError, check_room
@@ -184,6 +184,17 @@ def check_and_link_drives(load: Load, folder: Path) -> list[Check]:
         checks.append(make_check(name, not places, detail, decisive=False))
         if not file and not load["writes"]:
             checks.append(check_drive_has_data(f"{name}: has data", device))
+    return checks
+
+
+def check_drives_are_still_there(loads: Iterable[Load]) -> list[Check]:
+    """Return a failed check of each drive that disappeared meanwhile; tools name only an error."""
+    checks = []
+    for drive in (drive for load in loads for drive in load["target"].get("drives", [])):
+        try:
+            _find_device(drive)
+        except MeasurementError as error:
+            checks.append(make_check(f"drive {drive['component']}: still there", False, str(error)))
     return checks
 
 

@@ -319,6 +319,7 @@ def _run_loads(
     record["runner_seconds"] = usage.ru_utime + usage.ru_stime
     record["environment_after"] = host_state.read_host_state()
     check_room(folder, FULL_BYTES)
+    checks += find_and_protect_drives.check_drives_are_still_there(point["loads"])
     return checks + check_record(record)
 
 

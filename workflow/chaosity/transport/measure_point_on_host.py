@@ -111,7 +111,8 @@ def _measure_over_ssh(transport: Transport, point: Point, replicate: int) -> Rec
         status = answer.returncode
         if status == CONNECTION_FAILED and (reason := _connection_failure(transport)):
             raise HostLostOrChangedError(reason) from None
-        last = (errors.strip().splitlines() or ["no message"])[-1]
+        killed = "the runner was killed, or the connection was cut"
+        last = (errors.strip().splitlines() or [killed])[-1]
         raise ValueError(f"the record is incomplete (status {status}): {last}") from None
     return record_from_json_document(document, "the answer")
 
