@@ -25,7 +25,9 @@ class Machine:
         self.port = hosts[name]["ansible_port"]
         self.drives = hosts[name]["virtual_lab_machine"]["drives"]
 
-    def ssh(self, *command: str, known_hosts: Path | None = None) -> subprocess.CompletedProcess:
+    def ssh(
+        self, *command: str, known_hosts: Path | None = None, user: str = "root"
+    ) -> subprocess.CompletedProcess:
         """Run a command on it, over a connection of its own."""
         lab = self.folder.parent
         options = {
@@ -36,7 +38,7 @@ class Machine:
             "BatchMode": "yes",
         }
         given = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-        where = ["-i", lab / "id_ed25519", "-p", str(self.port), "root@127.0.0.1"]
+        where = ["-i", lab / "id_ed25519", "-p", str(self.port), f"{user}@127.0.0.1"]
         return subprocess.run(
             ["ssh", "-F", "none", *given, *where, *command],
             stdin=subprocess.DEVNULL,
@@ -45,9 +47,9 @@ class Machine:
             check=False,
         )
 
-    def says(self, *command: str) -> str:
+    def says(self, *command: str, user: str = "root") -> str:
         """What a command on it prints."""
-        answer = self.ssh(*command)
+        answer = self.ssh(*command, user=user)
         assert answer.returncode == 0, answer.stderr
         return answer.stdout
 
@@ -95,6 +97,13 @@ def lab(root: Path) -> Iterator[Lab]:
 def small(lab: Lab) -> Machine:
     """The host with two nodes and two drives."""
     return lab.up("small")
+
+
+@pytest.fixture(scope="session")
+def provisioned(lab: Lab, small: Machine) -> Machine:
+    """The host with two nodes and two drives, provisioned."""
+    lab.playbook("--limit", "small", playbook="provision.yml")
+    return small
 
 
 @pytest.fixture(scope="session")

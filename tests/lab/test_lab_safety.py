@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-import playbooks
 from chaosity.checked_yaml_files import schema_validator
-from lab_workflow import INVENTORY, Pipeline
+from lab_workflow import Pipeline
 from virtual_lab import power_switch, replace_or_slow_drive
 
 pytestmark = pytest.mark.lab
@@ -22,11 +21,8 @@ DRIVES = {"NV-0-0": 50_000_000, "NV-1-0": 50_000_000}
 
 
 @pytest.fixture(scope="module")
-def host(lab, root: Path):
-    machine = lab.up(HOST)
-    outcome = playbooks.play(root, "-i", INVENTORY, "--limit", HOST, playbook="provision.yml")
-    assert outcome.status == 0, outcome.said
-    return machine
+def host(provisioned):
+    return provisioned
 
 
 @pytest.fixture
