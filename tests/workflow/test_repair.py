@@ -46,6 +46,15 @@ def test_the_report_shows_before_and_after(repaired):
 
 
 @pytest.mark.thorough
+def test_a_lost_record_is_measured_again_though_there_is_a_report(repaired):
+    path = repaired.path("localhost/*/storage_bandwidth/storage=node0+file1/rep2.json")
+    away = path.rename(path.with_suffix(".away"))
+    assert repaired.selected() == {("storage_bandwidth", "storage=node0+file1", "2")}
+    away.rename(path)
+    assert repaired.counts() == {}
+
+
+@pytest.mark.thorough
 def test_another_configuration_asks_for_a_report_and_for_no_measurement(repaired):
     own = repaired.path("localhost/*/measurements.parquet")
     other = own.parent.parent / "other"

@@ -35,6 +35,9 @@ def test_a_replaced_drive_selects_the_points_that_touch_it(four_drives):
     component = four_drives.path("localhost/*/components/file2.json")
     before = component.read_text()
     component.write_text(json.dumps({**json.loads(before), "serial": "new"}))
+    assert f"Updated input files: {component.relative_to(four_drives.folder)}" in (
+        four_drives.run("--dry-run")
+    )
     names = {point for _, point, _ in four_drives.selected()}
     # of alone 0 to 3, the first two, the first three and all four
     assert names == {
@@ -53,6 +56,20 @@ def test_a_changed_system_selects_everything(four_drives):
     system.write_text(before.replace("{", '{"note": "new firmware",', 1))
     assert len(four_drives.selected()) == 7
     system.write_text(before)
+    assert four_drives.selected() == set()
+
+
+def test_results_of_versions_with_components_as_inputs_stay_valid(four_drives):
+    """Older versions gave each measurement all components of its point as inputs."""
+    changed = 0
+    for metadata in (four_drives.folder / ".snakemake/metadata").iterdir():
+        kept = json.loads(metadata.read_text())
+        if kept["rule"] == "measure":
+            components = sorted(four_drives.folder.glob("results/localhost/*/components/*.json"))
+            kept["input"] = [str(path.relative_to(four_drives.folder)) for path in components]
+            metadata.write_text(json.dumps(kept))
+            changed += 1
+    assert changed == 7
     assert four_drives.selected() == set()
 
 

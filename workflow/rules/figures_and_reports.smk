@@ -80,6 +80,8 @@ rule overview:
     log:
         f"{RESULTS}/index.log",
     params:
+        # Another selection of hosts asks for another overview.
+        hosts=list(CAMPAIGN.hosts),
         # Hosts and configurations that are not part of this run; no inputs, as above.
         others=lambda wildcards, input: [
             str(path) for path in summary_files(Path(RESULTS)) if str(path) not in input

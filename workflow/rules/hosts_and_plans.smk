@@ -42,10 +42,9 @@ def planned_point(wildcards):
     return CAMPAIGN.planned_point(wildcards.host, wildcards.experiment, wildcards.point)
 
 
-def component_files(wildcards):
-    """Files of the components that a point uses."""
-    folder = f"{RESULTS}/{wildcards.host}/{wildcards.configuration}/components"
-    return [f"{folder}/{name}.json" for name in planned_point(wildcards)["components"]]
+def changed_component_files(wildcards):
+    """Files of the components of a point that changed after its record was written."""
+    return CAMPAIGN.changed_component_files(wildcards)
 
 
 def measurement_priority(wildcards):
@@ -60,6 +59,11 @@ def measurement_identity(wildcards):
     return [planned_point(wildcards)["definition"], CAMPAIGN.failed_attempts(wildcards)]
 
 
+def all_records(wildcards):
+    """All records of all hosts."""
+    return [path for host in CAMPAIGN.hosts for path in CAMPAIGN.record_paths(host)]
+
+
 def host_records(wildcards):
     """All records of a host."""
     return CAMPAIGN.record_paths(wildcards.host)
@@ -72,5 +76,5 @@ def other_tables(wildcards):
 
 # Snakemake asks for the signature of each function several times for each job. With this attribute,
 # Python does not determine the signature again (PEP 362).
-for function in (component_files, measurement_priority, measurement_identity):
+for function in (changed_component_files, measurement_priority, measurement_identity):
     function.__signature__ = inspect.signature(function)

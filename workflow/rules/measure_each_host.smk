@@ -73,6 +73,9 @@ rule compare_configurations:
         touch(f"{RESULTS}/{{host}}/compared.txt"),
     log:
         f"{RESULTS}/{{host}}/compared.log",
+    params:
+        # Another selection of configurations asks for another comparison.
+        configurations=config["configurations"],
     shell:
         # The report of the first configuration is older than the measurements of the last.
         "chaosity reports --results {RESULTS:q} --anew {wildcards.host:q} > {log:q} 2>&1"
@@ -85,6 +88,8 @@ rule overview_of_hosts:
         f"{RESULTS}/index.html",
     log:
         f"{RESULTS}/index.log",
+    params:
+        hosts=list(RUNS.hosts),
     shell:
         "chaosity overview {RESULTS:q}/*/*/summary.json --output {output:q} > {log:q} 2>&1"
 

@@ -20,17 +20,23 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from chaosity.campaign.budgeted_plan import has_budget, plan_of_rounds
 from chaosity.campaign.kept_page_weights import HostPageWeights
 from chaosity.checked_yaml_files import check_config
-from chaosity.components.component_history import notes_on_missing_components
+from chaosity.components.component_history import (
+    ComponentState,
+    notes_on_missing_components,
+    read_component_histories,
+    state_at,
+)
 from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
 from chaosity.errors import UserError, file_system_error
 from chaosity.hosts.host_discovery import discover_hosts, read_discovered_hosts
 from chaosity.records.atomic_writes_and_record_files import (
+    file_time,
     record_file,
     replicate_numbers,
     time_in_file_name,
 )
 from chaosity.records.point_types import Point
-from chaosity.result_folders import PREDICTIONS_FILE, UNMEASURED_FILE
+from chaosity.result_folders import MEASUREMENTS_FILE, PREDICTIONS_FILE, UNMEASURED_FILE
 from chaosity.simulation.simulated_records import open_machine_model
 from chaosity.simulation.true_values import check_programs_can_be_simulated
 from chaosity.topology.topology_sources import LIVE
@@ -133,6 +139,8 @@ class Campaign:
             for plan in self.plans.values()
             for point in plan.points
         }
+        # States of the components of each host that have ever changed.
+        self._changed: dict[str, dict[str, list[ComponentState]]] = {}
         self._failures: dict[str, Counter[str]] = {}  # failed attempts by folder and replicate
         self._locks: list[int] = []
         Campaign.current = self
@@ -216,6 +224,33 @@ class Campaign:
         """Return the folder of a host's files for its present configuration."""
         return self.results / host / self.hosts[host].configuration
 
+    def changed_component_files(self, wildcards: MeasurementWildcards) -> list[str]:
+        """Return the files of a point's components that changed after its record was written.
+
+        A record that does not exist is measured anyway, and what did not change asks for nothing.
+        So most measurements have no component as input, which Snakemake would have to follow.
+        """
+        folder = self.configuration_folder(wildcards.host) / "components"
+        if wildcards.host not in self._changed:
+            histories = read_component_histories(folder)
+            self._changed[wildcards.host] = {
+                name: states for name, states in histories.items() if len(states) > 1
+            }
+        changed = self._changed[wildcards.host]
+        point = self.planned_point(wildcards.host, wildcards.experiment, wildcards.point)
+        own = [name for name in point["components"] if name in changed]
+        record = folder.parent / record_file(
+            wildcards.experiment, wildcards.point, int(wildcards.replicate)
+        )
+        if not own or not record.exists():
+            return []
+        written = time_in_file_name(file_time(record))
+        return [
+            str(folder / f"{name}.json")
+            for name in own
+            if state_at(written, changed[name]).content != changed[name][-1].content
+        ]
+
     def failed_attempts(self, wildcards: MeasurementWildcards) -> int:
         """Return the number of failed attempts of a replicate so far.
 
@@ -243,6 +278,15 @@ class Campaign:
             for point in self.plans[host].points
             for replicate in replicate_numbers(point)
         ]
+
+    def lost_records(self, host: str) -> list[str]:
+        """Return the paths of records that are missing although their table exists.
+
+        Without a table, the rule that makes it asks for the records.
+        """
+        if not (self.configuration_folder(host) / MEASUREMENTS_FILE).exists():
+            return []
+        return [path for path in self.record_paths(host) if not os.path.exists(path)]  # noqa: PTH110
 
 
 def _lock_results(results: Path) -> int:

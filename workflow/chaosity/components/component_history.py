@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -20,6 +20,7 @@ from chaosity.errors import MALFORMED, printable_line
 from chaosity.records.atomic_writes_and_record_files import (
     file_time,
     format_utc,
+    time_in_file_name,
     utc_now_text,
     write_atomically,
 )
@@ -119,6 +120,17 @@ def notes_on_missing_components(directory: Path) -> list[str]:
             f" if it was removed on purpose, delete {path}"
         )
     return notes
+
+
+def state_at(stamp: str, states: Sequence[ComponentState]) -> ComponentState:
+    """Return the state of a component at a time; before the history begins, the first state.
+
+    Args:
+        stamp: the time, in the form of `time_in_file_name`.
+        states: the states of the component, the oldest first; at least one.
+    """
+    before = [state for state in states if time_in_file_name(state.since) <= stamp]
+    return before[-1] if before else states[0]
 
 
 def _read_states(history: Path) -> list[ComponentState]:

@@ -17,7 +17,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from chaosity.components.component_history import ComponentState, read_component_histories
+from chaosity.components.component_history import (
+    ComponentState,
+    read_component_histories,
+    state_at,
+)
 from chaosity.errors import MALFORMED
 from chaosity.records.atomic_writes_and_record_files import (
     file_time,
@@ -104,15 +108,9 @@ def _attempts(folder: Path, histories: _Histories) -> list[_Attempt]:
         if match := _ATTEMPT.fullmatch(path.name):
             # No record ends after its file was written: then the host's clock was ahead.
             stamp = min(match[2], time_in_file_name(file_time(path)))
-            states = {name: _state_at(stamp, known) for name, known in histories.items()}
+            states = {name: state_at(stamp, known) for name, known in histories.items()}
             found.append(_Attempt(int(match[1]), stamp, path, states))
     return sorted(found, key=lambda attempt: (attempt.stamp, attempt.replicate))
-
-
-def _state_at(stamp: str, states: Sequence[ComponentState]) -> ComponentState:
-    """Return the state of a component at a time; before the history begins, the first state."""
-    before = [state for state in states if state.since.replace("-", "").replace(":", "") <= stamp]
-    return before[-1] if before else states[0]
 
 
 def _attempt_rows(attempt: _Attempt, period: int, kept: KeptReadings) -> Iterator[Row]:

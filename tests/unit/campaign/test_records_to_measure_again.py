@@ -1,0 +1,130 @@
+"""Which changed components and lost records a run of the workflow passes to Snakemake."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from chaosity.campaign.hosts_and_plans_of_run import Campaign
+from chaosity.checked_yaml_files import read_config
+
+HOST = "milan"
+
+
+@pytest.fixture
+def campaign(tmp_path, root):
+    """Makes a run's campaign over a machine that is a file, whose records are there."""
+    machine = root / "tests/data/topologies/epyc-7413-2s-nps4-30drives.xml"
+    hosts = {HOST: {"chaosity_topology": str(machine)}}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
+    config = {
+        **read_config(),
+        "inventory": str(tmp_path / "hosts.yml"),
+        "results": str(tmp_path / "results"),
+        "experiments": ["storage_sample"],
+        "replicates": 1,
+    }
+    first = Campaign(config, root=root)
+    for path in map(Path, first.record_paths(HOST)):
+        path.parent.mkdir(parents=True)
+        write(path)
+    return lambda: Campaign(config, root=root)
+
+
+def write(path, text=""):
+    """Write a file later than everything before; times in the history have milliseconds."""
+    time.sleep(0.01)
+    path.write_text(text)
+
+
+def asked(campaign):
+    """Point -> names of the components that ask for its measurement."""
+    found = {}
+    for point in campaign.plans[HOST].points:
+        wildcards = SimpleNamespace(
+            host=HOST, experiment=point["experiment"], point=point["point"], replicate="1"
+        )
+        if files := [Path(file) for file in campaign.changed_component_files(wildcards)]:
+            assert all(file.exists() for file in files)
+            found[point["point"]] = [file.stem for file in files]
+    return found
+
+
+def component(campaign):
+    """The first drive of the last planned point: its name, file and the points that touch it."""
+    components = campaign.plans[HOST].points[-1]["components"]
+    name = next(one for one in components if one.startswith("drive"))
+    points = {p["point"] for p in campaign.plans[HOST].points if name in p["components"]}
+    return name, campaign.configuration_folder(HOST) / "components" / f"{name}.json", points
+
+
+def edited(path):
+    """The text of a component with a person's note."""
+    return json.dumps({**json.loads(path.read_text()), "note": "reseated"})
+
+
+def test_what_did_not_change_asks_for_nothing(campaign):
+    run = campaign()
+    component(run)[1].touch()
+    assert asked(campaign()) == {}
+
+
+def test_a_changed_component_asks_for_the_points_that_touch_it_until_they_are_measured(campaign):
+    run = campaign()
+    name, path, points = component(run)
+    assert 0 < len(points) < len(run.plans[HOST].points)
+    write(path, edited(path))
+    assert asked(campaign()) == {point: [name] for point in points}
+    for point in points:
+        write(run.configuration_folder(HOST) / "storage_sample" / point / "rep1.json")
+    assert asked(campaign()) == {}
+
+
+def test_a_record_that_is_missing_has_no_components_as_inputs(campaign):
+    run = campaign()
+    _, path, _ = component(run)
+    write(path, edited(path))
+    for record in map(Path, run.record_paths(HOST)):
+        record.unlink()
+    assert asked(campaign()) == {}
+
+
+def test_a_note_that_was_taken_back_asks_for_nothing(campaign):
+    _, path, points = component(campaign())
+    before = path.read_text()
+    write(path, edited(path))
+    assert set(asked(campaign())) == points
+    write(path, before)
+    assert asked(campaign()) == {}
+
+
+def test_a_note_that_was_taken_back_after_a_measurement_asks_again(campaign):
+    run = campaign()
+    _, path, points = component(run)
+    before = path.read_text()
+    write(path, edited(path))
+    campaign()
+    for record in map(Path, run.record_paths(HOST)):
+        write(record)
+    write(path, before)
+    assert set(asked(campaign())) == points
+
+
+def test_components_that_were_lost_ask_for_nothing(campaign):
+    shutil.rmtree(component(campaign())[1].parent)
+    assert asked(campaign()) == {}
+
+
+def test_lost_records_are_named_once_there_is_a_table(campaign):
+    run = campaign()
+    lost = run.record_paths(HOST)[2]
+    Path(lost).unlink()
+    assert run.lost_records(HOST) == []
+    (run.configuration_folder(HOST) / "measurements.parquet").touch()
+    assert run.lost_records(HOST) == [lost]
