@@ -47,7 +47,7 @@ rule host_results:
     # Everything of the hosts, without the overview: a run among those of several hosts.
     input:
         # With the lost records as inputs, they are measured again even if there is a report. All
-        # records are inputs of rule `tidy`; a second list of them takes a tenth of Snakemake's time.
+        # records are inputs of rule `tidy`; more lists of them took a tenth of the time of a dry run.
         [CAMPAIGN.lost_records(host) for host in CAMPAIGN.hosts],
         [f"{CAMPAIGN.configuration_folder(host)}/report.html" for host in CAMPAIGN.hosts],
         [f"{CAMPAIGN.configuration_folder(host)}/exports/notes.txt" for host in CAMPAIGN.hosts],
