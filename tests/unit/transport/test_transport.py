@@ -131,6 +131,7 @@ def test_the_socket_folder_is_closed_to_other_users(tmp_path, monkeypatch):
         ("ssh: connect to host x port 22: Connection timed out", "does not answer"),
         ("ssh: Could not resolve hostname x: Name or service not known", "cannot be resolved"),
         ("kex_exchange_identification: Connection closed by remote host", "closed the connection"),
+        ("Connection reset by 192.0.2.1 port 22", "it closed the connection"),
         ("something new", "something new"),
         ("", "without a message"),
     ],

@@ -51,6 +51,7 @@ ERROR_CAUSES = {
     "Could not resolve": "its name cannot be resolved",
     "No route to host": "there is no route to it",
     "Connection closed": "it closed the connection",
+    "Connection reset": "it closed the connection",
 }
 
 

@@ -39,6 +39,11 @@ def qemu_drive_name(index: int) -> str:
     return f"drive{index}"
 
 
+def image_node_names(index: int) -> tuple[str, str]:
+    """Return QEMU's names of a drive's format node and of the node of its file below."""
+    return f"{qemu_drive_name(index)}-raw", f"{qemu_drive_name(index)}-file"
+
+
 def drive_image_path(serial: str) -> str:
     """Return the path of a drive's image, relative to the machine's folder."""
     return f"{DRIVES}/{serial}.img"
@@ -156,10 +161,11 @@ def _drives(machine: Machine, mode: str, folder: Path) -> Iterator[str]:
     for index, drive in enumerate(machine["drives"]):
         bus = "pcie.0" if drive["node"] is None else f"bridge{drive['node']}"
         name, image = qemu_drive_name(index), _quoted(folder / drive_image_path(drive["serial"]))
-        speed = drive["read_bytes_per_second"]
+        speed, (raw, file) = drive["read_bytes_per_second"], image_node_names(index)
         yield from ("-device", f"pcie-root-port,id=port{index},bus={bus},chassis={index + 1}")
         yield "-drive"
-        yield f"file={image},if=none,id={name},format=raw,throttling.bps-read={speed}"
+        nodes = f"node-name={raw},file.node-name={file}"
+        yield f"file={image},if=none,id={name},format=raw,{nodes},throttling.bps-read={speed}"
         yield from ("-device", f"nvme,drive={name},serial={drive['serial']},bus=port{index}")
 
 

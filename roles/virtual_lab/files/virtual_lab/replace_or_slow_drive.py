@@ -1,4 +1,4 @@
-"""Changes a machine's drives as happens to hardware: a drive is replaced or becomes slow."""
+"""Changes a machine's drives as happens to hardware: replaced, slow, or with errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from virtual_lab import power_switch
 from virtual_lab.errors import LabError
 from virtual_lab.machine_folder import MACHINE, read_json, write_json
 from virtual_lab.numa_layout import check_description
-from virtual_lab.qemu_arguments import QMP, qemu_drive_name
+from virtual_lab.qemu_arguments import QMP, image_node_names, qemu_drive_name
 from virtual_lab.qemu_monitor import QemuMonitor
 
 # All limits that block_set_io_throttle requires; 0 means unlimited.
@@ -70,3 +70,44 @@ def limit_read_rate(folder: Path, serial: str, speed: int) -> None:
             limits = {**_NO_LIMITS, "bps_rd": speed}
             monitor.execute("block_set_io_throttle", device=qemu_drive_name(place), **limits)
     write_json(folder / MACHINE, machine)
+
+
+def fail_reads(folder: Path, serial: str, failing: bool = True) -> None:
+    """Let every read of a drive fail, or stop that; until then, or until the machine is off.
+
+    The drive answers with the NVMe status "unrecovered read error", as a drive with worn flash.
+
+    Args:
+        folder: the folder of a machine that is on.
+        serial: serial number of the drive.
+        failing: whether reads fail from now on.
+
+    Raises:
+        LabError: the machine does not have this drive, or QEMU refuses.
+    """
+    raw, file = image_node_names(_place_of(read_json(folder / MACHINE), serial))
+    errors = f"{file}-errors"
+    with QemuMonitor(folder / QMP) as monitor:
+        if failing:
+            every_read = {"event": "none", "iotype": "read"}
+            monitor.execute(
+                "blockdev-add",
+                **{"driver": "blkdebug", "node-name": errors, "image": file},
+                **{"inject-error": [every_read]},
+            )
+        below = {"driver": "raw", "node-name": raw, "file": errors if failing else file}
+        monitor.execute("blockdev-reopen", options=[below])
+        if not failing:
+            monitor.execute("blockdev-del", **{"node-name": errors})
+
+
+def written_bytes(folder: Path, serial: str) -> int:
+    """Return how many bytes were written to or discarded on a drive since the machine was started.
+
+    Raises:
+        LabError: the machine does not have this drive.
+    """
+    name = qemu_drive_name(_place_of(read_json(folder / MACHINE), serial))
+    with QemuMonitor(folder / QMP) as monitor:
+        drives = {drive["device"]: drive["stats"] for drive in monitor.execute("query-blockstats")}
+    return int(drives[name]["wr_bytes"]) + int(drives[name]["unmap_bytes"])
