@@ -33,6 +33,9 @@ from chaosity.prediction.drives_of_sets import DrivesByNode
 
 # Two losses are alike if the smaller is at least this share of the larger: both have noise.
 _SIMILAR = 0.4
+# An initiator is slow if this share of its sets of a size is slow. With a budget, two of the three
+# sets that it reads can be behind the same slow path.
+_SLOW_SHARE = 0.75
 # The parts of a machine that can be suspected.
 DRIVES, PATH, PACKAGES = "drives", "path", "packages"
 
@@ -84,16 +87,16 @@ class DriveSetCells(TidyTableSliceCells):
             part = self.labels == label
             if np.count_nonzero(part.any(axis=0)) < 2:
                 self.untested |= part
-        self.expected = np.fmin(self._median_of_initiators(), self._sum_of_parts())
+        self.expected = np.fmin(self._median_of_initiators_or_sets(), self._sum_of_parts())
         departures = np.where(self.untested, np.nan, self.cells.log_score - self.expected)
         for row, own in enumerate(departures):
             for drives in set(number[~np.isnan(own)].tolist()):
                 alike = (number == drives) & ~np.isnan(own)
-                middle = np.count_nonzero(alike) // 2
-                typical = np.sort(own[alike])[middle]
+                at = int(_SLOW_SHARE * np.count_nonzero(alike))
+                typical = np.sort(own[alike])[at]
                 if typical < -self.scatter.matters / 2.0:
-                    # Most sets are slow: the initiator is, by a share or down to a limit.
-                    limit = np.sort(self.cells.log_score[row, alike])[middle]
+                    # Nearly all sets are slow: the initiator is, by a share or down to a limit.
+                    limit = np.sort(self.cells.log_score[row, alike])[at]
                     reduced = np.minimum(self.expected[row, alike] + typical, limit)
                     self.expected[row, alike] = reduced
         self.departures = self.cells.log_score - self.expected
@@ -101,21 +104,25 @@ class DriveSetCells(TidyTableSliceCells):
         if not self.untested.all():
             self.scatter = estimate_scatter_without_faults(self.cells, self.departures, tested)
 
-    def _median_of_initiators(self) -> Scores:
-        """Return the median of each group, in which each initiator counts the same.
+    def _median_of_initiators_or_sets(self) -> Scores:
+        """Return the better of two medians of each group: all initiators, or all sets count alike.
 
-        With a budget, the initiators behind a slow path may have most of the measured sets.
+        With a budget, the initiators behind a slow path may have most of the measured sets, and a
+        slow set is measured from more initiators than others.
         """
         expected = self.expected.copy()
         for label in np.unique(self.labels[self.labels >= 0]):
             part = self.labels == label
-            weights = (part / np.maximum(1, part.sum(axis=1, keepdims=True)))[part]
             scores = self.cells.log_score[part]
             order = np.argsort(scores)
-            total = np.cumsum(weights[order])
-            # Of two middle scores the better, see `cell_groups`; rounding must not decide.
-            middle = np.searchsorted(total, 0.5 * total[-1] * (1.0 + 1e-9), side="right")
-            expected[part] = scores[order][middle]
+            medians = []
+            for axis in (1, 0):
+                weights = (part / np.maximum(1, part.sum(axis=axis, keepdims=True)))[part]
+                total = np.cumsum(weights[order])
+                # Of two middle scores the better, see `cell_groups`; rounding must not decide.
+                middle = np.searchsorted(total, 0.5 * total[-1] * (1.0 + 1e-9), side="right")
+                medians.append(scores[order][middle])
+            expected[part] = max(medians)
         return expected
 
     def _sum_of_parts(self) -> Scores:
