@@ -71,6 +71,17 @@ def test_a_healthy_host_is_fine_and_a_slow_node_is_named(folder: Path, tmp_path:
     assert len(list((folder / "checks").iterdir())) == 3
 
 
+def test_the_map_of_another_machine_is_refused(folder: Path):
+    """As on a login node with the results of a Slurm node."""
+    path = folder.parent / "host.json"
+    host = json.loads(path.read_text()) | {"transport": {"kind": "slurm", "way": []}}
+    path.write_text(json.dumps(host))
+    done = chaosity("check", folder)
+    assert done.returncode == 3
+    assert "the map was measured on simulated machine xeon_8358, and this machine is" in done.stdout
+    assert not (folder / "checks.csv").exists()
+
+
 def test_a_dry_run_measures_nothing(folder: Path):
     done = chaosity("check", folder, "--dry-run")
     assert done.returncode == 0, done.stdout

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,7 +32,7 @@ from chaosity.health.judge_check_values import (
     suspected_parts,
 )
 from chaosity.health.measure_check_points import REPLICATES_OF_SLOW_VALUE, measure_and_judge
-from chaosity.records.atomic_writes_and_record_files import utc_now_text
+from chaosity.records.atomic_writes_and_record_files import load_record, utc_now_text
 from chaosity.records.point_types import Point
 from chaosity.records.record_types_and_verdict import VALID, Record
 from chaosity.result_folders import MEASUREMENTS_FILE
@@ -44,6 +46,7 @@ from chaosity.transport.measure_point_on_host import (
     HostLostOrChangedError,
     measure_replicate,
 )
+from chaosity.transport.runner_command import LOCAL, SIMULATED, SLURM
 
 # Slurm ends a HealthCheckProgram after 60 s. Ten are left for start, end and a slow measurement.
 CHECK_SECONDS = 50.0
@@ -145,10 +148,12 @@ class HostCheck:
             UserError: no measurement is valid, or the host is lost.
         """
         begin = time.monotonic()
-        if self.transport == "local" and not ignore_load:
-            refuse_busy_host(lock_files.lock_file(lock_files.MEASURING))
+        if self.transport in (LOCAL, SLURM):  # measured here
+            self._refuse_another_machine()
+            if not ignore_load:
+                refuse_busy_host(lock_files.lock_file(lock_files.MEASURING))
         result = CheckResult(self.host["host"], utc_now_text())
-        result.is_simulated = self.transport == "simulated"
+        result.is_simulated = self.transport == SIMULATED
         records: list[Record] = []
         chosen, result.left = fit_into_time(
             self.points, last_checks(self.series), _FIRST_SHARE * seconds
@@ -182,11 +187,31 @@ class HostCheck:
         result.seconds = spent()
         return result
 
+    def _refuse_another_machine(self) -> None:
+        """Refuse the check of this machine against the map of another one.
+
+        The map of a Slurm node can be read on all nodes. A reboot since the map is no reason: the
+        runner verifies nodes and drives.
+
+        Raises:
+            UserError: the map was measured on another machine.
+        """
+        for path in self.folder.glob("*/*/rep*.json"):
+            with suppress(ValueError):
+                measured_on, here = load_record(path)["measured_on"], socket.gethostname()
+                if measured_on != here:
+                    raise UserError(
+                        f"the map was measured on {measured_on}, and this machine is {here}",
+                        str(self.folder),
+                        f"run the command on {measured_on}",
+                    )
+                return
+
     def _measure(self, check: CheckPoint, replicate: int) -> Record:
         """Return the record of a measurement.
 
         Raises:
-            UserError: the host does not answer, or has booted into something else.
+            UserError: the host does not answer.
         """
         # A check has no random order, so all its replicates are at position 0.
         point: Point = {**check.point, "orders": [0] * replicate}

@@ -151,18 +151,16 @@ def measure_replicate(
         folder: ``results/HOST``.
 
     Raises:
-        HostLostOrChangedError: the host does not answer any more, or has booted.
+        HostLostOrChangedError: the host does not answer any more.
         ValueError: the answer of a remote host is not a complete record.
     """
     transport = host["transport"]
     if transport["kind"] == SSH:
-        record = _measure_over_ssh(transport, point, replicate)
-    elif transport["kind"] == SIMULATED:
-        record = _simulate(point, replicate, folder)
-    else:  # this machine, or the node on which Slurm runs this process
-        record = measure_point(point, replicate)
-    _check_same_boot(record, host)
-    return record
+        return _measure_over_ssh(transport, point, replicate)
+    if transport["kind"] == SIMULATED:
+        return _simulate(point, replicate, folder)
+    # This machine, or the node on which Slurm runs this process.
+    return measure_point(point, replicate)
 
 
 def _measure_and_save() -> int:
@@ -186,6 +184,7 @@ def _measure_and_save() -> int:
             SIMULATED,
         ):
             _say(f"{name} failed: {record['verdict']['reason']}")  # a remote runner says so itself
+        _check_same_boot(record, host)
         save_record(record, arguments.record)
     except HostLostOrChangedError as error:
         reason = f"lost during a measurement: {error}"
