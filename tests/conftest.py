@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,11 @@ from workflow_folder import Workflow
 # On a busy machine, the time that an example takes says nothing about the code.
 settings.register_profile("without deadline", deadline=None)
 settings.load_profile("without deadline")
+
+# Started in the background by a shell or nohup, tests and their programs would ignore these
+# signals. Tests press Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -81,7 +81,7 @@ def test_a_drive_breaks_while_it_is_read(make_point, tmp_path: Path):
         image.write_bytes(os.urandom(SIZE))
         runs = point_on(make_point, device, "--time_based", "--runtime=60", "--rate=16m")
         breaker = subprocess.Popen(
-            ["sh", "-c", 'until pgrep -f "fio.*drives/drive0" > /dev/null; do sleep 0.1; done;'
+            ["sh", "-c", 'until pgrep -f "[f]io.*drives/drive0" > /dev/null; do sleep 0.1; done;'
              ' sleep 2; truncate --size=0 "$0"', image]
         )  # fmt: skip
         verdict = verdict_of(runs)
@@ -116,8 +116,8 @@ def test_a_drive_disappears_while_it_is_read(make_point, tmp_path: Path):
         gone.symlink_to(device)
         runs = point_on(make_point, gone, "--time_based", "--runtime=3")
         remover = subprocess.Popen(
-            ["sh", "-c", 'until pgrep -f "fio.*drives/drive0" > /dev/null; do sleep 0.1; done;'
-             ' rm "$0"', gone]
+            ["sh", "-c", 'until pgrep -f "[f]io.*drives/drive0" > /dev/null; do sleep 0.1; done;'
+             ' sleep 1; rm "$0"', gone]
         )  # fmt: skip
         verdict = verdict_of(runs)
         remover.wait()
