@@ -138,7 +138,7 @@ def _parse_checks(text: str, folder: Path) -> None:
     rows = read_series(folder)
     last_checks(rows)
     known = MapValue(4e10, 3, 1e-4)
-    Expectation({("memory_bandwidth", "memory=node0+node0+triad"): known}, earlier_values(rows))
+    Expectation({("memory_bandwidth", "memory=node0+node0+triad"): known}, earlier_values(rows, {}))
 
 
 @functools.cache

@@ -39,11 +39,20 @@ def test_values_are_exact_and_slow_ones_do_not_become_the_norm(tmp_path):
     append(tmp_path, "2026-11-24T01:00:00.000Z", 99.12345678901234, 101.0)
     append(tmp_path, "2026-11-25T01:00:00.000Z", 98.0, 60.0)
     rows = read_series(tmp_path)
-    assert earlier_values(rows) == {FIRST.key: [99.12345678901234, 98.0], SECOND.key: [101.0]}
+    assert earlier_values(rows, {}) == {FIRST.key: [99.12345678901234, 98.0], SECOND.key: [101.0]}
     assert last_checks(rows) == dict.fromkeys((FIRST.key, SECOND.key), "2026-11-25T01:00:00.000Z")
     assert len((tmp_path / SERIES_FILE).read_text().splitlines()) == 5
     kept = [json.loads(gzip.decompress(p.read_bytes())) for p in (tmp_path / "checks").iterdir()]
     assert len(kept) == 2
+
+
+def test_checks_before_the_map_was_measured_again_do_not_count(tmp_path):
+    """A replaced drive can be faster than the old one."""
+    for night in range(1, 4):
+        append(tmp_path, f"2026-11-2{night}T01:00:00.000Z", 96.0 + night, 100.0)
+    mapped_at = {FIRST.key: "2026-11-22T12:00:00.000Z"}
+    earlier = earlier_values(read_series(tmp_path), mapped_at)
+    assert earlier == {FIRST.key: [99.0], SECOND.key: [100.0] * 3}
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,11 @@ class HostCheck:
         plan = {(point["experiment"], point["point"]) for point in points}
         cells = known_cells(measured, plan, str(table))
         self.series = read_series(folder)
-        self.expectation = Expectation(_map_values(cells), earlier_values(self.series))
+        rows = measured.rows.dropna(subset="measured_at").sort_values("measured_at")
+        times = zip(rows["experiment"], rows["point"], rows["measured_at"], strict=True)
+        mapped_at = {(experiment, point): str(at) for experiment, point, at in times}
+        earlier = earlier_values(self.series, mapped_at)
+        self.expectation = Expectation(_map_values(cells), earlier)
         self.points = choose_check_points(points, first_medians(cells), topology)
         self.points = [check for check in self.points if check.key in self.expectation.known]
         if not self.points:

@@ -59,12 +59,21 @@ def read_series(folder: Path) -> list[dict[str, str]]:
     return rows
 
 
-def earlier_values(rows: Sequence[Mapping[str, str]]) -> dict[PointKey, list[float]]:
-    """Return experiment and point -> values of earlier checks, without those that were too slow."""
+def earlier_values(
+    rows: Sequence[Mapping[str, str]], mapped_at: Mapping[PointKey, str]
+) -> dict[PointKey, list[float]]:
+    """Return experiment and point -> values of earlier checks, without those that were too slow.
+
+    Args:
+        rows: the series.
+        mapped_at: experiment and point -> time of its last measurement in the map. Checks before
+            were of another map, for example before a repair.
+    """
     found: dict[PointKey, list[float]] = {}
     for row in rows:
-        if row["clear"] == "no":
-            found.setdefault((row["experiment"], row["point"]), []).append(float(row["value"]))
+        key = row["experiment"], row["point"]
+        if row["clear"] == "no" and row["time"] > mapped_at.get(key, ""):
+            found.setdefault(key, []).append(float(row["value"]))
     return found
 
 
