@@ -147,3 +147,15 @@ def test_a_skipped_host_is_noted_until_it_is_readmitted(tmp_path):
     remove_skipped_host_note(tmp_path)
     remove_skipped_host_note(tmp_path)
     assert read_skipped_host(tmp_path) is None
+
+
+def test_hosts_of_one_address_with_other_options_do_not_share_a_connection():
+    """Else the connection of one host would stand in for the check of the other's host key."""
+    same = {"ansible_host": "192.0.2.1", "ansible_port": 22}
+    other = {**same, "ansible_ssh_common_args": "-o UserKnownHostsFile=/dev/null"}
+    paths = [
+        next(word for word in ssh_transport("far", variables)["way"] if "ControlPath=" in word)
+        for variables in (same, other, same)
+    ]
+    assert paths[0] != paths[1]
+    assert paths[0] == paths[2]

@@ -7,6 +7,7 @@ refused.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import shutil
@@ -111,16 +112,20 @@ def _ssh_command(name: str, variables: Mapping[str, Any]) -> list[str]:
     extra = " ".join(
         str(variables.get(f"ansible_ssh_{which}_args") or "") for which in ("common", "extra")
     )
+    address = str(variables.get("ansible_host") or name)
+    # Not OpenSSH's %C: hosts with one address and other keys or options would share a connection,
+    # and so the check of the host key.
+    own = hashlib.sha256(repr((name, address, port, user, key, extra)).encode()).hexdigest()[:16]
     return [
         "ssh",
-        *_option_words({**REQUIRED_OPTIONS, "ControlPath": str(control_socket_folder() / "%C")}),
+        *_option_words({**REQUIRED_OPTIONS, "ControlPath": str(control_socket_folder() / own)}),
         *(["-p", str(port)] if port else []),
         *(["-l", str(user)] if user else []),
         *(["-i", str(key), "-o", "IdentitiesOnly=yes"] if key else []),
         *shlex.split(extra),
         *_option_words(DEFAULT_OPTIONS),
         "--",
-        str(variables.get("ansible_host") or name),
+        address,
     ]
 
 
