@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from chaosity.health.choose_check_points import CheckPoint, choose_check_points, first_medians
+from chaosity.health.choose_check_points import CheckPoint, choose_check_points
 from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
 
 
@@ -19,5 +19,9 @@ def server() -> SimulatedHost:
 def check_points() -> tuple[CheckPoint, ...]:
     """The points of a check of the server, by its values without noise."""
     rows = server().true_table.performance_rows().rows
-    cells = rows.rename(columns={"value": "median"})
-    return tuple(choose_check_points(server().points, first_medians(cells), server().topology))
+    # The first value of a point is the last that is entered.
+    columns = (rows[name][::-1] for name in ("experiment", "point", "value"))
+    medians = {
+        (experiment, point): value for experiment, point, value in zip(*columns, strict=True)
+    }
+    return tuple(choose_check_points(server().points, medians, server().topology))

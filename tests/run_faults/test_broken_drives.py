@@ -55,6 +55,13 @@ def verdict_of(point: Any) -> Verdict:
     return measure_point(point, 1)["verdict"]
 
 
+def while_it_is_read(script: str, path: Path) -> subprocess.Popen[bytes]:
+    """Start a script that waits for fio and then changes `path`, its $0."""
+    # The brackets keep the pattern from matching this shell.
+    wait = 'until pgrep -f "[f]io.*drives/drive0" > /dev/null; do sleep 0.1; done; '
+    return subprocess.Popen(["sh", "-c", wait + script, path])
+
+
 def test_a_drive_returns_errors_and_is_repaired(make_point, tmp_path: Path):
     """Behind its end, a loop device over a file that became shorter returns I/O errors."""
     if shutil.which("fio") is None:
@@ -80,10 +87,7 @@ def test_a_drive_breaks_while_it_is_read(make_point, tmp_path: Path):
     with loop_device(image, size=SIZE) as device:
         image.write_bytes(os.urandom(SIZE))
         runs = point_on(make_point, device, "--time_based", "--runtime=60", "--rate=16m")
-        breaker = subprocess.Popen(
-            ["sh", "-c", 'until pgrep -f "[f]io.*drives/drive0" > /dev/null; do sleep 0.1; done;'
-             ' sleep 2; truncate --size=0 "$0"', image]
-        )  # fmt: skip
+        breaker = while_it_is_read('sleep 2; truncate --size=0 "$0"', image)
         verdict = verdict_of(runs)
         breaker.wait()
         assert verdict["status"] == FAILED
@@ -115,10 +119,7 @@ def test_a_drive_disappears_while_it_is_read(make_point, tmp_path: Path):
         gone = tmp_path / "nvme0n1"
         gone.symlink_to(device)
         runs = point_on(make_point, gone, "--time_based", "--runtime=3")
-        remover = subprocess.Popen(
-            ["sh", "-c", 'until pgrep -f "[f]io.*drives/drive0" > /dev/null; do sleep 0.1; done;'
-             ' sleep 1; rm "$0"', gone]
-        )  # fmt: skip
+        remover = while_it_is_read('sleep 1; rm "$0"', gone)
         verdict = verdict_of(runs)
         remover.wait()
     assert verdict["status"] == FAILED

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +63,7 @@ def check_command(
     from chaosity.campaign.hosts_and_plans_of_run import put_own_programs_first_in_path
     from chaosity.checked_yaml_files import ROOT
     from chaosity.health.check_host import HostCheck
-    from chaosity.health.judge_check_values import FAULT, RECENT
+    from chaosity.health.judge_check_values import RECENT
 
     if textfile and textfile.suffix != ".prom":
         raise UserError("node_exporter reads only files that end in .prom", str(textfile))
@@ -89,7 +88,7 @@ def check_command(
     if as_json:
         print_json(_document(result))
     else:
-        print_template("check", result=result, every=every, fault=FAULT, recent=RECENT)
+        print_template("check", result=result, every=every, recent=RECENT)
     sys.exit(result.status)
 
 
@@ -113,9 +112,9 @@ def _document(result: CheckResult) -> dict[str, Any]:
             **{"confirmed": each.is_confirmed, "disturbed": each.disturbed},
         }
 
-    facts = asdict(result)
+    facts = ("host", "moment", "seconds", "failed", "is_simulated")
     return {
-        **{key: facts[key] for key in ("host", "moment", "seconds", "failed", "is_simulated")},
+        **{name: getattr(result, name) for name in facts},
         "status": result.status,
         "suspects": [
             {"components": suspect.parts, "points": ["/".join(v.check.key) for v in suspect.values]}

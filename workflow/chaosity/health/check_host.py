@@ -20,7 +20,6 @@ from chaosity.health.choose_check_points import (
     CheckPoint,
     PointKey,
     choose_check_points,
-    first_medians,
     fit_into_time,
 )
 from chaosity.health.judge_check_values import (
@@ -38,6 +37,7 @@ from chaosity.records.record_types_and_verdict import VALID, Record
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.rounds.known_before import known_cells
 from chaosity.runner import lock_files
+from chaosity.runner.host_state import read_processor_seconds
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import read_points, status_and_values_of_record
 from chaosity.topology.topology_json import read_topology
@@ -125,9 +125,10 @@ class HostCheck:
         times = zip(rows["experiment"], rows["point"], rows["measured_at"], strict=True)
         mapped_at = {(experiment, point): str(at) for experiment, point, at in times}
         earlier = earlier_values(self.series, mapped_at)
-        self.expectation = Expectation(_map_values(cells), earlier)
-        self.points = choose_check_points(points, first_medians(cells), topology)
-        self.points = [check for check in self.points if check.key in self.expectation.known]
+        known = _map_values(cells)
+        self.expectation = Expectation(known, earlier)
+        medians = {key: value.median for key, value in known.items()}
+        self.points = choose_check_points(points, medians, topology)
         if not self.points:
             raise UserError(
                 "the map has no values that a check can repeat", str(folder), MAP_REMEDY
@@ -262,21 +263,13 @@ def refuse_busy_host(lock: Path, seconds: float = _BUSY_LOOK_SECONDS) -> None:
             raise HostBusyError(f"{holders} measures on this host", remedy="check it later")
     finally:
         os.close(handle)
-    before = _busy_and_all_seconds()
+    before = read_processor_seconds()
     time.sleep(seconds)
-    busy, total = (
-        after - begin for after, begin in zip(_busy_and_all_seconds(), before, strict=True)
-    )
-    if total > 0 and busy > _MOST_BUSY_SHARE * total:
+    spent = {kind: after - before[kind] for kind, after in read_processor_seconds().items()}
+    total = sum(spent.values())
+    busy = total - spent["idle"] - spent["iowait"]
+    if busy > _MOST_BUSY_SHARE * total:
         raise HostBusyError(
             f"other programs use {100 * busy / total:.0f} % of the processors of this host",
             remedy="check it later",
         )
-
-
-def _busy_and_all_seconds() -> tuple[float, float]:
-    """Return the busy and all time of the processors since boot, from /proc/stat (see proc(5))."""
-    with Path("/proc/stat").open(encoding="ascii") as stream:
-        ticks = [float(each) for each in stream.readline().split()[1:9]]
-    user, nice, system, _idle, _wait, *others = ticks
-    return user + nice + system + sum(others), sum(ticks)

@@ -62,7 +62,7 @@ def read_series(folder: Path) -> list[dict[str, str]]:
 def earlier_values(
     rows: Sequence[Mapping[str, str]], mapped_at: Mapping[PointKey, str]
 ) -> dict[PointKey, list[float]]:
-    """Return experiment and point -> values of earlier checks, without those that were too slow.
+    """Return experiment and point -> values of earlier checks; slow values are left out.
 
     Args:
         rows: the series.

@@ -8,14 +8,11 @@ than by a core or a cache. So the map decides, and no list of experiments.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import cast
-
-import pandas as pd
+from dataclasses import dataclass, replace
 
 from chaosity.design.point_expansion import json_fingerprint
 from chaosity.place_names import node_name
-from chaosity.records.point_types import Load, Point
+from chaosity.records.point_types import Load, Point, PointStoppingRule
 from chaosity.store.measurements import WORKING_SET, is_performance_metric
 from chaosity.topology.topology_model import Topology
 
@@ -32,7 +29,7 @@ class CheckPoint:
     """A point of a check.
 
     Attributes:
-        point: the point of the map, with a shorter stopping rule and so another definition.
+        point: the point of the map; of those that are chosen, with a shorter stopping rule.
         load: its only load.
         metric: the metric that is judged.
         parts: the components that limit it: a node, a drive, or a path such as node0->node4.
@@ -65,16 +62,22 @@ def choose_check_points(
             unit; points without a median are left out.
         topology: the host's topology; it tells which nodes a package has.
     """
-    best: dict[tuple[str, ...], tuple[float, CheckPoint]] = {}
+    package_of = {node: package.os_index for package in topology.packages for node in package.nodes}
+    best: dict[tuple[object, ...], tuple[float, CheckPoint]] = {}
     for point in points:
-        found = _part_and_kind(point, topology)
         median = medians.get((point["experiment"], point["point"]))
-        if found is None or median is None or not median > 0.0:
+        check = _point_of_single_part(point)
+        if check is None or median is None or not median > 0.0:
             continue
-        signature, check = found
+        place: tuple[object, ...] = check.parts
+        if len(check.parts) > 1:
+            # Paths within and between packages are alike, so one of each kind is enough.
+            ends = check.load["initiator"]["nodes"] + check.load["target"]["nodes"]
+            place = tuple(package_of.get(node) for node in ends)
+        signature = check.load["category"], check.metric, len(check.parts), *place
         if signature not in best or median > best[signature][0]:
             best[signature] = median, check
-    chosen = [check for _, check in best.values()]
+    chosen = [replace(check, point=_shortened(check.point)) for _, check in best.values()]
     return sorted(chosen, key=lambda check: (len(check.parts) > 1, check.parts, check.metric))
 
 
@@ -97,8 +100,8 @@ def fit_into_time(
     return taken, left
 
 
-def _part_and_kind(point: Point, topology: Topology) -> tuple[tuple[str, ...], CheckPoint] | None:
-    """Return what a point tells about which part, and the point; None if it blurs several parts."""
+def _point_of_single_part(point: Point) -> CheckPoint | None:
+    """Return the point with the part that limits its load; None if several parts can limit it."""
     [load, *others] = point["loads"]
     target, sources = load["target"], load["initiator"]["nodes"]
     metric = next((m for m in load["metrics"] if is_performance_metric(m)), None)
@@ -106,56 +109,29 @@ def _part_and_kind(point: Point, topology: Topology) -> tuple[tuple[str, ...], C
     in_caches = {WORKING_SET, "responder"} & set(load.get("levels", {}))
     if metric is None or several or in_caches:
         return None
-    [source] = sources
-    kind = load["category"]
     if target["drives"]:
         [drive, *more] = target["drives"]
-        if more or drive["node"] not in (None, source):
+        if more or drive["node"] not in (None, *sources):
             return None
-        return _check(point, load, metric, (kind, metric), (drive["component"],))
+        return CheckPoint(point, load, metric, (drive["component"],))
     if len(target["nodes"]) != 1:
         return None
-    [node] = target["nodes"]
-    if node == source:
-        return _check(point, load, metric, (kind, metric), (node_name(node),))
-    package_of = {
-        each: str(package.os_index) for package in topology.packages for each in package.nodes
-    }
-    ends = package_of.get(source, "none"), package_of.get(node, "none")
-    signature = kind, metric, *ends
-    return _check(point, load, metric, signature, (node_name(source), node_name(node)), remote=True)
+    nodes = dict.fromkeys(sources + target["nodes"])  # one if the node reads its own memory
+    return CheckPoint(point, load, metric, tuple(map(node_name, nodes)))
 
 
-def _check(
-    point: Point,
-    load: Load,
-    metric: str,
-    kind: tuple[str, ...],
-    parts: tuple[str, ...],
-    *,
-    remote: bool = False,
-) -> tuple[tuple[str, ...], CheckPoint]:
-    """Return the signature of what a point tells, and the shortened point."""
+def _shortened(point: Point) -> Point:
+    """Return the point with the stopping rule of a check, and so with another definition."""
     own = point["stopping"]
-    stopping = {
+    stopping: PointStoppingRule = {
         **own,
         "min_seconds": min(own["min_seconds"], _MIN_SECONDS),
         "max_seconds": min(own["max_seconds"], _MAX_SECONDS),
     }
-    saved = max(own["max_seconds"] - _MAX_SECONDS, 0.0)
-    shortened = {
+    saved = own["max_seconds"] - stopping["max_seconds"]
+    return {
         **point,
         "stopping": stopping,
         "definition": json_fingerprint([point["definition"], stopping]),
         "estimated_seconds": max(point["estimated_seconds"] - saved, _MIN_SECONDS),
     }
-    # Paths within and between packages are alike, so one of each kind is enough.
-    signature = kind if remote else (*kind, *parts)
-    return signature, CheckPoint(cast(Point, shortened), load, metric, parts)
-
-
-def first_medians(cells: pd.DataFrame) -> dict[PointKey, float]:
-    """Return experiment and point -> median of its first cell, from a summary of cells."""
-    first = cells.drop_duplicates(["experiment", "point"])
-    keys = first[["experiment", "point"]].itertuples(index=False, name=None)
-    return dict(zip(keys, first["median"].astype(float), strict=True))

@@ -29,10 +29,10 @@ _SESSION_DEVIATION, _SESSION_FREEDOM = 0.015, 8.0
 _MATTERS = 0.02
 # A false alarm in so many checks.
 _CHECKS_PER_FALSE_ALARM = 365.0
-# The last checks that are judged together, and the first checks that they are compared with.
+# Number of last checks that are judged together, and of first checks that they are compared with.
 RECENT, _REFERENCE = 7, 14
 # A loss that is a fault, and not only a warning: a single part that loses so much is broken.
-FAULT = 0.10
+_FAULT = 0.10
 # If at least this share of values of several parts is slow, the cause is common to all of them.
 _COMMON_SHARE = 0.7
 # Standard deviation of a normal sample, divided by its median absolute deviation.
@@ -106,8 +106,13 @@ class CheckedValue:
 
     @property
     def is_confirmed(self) -> bool:
-        """Return whether the loss is clear in repeated measurements without disturbance."""
+        """Return whether repeated measurements show the loss, undisturbed by other programs."""
         return self.is_clear and len(self.values) > 1 and not self.disturbed
+
+    @property
+    def is_fault(self) -> bool:
+        """Return whether the loss is confirmed and so large that a part is broken."""
+        return self.is_confirmed and self.loss >= _FAULT
 
 
 @cache
@@ -150,7 +155,7 @@ class Expectation:
     def judged(
         self, check: CheckPoint, values: Sequence[float], number: int, *, disturbed: bool = False
     ) -> CheckedValue:
-        """Return a value with what was expected and the smallest clear loss.
+        """Return the judged value: with the expected value and the smallest loss that is clear.
 
         Args:
             check: the point.
@@ -189,7 +194,7 @@ class Expectation:
 def status_of_values(values: Iterable[CheckedValue]) -> int:
     """Return FINE, WARNING or FAULTY (0, 1, 2): the exit status of a check."""
     slow = [value for value in values if value.is_slow]
-    if any(value.is_confirmed and value.loss >= FAULT for value in slow):
+    if any(value.is_fault for value in slow):
         return FAULTY
     return WARNING if slow else FINE
 
@@ -240,7 +245,7 @@ def suspected_parts(values: Sequence[CheckedValue]) -> list[Suspect]:
             key=lambda part: (-well[part], len(explained[part]), explained[part][0].told_loss),
         )
         mine = explained[best]
-        # A path between two parts that are well alone is named by both.
+        # If both ends of a slow path are fast in other values, the path is named by its two ends.
         names = (best,) if well[best] == 0 else mine[0].check.parts
         mine = mine if well[best] == 0 else [mine[0]]
         found.append(Suspect(names, tuple(mine)))

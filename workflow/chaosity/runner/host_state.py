@@ -34,7 +34,7 @@ def read_file_if_present(path: str | Path) -> str | None:
         return None
 
 
-def _read_processor_seconds() -> dict[str, float]:
+def read_processor_seconds() -> dict[str, float]:
     """Return kind -> processor time of the whole host since boot, in seconds."""
     line = (read_file_if_present("/proc/stat") or "cpu").splitlines()[0].split()[1:]
     seconds = (int(word) / TICKS_PER_SECOND for word in line)
@@ -46,7 +46,7 @@ def read_host_state() -> HostState:
     return {
         "taken_monotonic_seconds": time.monotonic(),
         "realtime_minus_monotonic_seconds": time.time() - time.monotonic(),
-        "processor_seconds": _read_processor_seconds(),
+        "processor_seconds": read_processor_seconds(),
         "facts": {name: read_file_if_present(path) for name, path in FACT_FILES.items()},
         "kernel": platform.release(),
     }

@@ -93,7 +93,7 @@ def _identity(path: Path, request: str) -> str | None:
 
 @contextmanager
 def kept_readings(folder: Path, name: str) -> Iterator[KeptReadings]:
-    """Yield the readings that the last run kept, and keep those that the context asks for.
+    """Yield the readings of the last run; at the end, write those that were asked for.
 
     Args:
         folder: ``results/<host>/<configuration>``.
