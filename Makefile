@@ -55,7 +55,7 @@ THOROUGH = not lab and not slurm and thorough
 # Each core begins with neighbouring tests, which share their prepared data.
 ON_ALL_CORES = $(BIN)/pytest --numprocesses auto --dist worksteal $(PYTEST_ARGUMENTS) -m
 
-test: test-tools ## set up and run every kind of test once: about 11 minutes on two cores
+test: test-tools ## set up and run every kind of test once: about 12 minutes on two cores
 	$(ON_ALL_CORES) '$(FAST) and not alone'
 	$(BIN)/pytest $(PYTEST_ARGUMENTS) -m '$(FAST) and alone'
 
@@ -63,7 +63,7 @@ test-thorough: test-tools ## run the tests that `make test` leaves out
 	$(ON_ALL_CORES) '$(THOROUGH) and not alone'
 	$(BIN)/pytest $(PYTEST_ARGUMENTS) -m '$(THOROUGH) and alone'
 
-test-all: test test-thorough ## run everything that CI runs: about 40 minutes on two cores
+test-all: test test-thorough ## run everything that CI runs: about 42 minutes on two cores
 
 test-tools: .venv/requirements-test.installed
 	@$(BIN)/python provision.py $(INVENTORY) -e @tests/provision.yml
