@@ -18,7 +18,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from chaosity.errors import UserError
+from chaosity.errors import UserError, printable_text
 
 # Processor time for one input. The slowest good input takes 0.3 s.
 MOST_SECONDS = 20.0
@@ -178,5 +178,5 @@ def check_is_one_sentence(error: Exception) -> None:
     text = str(error)
     if not text.strip() or len(text) > LONGEST_ERROR:
         raise BrokenPropertyError(f"the error has {len(text)} characters: {text[:200]!r}")
-    if isinstance(error, UserError) and not text.isprintable():
+    if isinstance(error, UserError) and printable_text(text).split("\n") != [text]:
         raise BrokenPropertyError(f"the error is not one printable line: {text[:300]!r}")

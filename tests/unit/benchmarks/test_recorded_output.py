@@ -132,6 +132,13 @@ def test_fio_cut_short_is_no_result(fio):
         extract_number(one["metrics"][METRIC], cut)
 
 
+@pytest.mark.parametrize("kind", ["at_least", "at_most"])
+def test_an_output_with_a_number_above_all_floats_fails_its_rule(fio, kind):
+    rule = {"name": "count", "in": "stdout", "json": "count", kind: 1}
+    one = {**load("fio_sequential_read"), "valid": [rule]}
+    assert checks(one, {**fio, "stdout": json.dumps({"count": 10**400})}) == {"count": False}
+
+
 def test_random_reads_of_two_drives_are_one_group_with_one_histogram(random_reads):
     one = load("fio_random_read")
     assert set(checks(one, random_reads).values()) == {True}

@@ -160,3 +160,8 @@ def test_a_healthy_host_gives_about_one_false_alarm_in_a_year():
         for night in range(730)
     )
     assert alarms <= 6  # of a Poisson distribution with mean 2, a larger number is one in 200
+
+
+def test_the_smallest_number_in_the_series_is_no_error():
+    key = check_points()[0].key
+    assert Expectation({key: MapValue(4e10, 3, 1e-4)}, {key: [5e-324]}).logs[key][0] < -700

@@ -61,3 +61,10 @@ def test_levels_with_thousands_of_digits_are_in_the_order_of_their_numbers():
     table = pd.DataFrame({"y": [1.0, 2.0, 3.0] * 2, "f": levels * 2})
     effects = analyse_variance(table, "y", ["f"], None, "none").effects
     assert [effect.level for effect in effects] == levels[::-1]
+
+
+def test_a_ratio_above_all_numbers_is_left_out():
+    table = pd.DataFrame({"node": list("aabb"), "v": [1e-300, 1e-299, 1e299, 1e300]})
+    [contrast] = analyse_variance(table, "v", ["node"], transform="log").contrasts
+    assert contrast.difference.ratio is None or contrast.difference.ratio < 1e-300
+    assert None in (contrast.difference.ratio, contrast.difference.ratio_high)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -62,10 +63,14 @@ def test_a_file_without_values_is_reported(sweep):
         read_published_csv(sweep, "numa_bench", "theirs")
 
 
-def test_a_count_that_is_not_whole_is_reported_with_its_row(tmp_path):
+@pytest.mark.parametrize("count", ["1.5", "1e+19"])
+def test_a_count_that_is_not_whole_or_too_large_is_reported_with_its_row(tmp_path, count):
     path = tmp_path / "runs.csv"
-    path.write_text("policy,cpu_nodes,mem_nodes,slurm_job,triad_best_MBps\ninterleave,0,0,1.5,9\n")
-    with pytest.raises(UserError, match=r"row 2: '1\.5' is not a whole number"):
+    head = "policy,cpu_nodes,mem_nodes,slurm_job,triad_best_MBps"
+    path.write_text(f"{head}\ninterleave,0,0,{count},9\n")
+    with pytest.raises(
+        UserError, match=rf"row 2: '{re.escape(count)}' is not a whole number below"
+    ):
         read_published_csv(path, "stream_placement", "theirs")
 
 
@@ -125,3 +130,13 @@ def test_a_text_in_a_column_of_numbers_is_not_repeated(tmp_path):
     path.write_text(head + f"serial,0,0,0,0,{'x' * 100_000},20\n")
     with pytest.raises(UserError, match="is not a number"):
         read_published_csv(path, "numa_bench", "theirs")
+
+
+def test_a_number_of_a_form_with_too_many_digits_is_reported(sweep, tmp_path, monkeypatch):
+    form = read_yaml(PUBLISHED / "numa_bench.yaml")
+    (tmp_path / "numa_bench.yaml").write_text(
+        json.dumps(form | {"value": f"{{{{ {'9' * 5000} }}}}"})
+    )
+    monkeypatch.setattr("chaosity.store.read_published_csv.PUBLISHED", tmp_path)
+    with pytest.raises(UserError, match="cannot be filled in"):
+        read_published_csv(sweep, "numa_bench", "theirs")

@@ -5,15 +5,19 @@ from __future__ import annotations
 import errno
 import io
 import json
+import re
 import tarfile
 from pathlib import Path
 
 import pytest
+from lxml import etree
 
 from chaosity.errors import UserError
 from chaosity.topology import run_lstopo
+from chaosity.topology.hwloc_xml import HwlocTree
 from chaosity.topology.topology_discovery import discover_topology
 
+MACHINES = Path(__file__).resolve().parents[3] / "machines/topologies"
 V3 = '<?xml version="1.0"?>\n<topology version="3.0"><object type="Machine"/></topology>\n'
 
 
@@ -255,3 +259,16 @@ def test_the_error_of_a_broken_tarball_is_one_line(tmp_path):
     path = tmp_path / "x.tar.gz"
     path.write_bytes(b"\x1f\x8b" + bytes(100))
     assert refusal(path).isprintable()
+
+
+def test_a_number_above_64_bits_of_the_kernel(tmp_path, whole):
+    pools = "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+    path = described(tmp_path, whole, FACTS, **{pools: str(10**29)})
+    assert f"pages has the value {10**29}" in refusal(path)
+
+
+def test_a_table_of_distances_with_a_missing_value():
+    text = (MACHINES / "epyc_7413_nps4.xml").read_text()
+    changed = re.sub(r'(<u64values length="\d+">)\d+ ', r"\g<1>", text, count=1)
+    with pytest.raises(ValueError, match="a table of distances has 63 values for 8 nodes"):
+        HwlocTree(etree.fromstring(changed.encode())).slit_distances()

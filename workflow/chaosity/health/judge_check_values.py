@@ -138,7 +138,8 @@ class Expectation:
         self.known = known
         # Logarithms of values over the map's median, oldest first.
         self.logs = {
-            key: [math.log(value / known[key].median) for value in values]
+            # Not the logarithm of the ratio: the ratio of a damaged series can be 0.
+            key: [math.log(value) - math.log(known[key].median) for value in values]
             for key, values in earlier.items()
             if key in known
         }

@@ -74,7 +74,7 @@ def check_output_rules(load: LoadRecord) -> list[Check]:
             passed = all(COMPARISONS[kind](value, wanted) for value in values)
             detail = ", ".join(dict.fromkeys(map(str, values)))[:200]
             detail += "" if passed else f", required: {kind.replace('_', ' ')} {wanted}"
-        except (ExtractionError, TypeError, ValueError) as error:
+        except (ExtractionError, TypeError, ValueError, OverflowError) as error:
             passed, detail = False, str(error)
         checks.append(make_check(f"{load['name']}: {rule['name']}", passed, detail))
     return checks

@@ -85,8 +85,15 @@ class ResidualError:
             ends = [value - half, value + half]
         if not self.logs:
             return DifferenceWithInterval(value, *ends)
-        ratios = [None if number is None else math.exp(number) for number in (value, *ends)]
-        return DifferenceWithInterval(value, *ends, *ratios)
+        return DifferenceWithInterval(value, *ends, *map(_ratio, (value, *ends)))
+
+
+def _ratio(logarithm: float | None) -> float | None:
+    """Return the ratio of a difference of logarithms; None if unknown or above all numbers."""
+    try:
+        return None if logarithm is None else math.exp(logarithm)
+    except OverflowError:
+        return None
 
 
 @dataclass(frozen=True)

@@ -129,12 +129,12 @@ def _compiled(text: str) -> Template:
 def _fill(text: str, row: Row, where: str) -> str:
     try:
         return _compiled(text).render(row)
-    except (TemplateError, TypeError) as error:
+    except (TemplateError, TypeError, ValueError, ArithmeticError) as error:
         raise UserError(f"the template {text!r} cannot be filled in: {error}", where) from error
 
 
 def _whole_number(text: str, where: str) -> int:
     value = parse_positive_number(text, where)
-    if not value.is_integer():
-        raise UserError(f"{text!r} is not a whole number", where)
+    if not value.is_integer() or value >= 2**63:  # the columns have 64 bits
+        raise UserError(f"{text!r} is not a whole number below 2^63", where)
     return int(value)

@@ -14,6 +14,7 @@ from chaosity.topology.memory_peak import find_memory_peak
 from chaosity.topology.numa_nodes import discover_nodes, find_restrictions, usable_cpus
 from chaosity.topology.packages_cores_and_caches import CoreAndCacheMaker
 from chaosity.topology.sysfs_reader import SysfsNode, SysfsReader
+from chaosity.topology.topology_json import topology_from_json, topology_to_json
 from chaosity.topology.topology_model import HugePagePool, SlitDistances, Topology
 from chaosity.topology.topology_sources import LIVE, TopologySource, open_topology_source
 
@@ -76,7 +77,7 @@ def _build(source: TopologySource) -> Topology:
     # Only x86 processors tell that a machine is virtual.
     may_be_virtual = facts["architecture"] != "x86_64" or facts.get("hypervisor", True)
     lines = (cache.line_bytes for cache in caches if cache.kind != "instruction")
-    return Topology(
+    built = Topology(
         source=source.name,
         kind=source.kind,
         packages=structure.make_packages({node.os_index: node.package for node in nodes}),
@@ -101,6 +102,8 @@ def _build(source: TopologySource) -> Topology:
         counts=counts,
         host=facts,
     )
+    # What a file of the results cannot hold, such as a number above 64 bits, is refused here.
+    return topology_from_json(topology_to_json(built))
 
 
 def _distances(tree: HwlocTree, kernel_nodes: Sequence[SysfsNode]) -> SlitDistances | None:
