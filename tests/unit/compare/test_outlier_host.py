@@ -135,11 +135,11 @@ def test_several_configurations_are_noted():
     )
 
 
-def test_two_hosts_are_too_few_and_65_too_many():
+def test_two_hosts_are_too_few_and_1001_too_many():
     with pytest.raises(UserError, match="add a third host"):
         find_outliers(fleet(2, 1, nodes=2))
-    with pytest.raises(UserError, match="at most 64 hosts"):
-        find_outliers({str(number): host("a", 1, nodes=1) for number in range(65)})
+    with pytest.raises(UserError, match="at most 1000 hosts"):
+        find_outliers(dict.fromkeys(map(str, range(1001)), host("a", 1, nodes=1)))
 
 
 def test_the_variance_prior_fits_equal_and_scattered_variances():

@@ -13,12 +13,9 @@ from table_figures import draw
 from test_report import FIGURES, read, write
 
 from chaosity.cli.report import list_reports_command, write_overview_command
+from chaosity.components.component_files import processor_model
 from chaosity.errors import UserError
-from chaosity.report.overview_and_equal_hosts import (
-    compare_equal_hosts,
-    processor_model,
-    write_overview,
-)
+from chaosity.report.overview_and_equal_hosts import compare_equal_hosts, write_overview
 from chaosity.report.report_summary import ReportSummary, summarise_report
 from chaosity.report.write_report_files import has_outdated_skip_note
 from chaosity.store.measurements import Measurements

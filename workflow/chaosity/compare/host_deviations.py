@@ -10,7 +10,7 @@ of freedom finds nothing. But all cells of a metric scatter similarly, so varian
 
 from __future__ import annotations
 
-from collections import ChainMap, Counter
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -100,34 +100,29 @@ def match_cells_and_collect_values(
         tables: name of each host -> its measurements.
         by: PLACE or CLASS. Default: PLACE where all hosts are built alike.
     """
-    # The given names count, since two tables can be of one host.
-    named = [table.with_columns(host=name) for name, table in tables.items()]
-    side = add_matching_columns(Measurements.concatenated(named)).valid_rows()
+    Measurements.refuse_mixed_origins(tables.values())
+    sides = [add_matching_columns(table).valid_rows() for table in tables.values()]
     configuration = configuration_key(list(tables.values()))
     if by is None:
-        hosts = [side.where(host=name) for name in tables]
-        alike = place_names_mean_the_same(hosts, configuration)
-        by = PLACE if alike else CLASS
+        by = PLACE if place_names_mean_the_same(sides, configuration) else CLASS
     if by == CLASS:
-        [side] = simplify_relations_if_any_unknown([side])
-    cells: dict[str, dict[Key, ComparableCell]] = {name: {} for name in tables}
-    for key, cell in group_cells(side, ["host", *key_columns(by), *configuration]).items():
-        cells[str(key[0])][key[1:]] = cell
-    hosts_by_key = Counter(chain(*cells.values()))
+        sides = simplify_relations_if_any_unknown(sides)
+    described: dict[Key, ComparableCell] = {}
+    # Of the cells of a fleet, only the values are kept: descriptions of all would fill the memory.
+    values: list[dict[Key, _Values]] = []
+    for side in sides:
+        own = group_cells(side, [*key_columns(by), *configuration])
+        values.append({key: np.log(cell.block_values) for key, cell in own.items()})
+        described = own | described
+    hosts_by_key = Counter(chain(*values))
     common = [key for key, number in hosts_by_key.items() if number >= MIN_HOSTS]
     nothing = np.empty(0)
-    samples = [
-        tuple(np.log(own[key].block_values) if key in own else nothing for own in cells.values())
-        for key in common
-    ]
-    logs = [
-        [np.log(own[key].median_over_blocks) if key in own else np.nan for own in cells.values()]
-        for key in common
-    ]
+    samples = [tuple(own.get(key, nothing) for own in values) for key in common]
+    logs = [[np.median(own) if len(own) else np.nan for own in cell] for cell in samples]
     return by, HostValues(
-        hosts=tuple(cells),
-        cells=tuple(ChainMap(*cells.values())[key] for key in common),
-        logs=np.array(logs).reshape(len(common), len(cells)),
+        hosts=tuple(tables),
+        cells=tuple(described[key] for key in common),
+        logs=np.array(logs).reshape(len(common), len(tables)),
         samples=tuple(samples),
     )
 
@@ -167,13 +162,10 @@ def _deviations(values: HostValues, hosts: Sequence[int]) -> HostDeviations:
     within = np.array([_variance_within([cell[host] for host in hosts]) for cell in values.samples])
     groups = np.array([cell.category_and_metric_text for cell in values.cells])
     freedom, spread, expected = (np.full(own.shape, np.nan) for _ in range(3))
-    for place, host in enumerate(hosts):
+    deviation[:, hosts] = own - _medians_of_others(own)
+    for place in range(len(hosts)):
         others = np.delete(own, place, axis=1)
         number = np.count_nonzero(~np.isnan(others), axis=1)
-        known = number >= 1
-        middle = np.full(len(own), np.nan)
-        middle[known] = np.nanmedian(others[known], axis=1)
-        deviation[:, host] = own[:, place] - middle
         for group in np.unique(groups):
             chosen = (number >= MIN_HOSTS - 1) & (groups == group)
             if not chosen.any():
@@ -200,6 +192,27 @@ def _deviations(values: HostValues, hosts: Sequence[int]) -> HostDeviations:
         level = LEVEL / 2.0 / np.count_nonzero(tested)
         detectable[:, hosts] = stats.t.isf(level, freedom) * spread
     return HostDeviations(deviation, p, detectable)
+
+
+def _medians_of_others(values: _Values) -> _Values:
+    """Return, for each value of a row, the median of the other values of this row.
+
+    Each row is sorted once, since a median for each of 200 hosts would take minutes. NaN is no
+    value.
+    """
+    ordered = np.sort(values, axis=1)  # NaN comes last
+    rank = np.argsort(np.argsort(values, axis=1), axis=1)
+    own = ~np.isnan(values)
+    others = own.sum(axis=1, keepdims=True) - own
+    last = values.shape[1] - 1
+
+    def of_others(place: NDArray[np.intp]) -> _Values:
+        """Return the value at a place of the sorted others: one further from the own rank on."""
+        place = np.clip(place + (own & (place >= rank)), 0, last)
+        return np.take_along_axis(ordered, place, axis=1)
+
+    middle = (of_others((others - 1) // 2) + of_others(others // 2)) / 2.0
+    return np.where(others > 0, middle, np.nan)
 
 
 def _variance_within(samples: Sequence[_Values]) -> float:

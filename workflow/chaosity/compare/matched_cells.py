@@ -55,7 +55,7 @@ CORUNNING = {PLACE: "corunning", CLASS: "corunning_kinds"}
 # Columns that describe a cell besides its key, taken from its first row.
 _DESCRIPTION = (
     *(*_GROUP, *_QUESTION, "load_parameters"),
-    *("initiator_kind", "target_kind", "part", "label"),
+    *("initiator_kind", "target_kind", "part", "label", "initiator_nodes", "target_nodes"),
 )
 _OWN_RELATIONS = ("same_node", "same_nodes")
 Key = tuple[object, ...]

@@ -27,12 +27,14 @@ from chaosity.compare.host_deviations import (
     match_cells_and_collect_values,
 )
 from chaosity.compare.matched_cells import MATTERS
+from chaosity.compare.resource_speeds import ResourceSpeeds, resource_speeds
 from chaosity.errors import UserError
 from chaosity.statistics.estimates_and_ratios import Ratio
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.text_templates import write_sentences
 
-MAX_HOSTS = 64
+# 200 hosts with eight nodes and 30 drives take 80 s of processor time and 1 GB.
+MAX_HOSTS = 1000
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ class OutlierHosts:
         hosts: verdicts; outlier hosts first, then the slowest first.
         cells: a row for each clear deviation of an outlier host: `host`, `group`, `where`,
             `asked_words`, `ratio`, `p_adjusted`.
+        names: names of the hosts, in the order of `resources`.
+        resources: the speed of each host in each resource, for a table of hosts by resources.
     """
 
     matched_by: str
@@ -89,25 +93,34 @@ class OutlierHosts:
     detectable_at_worst: float | None
     hosts: tuple[HostVerdict, ...]
     cells: pd.DataFrame
+    names: tuple[str, ...]
+    resources: tuple[ResourceSpeeds, ...]
 
     def to_json(self) -> dict[str, object]:
         """Return the attributes as JSON values; `sentences` becomes `verdict`."""
         plain = {"verdict" if key == "sentences" else key: v for key, v in vars(self).items()}
         hosts = [asdict(host) for host in self.hosts]
-        return {**plain, "hosts": hosts, "cells": self.cells.to_dict("records")}
+        resources = [asdict(resource) for resource in self.resources]
+        cells = self.cells.to_dict("records")
+        return {**plain, "hosts": hosts, "cells": cells, "resources": resources}
 
 
 def find_outlier_hosts(
-    tables: Mapping[str, Measurements], *, by: str | None = None
+    tables: Mapping[str, Measurements],
+    *,
+    by: str | None = None,
+    packages: Mapping[int, int] | None = None,
 ) -> OutlierHosts:
     """Compare hosts that should be equal.
 
     Args:
         tables: name of each host -> its measurements.
         by: PLACE or CLASS. Default: PLACE where all hosts are built alike.
+        packages: node -> its package, for `OutlierHosts.resources`.
 
     Raises:
-        UserError: there are fewer than 3 or more than 64 hosts, or no cell that three hosts have.
+        UserError: there are fewer than 3 or more than `MAX_HOSTS` hosts, or no cell that three
+            hosts have.
     """
     if len(tables) < MIN_HOSTS:
         raise UserError(
@@ -154,6 +167,8 @@ def find_outlier_hosts(
         detectable_at_worst=at_worst,
         hosts=ordered,
         cells=_clear_cells(values, deviations, named),
+        names=values.hosts,
+        resources=tuple(resource_speeds(values, deviations, packages or {})),
     )
 
 

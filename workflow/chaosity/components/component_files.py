@@ -9,8 +9,10 @@ from typing import cast
 
 from chaosity.components.component_history import read_json_object_or_none, record_component_state
 from chaosity.components.make_component_documents import SYSTEM, ComponentDocument, Components
+from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.topology.host_fact_types import HostFacts
+from chaosity.topology.topology_json import read_topology
 
 # The file with the fingerprints of the last discovery's documents.
 _DISCOVERY_FINGERPRINTS = ".discovered.json"
@@ -80,3 +82,20 @@ def read_component_documents(folder: Path) -> dict[str, ComponentDocument]:
 def facts_of_system_component(components: Components) -> HostFacts:
     """Return the facts in the system component; empty if the component is missing."""
     return cast(HostFacts, components.get(SYSTEM, {}))
+
+
+def processor_model(folder: Path) -> str | None:
+    """Return the processor model of ``results/HOST/CONFIGURATION``; None if unknown.
+
+    The system component comes before the topology, since a person may have edited it.
+    """
+    model = facts_of_system_component(read_component_documents(folder / "components")).get(
+        "cpu_model"
+    )
+    if model:
+        return str(model)
+    try:
+        topology = read_topology(folder / "topology.json")
+    except UserError:
+        return None
+    return topology.cpu_model if topology else None

@@ -1,25 +1,33 @@
 """Write the overview: all hosts and configurations on one page, and a comparison of equal hosts.
 
-Equal hosts have one processor model and are in one configuration. From three hosts on, outlier
-hosts are named. Two hosts are compared, but the comparison cannot show which of them has a fault.
+The page says which host departs, in what, how sure that is and since when. Equal hosts have one
+processor model and are in one configuration. From three hosts on, outlier hosts are named. Two
+hosts are compared, but the comparison cannot show which of them has a fault.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from chaosity import __version__
 from chaosity.compare.comparison_text import BETTER, WORSE
-from chaosity.compare.outlier_host_search import find_outlier_hosts
+from chaosity.compare.host_deviations import MIN_HOSTS
+from chaosity.compare.outlier_host_search import OutlierHosts, find_outlier_hosts
+from chaosity.compare.resource_speeds import ResourceSpeeds
 from chaosity.compare.selection_comparison import compare_selections
-from chaosity.components.component_files import facts_of_system_component, read_component_documents
+from chaosity.components.component_files import processor_model
 from chaosity.errors import UserError
+from chaosity.health.check_series import read_series
+from chaosity.health.steps_in_series import SeriesStep, steps_in_series
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.report.experiment_section import path_relative_to_report
-from chaosity.report.findings_and_checks import OK, PROBLEM, SEVERITIES
+from chaosity.report.findings_and_checks import OK, PROBLEM, SEVERITIES, WARNING
 from chaosity.report.html_pages_and_inline_svg import render_page
 from chaosity.report.report_summary import FINDING, ProblemAndSeverity, ReportSummary
 from chaosity.result_folders import MEASUREMENTS_FILE, skipped_hosts
@@ -41,6 +49,55 @@ class HostStatement:
     host: str | None = None
 
 
+# Smaller deviations have no number in the table. Equal hosts often differ by 2 % in some place.
+VISIBLE = 0.03
+# A table has so many rows at least, if there are so many hosts.
+_MOST_CALM_ROWS = 24
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A table of hosts by resources, the outlier hosts first, then the slowest.
+
+    Attributes:
+        groups: name and number of columns of each group of resources.
+        resources: the columns.
+        rows: names of the hosts, and the number of the host in each column.
+        calm: hosts of a large fleet that deviate nowhere visibly; they have no row.
+    """
+
+    groups: tuple[tuple[str, int], ...]
+    resources: tuple[ResourceSpeeds, ...]
+    rows: tuple[tuple[str, int], ...]
+    calm: tuple[str, ...] = ()
+
+    @classmethod
+    def of_hosts(cls, found: OutlierHosts) -> HeatMap:
+        """Return the table of compared hosts."""
+
+        def rank(row: tuple[str, int]) -> tuple[int, float]:
+            own = [resource.speeds[row[1]] for resource in found.resources]
+            clear = sum(resource.clear[row[1]] for resource in found.resources)
+            return -clear, min((speed for speed in own if speed is not None), default=1.0)
+
+        def is_visible(number: int) -> bool:
+            own = [each.speeds[number] for each in found.resources]
+            return any(speed is not None and abs(speed - 1.0) >= VISIBLE for speed in own)
+
+        ordered = sorted(((name, n) for n, name in enumerate(found.names)), key=rank)
+        shown = [row for n, row in enumerate(ordered) if n < _MOST_CALM_ROWS or is_visible(row[1])]
+        calm = sorted(name for name, _ in {*ordered} - {*shown})
+        groups = Counter(resource.group for resource in found.resources)
+        return cls(tuple(groups.items()), found.resources, tuple(shown), tuple(calm))
+
+    def slow_resources(self, host: str) -> list[tuple[ResourceSpeeds, float]]:
+        """Return the resources in which a host clearly deviates, the largest deviation first."""
+        number = dict(self.rows)[host]
+        own = [(each, each.speeds[number]) for each in self.resources if each.clear[number]]
+        known = [(each, speed) for each, speed in own if speed is not None and each.place]
+        return sorted(known, key=lambda one: -abs(math.log(one[1])))
+
+
 @dataclass(frozen=True)
 class EqualHostGroup:
     """Hosts that should be equal.
@@ -49,12 +106,14 @@ class EqualHostGroup:
         configuration, processor: the same for all these hosts; processor is None if unknown.
         hosts: number of hosts, including hosts that could not be compared.
         statements: statements on the hosts; those on outlier hosts come first.
+        heat: hosts by resources; None for fewer hosts than a comparison needs.
     """
 
     configuration: str
     processor: str | None
     hosts: int
     statements: tuple[HostStatement, ...]
+    heat: HeatMap | None = None
 
     @property
     def outlier_hosts(self) -> frozenset[str]:
@@ -79,20 +138,6 @@ def compare_equal_hosts(summaries: Mapping[Path, ReportSummary]) -> list[EqualHo
     ]
 
 
-def processor_model(folder: Path) -> str | None:
-    """Return the processor model in the system component, or else in the topology."""
-    model = facts_of_system_component(read_component_documents(folder / "components")).get(
-        "cpu_model"
-    )
-    if model:
-        return str(model)
-    try:
-        topology = read_topology(folder / "topology.json")
-    except UserError:
-        return None
-    return topology.cpu_model if topology else None
-
-
 def _compare_group(
     configuration: str, processor: str | None, folders: Mapping[str, Path]
 ) -> EqualHostGroup:
@@ -103,7 +148,30 @@ def _compare_group(
         for host, reason in read.items()
         if isinstance(reason, str)
     ]
-    return EqualHostGroup(configuration, processor, len(folders), (*_statements(tables), *skipped))
+    heat = None
+    try:
+        statements = list(_statements_on_pair(tables))
+        if len(tables) >= MIN_HOSTS:
+            found = find_outlier_hosts(tables, packages=_packages(folders.values()))
+            heat = HeatMap.of_hosts(found)
+            statements = list(_statements_on_outliers(found, heat, folders))
+    except UserError as error:
+        text = f"{format_count(len(tables), 'host')} could not be compared: {error}"
+        statements = [HostStatement(text)]
+    return EqualHostGroup(configuration, processor, len(folders), (*statements, *skipped), heat)
+
+
+def _packages(folders: Iterable[Path]) -> dict[int, int]:
+    """Return node -> its package, by the first topology that can be read; equal hosts are alike."""
+    for folder in folders:
+        with suppress(UserError):
+            if topology := read_topology(folder / "topology.json"):
+                return {
+                    node: package.os_index
+                    for package in topology.packages
+                    for node in package.nodes
+                }
+    return {}
 
 
 def _read_table(folder: Path) -> Measurements | str:
@@ -112,34 +180,89 @@ def _read_table(folder: Path) -> Measurements | str:
     if not path.exists():
         return f"it has no {MEASUREMENTS_FILE}"
     try:
-        measurements = Measurements.read(path)
-        required = measurements.rows.loc[measurements.rows["status"] == "valid", _REQUIRED]
-        if required.isna().any(axis=None):
+        # Only valid rates and times are compared. Hundreds of tables share each text once.
+        measurements = Measurements.read(path).performance_rows().valid_rows()
+        if measurements.rows[_REQUIRED].isna().any(axis=None):
             raise ValueError("a required column has no value")
     except (UserError, ValueError, TypeError):  # not a Parquet file, or with other types
         return f"its {MEASUREMENTS_FILE} is not a tidy table"
-    return f"its {MEASUREMENTS_FILE} has no value" if required.empty else measurements
+    if not len(measurements):
+        return f"its {MEASUREMENTS_FILE} has no value"
+    rows = measurements.rows
+    texts = [str(name) for name in rows.select_dtypes(object)]
+    return Measurements(rows.assign(**{name: rows[name].map(_shared) for name in texts}))
 
 
-def _statements(tables: Mapping[str, Measurements]) -> Iterator[HostStatement]:
+def _shared(value: object) -> object:
+    """Return the text of which there is one in memory; other values unchanged."""
+    return sys.intern(value) if type(value) is str else value
+
+
+def _statements_on_pair(tables: Mapping[str, Measurements]) -> Iterator[HostStatement]:
+    if len(tables) == 2:
+        first, second = tables
+        pair = compare_selections(tables[first], tables[second], names=(first, second))
+        yield HostStatement(pair.sentences[0])
+        if {BETTER, WORSE} & set(pair.cells["verdict"]):
+            yield HostStatement(
+                "Two hosts do not show which host has the fault: measure a third host of this "
+                "model."
+            )
+
+
+def _statements_on_outliers(
+    found: OutlierHosts, heat: HeatMap, folders: Mapping[str, Path]
+) -> Iterator[HostStatement]:
+    """Yield the sentences of a comparison; those on outlier hosts come first, in their order."""
+    outliers = [host for host in found.hosts if host.differs]
+    for host, text in zip(outliers, found.sentences, strict=False):
+        slow = heat.slow_resources(host.host)
+        history = checks_of_folder(folders[host.host])
+        more = write_text("overview", "outlier_details", host=host, slow=slow, history=history)
+        yield HostStatement(f"{text} {more}", host.host)
+    yield from map(HostStatement, found.sentences[len(outliers) :])
+
+
+@dataclass(frozen=True)
+class CheckHistory:
+    """The nightly checks of a host.
+
+    Attributes:
+        number, last: how many there are, and the time of the last one in UTC.
+        clear: points with a clear loss in the last check, each with its loss.
+        steps: losses since a date, the largest first.
+        error: why the series cannot be read, or None.
+    """
+
+    number: int
+    last: str
+    clear: tuple[tuple[str, float], ...] = ()
+    steps: tuple[SeriesStep, ...] = ()
+    error: str | None = None
+
+    @property
+    def tells(self) -> bool:
+        """Return whether the checks tell a loss."""
+        return bool(self.clear or self.steps or self.error)
+
+
+def checks_of_folder(folder: Path) -> CheckHistory | None:
+    """Return the checks of ``results/HOST/CONFIGURATION``, or None."""
     try:
-        if len(tables) > 2:
-            found = find_outlier_hosts(tables)
-            # The first sentences are about the outlier hosts, in the order of the hosts.
-            outliers = [host.host for host in found.hosts if host.differs]
-            others = [None] * (len(found.sentences) - len(outliers))
-            yield from map(HostStatement, found.sentences, [*outliers, *others])
-        elif len(tables) == 2:
-            first, second = tables
-            pair = compare_selections(tables[first], tables[second], names=(first, second))
-            yield HostStatement(pair.sentences[0])
-            if {BETTER, WORSE} & set(pair.cells["verdict"]):
-                yield HostStatement(
-                    "Two hosts do not show which host has the fault: measure a third host of "
-                    "this model."
-                )
+        rows = read_series(folder)
     except UserError as error:
-        yield HostStatement(f"{format_count(len(tables), 'host')} could not be compared: {error}")
+        return CheckHistory(0, "", error=str(error))
+    if not rows:
+        return None
+    last = rows[-1]["time"]
+    clear = [
+        (row["point"], float(row["loss"]))
+        for row in rows
+        if row["time"] == last and row["clear"] == "yes"
+    ]
+    clear.sort(key=lambda one: -one[1])
+    number = len({row["time"] for row in rows})
+    return CheckHistory(number, last, tuple(clear), tuple(steps_in_series(rows)))
 
 
 _SEVERITIES = (FINDING, *SEVERITIES)
@@ -154,12 +277,14 @@ class OverviewRow:
         link: link to the report; None without a report.
         skipped: the host if the last run skipped it, with time and reason, or None.
         outlier: whether the host differs from equal hosts.
+        checks: its nightly checks; None without any.
     """
 
     summary: ReportSummary
     link: str | None
     skipped: SkippedHost | None
     outlier: bool = False
+    checks: CheckHistory | None = None
 
     @property
     def worst_problem(self) -> ProblemAndSeverity:
@@ -169,8 +294,10 @@ class OverviewRow:
     @property
     def severity(self) -> str:
         """Return the severity of the worst problem in the report or among equal hosts."""
-        own = self.worst_problem.severity
-        return min(own, PROBLEM, key=_SEVERITIES.index) if self.outlier else own
+        found = [self.worst_problem.severity]
+        found += [PROBLEM] if self.outlier else []
+        found += [WARNING] if self.checks and self.checks.tells else []
+        return min(found, key=_SEVERITIES.index)
 
 
 @dataclass(frozen=True)
@@ -189,6 +316,11 @@ class Overview:
     def columns(self) -> tuple[str, ...]:
         """Return the names of the resources."""
         return tuple(dict.fromkeys(name for row in self.rows for name in row.summary.resources))
+
+    @property
+    def has_checks(self) -> bool:
+        """Return whether any host has nightly checks."""
+        return any(row.checks for row in self.rows)
 
     @property
     def report_links(self) -> dict[tuple[str, str], str | None]:
@@ -226,7 +358,8 @@ def _row(
     link = path_relative_to_report(html, output) if html.exists() else None
     equal = [group for group in groups if group.configuration == summary.configuration]
     outlier = any(summary.host in group.outlier_hosts for group in equal)
-    return OverviewRow(summary, link, read_skipped_host(path.parent.parent), outlier)
+    skipped, checks = read_skipped_host(path.parent.parent), checks_of_folder(path.parent)
+    return OverviewRow(summary, link, skipped, outlier, checks)
 
 
 def _worst_sentence(rows: Iterable[OverviewRow]) -> str:

@@ -118,10 +118,15 @@ class Measurements:
             UserError: some are simulated and others are measured.
         """
         found = list(parts)
-        if len({part.is_simulated for part in found if len(part)}) > 1:
+        cls.refuse_mixed_origins(found)
+        return cls(pd.concat([part.rows for part in found], ignore_index=True))
+
+    @staticmethod
+    def refuse_mixed_origins(parts: Iterable[Measurements]) -> None:
+        """Raise a UserError if some measurements are simulated and others are measured."""
+        if len({part.is_simulated for part in parts if len(part)}) > 1:
             what = "simulated and measured values cannot be compared or combined"
             raise UserError(what, remedy="give only simulated hosts or only measured hosts")
-        return cls(pd.concat([part.rows for part in found], ignore_index=True))
 
     @property
     def is_simulated(self) -> bool:

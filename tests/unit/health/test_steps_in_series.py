@@ -1,0 +1,55 @@
+"""A lasting loss in a series of checks has a date; noise and single odd nights have none."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from chaosity.health.steps_in_series import steps_in_series
+
+
+def series(values, point="a", metric="bandwidth_bytes_per_second"):
+    """Rows of a series; the time is the number of the night."""
+    return [
+        {"time": f"{n:03}", "experiment": "e", "point": point, "metric": metric, "value": str(v)}
+        for n, v in enumerate(values)
+    ]
+
+
+def noisy(levels, seed=1, deviation=0.014):
+    chance = random.Random(seed)
+    return [level * (1.0 + chance.gauss(0.0, deviation)) for level in levels]
+
+
+def test_a_step_has_its_date_and_size():
+    [step] = steps_in_series(series(noisy([100.0] * 60 + [92.0] * 20)))
+    assert abs(int(step.since) - 60) <= 1
+    assert step.loss == pytest.approx(0.08, abs=0.01)
+
+
+def test_more_latency_is_a_loss_and_less_is_none():
+    worse, better = ([100.0] * 30 + [level] * 10 for level in (110.0, 90.0))
+    [step] = steps_in_series(series(noisy(worse), metric="latency_ns"))
+    assert (step.since, round(step.loss, 1)) == ("030", 0.1)
+    assert steps_in_series(series(noisy(better), metric="latency_ns")) == []
+
+
+def test_noise_and_a_single_odd_night_are_no_step():
+    many = [row for seed in range(40) for row in series(noisy([100.0] * 90, seed), f"p{seed}")]
+    assert steps_in_series(many) == []
+    assert steps_in_series(series([*noisy([100.0] * 40), 60.0, *noisy([100.0] * 10)])) == []
+    assert steps_in_series(series([*noisy([100.0] * 40), 60.0])) == []
+
+
+def test_equal_values_and_short_series_are_no_step():
+    assert steps_in_series(series([5.0] * 30)) == []
+    assert steps_in_series(series([100.0, 50.0, 50.0])) == []
+    assert steps_in_series([]) == []
+
+
+def test_the_largest_loss_comes_first():
+    rows = series(noisy([100.0] * 30 + [95.0] * 30), "a") + series(
+        noisy([100.0] * 30 + [80.0] * 30, 2), "b"
+    )
+    assert [step.point for step in steps_in_series(rows)] == ["b", "a"]

@@ -1,0 +1,116 @@
+"""The page of a fleet says which host departs, in what resource, how surely and since when."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import random
+import re
+from datetime import date, timedelta
+from functools import cache
+
+import pytest
+
+from chaosity.health.check_series import COLUMNS, SERIES_FILE
+from chaosity.report.overview_and_equal_hosts import write_overview
+from simulated_fleet import write_fleet
+from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
+
+SLOW_NODE = {"fault": "slow_node", "node": 1, "remaining": 0.9}
+
+
+@cache
+def server():
+    """A server with two packages, each of one node."""
+    topology = shipped_topology("xeon_8358")
+    return SimulatedHost.planned(shipped_machine("xeon_8358", topology), topology, [])
+
+
+def write_checks(folder, *, nights, step=None, loss=0.0, seed=1, noise=0.01):
+    """Write a series of nightly checks of two points; the first gets worse on night `step`."""
+    chance = random.Random(seed)
+    with (folder / SERIES_FILE).open("w", newline="") as stream:
+        rows = csv.DictWriter(stream, COLUMNS, restval="0")
+        rows.writeheader()
+        for night, node in itertools.product(range(nights), (1, 0)):
+            share = 1.0 - loss if node and step is not None and night >= step else 1.0
+            value = 100e9 * share * (1.0 + chance.gauss(0.0, noise))
+            moment = f"{date(2026, 10, 1) + timedelta(night)}T02:00:00.000Z"
+            names = {"time": moment, "experiment": "memory_bandwidth", "clear": "no"}
+            metric = "bandwidth_bytes_per_second"
+            point = f"memory=node{node}+node{node}+read"
+            rows.writerow({**names, "point": point, "metric": metric, "value": value})
+
+
+def page(results):
+    found = write_overview(results.glob("*/*/summary.json"), results / "index.html")
+    return found, (results / "index.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def sick_fleet(tmp_path_factory):
+    results = tmp_path_factory.mktemp("results")
+    write_fleet(results, server(), 6, {4: [SLOW_NODE]})
+    for folder in results.glob("*/*"):
+        sick = folder.parent.name == "server004"
+        write_checks(folder, nights=40, step=25 if sick else None, loss=0.1, seed=len(str(folder)))
+    return page(results)
+
+
+def test_the_sick_host_is_named_with_resource_certainty_and_date(sick_fleet):
+    found, _ = sick_fleet
+    [group] = found.groups
+    assert group.outlier_hosts == {"server004"}
+    text = group.statements[0].text
+    assert "memory bandwidth of own node, node1, 1" in text
+    assert "p < 0.0001 (Holm, all cells of all hosts)" in text
+    assert "Its checks got worse on 2026-10-26 (point memory=node1+node1+read, " in text
+
+
+def test_the_sick_host_is_the_first_row_with_its_resource_marked(sick_fleet):
+    found, html = sick_fleet
+    heat = found.groups[0].heat
+    name, number = heat.rows[0]
+    assert name == "server004"
+    marked = {(each.group, each.place) for each in heat.resources if each.clear[number]}
+    assert ("memory bandwidth of own node", "node1") in marked
+    assert ("memory bandwidth of own node", "node0") not in marked
+    others = {n for each in heat.resources for n, clear in enumerate(each.clear) if clear}
+    assert others == {number}
+    assert re.search(r'<td data-value="-1\d\.\d" class="s\d clear">\N{MINUS SIGN}1\d</td>', html)
+    assert sum(columns for _, columns in heat.groups) == len(heat.resources)
+
+
+def test_the_page_is_complete_without_script(sick_fleet):
+    _, html = sick_fleet
+    without = re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL)
+    assert "<button" not in without
+    assert without.count('<th scope="row">') == 6 + 6  # the heat map, and the table of all hosts
+    assert "slower since 2026-10-26" in without
+    assert without.count("no change") == 5
+    assert not re.search(r'(src|href)="(http|//)', html)
+
+
+def test_equal_hosts_have_no_mark_and_no_date(tmp_path):
+    write_fleet(tmp_path, server(), 5, {})
+    found, html = page(tmp_path)
+    assert not found.groups[0].outlier_hosts
+    assert "class=" in html
+    assert 'clear"' not in html.split("<tbody>")[1].split("</tbody>")[0]
+    assert not found.has_checks
+
+
+def test_a_host_whose_map_was_bad_before_its_checks_says_so(tmp_path):
+    folders = write_fleet(tmp_path, server(), 5, {2: [SLOW_NODE]})
+    write_checks(folders[2], nights=20)
+    text = page(tmp_path)[0].groups[0].statements[0].text
+    assert text.endswith("Its 20 checks show no change since the map: it was so before.")
+
+
+def test_a_broken_series_is_told_and_does_not_stop_the_page(tmp_path):
+    folders = write_fleet(tmp_path, server(), 1, {})
+    (folders[0] / SERIES_FILE).write_text("nothing\n")
+    found, html = page(tmp_path)
+    assert found.rows[0].severity == "warning"
+    assert "the file is no series of checks" in html
+    assert "no series of checks" in found.sentence

@@ -1,0 +1,144 @@
+"""Group the deviations of hosts by resource, for a table of hosts by resources.
+
+A resource is what one part of a host limits: the memory of a node from its own cores, a drive from
+its own node, the paths between two packages. Of several loads on one place, the one with the
+highest value counts, since a part limits this load and not a core. All other cells are one
+resource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chaosity.compare.comparison_text import ARROW
+from chaosity.compare.host_deviations import HostDeviations, HostValues
+from chaosity.compare.matched_cells import ComparableCell
+from chaosity.store.measurements import (
+    WORKING_SET,
+    is_percentile_of_slow_accesses,
+    less_is_better,
+    parse_levels_json,
+)
+
+OTHER = "all other loads"
+# More places of a kind are grouped by node, or else by package, so that a row fits on a page.
+_MOST_PLACES = 16
+
+
+@dataclass(frozen=True)
+class ResourceSpeeds:
+    """The speed of each host in one resource.
+
+    Attributes:
+        group: for example "memory bandwidth of own node".
+        place: for example "node3", "0 -> 1" (packages), the node of several drives; "" in the group
+            OTHER.
+        speeds: for each host, its value in the cell of this resource that deviates most, as a share
+            of the other hosts' median; below 1 is slower, for latency too; None without a value.
+        clear: for each host, whether a cell of the resource has a significant, large deviation.
+    """
+
+    group: str
+    place: str
+    speeds: tuple[float | None, ...]
+    clear: tuple[bool, ...]
+
+
+def resource_speeds(
+    values: HostValues, deviations: HostDeviations, packages: Mapping[int, int]
+) -> list[ResourceSpeeds]:
+    """Return the resources of equal hosts: own nodes, paths, drives, then all other cells.
+
+    Args:
+        values: the values of the hosts.
+        deviations: their deviations from each other.
+        packages: node -> its package; without it, paths are grouped by relation.
+    """
+    typical = _typical_values(values)
+    chosen: dict[tuple[str, tuple[str, ...], str], int] = {}
+    for number, cell in enumerate(values.cells):
+        found = _place_of_single_part(cell, packages)
+        if found is not None:
+            key = *found, "{initiator_nodes} {target_nodes}".format_map(cell.description)
+            if key not in chosen or typical[number] > typical[chosen[key]]:
+                chosen[key] = number
+    # An outlier in a cell that no resource shows must not be lost, and noise of a thousand cells
+    # must not look like one: of the other cells only clear deviations count.
+    clear = deviations.large_and_significant_mask
+    signs = [-1.0 if less_is_better(cell.description["metric"]) else 1.0 for cell in values.cells]
+    speed = deviations.deviation * np.array(signs)[:, np.newaxis]
+    columns: dict[tuple[str, str], list[int]] = {}
+    for group in dict.fromkeys(group for group, _, _ in chosen):
+        own = {key: number for key, number in chosen.items() if key[0] == group}
+        level = _level_that_fits([names for _, names, _ in own])
+        for (_, names, _), number in own.items():
+            columns.setdefault((group, names[level]), []).append(number)
+    shown = [
+        _speeds(group, place, speed[numbers], clear[numbers])
+        for (group, place), numbers in columns.items()
+    ]
+    others = sorted(set(range(len(values.cells))) - set(chosen.values()))
+    if others and clear[others].any():
+        shown.append(_speeds(OTHER, "", np.where(clear, speed, np.nan)[others], clear[others]))
+    return shown
+
+
+def _typical_values(values: HostValues) -> NDArray[np.float64]:
+    """Return the median of each cell over the hosts, as a logarithm."""
+    middle: NDArray[np.float64] = np.nanmedian(values.logs, axis=1)
+    return middle
+
+
+def _speeds(
+    group: str, place: str, speed: NDArray[np.float64], clear: NDArray[np.bool_]
+) -> ResourceSpeeds:
+    # A clear deviation comes before a larger one that may be chance.
+    rank = np.where(np.isnan(speed), -1.0, np.abs(speed) + 100.0 * clear)
+    worst = np.take_along_axis(speed, rank.argmax(axis=0)[np.newaxis], axis=0)[0]
+    shares = tuple(None if np.isnan(one) else float(np.exp(one)) for one in worst)
+    return ResourceSpeeds(group, place, shares, tuple(bool(each.any()) for each in clear.T))
+
+
+def _place_of_single_part(
+    cell: ComparableCell, packages: Mapping[int, int]
+) -> tuple[str, tuple[str, ...]] | None:
+    """Return the group of a cell, and its place from fine to coarse; None without a single part.
+
+    The places of a drive are the drive, its node and its package; a path has one: two packages.
+    """
+    facts = cell.description
+    sources, targets = (_numbers(facts.get(f"{end}_nodes")) for end in ("initiator", "target"))
+    levels = parse_levels_json(facts["load_parameters"])
+    single = len(sources) == len(targets) == 1 and facts["target_kind"] in ("node", "drive")
+    in_caches = {WORKING_SET, "responder"} & levels.keys()
+    if cell.corunning_text or not single or in_caches:
+        return None
+    if is_percentile_of_slow_accesses(str(facts["metric"])):
+        return None
+    words, is_drive = cell.category_and_metric_text, facts["target_kind"] == "drive"
+    ends = [packages.get(node) for node in (*sources, *targets)]
+    if sources != targets:
+        path = f"{ends[0]} {ARROW} {ends[1]}" if None not in ends else str(facts["part"])
+        return f"{words} from {'remote drives' if is_drive else 'other nodes'}, by package", (path,)
+    node, package = f"node{targets[0]}", f"package {ends[1]}"
+    if is_drive:
+        drive = str(facts["target"])
+        return f"{words} of drives", (drive, node, package)
+    return f"{words} of own node", (node, package)
+
+
+def _numbers(text: object) -> Sequence[int]:
+    return [int(each) for each in str(text).split(",") if each.strip().isdigit()]
+
+
+def _level_that_fits(places: Iterable[tuple[str, ...]]) -> int:
+    """Return the finest level of names at which there are few enough places, or the coarsest."""
+    levels = list(zip(*places, strict=True))
+    return next(
+        (number for number, names in enumerate(levels) if len(set(names)) <= _MOST_PLACES),
+        len(levels) - 1,
+    )
