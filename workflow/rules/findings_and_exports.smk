@@ -23,8 +23,7 @@ rule export:
         table=f"{RESULTS}/{{host}}/{{configuration}}/measurements.parquet",
         topology=f"{RESULTS}/{{host}}/{{configuration}}/topology.xml",
     output:
-        # Says which of topology.xml, weights.json and placement.json exist next to it, and why the
-        # others do not.
+        # Says which exports are not next to it, and why.
         f"{RESULTS}/{{host}}/{{configuration}}/exports/notes.txt",
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/exports.log",

@@ -22,7 +22,7 @@ COMMANDS = {
     "check": "Check a host against its map in less than a minute.",
     "compare": "Compare two selections of measurements, or find outlier hosts.",
     "explain": "Print how a value came about, down to the raw numbers.",
-    "export": "Export results for hwloc, numactl and schedulers.",
+    "export": "Export results for other programs.",
     "fit": "Fit the description of a simulated machine to a host.",
     "host": "Run the workflow for one host, in rounds if it has a budget.",
     "overview": "Write the HTML page of all hosts and configurations.",

@@ -1,9 +1,11 @@
-"""``chaosity export``: results for hwloc, numactl and schedulers."""
+"""``chaosity export``: results for other programs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +26,7 @@ _OUTPUT = click.option("--output", type=FILE, help="Output file. Default: standa
 
 @click.group("export")
 def export_command() -> None:
-    """Export results for hwloc, numactl and schedulers.
+    """Export results for other programs.
 
     RESULTS is a folder results/HOST/CONFIGURATION.
     """
@@ -89,13 +91,89 @@ def export_json_command(folder: Path, output: Path | None) -> None:
     _print_or_write(json_text(build_placement_document(read_measured_host(folder))), output, ())
 
 
+@dataclass(frozen=True)
+class _TextFormat:
+    """A format that one function writes.
+
+    Attributes:
+        file: name of the file among all exports.
+        module, function: name of the function in a module of `chaosity.export`.
+        text: help of the command.
+    """
+
+    file: str
+    module: str
+    function: str
+    text: str
+
+    def write(self, host: MeasuredHost) -> str:
+        """Return the text of the file."""
+        module = import_module(f"chaosity.export.{self.module}")
+        written: str = getattr(module, self.function)(host)
+        return written
+
+
+_TEXT_FORMATS = {
+    "fio": _TextFormat(
+        "drives.fio",
+        "fio_job_file",
+        "export_fio_job_file",
+        "Export a fio job file that reads each drive from its best node.",
+    ),
+    "kubernetes": _TextFormat(
+        "node_resource_topology.yaml",
+        "node_resource_topology",
+        "export_node_resource_topology",
+        "Export a NodeResourceTopology with measured costs from node to node for Kubernetes.",
+    ),
+    "openmetrics": _TextFormat(
+        "map.prom",
+        "openmetrics_of_map",
+        "export_openmetrics",
+        "Export memory bandwidth, latency and drive bandwidth as OpenMetrics for Prometheus.",
+    ),
+    "reframe": _TextFormat(
+        "reframe_references.yaml",
+        "reframe_references",
+        "export_reframe_references",
+        "Export references with limits for performance tests of ReFrame.",
+    ),
+    "roofline": _TextFormat(
+        "roofline.csv",
+        "roofline_csv",
+        "export_roofline_csv",
+        "Export the highest bandwidth of each initiator and memory node as CSV.",
+    ),
+    "slurm": _TextFormat(
+        "slurm_features.conf",
+        "slurm_features",
+        "export_slurm_features",
+        "Export features of a node for Slurm, such as local_memory_ge_20GBps.",
+    ),
+}
+
+
+def _add_text_format(name: str, form: _TextFormat) -> None:
+    @export_command.command(name, help=form.text)
+    @_RESULTS
+    @_OUTPUT
+    def export_text_command(folder: Path, output: Path | None) -> None:
+        from chaosity.export.host_measurements_for_export import read_measured_host
+
+        _print_or_write(form.write(read_measured_host(folder)), output, ())
+
+
+for _name, _form in _TEXT_FORMATS.items():
+    _add_text_format(_name, _form)
+
+
 @export_command.command(name="all")
 @_RESULTS
 @click.option(
     "--output",
     required=True,
     type=FOLDER,
-    help="Folder for topology.xml, weights.json, placement.json and notes.txt.",
+    help="Folder for a file of each format, and for notes.txt.",
 )
 def export_all_command(folder: Path, output: Path) -> None:
     """Write all exports to a folder; notes.txt lists missing exports with the reason."""
@@ -116,6 +194,7 @@ def export_all_command(folder: Path, output: Path) -> None:
         "topology.xml": topology_xml,
         "weights.json": lambda host: json_text(interleave_weights_of_host(host, 0.0).to_json()),
         "placement.json": lambda host: json_text(build_placement_document(host)),
+        **{form.file: form.write for form in _TEXT_FORMATS.values()},
     }
     read_once = cache(read_measured_host)  # an error is raised again for each export
     for name, make in exports.items():

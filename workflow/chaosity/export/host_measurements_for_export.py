@@ -19,7 +19,7 @@ from chaosity.topology.topology_json import read_topology
 from chaosity.topology.topology_model import Topology
 
 # Prefix of memory categories. Core-to-core transfers too have a latency and a node.
-_MEMORY = "memory_"
+MEMORY = "memory_"
 # Kinds of initiators that stand for a node: bandwidth takes all its cores, idle latency one.
 _STANDS_FOR_NODE = {BANDWIDTH: ["node"], LATENCY: ["node", "pu"]}
 # Triad reads two bytes for each byte that it writes. hwloc's Bandwidth is the mean of reads and
@@ -128,10 +128,10 @@ def select_most_complete_node_measurements(
     rows = host.measurements.single_load_rows().where(
         metric=metric, initiator_kind=_STANDS_FOR_NODE[metric]
     )
-    rows = rows.select(rows.rows["category"].str.startswith(_MEMORY, na=False)).node_to_node_rows()
+    rows = rows.select(rows.rows["category"].str.startswith(MEMORY, na=False)).node_to_node_rows()
     rows = rows.with_columns(levels=rows.rows["load_parameters"])
     sizes = rows.rows["experiment"].value_counts()
-    sweeps = _size_sweeps(rows)
+    sweeps = size_sweeps(rows)
     slices = [
         (where, part)
         for where, part in rows.comparable_slices()
@@ -167,7 +167,7 @@ def select_node_bandwidths(host: MeasuredHost) -> NodeMeasurements:
     return found
 
 
-def _size_sweeps(rows: Measurements) -> set[str]:
+def size_sweeps(rows: Measurements) -> set[str]:
     """Return experiments with several working-set sizes; some of their values are of caches."""
     sizes = rows.load_level_of_each_row(WORKING_SET).groupby(rows.rows["experiment"]).nunique()
     return {str(experiment) for experiment in sizes[sizes > 1].index}

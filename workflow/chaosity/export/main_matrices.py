@@ -1,0 +1,200 @@
+"""The three matrices that most readers of a map want, with intervals, and texts made from them.
+
+The matrices are memory bandwidth and latency from node to node, and bandwidth from node to drive.
+The export formats and ``chaosity show`` take their values from here.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from functools import cached_property
+
+from chaosity.errors import UserError, printable_line
+from chaosity.export.host_measurements_for_export import (
+    MeasuredHost,
+    select_most_complete_node_measurements,
+    text_or_none,
+)
+from chaosity.place_names import node_name
+from chaosity.statistics.cell_summary import summarise_cells
+from chaosity.statistics.estimates_and_ratios import Estimate
+from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY
+from chaosity.text_templates import TEMPLATES, make_environment
+from chaosity.topology.topology_model import OTHER_PACKAGE, SAME_NODE, SAME_PACKAGE
+
+MEMORY_BANDWIDTH, MEMORY_LATENCY = "memory_bandwidth", "memory_latency"
+DRIVE_BANDWIDTH = "drive_bandwidth"
+_NEAREST_FIRST = (SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE)
+
+
+@dataclass(frozen=True)
+class MatrixCell:
+    """A value of a matrix.
+
+    Attributes:
+        node: OS index of the initiator's node.
+        target: name of the target: node3, drive-0000-41-00-0 or file0.
+        relation: where the target lies: same_node, same_package, other_package or unknown.
+        estimate: median with interval and n in the metric's unit.
+    """
+
+    node: int
+    target: str
+    relation: str
+    estimate: Estimate
+
+    @property
+    def initiator(self) -> str:
+        """Return the name of the initiator's node: node0."""
+        return node_name(self.node)
+
+
+@dataclass(frozen=True)
+class MainMatrix:
+    """Values from each node to each target.
+
+    Attributes:
+        quantity: memory_bandwidth, memory_latency or drive_bandwidth.
+        metric: name of the metric, which ends with its unit.
+        source: experiment and benchmark of the values.
+        cells: measured cells, in the order of initiators and targets.
+        missing: (node, target) -> why a planned cell has no value.
+    """
+
+    quantity: str
+    metric: str
+    source: str
+    cells: tuple[MatrixCell, ...]
+    missing: dict[tuple[int, str], str]
+
+    @cached_property
+    def targets(self) -> tuple[str, ...]:
+        """Return the names of the targets, also of those without a value."""
+        known = [cell.target for cell in self.cells] + [target for _, target in self.missing]
+        return tuple(dict.fromkeys(known))
+
+    @cached_property
+    def nodes(self) -> tuple[int, ...]:
+        """Return the nodes of the initiators, also of those without a value."""
+        return tuple(
+            sorted({cell.node for cell in self.cells} | {node for node, _ in self.missing})
+        )
+
+    @cached_property
+    def cell_of(self) -> dict[tuple[int, str], MatrixCell]:
+        """Return (node, target) -> cell."""
+        return {(cell.node, cell.target): cell for cell in self.cells}
+
+    def best_cell(self, target: str) -> MatrixCell:
+        """Return the cell of the nearest node of which no other is clearly faster to the target.
+
+        A node is clearly faster than another if their intervals do not overlap; without intervals,
+        if its median is higher. The matrix must be of bandwidths.
+        """
+        own = [cell for cell in self.cells if cell.target == target]
+        best = max(own, key=lambda cell: cell.estimate.median)
+        limit = best.estimate.median if best.estimate.low is None else best.estimate.low
+        equal = [cell for cell in own if (cell.estimate.high or cell.estimate.median) >= limit]
+        return min(equal, key=_distance_rank)
+
+
+def _distance_rank(cell: MatrixCell) -> tuple[int, float]:
+    known = cell.relation in _NEAREST_FIRST
+    rank = _NEAREST_FIRST.index(cell.relation) if known else len(_NEAREST_FIRST)
+    return rank, -cell.estimate.median
+
+
+def read_main_matrices(host: MeasuredHost) -> dict[str, MainMatrix]:
+    """Return quantity -> its matrix, without quantities that were not measured."""
+    found = [
+        _memory_matrix(host, MEMORY_BANDWIDTH, BANDWIDTH),
+        _memory_matrix(host, MEMORY_LATENCY, LATENCY),
+        _drive_matrix(host),
+    ]
+    return {matrix.quantity: matrix for matrix in found if matrix}
+
+
+def require_matrix(host: MeasuredHost, quantity: str) -> MainMatrix:
+    """Return the matrix of a quantity.
+
+    Raises:
+        UserError: it was not measured.
+    """
+    if found := read_main_matrices(host).get(quantity):
+        return found
+    what = f"no {quantity.replace('_', ' ')} from a node was measured"
+    raise UserError(what, str(host.folder), "run `make run`")
+
+
+def _memory_matrix(host: MeasuredHost, quantity: str, metric: str) -> MainMatrix | None:
+    found = select_most_complete_node_measurements(host, metric)
+    if found is None:
+        return None
+    cells = (
+        MatrixCell(
+            node,
+            node_name(target),
+            host.topology.node_relation(node, target),
+            Estimate.of_cell(dict(cell)),
+        )
+        for node, target, cell in found.valid_cells
+    )
+    missing = {(node, node_name(target)): reason for node, target, reason in found.missing_cells}
+    return MainMatrix(quantity, metric, found.source_text, tuple(cells), missing)
+
+
+def _drive_matrix(host: MeasuredHost) -> MainMatrix | None:
+    """Return the bandwidth of single drives in the experiment and benchmark with most cells."""
+    rows = host.measurements.single_load_rows().where(
+        metric=BANDWIDTH, initiator_kind="node", target_kind="drive"
+    )
+    rows = rows.select(rows.rows["initiator_nodes"].astype(str).str.fullmatch(r"\d+"))
+    if not len(rows.valid_rows()):
+        return None
+    (experiment, benchmark), part = max(
+        rows.groups_by_columns(["experiment", "benchmark"]),
+        key=lambda item: item[1].valid_rows().initiator_target_pair_count,
+    )
+    table = summarise_cells(part)
+    table = table.assign(node=table["initiator_nodes"].astype(int))
+    table = table.sort_values(["node", "target"], ignore_index=True)
+    measured = table["n"] > 0
+    cells = (
+        MatrixCell(
+            int(cell["node"]), cell["target"], cell["relation"], Estimate.of_cell(dict(cell))
+        )
+        for _, cell in table[measured].iterrows()
+    )
+    missing = {
+        (int(cell["node"]), cell["target"]): text_or_none(cell["reason"]) or "not measured yet"
+        for _, cell in table[~measured].iterrows()
+    }
+    source = f"{experiment}, {benchmark}"
+    return MainMatrix(DRIVE_BANDWIDTH, BANDWIDTH, source, tuple(cells), missing)
+
+
+def render_export(template: str, host: MeasuredHost, **values: object) -> str:
+    """Return the text of ``templates/exports/TEMPLATE.j2``.
+
+    Every template prints `origin`: where the values are from, and the command that wrote them.
+    Names of others that a template prints cannot begin a line of their own.
+
+    Raises:
+        jinja2.UndefinedError: the template needs a value that `values` lacks.
+    """
+    environment = make_environment(TEMPLATES / "exports", extensions=["jinja2.ext.do"])
+    environment.keep_trailing_newline = True
+    environment.finalize = _one_line
+    origin = origin_of_export(host, template)
+    return environment.get_template(f"{template}.j2").render(origin=origin, **values)
+
+
+def origin_of_export(host: MeasuredHost, name: str) -> dict[str, str | None]:
+    """Return where the values of an export are from: measured or simulated, and its command."""
+    command = shlex.join(["chaosity", "export", name, str(host.folder)])
+    return {"origin": "measured", **host.origin_of_values, "command": command}
+
+
+def _one_line(value: object) -> object:
+    return printable_line(value) if type(value) is str else value
