@@ -9,7 +9,6 @@ import duckdb
 import pytest
 import yaml
 from click.testing import CliRunner
-from host_results import BANDWIDTH, LATENCY, folder_of, rows, table, whole_map
 from jsonschema import Draft202012Validator
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as plain_families
@@ -17,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as plain_fam
 from chaosity.cli import chaosity
 from chaosity.cli.export import _TEXT_FORMATS
 from chaosity.errors import UserError
+from host_results import BANDWIDTH, LATENCY, folder_of, rows, table, whole_map
 
 EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 HBM = EPYC.with_name("xeon-max-2s-hbm-flat.xml")
