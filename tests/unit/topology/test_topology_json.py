@@ -63,6 +63,7 @@ def test_unknown_values_are_null(devices):
     [
         {"nodes": [{"os_index": "0"}]},
         {"distances": {"nodes": [0], "matrix": [["10"]]}},
+        {"distances": {"nodes": [0, 1], "matrix": [[10, 20], [20]]}},
         {"memory_peak": {"machine_bytes_per_second": 10**400}},
         {"memory_attributes": [{"name": "x", "target": 0, "initiator_cpus": "0", "value": None}]},
         {"kind": ["live"]},

@@ -160,10 +160,19 @@ class CacheGroup:
 
 @dataclass(frozen=True)
 class SlitDistances:
-    """The firmware's SLIT; `matrix[i][j]` is the entry from `nodes[i]` to `nodes[j]`."""
+    """The firmware's SLIT; `matrix[i][j]` is the entry from `nodes[i]` to `nodes[j]`.
+
+    Raises:
+        ValueError: the matrix has another number of rows or columns than there are nodes.
+    """
 
     nodes: tuple[int, ...]
     matrix: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        """Check the shape."""
+        if any(len(line) != len(self.nodes) for line in (self.matrix, *self.matrix)):
+            raise ValueError(f"the matrix of distances is not one of {len(self.nodes)} nodes")
 
     def distance_between(self, initiator: int, target: int) -> int | None:
         """Return the distance between two nodes; None when the table lacks a node."""
