@@ -15,15 +15,15 @@
     return +match[1] * scale;
   }
 
+  // The unit without its prefix; "" for a bare number, null for a text.
   function unit(cell) {
-    var match = /^[+−-]?[\d.\u2009\u202f]+\s*(?:[kMGTmµn](?=B|s|Hz))?(B\/s|s|Hz|B|%)/.exec(cell.textContent.trim());
+    var match = /^[+−-]?[\d.\u2009\u202f\u00a0]+(?:e[+-]?\d+)?\s*(?:[kMGTmµn](?=B|s|Hz))?(B\/s|s|Hz|B|%|$)/.exec(cell.textContent.trim());
     return match ? match[1] : null;
   }
 
   function compareCells(a, b) {
     var x = number(a), y = number(b);
     if (!isNaN(x) && !isNaN(y)) { return x - y; }
-    if (isNaN(x) !== isNaN(y)) { return isNaN(x) ? 1 : -1; }
     return a.textContent.trim().localeCompare(b.textContent.trim(), undefined, { numeric: true });
   }
 
@@ -32,7 +32,10 @@
     var way = heading.getAttribute("aria-sort") === "ascending" ? -1 : 1;
     table.querySelectorAll("[aria-sort]").forEach(function (other) { other.removeAttribute("aria-sort"); });
     heading.setAttribute("aria-sort", way > 0 ? "ascending" : "descending");
-    rows.sort(function (a, b) { return way * compareCells(a.cells[column], b.cells[column]); });
+    rows.sort(function (a, b) {
+      var x = a.cells[column], y = b.cells[column];
+      return isNaN(number(x)) - isNaN(number(y)) || way * compareCells(x, y); // no number: always last
+    });
     rows.forEach(function (row) { body.appendChild(row); });
   }
 
@@ -58,7 +61,7 @@
       if (row === chosen) { return; }
       Array.from(row.cells).forEach(function (cell, column) {
         var own = number(cell), other = wanted[column] || [NaN, null];
-        if (cell.tagName !== "TD" || !other[1] || unit(cell) !== other[1] || !(other[0] > 0) || isNaN(own)) { return; }
+        if (cell.tagName !== "TD" || other[1] === null || unit(cell) !== other[1] || !(other[0] > 0) || isNaN(own)) { return; }
         var text = document.createElement("span");
         text.className = "to-chosen";
         text.textContent = (own / other[0]).toPrecision(3) + " times";
@@ -101,7 +104,7 @@
         var made = button("compare", "compare");
         made.setAttribute("aria-pressed", "false");
         made.title = "show the other rows as ratios to this row";
-        row.cells[0].append(" ", made);
+        row.cells[0].insertBefore(made, row.cells[0].querySelector(".detail"));
         made.addEventListener("click", function () { choose(table, made); });
       });
     }
