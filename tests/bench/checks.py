@@ -2,7 +2,8 @@
 
 Hosts are servers with eight nodes and 30 drives (EPYC 7413, NPS4). A map has three replicates. A
 measurement scatters by 1 %, and each part differs by 1 % from night to night, as after a boot. A
-fault begins after 30 nights. "Told" means a warning or a fault that names the component.
+fault begins after 30 nights, or before the map. Equal hosts differ by 0.7 % in each value, always.
+"Told" means a warning or a fault; "named" that it names the component.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ import math
 import random
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from chaosity.health.choose_check_points import CheckPoint, PointKey, fit_into_time
+from chaosity.health.equal_hosts import compare_with_equal_hosts
 from chaosity.health.judge_check_values import (
+    RECENT,
     CheckedValue,
     Expectation,
     MapValue,
@@ -48,6 +51,10 @@ FAULTS: dict[str, Callable[[float], Fault]] = {
     ),
 }
 DRIFT_A_MONTH = 0.005
+BETWEEN_HOSTS = 0.007
+FLEETS = (16, 200)
+# Comparisons of one fleet follow each other, so each has seven nights of its own.
+HEALTHY_FLEET_NIGHTS = range(RECENT, HEALTHY_NIGHTS, RECENT)
 
 
 @dataclass(frozen=True)
@@ -146,6 +153,14 @@ def compare(pairs: int) -> Iterator[str]:
             yield row(f"{part}, {loss:.0%} less", healthy, sick, part, pairs)
     sick = [drifted(healthy, "node5", night) for night in range(2 * HEALTHY_NIGHTS)]
     yield row("node5, drift of 0.5 % a month", healthy, sick, "node5", pairs)
+    for hosts in FLEETS:
+        for part, fault in FAULTS.items():
+            for loss in (0.03, 0.05, 0.10):
+                bad = values_of([fault(1.0 - loss)])
+                what = f"{part}, {loss:.0%} less before the map, {hosts} hosts"
+                told = [fleet_told(f"{what} {n}", healthy, bad, part, hosts) for n in range(pairs)]
+                yield row_of(what, told)
+        yield healthy_fleet(hosts, healthy)
     alarms = 0
     for number in range(pairs):
         host = Host(f"healthy {number}", healthy)
@@ -164,7 +179,14 @@ def row(
     hosts: int,
 ) -> str:
     """A line of the table."""
-    told = [nights_until_told(f"{what} {n}", healthy, sick, part) for n in range(hosts)]
+    return row_of(
+        what, [nights_until_told(f"{what} {n}", healthy, sick, part) for n in range(hosts)]
+    )
+
+
+def row_of(what: str, told: list[Told]) -> str:
+    """A line of the table, of the hosts of a kind."""
+    hosts = len(told)
     nights = sorted(each.nights for each in told if each.nights is not None)
     delay = f"{statistics.median(nights):g}" if nights else "-"
     first, within = (sum(each <= limit for each in nights) for limit in (1, SICK_NIGHTS))
@@ -177,3 +199,68 @@ def row(
         f"{named} of {len(nights)}",
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def own_values(chance: random.Random, values: Mapping[PointKey, float]) -> dict[PointKey, float]:
+    """The true values of a host of a fleet, which differ always."""
+    return {
+        key: value * math.exp(chance.gauss(0.0, BETWEEN_HOSTS)) for key, value in values.items()
+    }
+
+
+def night_values(chance: random.Random, true: Mapping[PointKey, float]) -> dict[PointKey, float]:
+    """The values of a night, each measured once."""
+    both = math.hypot(SESSION, SINGLE)
+    return {key: value * math.exp(chance.gauss(0.0, both)) for key, value in true.items()}
+
+
+def last_nights(nights: Sequence[Mapping[PointKey, float]]) -> dict[PointKey, list[float]]:
+    """The values of several nights by point, oldest first."""
+    return {key: [night[key] for night in nights] for key in nights[0]}
+
+
+def fleet_told(
+    seed: str,
+    healthy: Mapping[PointKey, float],
+    bad: Mapping[PointKey, float],
+    part: str,
+    hosts: int,
+) -> Told:
+    """Check a host whose map was bad already, each night with the other hosts of its fleet."""
+    chance = random.Random(seed)
+    true = own_values(chance, bad)
+    host = Host(seed, true)
+    fleet = [own_values(chance, healthy) for _ in range(hosts - 1)]
+    nights: list[list[dict[PointKey, float]]] = [[] for _ in fleet]
+    for night in range(SICK_NIGHTS):
+        for other, values in zip(fleet, nights, strict=True):
+            values[:] = [*values[1 - RECENT :], night_values(chance, other)]
+        own = {key: values[1 - RECENT :] for key, values in host.earlier.items()}
+        judged = compare_with_equal_hosts(
+            host.check(night, true), own, [last_nights(values) for values in nights]
+        )
+        if status_of_values(judged):
+            return Told(night + 1, any(part in each.parts for each in suspected_parts(judged)))
+    return Told(None, False)
+
+
+def healthy_fleet(hosts: int, healthy: Mapping[PointKey, float]) -> str:
+    """False alarms of the comparison of equal hosts in a year, without the other tests."""
+    chance = random.Random(f"healthy fleet {hosts}")
+    nights, alarms, checks = HEALTHY_FLEET_NIGHTS[:: max(1, hosts // 16)], 0, 0
+    for _ in nights:
+        # Other hosts each time, since a host that differs by chance does so every night.
+        fleet = [own_values(chance, healthy) for _ in range(hosts)]
+        values = [last_nights([night_values(chance, o) for _ in range(RECENT)]) for o in fleet]
+        for number, own in enumerate(values):
+            tonight = [
+                CheckedValue(check, (own[check.key][-1],), own[check.key][-1], 1.0)
+                for check in check_points()
+            ]
+            earlier = {key: each[:-1] for key, each in own.items()}
+            others = values[:number] + values[number + 1 :]
+            judged = compare_with_equal_hosts(tonight, earlier, others)
+            alarms += any(value.is_slower_than_equals for value in judged)
+            checks += 1
+    share = HEALTHY_NIGHTS * alarms / checks
+    return f"healthy, {hosts} hosts: {alarms} of {checks} comparisons, {share:.2f} in a host's year"

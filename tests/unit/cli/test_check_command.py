@@ -13,6 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from broken_runs import SIMULATED_HOST, chaosity
 from chaosity.errors import UserError
 from chaosity.health.check_host import refuse_busy_host
+from chaosity.store.measurements import Measurements
+from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
 from workflow_folder import Workflow
 
 
@@ -69,6 +71,31 @@ def test_a_healthy_host_is_fine_and_a_slow_node_is_named(folder: Path, tmp_path:
     assert document["suspects"][0]["components"] == ["node1"]
     assert len((folder / "checks.csv").read_text().splitlines()) == 1 + 3 * len(document["values"])
     assert len(list((folder / "checks").iterdir())) == 3
+
+
+def test_a_host_whose_map_was_bad_is_told_by_equal_hosts(mapped: Path, tmp_path: Path):
+    folders = []
+    for number in range(5):
+        host = tmp_path / f"sim{number}"
+        shutil.copytree(mapped.parent, host)
+        document = json.loads((host / "host.json").read_text()) | {"host": host.name}
+        (host / "host.json").write_text(json.dumps(document))
+        folders.append(host / mapped.name)
+    sick = folders[4]
+    break_node(sick, 1, 0.85)
+    table = Measurements.read(sick / "measurements.parquet").rows
+    bad = (table["target"] == "node1") & (table["category"] == "memory_bandwidth")
+    table["value"] = table["value"].where(~bad, 0.85 * table["value"])
+    write_parquet_table(table[list(COLUMNS)], sick / "measurements.parquet", COLUMNS)
+    for folder in folders[:4]:
+        done = chaosity("check", folder)
+        assert done.returncode == 0, done.stdout
+    done = chaosity("check", sick)
+    assert done.returncode == 1, done.stdout
+    assert "sim4: warning [node_problem] node1: 1" in done.stdout
+    assert "worse than in the recent checks of 4 equal hosts, in the map already" in done.stdout
+    done = chaosity("check", sick, "--without-equal-hosts")
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_map_of_another_machine_is_refused(folder: Path):

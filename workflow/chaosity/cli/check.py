@@ -38,6 +38,11 @@ NOT_CHECKED = 3
 @click.option(
     "--ignore-load", is_flag=True, help="Check the host also while other programs use it."
 )
+@click.option(
+    "--without-equal-hosts",
+    is_flag=True,
+    help="Do not compare with the checks of equal hosts: this host is built differently.",
+)
 @click.option("--all", "every", is_flag=True, help="Print all values.")
 @click.option("--dry-run", is_flag=True, help="Print what the check would measure.")
 @JSON_OPTION
@@ -46,6 +51,7 @@ def check_command(
     seconds: float,
     textfile: Path | None,
     ignore_load: bool,
+    without_equal_hosts: bool,
     every: bool,
     dry_run: bool,
     as_json: bool,
@@ -54,8 +60,9 @@ def check_command(
 
     FOLDER is results/HOST/CONFIGURATION, the results of an earlier run. The check measures where a
     fault of a single part shows most: the memory of each node, each drive, the paths between
-    packages. A slow value is measured three times. Values go to checks.csv and raw records to
-    checks/ in FOLDER.
+    packages. A slow value is measured three times. Values are also compared with the recent checks
+    of equal hosts, if results/ has at least four others of the same processor and configuration.
+    Values go to checks.csv and raw records to checks/ in FOLDER.
 
     Exit status: 0 fine, 1 warning, 2 fault, 3 not checked, for example because somebody works on
     the host.
@@ -69,7 +76,7 @@ def check_command(
         raise UserError("node_exporter reads only files that end in .prom", str(textfile))
     put_own_programs_first_in_path(ROOT)
     try:
-        check = HostCheck(folder)
+        check = HostCheck(folder, with_equal_hosts=not without_equal_hosts)
         if dry_run:
             print_template(
                 "check_plan", points=check.points, total=sum(p.seconds for p in check.points)
@@ -109,6 +116,7 @@ def _document(result: CheckResult) -> dict[str, Any]:
             **{"components": each.check.parts, "values": each.values, "expected": each.expected},
             **{"loss": each.loss, "clear_loss": each.limit, "clear": each.is_clear},
             **{"recent_loss": each.recent_loss, "slow": each.is_slow},
+            **{"equal_hosts": each.equal_hosts, "loss_to_equal_hosts": each.loss_to_equals},
             **{"confirmed": each.is_confirmed, "disturbed": each.disturbed},
         }
 

@@ -161,26 +161,12 @@ def _deviations(values: HostValues, hosts: Sequence[int]) -> HostDeviations:
     own = values.logs[:, hosts]
     within = np.array([_variance_within([cell[host] for host in hosts]) for cell in values.samples])
     groups = np.array([cell.category_and_metric_text for cell in values.cells])
-    freedom, spread, expected = (np.full(own.shape, np.nan) for _ in range(3))
     deviation[:, hosts] = own - _medians_of_others(own)
-    for place in range(len(hosts)):
-        others = np.delete(own, place, axis=1)
-        number = np.count_nonzero(~np.isnan(others), axis=1)
-        for group in np.unique(groups):
-            chosen = (number >= MIN_HOSTS - 1) & (groups == group)
-            if not chosen.any():
-                continue
-            part, n = others[chosen], number[chosen]
-            # The prior too is fitted without the tested host; else an outlier would make its own
-            # deviation look usual.
-            scatter = np.nanvar(part, axis=1, ddof=1)
-            prior = fit_variance_prior(scatter, n - 1.0)
-            variance, freedom[chosen, place] = prior.shrink_variances(scatter, n - 1.0)
-            # If hosts differ less than their replicates scatter, they agree by chance.
-            variance = np.maximum(variance, within[chosen])
-            # The tested host's value and the mean of the other hosts scatter too.
-            spread[chosen, place] = np.sqrt(variance * (1.0 + 1.0 / n))
-            expected[chosen, place] = np.nanmean(part, axis=1)
+    scatters = [
+        scatter_of_other_hosts(np.delete(own, place, axis=1), groups, within)
+        for place in range(len(hosts))
+    ]
+    freedom, spread, expected = np.stack([list(vars(one).values()) for one in scatters], axis=-1)
     with np.errstate(invalid="ignore"):
         t = np.abs(own - expected) / spread
     p_values = 2.0 * stats.t.sf(t, freedom)
@@ -192,6 +178,51 @@ def _deviations(values: HostValues, hosts: Sequence[int]) -> HostDeviations:
         level = LEVEL / 2.0 / np.count_nonzero(tested)
         detectable[:, hosts] = stats.t.isf(level, freedom) * spread
     return HostDeviations(deviation, p, detectable)
+
+
+@dataclass(frozen=True)
+class OtherHostsScatter:
+    """What other hosts let expect of a host in each cell; NaN where they are too few.
+
+    Attributes:
+        freedom: degrees of freedom of the spread.
+        spread: standard deviation of the difference of an equal host to `expected`.
+        expected: mean of the other hosts' logarithms.
+    """
+
+    freedom: _Values
+    spread: _Values
+    expected: _Values
+
+
+def scatter_of_other_hosts(
+    others: _Values, groups: NDArray[np.str_], within: _Values
+) -> OtherHostsScatter:
+    """Return the scatter of the other hosts, with variances that the cells of a group share.
+
+    Args:
+        others: logarithms, shape (cells, other hosts); NaN where a host has no value.
+        groups: group of each cell.
+        within: variance of a host's value that its own replicates cause, for each cell.
+    """
+    freedom, spread, expected = (np.full(len(others), np.nan) for _ in range(3))
+    number = np.count_nonzero(~np.isnan(others), axis=1)
+    for group in np.unique(groups):
+        chosen = (number >= MIN_HOSTS - 1) & (groups == group)
+        if not chosen.any():
+            continue
+        part, n = others[chosen], number[chosen]
+        # The prior too is fitted without the tested host; else an outlier would make its own
+        # deviation look usual.
+        scatter = np.nanvar(part, axis=1, ddof=1)
+        prior = fit_variance_prior(scatter, n - 1.0)
+        variance, freedom[chosen] = prior.shrink_variances(scatter, n - 1.0)
+        # If hosts differ less than their replicates scatter, they agree by chance.
+        variance = np.maximum(variance, within[chosen])
+        # The tested host's value and the mean of the other hosts scatter too.
+        spread[chosen] = np.sqrt(variance * (1.0 + 1.0 / n))
+        expected[chosen] = np.nanmean(part, axis=1)
+    return OtherHostsScatter(freedom, spread, expected)
 
 
 def _medians_of_others(values: _Values) -> _Values:

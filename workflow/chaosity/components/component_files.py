@@ -89,10 +89,8 @@ def processor_model(folder: Path) -> str | None:
 
     The system component comes before the topology, since a person may have edited it.
     """
-    model = facts_of_system_component(read_component_documents(folder / "components")).get(
-        "cpu_model"
-    )
-    if model:
+    system = read_json_object_or_none(folder / "components" / f"{SYSTEM}.json") or {}
+    if model := system.get("cpu_model"):
         return str(model)
     try:
         topology = read_topology(folder / "topology.json")

@@ -22,6 +22,12 @@ from chaosity.health.choose_check_points import (
     choose_check_points,
     fit_into_time,
 )
+from chaosity.health.equal_hosts import (
+    compare_with_equal_hosts,
+    popularity,
+    recent_values,
+    recent_values_of_equal_hosts,
+)
 from chaosity.health.judge_check_values import (
     CheckedValue,
     Expectation,
@@ -101,12 +107,13 @@ class HostCheck:
 
     Args:
         folder: ``results/HOST/CONFIGURATION`` with the map: records, points and topology.
+        with_equal_hosts: whether to compare also with the recent checks of equal hosts.
 
     Raises:
         UserError: the folder has no map.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, with_equal_hosts: bool = True) -> None:
         self.folder = folder
         host_file = folder.resolve().parent / "host.json"
         topology = read_topology(folder / "topology.json")
@@ -128,7 +135,12 @@ class HostCheck:
         known = _map_values(cells)
         self.expectation = Expectation(known, earlier)
         medians = {key: value.median for key, value in known.items()}
-        self.points = choose_check_points(points, medians, topology)
+        moment = utc_now_text()
+        self.recent = recent_values(self.series, moment, mapped_at)
+        self.equals = recent_values_of_equal_hosts(folder, moment) if with_equal_hosts else []
+        self.points = choose_check_points(
+            points, medians, topology, popularity([*last_checks(self.series)], self.equals)
+        )
         if not self.points:
             raise UserError(
                 "the map has no values that a check can repeat", str(folder), MAP_REMEDY
@@ -183,6 +195,7 @@ class HostCheck:
         result.values = measure_and_judge(
             chosen, self.expectation, measure, lambda check: spent() + check.seconds <= seconds
         )
+        result.values = compare_with_equal_hosts(result.values, self.recent, self.equals)
         if not result.values:
             first = next(iter(result.failed.values()), "the time is too short")
             raise UserError(f"no measurement of the check is valid: {first}", str(self.folder))

@@ -34,8 +34,12 @@ COLUMNS = [
 _MOST_BYTES = 2**28
 
 
-def read_series(folder: Path) -> list[dict[str, str]]:
+def read_series(folder: Path, newest_bytes: int = _MOST_BYTES) -> list[dict[str, str]]:
     """Return the rows of the checks of ``results/HOST/CONFIGURATION``, oldest first.
+
+    Args:
+        folder: the folder.
+        newest_bytes: read only so many bytes of the newest rows, for many hosts.
 
     Raises:
         UserError: the file is no series of checks.
@@ -46,7 +50,15 @@ def read_series(folder: Path) -> list[dict[str, str]]:
     if path.stat().st_size > _MOST_BYTES:
         raise UserError("the series is too large", str(path), "move it away")
     try:
-        reader = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")), strict=True)
+        with path.open("rb") as stream:
+            text = stream.readline()
+            if stream.seek(0, os.SEEK_END) - len(text) > newest_bytes:
+                stream.seek(-newest_bytes, os.SEEK_END)
+                stream.readline()  # the rest of a row
+            else:
+                stream.seek(len(text))
+            text += stream.read()
+        reader = csv.DictReader(io.StringIO(text.decode()), strict=True)
         rows = list(reader)
         if reader.fieldnames != COLUMNS:
             raise ValueError("its columns are others")

@@ -21,6 +21,9 @@ _MIN_SECONDS, _MAX_SECONDS = 0.4, 0.6
 # Starting a load and writing its record, beyond the estimate of the point.
 OVERHEAD_SECONDS = 0.25
 
+# Medians of a map that differ less are of loads that the same part limits.
+_NEARLY_EQUAL = 0.97
+
 PointKey = tuple[str, str]
 
 
@@ -52,7 +55,10 @@ class CheckPoint:
 
 
 def choose_check_points(
-    points: Iterable[Point], medians: Mapping[PointKey, float], topology: Topology
+    points: Iterable[Point],
+    medians: Mapping[PointKey, float],
+    topology: Topology,
+    popularity: Mapping[PointKey, int] | None = None,
 ) -> list[CheckPoint]:
     """Return a point for each part and kind of load: local ones and drives first, then paths.
 
@@ -61,9 +67,12 @@ def choose_check_points(
         medians: experiment and point -> median of its first metric in the map, in the metric's
             unit; points without a median are left out.
         topology: the host's topology; it tells which nodes a package has.
+        popularity: experiment and point -> in the checks of how many equal hosts it is. Of points
+            with nearly equal medians, equal hosts should check the same one.
     """
+    hosts = popularity or {}
     package_of = {node: package.os_index for package in topology.packages for node in package.nodes}
-    best: dict[tuple[object, ...], tuple[float, CheckPoint]] = {}
+    alike: dict[tuple[object, ...], list[tuple[float, CheckPoint]]] = {}
     for point in points:
         median = medians.get((point["experiment"], point["point"]))
         check = _point_of_single_part(point)
@@ -75,9 +84,13 @@ def choose_check_points(
             ends = check.load["initiator"]["nodes"] + check.load["target"]["nodes"]
             place = tuple(package_of.get(node) for node in ends)
         signature = check.load["category"], check.metric, len(check.parts), *place
-        if signature not in best or median > best[signature][0]:
-            best[signature] = median, check
-    chosen = [replace(check, point=_shortened(check.point)) for _, check in best.values()]
+        alike.setdefault(signature, []).append((median, check))
+    best = []
+    for found in alike.values():
+        least = _NEARLY_EQUAL * max(median for median, _ in found)
+        near = [each for each in found if each[0] >= least]
+        best.append(max(near, key=lambda each: (hosts.get(each[1].key, 0), each[0]))[1])
+    chosen = [replace(check, point=_shortened(check.point)) for check in best]
     return sorted(chosen, key=lambda check: (len(check.parts) > 1, check.parts, check.metric))
 
 

@@ -65,6 +65,9 @@ class CheckedValue:
         recent_loss: loss of the last `RECENT` checks together, of which this is the last; 0 while
             there are too few checks.
         recent_limit: the smallest such loss that would be clear.
+        loss_to_equals: loss against equal hosts, by the recent checks of all of them.
+        limit_to_equals: the smallest such loss that would be clear.
+        equal_hosts: number of equal hosts with recent checks of the point; 0 if too few.
     """
 
     check: CheckPoint
@@ -74,6 +77,9 @@ class CheckedValue:
     disturbed: bool = False
     recent_loss: float = 0.0
     recent_limit: float = math.inf
+    loss_to_equals: float = 0.0
+    limit_to_equals: float = math.inf
+    equal_hosts: int = 0
 
     @property
     def value(self) -> float:
@@ -96,13 +102,25 @@ class CheckedValue:
 
     @property
     def is_slow(self) -> bool:
-        """Return whether the loss is clear tonight, or in the last checks together."""
-        return self.is_clear or self.recent_loss > max(self.recent_limit, _MATTERS)
+        """Return whether a loss is clear: tonight, in the last checks, or against equal hosts."""
+        return self.is_clear or self.is_recently_slow or self.is_slower_than_equals
+
+    @property
+    def is_recently_slow(self) -> bool:
+        """Return whether the last checks together show a clear loss."""
+        return self.recent_loss > max(self.recent_limit, _MATTERS)
+
+    @property
+    def is_slower_than_equals(self) -> bool:
+        """Return whether equal hosts show a clear loss."""
+        return self.loss_to_equals > self.limit_to_equals
 
     @property
     def told_loss(self) -> float:
-        """Return tonight's loss, or that of the last checks if only they tell it."""
-        return self.loss if self.is_clear else self.recent_loss
+        """Return tonight's loss, else that of the last checks, else that to equal hosts."""
+        if self.is_clear:
+            return self.loss
+        return self.recent_loss if self.is_recently_slow else self.loss_to_equals
 
     @property
     def is_confirmed(self) -> bool:
@@ -115,13 +133,19 @@ class CheckedValue:
         return self.is_confirmed and self.loss >= _FAULT
 
 
+def probability_of_false_alarm(number: int) -> float:
+    """Return the probability at which a test of one of `number` values may give a false alarm.
+
+    Each value has three tests: tonight's, that of the last checks, and that against equal hosts.
+    All tests of a host together give one false alarm in a year of checks.
+    """
+    return 1.0 / (_CHECKS_PER_FALSE_ALARM * 3 * number)
+
+
 @cache
 def _quantile_of_false_alarms(number: int) -> float:
-    """Return the normal quantile that `number` values exceed once in a year of checks by chance.
-
-    Each value has two tests: tonight's, and that of the last checks.
-    """
-    return float(stats.norm.isf(1.0 / (_CHECKS_PER_FALSE_ALARM * 2 * number)))
+    """Return the normal quantile that belongs to `probability_of_false_alarm`."""
+    return float(stats.norm.isf(probability_of_false_alarm(number)))
 
 
 class Expectation:
@@ -144,7 +168,13 @@ class Expectation:
             if key in known
         }
         away = [
-            each - median(logs) for logs in self.logs.values() if len(logs) > 2 for each in logs
+            each - middle
+            for logs in self.logs.values()
+            if len(logs) > 2
+            for middle in (
+                median(logs),
+            )  # once for each point: a year of nights would take seconds
+            for each in logs
         ]
         nightly = (_MAD_TO_DEVIATION * median(map(abs, away))) ** 2 if away else 0.0
         # The values of nights scatter also as single measurements do.

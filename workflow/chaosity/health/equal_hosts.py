@@ -1,0 +1,133 @@
+"""Compare a check with the recent checks of equal hosts: a map that was bad from the start is told.
+
+Equal hosts have the same processor model, are in the same configuration, and have results below the
+same folder. Their values differ by some scatter, in which the host itself does not count.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from scipy import stats
+
+from chaosity.compare.host_deviations import scatter_of_other_hosts
+from chaosity.compare.matched_cells import MATTERS
+from chaosity.components.component_files import processor_model
+from chaosity.errors import MALFORMED, UserError
+from chaosity.health.check_series import earlier_values, read_series
+from chaosity.health.choose_check_points import PointKey
+from chaosity.health.judge_check_values import RECENT, CheckedValue, probability_of_false_alarm
+from chaosity.records.atomic_writes_and_record_files import format_utc
+from chaosity.store.measurements import less_is_better
+from chaosity.transport.runner_command import SIMULATED
+
+# Fewer hosts do not show how much equal hosts differ.
+FEWEST_OTHERS = 4
+# Older checks do not count: a host can have been repaired since.
+_DAYS = 14
+# The lines of 14 nights of a host with 112 nodes and 200 drives.
+_NEWEST_BYTES = 2**21
+
+RecentValues = Mapping[PointKey, Sequence[float]]
+
+
+def recent_values_of_equal_hosts(folder: Path, moment: str) -> list[RecentValues]:
+    """Return, for each host equal to that of ``results/HOST/CONFIGURATION``, its recent values.
+
+    Args:
+        folder: the folder of the host that is checked.
+        moment: time of its check, in UTC.
+    """
+    folder = folder.resolve()
+    model, is_simulated = processor_model(folder), _is_simulated(folder)
+    found = []
+    for path in sorted(folder.parent.parent.glob(f"*/{folder.name}/checks.csv")):
+        other = path.parent
+        if other != folder and model is not None and processor_model(other) == model:
+            # The page of all hosts tells that a series cannot be read; it must not stop this check.
+            with suppress(UserError):
+                if _is_simulated(other) == is_simulated:
+                    found.append(recent_values(read_series(other, _NEWEST_BYTES), moment, {}))
+    return [values for values in found if values]
+
+
+def _is_simulated(folder: Path) -> bool:
+    """Return whether the host of a folder is simulated."""
+    try:
+        host = json.loads((folder.parent / "host.json").read_text(encoding="utf-8"))
+        return bool(host["transport"]["kind"] == SIMULATED)
+    except (OSError, *MALFORMED):
+        return False
+
+
+def recent_values(
+    rows: Sequence[Mapping[str, str]], moment: str, mapped_at: Mapping[PointKey, str]
+) -> RecentValues:
+    """Return the values of the two weeks before a moment, see `earlier_values`."""
+    first = format_utc(datetime.fromisoformat(moment) - timedelta(days=_DAYS))
+    return earlier_values([row for row in rows if row["time"] >= first], mapped_at)
+
+
+def compare_with_equal_hosts(
+    values: Sequence[CheckedValue], own: RecentValues, others: Sequence[RecentValues]
+) -> list[CheckedValue]:
+    """Return the values of a check with their losses against equal hosts.
+
+    A host counts with the median of as many recent checks as the checked host has, at most
+    `RECENT`. A loss is told from 5 % on, if it is no chance by the scatter of the other hosts.
+
+    Args:
+        values: tonight's values.
+        own: recent earlier values of the checked host.
+        others: recent values of each equal host.
+    """
+    compared = [
+        value
+        for value in values
+        if sum(value.check.key in other for other in others) >= FEWEST_OTHERS
+    ]
+    if not compared:
+        return list(values)
+    keys = [value.check.key for value in compared]
+    tonight = [[*own.get(value.check.key, []), value.value][-RECENT:] for value in compared]
+    logs = np.log(
+        [
+            [median(each[key][-len(mine) :]) if key in each else math.nan for each in others]
+            for key, mine in zip(keys, tonight, strict=True)
+        ]
+    )
+    signs = np.array([1.0 if less_is_better(v.check.metric) else -1.0 for v in compared])
+    groups = np.array([f"{v.check.metric} {len(v.check.parts)}" for v in compared])
+    # The scatter of the maps' replicates is small beside that of nights, so it adds nothing.
+    scatter = scatter_of_other_hosts(logs, groups, np.zeros(len(logs)))
+    middle = np.log([median(each) for each in tonight])
+    least = stats.t.isf(probability_of_false_alarm(len(values)), scatter.freedom) * scatter.spread
+    found = {}
+    for number, value in enumerate(compared):
+        away = signs[number] * (middle[number] - scatter.expected[number])
+        limit = max(least[number], math.log(MATTERS))
+        losses = [math.expm1(x) if signs[number] > 0 else -math.expm1(-x) for x in (away, limit)]
+        found[keys[number]] = replace(
+            value,
+            loss_to_equals=losses[0],
+            limit_to_equals=losses[1] if math.isfinite(limit) else math.inf,
+            equal_hosts=int(np.count_nonzero(~np.isnan(logs[number]))),
+        )
+    return [found.get(value.check.key, value) for value in values]
+
+
+def popularity(own: Sequence[PointKey], others: Sequence[RecentValues]) -> dict[PointKey, int]:
+    """Return experiment and point -> in the checks of how many hosts it is, this one included."""
+    counts: dict[PointKey, int] = dict.fromkeys(own, 1)
+    for other in others:
+        for key in other:
+            counts[key] = counts.get(key, 0) + 1
+    return counts
