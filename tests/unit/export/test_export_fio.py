@@ -22,8 +22,12 @@ EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-
 
 
 def exported(folder: Path) -> str:
-    found = CliRunner().invoke(chaosity, ["export", "fio", str(folder)])
+    output = folder / "drives.fio"
+    arguments = ["export", "fio", str(folder)]
+    found = CliRunner().invoke(chaosity, arguments)
     assert found.exit_code == 0, found.output
+    assert CliRunner().invoke(chaosity, [*arguments, "--output", str(output)]).exit_code == 0
+    assert output.read_text() == found.output
     return found.output
 
 

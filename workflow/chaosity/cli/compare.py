@@ -88,8 +88,9 @@ def compare_command(
         by_group = result.cells[:most].groupby("group", sort=False)
         groups = [(group, cells.to_dict("records")) for group, cells in by_group]
     sentences = [*result.sentences, *(verdict.sentence for verdict in crossovers)]
-    given = {"result": result, "sentences": sentences, "groups": groups, "most": most}
-    print_template("compare", wrap=True, **given)
+    print_template(
+        "compare", wrap=True, result=result, sentences=sentences, groups=groups, most=most
+    )
 
 
 def _condition(text: str) -> tuple[str, str]:

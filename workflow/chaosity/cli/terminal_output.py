@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 
 import click
 from rich import box
@@ -51,14 +52,25 @@ class _PrintableConsole(Console):
                 yield Segment(printable_text(segment.text), segment.style)
 
 
-def print_rich(parts: Iterable[RenderableType], *, wrap: bool = False) -> None:
+def terminal_width() -> int | None:
+    """Return the number of characters in a line of the terminal, or None without a terminal."""
+    console = Console()
+    return console.width if console.is_terminal else None
+
+
+def print_rich(
+    parts: Iterable[RenderableType], *, wrap: bool = False, width: int | None = None
+) -> None:
     """Print texts and tables to the terminal, without highlighted numbers.
+
+    Colours are used only in a terminal, and only without the environment variable NO_COLOR.
 
     Args:
         parts: objects that rich can print; a plain `str` can have rich's markup.
         wrap: break lines at the width of the terminal.
+        width: largest width of a table. Default: that of the terminal, or 80 without a terminal.
     """
-    console = _PrintableConsole(highlight=False, emoji=False, soft_wrap=not wrap)
+    console = _PrintableConsole(highlight=False, emoji=False, soft_wrap=not wrap, width=width)
     for part in parts:
         console.print(part)
 
@@ -133,13 +145,24 @@ class _TablesOfTemplate:
         self.tables.append(table)
         return _Place(f"{_Place.mark}{len(self.tables) - 1}")
 
-    def add_row(self, *cells: object, style: str | None = None, ends_section: bool = False) -> None:
-        """Add a row to the last table; cells are texts or numbers."""
-        texts = (escape(str(cell)) for cell in cells)
+    def add_row(
+        self,
+        *cells: object,
+        style: str | None = None,
+        cell_styles: Sequence[str] = (),
+        ends_section: bool = False,
+    ) -> None:
+        """Add a row to the last table; cells are texts or numbers, each with a style if given."""
+        styled = zip_longest(cells, cell_styles, fillvalue="")
+        texts = (
+            Text(printable_text(str(cell)), style=style_of_cell) for cell, style_of_cell in styled
+        )
         self.tables[-1].add_row(*texts, style=style or None, end_section=ends_section)
 
 
-def print_template(name: str, *, wrap: bool = False, **values: object) -> None:
+def print_template(
+    name: str, *, wrap: bool = False, width: int | None = None, **values: object
+) -> None:
     """Print the lines and tables of ``templates/terminal/NAME.j2``.
 
     The lines of the template can have rich's markup; `values` are printed as they are.
@@ -147,6 +170,7 @@ def print_template(name: str, *, wrap: bool = False, **values: object) -> None:
     Args:
         name: of the template.
         wrap: break lines at the width of the terminal.
+        width: largest width of a table, see `print_rich`.
         values: values that the template uses.
     """
     from chaosity.text_templates import TEMPLATES, make_environment
@@ -160,6 +184,7 @@ def print_template(name: str, *, wrap: bool = False, **values: object) -> None:
     print_rich(
         (tables.tables[int(line[1:])] if line.startswith(_Place.mark) else line for line in lines),
         wrap=wrap,
+        width=width,
     )
 
 

@@ -19,6 +19,7 @@ from chaosity.export.host_measurements_for_export import (
 from chaosity.place_names import node_name
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.estimates_and_ratios import Estimate
+from chaosity.store.measurements import less_is_better
 from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY
 from chaosity.text_templates import TEMPLATES, make_environment
 from chaosity.topology.topology_model import OTHER_PACKAGE, SAME_NODE, SAME_PACKAGE
@@ -85,6 +86,13 @@ class MainMatrix:
     def cell_of(self) -> dict[tuple[int, str], MatrixCell]:
         """Return (node, target) -> cell."""
         return {(cell.node, cell.target): cell for cell in self.cells}
+
+    def share_of_best(self, cell: MatrixCell) -> float:
+        """Return how good a cell is, as a share of the best cell: 0.5 is half the bandwidth."""
+        medians = [other.estimate.median for other in self.cells]
+        if less_is_better(self.metric):
+            return min(medians) / cell.estimate.median
+        return cell.estimate.median / max(medians)
 
     def best_cell(self, target: str) -> MatrixCell:
         """Return the cell of the nearest node of which no other is clearly faster to the target.

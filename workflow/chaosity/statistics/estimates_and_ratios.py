@@ -131,6 +131,13 @@ class Estimate(_HasInterval):
         """Return the whole estimate: "18.3 GB/s, 95 % interval 17.9 to 18.8, n = 3"."""
         return f"{scale.text(self.median)}, {self.interval_and_n_text(scale.number)}"
 
+    def short_text(self, scale: UnitScale, *, with_interval: bool) -> str:
+        """Return the median without its unit, and the interval if wanted: "18.3 (17.9 to 18.8)"."""
+        median = scale.number(self.median)
+        if self.low_and_high is None or not with_interval:
+            return median
+        return f"{median} ({' to '.join(map(scale.number, self.low_and_high))})"
+
 
 @dataclass(frozen=True)
 class Ratio(_HasInterval):

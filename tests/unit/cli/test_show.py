@@ -1,0 +1,126 @@
+"""`chaosity show` prints the main matrices, in a real terminal of any width and without one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from host_results import BANDWIDTH, folder_of, rows, table, whole_map
+
+EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
+CHAOSITY = str(Path(sys.executable).with_name("chaosity"))
+COLOUR = "\x1b[3"
+
+
+@pytest.fixture(scope="module")
+def epyc(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return whole_map(EPYC, tmp_path_factory.mktemp("epyc") / "r")
+
+
+def piped(folder: Path, *options: str) -> str:
+    command = [CHAOSITY, "show", str(folder), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def in_terminal(folder: Path, *options: str, columns: int, **variables: str) -> str:
+    """What the command prints to a terminal with so many columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    kept = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "NO_COLOR")}
+    environment = {**kept, "TERM": "xterm", **variables}
+    command = [CHAOSITY, "show", str(folder), *options]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, env=environment) as process:
+        os.close(theirs)
+        parts = []
+        try:
+            while part := os.read(ours, 65536):
+                parts.append(part)
+        except OSError:  # the program has closed the terminal
+            pass
+    os.close(ours)
+    assert process.returncode == 0
+    return b"".join(parts).decode().replace("\r\n", "\n")
+
+
+def table_of(text: str, title: str) -> list[list[str]]:
+    """Words of the head and the rows of a table."""
+    lines = text.split(title)[1].split("\n\n")[0].splitlines()[1:]
+    return [line.split() for line in lines]
+
+
+def test_all_matrices_have_units_and_all_their_values(epyc: Path) -> None:
+    text = piped(epyc)
+    bandwidth = table_of(text, "Memory bandwidth in GB/s")
+    assert bandwidth[0] == ["from", "node", *"01234567"]
+    assert bandwidth[1] == ["0", "40.0", "32.0", "32.0", "32.0", "20.0", "20.0", "20.0", "20.0"]
+    assert table_of(text, "Memory latency in ns")[8] == [
+        "7",
+        "192",
+        "192",
+        "192",
+        "192",
+        "120",
+        "120",
+        "120",
+        "96",
+    ]
+    drives = table_of(text, "Drive bandwidth in GB/s")
+    assert len(drives) == 31 and drives[1][1:] == [
+        "7.00",
+        "5.60",
+        "5.60",
+        "5.60",
+        "3.50",
+        "3.50",
+        "3.50",
+        "3.50",
+    ]
+    assert COLOUR not in text and "SIMULATED" not in text
+
+
+def test_intervals_follow_on_request(epyc: Path) -> None:
+    first = piped(epyc, "--intervals").split("Memory bandwidth in GB/s")[1].splitlines()[2]
+    median, low, high = re.search(r"(\S+) \((\S+) to (\S+)\)", first).groups()
+    assert float(low) < float(median) < float(high)
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 200])
+def test_lines_of_matrices_fit_into_the_terminal(epyc: Path, columns: int) -> None:
+    text = re.sub(r"\x1b\[[0-9;]*m", "", in_terminal(epyc, "--intervals", columns=columns))
+    head, *found = table_of(text, "Memory bandwidth in GB/s")
+    lines = text.split("Memory bandwidth")[1].splitlines()[1:10]
+    assert all(len(line.rstrip()) <= columns for line in lines) and "…" not in text
+    shown = len(head) - 2
+    assert shown == min(8, (columns - 9) // 21)
+    assert found[0].count("to") == shown
+    cut = f"{8 - shown} further column{'s' if shown < 7 else ''}: use a wider terminal, or less -S."
+    assert (cut in text) == (shown < 8)
+
+
+def test_colours_are_for_terminals_that_want_them(epyc: Path) -> None:
+    coloured = in_terminal(epyc, columns=100)
+    # The best is green, the value of 80 % yellow, that of 50 % red.
+    assert "\x1b[32m40.0" in coloured and "\x1b[33m32.0" in coloured and "\x1b[31m20.0" in coloured
+    assert "\x1b[32m 96" in coloured and "\x1b[31m192" in coloured
+    assert COLOUR not in in_terminal(epyc, columns=100, NO_COLOR="1")
+
+
+def test_simulated_and_missing_values_are_named(tmp_path: Path) -> None:
+    assert "SIMULATED" in piped(whole_map(EPYC, tmp_path / "simulated", simulated=True))
+
+    def value(initiator: int, target: int) -> float | None:
+        return None if initiator == 2 and target > 3 else 30e9
+
+    failed = folder_of(EPYC, table(rows(value, [1, 2], [*range(8)], BANDWIDTH)), tmp_path / "r")
+    text = piped(failed)
+    assert table_of(text, "Memory bandwidth in GB/s")[2][1:] == [*["30.0"] * 4, *"----"]
+    assert "- node2 -> node4: killed\n" in text and "- 1 further value is missing\n" in text

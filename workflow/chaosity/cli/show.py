@@ -1,0 +1,107 @@
+"""``chaosity show``: the main matrices of a host in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from chaosity.cli.shared_options import EXISTING_FOLDER
+from chaosity.cli.terminal_output import print_template, terminal_width
+from chaosity.errors import UserError
+from chaosity.units import choose_scale
+
+if TYPE_CHECKING:
+    from chaosity.export.main_matrices import MainMatrix
+
+# Least share of the best value of the matrix -> colour; the numbers say the same.
+_COLOURS = ((0.9, "green"), (0.7, "yellow"), (0.0, "red"))
+# Wide enough for every matrix: a pager shows a part of long lines.
+_NO_LIMIT = 100_000
+
+
+@dataclass(frozen=True)
+class _ShownMatrix:
+    """A matrix as text, cut to the width of the terminal.
+
+    Attributes:
+        matrix: the matrix.
+        unit: unit of the numbers.
+        heads: heads of the shown columns, OS indexes of nodes.
+        rows: name of each row -> text and colour of each shown cell.
+        left_out: number of columns that did not fit.
+    """
+
+    matrix: MainMatrix
+    unit: str
+    heads: list[str]
+    rows: dict[str, list[tuple[str, str]]]
+    left_out: int
+
+
+@click.command("show")
+@click.argument("folder", type=EXISTING_FOLDER, metavar="RESULTS")
+@click.option("--intervals", is_flag=True, help="Also print the 95 % interval of each median.")
+def show_command(folder: Path, intervals: bool) -> None:
+    """Show memory bandwidth, memory latency and drive bandwidth of a host.
+
+    RESULTS is a folder results/HOST/CONFIGURATION. In a terminal, columns that do not fit are left
+    out; `chaosity show RESULTS | less -S` shows all of them.
+    """
+    from chaosity.export.host_measurements_for_export import read_measured_host
+    from chaosity.export.main_matrices import DRIVE_BANDWIDTH, read_main_matrices
+
+    host = read_measured_host(folder)
+    matrices = read_main_matrices(host)
+    if not matrices:
+        raise UserError("no matrix was measured", str(folder), "run `make run`")
+    width = terminal_width() or _NO_LIMIT
+    print_template(
+        "show",
+        width=width,
+        origin=host.origin_of_values,
+        is_simulated=host.measurements.is_simulated,
+        shown=[
+            _fit(matrix, width, intervals, transposed=name == DRIVE_BANDWIDTH)
+            for name, matrix in matrices.items()
+        ],
+    )
+
+
+def _fit(matrix: MainMatrix, width: int, intervals: bool, *, transposed: bool) -> _ShownMatrix:
+    """Return the first columns of a matrix that fit; `transposed` has a row for each target."""
+    scale = choose_scale(matrix.metric, [cell.estimate.median for cell in matrix.cells])
+
+    def text_and_colour(node: int, target: str) -> tuple[str, str]:
+        cell = matrix.cell_of.get((node, target))
+        if cell is None:
+            return "-", ""
+        share = matrix.share_of_best(cell)
+        colour = next(colour for least, colour in _COLOURS if share >= least)
+        return cell.estimate.short_text(scale, with_interval=intervals), colour
+
+    nodes, targets = matrix.nodes, matrix.targets
+    if transposed:
+        heads = [str(node) for node in nodes]
+        rows = {target: [text_and_colour(node, target) for node in nodes] for target in targets}
+    else:
+        heads = [target.removeprefix("node") for target in targets]
+        rows = {str(node): [text_and_colour(node, target) for target in targets] for node in nodes}
+    # Two spaces separate columns.
+    first = max(map(len, [*rows, "from node"]))
+    widths = [2 + max(map(len, column)) for column in _texts_by_column(heads, rows)]
+    fitting = max(1, sum(first + end <= width for end in accumulate(widths)))
+    cut = {name: cells[:fitting] for name, cells in rows.items()}
+    return _ShownMatrix(matrix, scale.symbol, heads[:fitting], cut, len(heads[fitting:]))
+
+
+def _texts_by_column(
+    heads: list[str], rows: dict[str, list[tuple[str, str]]]
+) -> Iterator[list[str]]:
+    """Yield the head and the texts of each column."""
+    for number, head in enumerate(heads):
+        yield [head, *(cells[number][0] for cells in rows.values())]
