@@ -9,6 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from rocrate.rocrate import ROCrate
 
 import playbooks
 from chaosity.checked_yaml_files import ROOT
@@ -62,6 +63,28 @@ def test_every_output_says_simulated_and_none_can_be_used_by_a_machine(simulated
     refused = chaosity(simulated, "profile", "collect", "results")
     assert refused.returncode == 2
     assert "the table is of a simulated host" in refused.stderr
+
+
+@pytest.mark.thorough
+def test_an_rocrate_has_each_record_with_its_command(simulated: Workflow):
+    name = "SIMULATED server"
+    licence = "https://spdx.org/licenses/CC0-1.0"
+    given = ("--report-fairscape-name", name, "--report-fairscape-license", licence)
+    said = simulated.run("--reporter", "fairscape", *given)
+    assert "RO-Crate written to ro-crate-metadata.json" in said
+    crate = ROCrate(simulated.folder)
+    assert (crate.name, crate.license) == (name, licence)
+    described = {str(entity.get("contentUrl")): entity for entity in crate.get_entities()}
+    records = [str(path.relative_to(simulated.folder)) for path in _records(simulated)]
+    assert records
+    for record in records:
+        [made] = described[record]["generatedBy"]
+        assert "chaosity-measure" in made["command"] and record in made["command"]
+    assert any(name.endswith("/exports/notes.txt") for name in described)
+
+
+def _records(workflow: Workflow) -> list[Path]:
+    return sorted(workflow.folder.glob("results/imagined/*/*/*/rep1.json"))
 
 
 @pytest.mark.thorough
