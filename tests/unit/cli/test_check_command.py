@@ -10,28 +10,19 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from broken_runs import SIMULATED_HOST, chaosity
+from broken_runs import chaosity
 from chaosity.errors import UserError
 from chaosity.health.check_host import refuse_busy_host
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
-from workflow_folder import Workflow
+from simulated_map import set_faults, simulate_maps, slow_node
 
 
 @pytest.fixture(scope="module")
 def mapped(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A simulated host with a map; tests copy it."""
-    workflow = Workflow(root, tmp_path_factory.mktemp("mapped"))
-    workflow.host("sim", **SIMULATED_HOST)
-    workflow.config |= {"experiments": ["memory_bandwidth", "latency_matrix"], "replicates": 3}
-    del workflow.config["working_set"]  # a small one would be in caches, where no node is slow
-    workflow.command()  # writes the config
-    done = chaosity("simulate", "--config", "test.yaml", folder=workflow.folder)
-    assert done.returncode == 0, done.stdout
-    [plan] = workflow.folder.glob("results/*/*/plan.json")
-    done = chaosity("tidy", plan, "--output", plan.with_name("measurements.parquet"))
-    assert done.returncode == 0, done.stdout
-    return plan.parent
+    [folder] = simulate_maps(root, tmp_path_factory.mktemp("mapped"), "sim")
+    return folder
 
 
 @pytest.fixture
@@ -40,20 +31,13 @@ def folder(mapped: Path, tmp_path: Path) -> Path:
     return tmp_path / "sim" / mapped.name
 
 
-def break_node(folder: Path, node: int, remaining: float) -> None:
-    """Give the simulated host a fault from now on."""
-    path = folder / "machine.json"
-    fault = {"fault": "slow_node", "node": node, "remaining": remaining}
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"faults": [fault]}))
-
-
 def test_a_healthy_host_is_fine_and_a_slow_node_is_named(folder: Path, tmp_path: Path):
     metrics = tmp_path / "chaosity.prom"
     done = chaosity("check", folder, "--textfile", metrics, "--all")
     assert done.returncode == 0, done.stdout
     assert "SIMULATED" in done.stdout
     assert "sim: fine: none of" in done.stdout
-    break_node(folder, 1, 0.8)
+    set_faults(folder, slow_node(1, 0.8))
     done = chaosity("check", folder, "--textfile", metrics)
     assert done.returncode == 2, done.stdout
     assert "sim: fault [node_problem] node1: 2" in done.stdout
@@ -82,7 +66,7 @@ def test_a_host_whose_map_was_bad_is_told_by_equal_hosts(mapped: Path, tmp_path:
         (host / "host.json").write_text(json.dumps(document))
         folders.append(host / mapped.name)
     sick = folders[4]
-    break_node(sick, 1, 0.85)
+    set_faults(sick, slow_node(1, 0.85))
     table = Measurements.read(sick / "measurements.parquet").rows
     bad = (table["target"] == "node1") & (table["category"] == "memory_bandwidth")
     table["value"] = table["value"].where(~bad, 0.85 * table["value"])

@@ -79,7 +79,10 @@ def check_command(
         check = HostCheck(folder, with_equal_hosts=not without_equal_hosts)
         if dry_run:
             print_template(
-                "check_plan", points=check.points, total=sum(p.seconds for p in check.points)
+                "check_plan",
+                points=check.points,
+                unreadable=check.unreadable,
+                total=sum(p.seconds for p in check.points),
             )
             return
         result = check.run(seconds, _show_progress, ignore_load=ignore_load)
@@ -120,7 +123,7 @@ def _document(result: CheckResult) -> dict[str, Any]:
             **{"confirmed": each.is_confirmed, "disturbed": each.disturbed},
         }
 
-    facts = ("host", "moment", "seconds", "failed", "is_simulated")
+    facts = ("host", "moment", "seconds", "failed", "unreadable", "is_simulated")
     return {
         **{name: getattr(result, name) for name in facts},
         "status": result.status,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from chaosity.errors import UserError, malformed_as_user_error
+from chaosity.errors import MeasurementError, UserError, malformed_as_user_error
 from chaosity.health.check_series import append_check, earlier_values, last_checks, read_series
 from chaosity.health.choose_check_points import (
     CheckPoint,
@@ -43,6 +43,7 @@ from chaosity.records.record_types_and_verdict import VALID, Record
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.rounds.known_before import known_cells
 from chaosity.runner import lock_files
+from chaosity.runner.find_and_protect_drives import find_device
 from chaosity.runner.host_state import read_processor_seconds
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import read_points, status_and_values_of_record
@@ -80,6 +81,7 @@ class CheckResult:
         values: all values.
         left: points that did not fit into the time.
         failed: point -> why it has no valid value.
+        unreadable: components that this user may not read, and which were not checked.
         is_simulated: whether the host does not exist.
     """
 
@@ -89,6 +91,7 @@ class CheckResult:
     values: list[CheckedValue] = field(default_factory=list)
     left: list[CheckPoint] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
+    unreadable: list[str] = field(default_factory=list)
     is_simulated: bool = False
 
     @property
@@ -138,9 +141,13 @@ class HostCheck:
         moment = utc_now_text()
         self.recent = recent_values(self.series, moment, mapped_at)
         self.equals = recent_values_of_equal_hosts(folder, moment) if with_equal_hosts else []
-        self.points = choose_check_points(
+        chosen = choose_check_points(
             points, medians, topology, popularity([*last_checks(self.series)], self.equals)
         )
+        # On a remote host, the user is the one who measured the map.
+        here = self.transport in (LOCAL, SLURM)
+        self.points = [check for check in chosen if not here or may_read_drives(check)]
+        self.unreadable = sorted({check.parts[0] for check in chosen if check not in self.points})
         if not self.points:
             raise UserError(
                 "the map has no values that a check can repeat", str(folder), MAP_REMEDY
@@ -171,6 +178,7 @@ class HostCheck:
                 refuse_busy_host(lock_files.lock_file(lock_files.MEASURING))
         result = CheckResult(self.host["host"], utc_now_text())
         result.is_simulated = self.transport == SIMULATED
+        result.unreadable = self.unreadable
         records: list[Record] = []
         chosen, result.left = fit_into_time(
             self.points, last_checks(self.series), _FIRST_SHARE * seconds
@@ -237,6 +245,19 @@ class HostCheck:
             return measure_replicate(self.host, point, replicate, self.folder.resolve().parent)
         except (HostLostOrChangedError, ValueError) as error:
             raise UserError(str(error), f"host {self.host['host']}") from None
+
+
+def may_read_drives(check: CheckPoint) -> bool:
+    """Return whether this user may read the drives of a point; a missing drive counts as readable.
+
+    The measurement of a missing drive tells that it is missing.
+    """
+    for drive in check.load["target"]["drives"]:
+        with suppress(MeasurementError):
+            device = find_device(drive)
+            if device.exists() and not os.access(device, os.R_OK, effective_ids=True):
+                return False
+    return True
 
 
 def _map_values(cells: pd.DataFrame) -> dict[PointKey, MapValue]:

@@ -57,8 +57,12 @@ def find_nvme_by_slot(pci: str, serial: str | None) -> Path:
     raise MeasurementError(f"no NVMe drive at {pci}; a drive{which} was there at discovery")
 
 
-def _find_device(drive: DriveFacts) -> Path:
-    """Return the device or file of a point's drive on this host."""
+def find_device(drive: DriveFacts) -> Path:
+    """Return the device or file of a point's drive on this host.
+
+    Raises:
+        MeasurementError: the drive is not there.
+    """
     if file := drive.get("file"):
         return Path(file)
     if device := drive.get("path"):
@@ -167,7 +171,7 @@ def check_and_link_drives(load: Load, folder: Path) -> list[Check]:
         file = drive.get("file")
         if file:
             create_random_file_as_drive(Path(file), drive["size_bytes"])
-        device = _find_device(drive)
+        device = find_device(drive)
         if load["writes"]:
             reasons = reasons_against_writing(device)
             if not drive.get("destructive"):
@@ -192,7 +196,7 @@ def check_drives_are_still_there(loads: Iterable[Load]) -> list[Check]:
     checks = []
     for drive in (drive for load in loads for drive in load["target"].get("drives", [])):
         try:
-            _find_device(drive)
+            find_device(drive)
         except MeasurementError as error:
             checks.append(make_check(f"drive {drive['component']}: still there", False, str(error)))
     return checks

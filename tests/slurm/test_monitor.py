@@ -1,0 +1,253 @@
+"""The health check program of the role monitor, started by a real Slurm with two nodes.
+
+The hosts of the maps are simulated, so that one of them can get a fault and be repaired.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from playbooks import NOBODY, Outcome, play
+from simulated_map import set_faults, simulate_maps, slow_node
+from slurm_workflow import HOSTS, INVENTORY, command
+from wait_until_true import wait_until
+
+pytestmark = pytest.mark.slurm
+
+CONFIGURATION = Path("/etc/slurm/slurm.conf")
+PROGRAM = Path("/usr/local/sbin/chaosity-monitor")
+SETTINGS, STATE = Path("/etc/chaosity-monitor"), Path("/var/lib/chaosity-monitor")
+# Slurm starts the program every ten seconds, and every check is due.
+OFTEN = {"monitor_interval_seconds": 1, "monitor_slurm_interval_seconds": 10}
+
+
+class Monitor:
+    """The role on both nodes, with the maps of two simulated hosts."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.root = root
+        self.nodea, self.nodeb = simulate_maps(root, folder, *HOSTS)
+
+    def play(self, **extra: Any) -> Outcome:
+        variables = {
+            "monitor_start": "slurm",
+            "monitor_results": str(self.nodea.parent.parent),
+            **OFTEN,
+            **extra,
+        }
+        return play(self.root, "-i", INVENTORY, playbook="monitor.yml", extra=variables)
+
+    def install(self, **extra: Any) -> None:
+        outcome = self.play(**extra)
+        assert outcome.status == 0, outcome.said
+
+    def wait_for_checks(self, node: str, number: int = 1) -> dict[str, Any]:
+        """Wait for further checks of a node and return the state after the last."""
+        for _ in range(number):
+            before = last_check(node)
+            wait_for(lambda before=before: last_check(node) not in (None, before))
+        return last_check(node) or {}
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    """Wait until a condition is true, and look at it twice a second."""
+    wait_until(lambda: condition() or time.sleep(0.5))
+
+
+def last_check(node: str) -> dict[str, Any] | None:
+    path = STATE / f"{node}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def seen(node: str, key: str) -> str:
+    """What Slurm shows of a node: State, Reason or Comment."""
+    text = command("scontrol", "show", "node", node).stdout
+    found = re.search(rf"^\s*{key}=(\S.*?)(?: \[\S+\]| ThreadsPerCore=.*)?$", text, re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+def is_drained(node: str) -> bool:
+    return "DRAIN" in seen(node, "State")
+
+
+@pytest.fixture(scope="module")
+def before(cluster: None) -> str:
+    """Slurm's configuration before anything was installed."""
+    return CONFIGURATION.read_text()
+
+
+@pytest.fixture(scope="module")
+def maps(root: Path, before: str) -> Iterator[Monitor]:
+    # Other users may not enter pytest's folders.
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        Path(folder).chmod(0o755)
+        found = Monitor(root, Path(folder))
+        yield found
+        outcome = found.play(monitor_state="absent")
+        assert outcome.status == 0, outcome.said
+
+
+@pytest.fixture
+def monitor(maps: Monitor) -> Iterator[Monitor]:
+    """The role, with healthy hosts; what a test installs stays until the next test."""
+    yield maps
+    for folder in (maps.nodea, maps.nodeb):
+        set_faults(folder)
+    for node in filter(is_drained, HOSTS):
+        command("scontrol", "update", f"nodename={node}", "state=resume")
+
+
+def test_a_fault_drains_the_node_and_a_repair_resumes_it(monitor: Monitor) -> None:
+    monitor.install(monitor_action="drain", monitor_resume=True)
+    for node in HOSTS:
+        state = monitor.wait_for_checks(node)
+        assert state["status"] == 0, state
+        assert f"{node}: fine: none of" in state["output"]
+        assert not is_drained(node) and seen(node, "Comment") == ""
+    set_faults(monitor.nodea, slow_node(1, 0.8))
+    wait_for(lambda: is_drained("nodea"))
+    assert re.match(
+        r"chaosity: node_problem: node1: 2\d % worse than in the map, .* GB/s instead of",
+        seen("nodea", "Reason"),
+    )
+    monitor.wait_for_checks("nodeb")
+    assert not is_drained("nodeb")
+    # The check goes on while the node is drained.
+    set_faults(monitor.nodea)
+    wait_for(lambda: not is_drained("nodea"))
+    assert seen("nodea", "State").startswith("IDLE")  # a busy machine adds NOT_RESPONDING
+    assert (monitor.nodea / "checks.csv").read_text().count("\n") > 10
+
+
+def test_without_resume_a_node_stays_drained_as_does_one_that_somebody_else_drained(
+    monitor: Monitor, drain: Any
+) -> None:
+    drain("nodea", "bad fan, see ticket 7")
+    command("scontrol", "update", "nodename=nodea", "comment=rack 3")
+    try:
+        set_faults(monitor.nodea, slow_node(1, 0.8))
+        set_faults(monitor.nodeb, slow_node(1, 0.8))
+        monitor.install(monitor_action="drain")
+        wait_for(lambda: is_drained("nodeb"))
+        set_faults(monitor.nodeb)
+        for node, status in (("nodea", 2), ("nodeb", 0)):
+            while monitor.wait_for_checks(node)["status"] != status:
+                pass
+            monitor.wait_for_checks(node)
+            assert is_drained(node)
+        assert seen("nodeb", "Reason").startswith("chaosity: node_problem: node1: ")
+        assert seen("nodea", "Reason") == "bad fan, see ticket 7"
+        assert seen("nodea", "Comment") == "rack 3"
+    finally:
+        command("scontrol", "update", "nodename=nodea", "comment=")
+
+
+def test_without_drain_a_fault_is_a_comment_that_ends_with_the_fault_or_the_role(
+    monitor: Monitor,
+) -> None:
+    monitor.install()
+    set_faults(monitor.nodeb, slow_node(0, 0.5))
+    wait_for(lambda: seen("nodeb", "Comment"))
+    assert seen("nodeb", "Comment").startswith("chaosity: node_problem: node0: ")
+    assert not is_drained("nodeb")
+    set_faults(monitor.nodeb)
+    wait_for(lambda: not seen("nodeb", "Comment"))
+    set_faults(monitor.nodeb, slow_node(0, 0.5))
+    wait_for(lambda: seen("nodeb", "Comment"))
+    outcome = monitor.play(monitor_state="absent")
+    assert outcome.status == 0, outcome.said
+    assert seen("nodeb", "Comment") == ""
+
+
+def test_the_check_runs_as_the_owner_of_the_results(monitor: Monitor) -> None:
+    who = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    if command(*who, "test", "-x", str(monitor.root / ".venv/bin/chaosity")).returncode:
+        pytest.skip("this checkout is in a folder that other users may not enter")
+    for path in (monitor.nodeb.parent, *monitor.nodeb.parent.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    earlier = list((monitor.nodeb / "checks").glob("*"))
+    monitor.install()
+    assert json.loads((SETTINGS / "nodeb.json").read_text())["user"] == "nobody"
+    assert json.loads((SETTINGS / "nodea.json").read_text())["user"] == "root"
+    state = monitor.wait_for_checks("nodeb", 2)
+    assert state["status"] == 0, state
+    new = set((monitor.nodeb / "checks").glob("*")) - set(earlier)
+    assert {path.stat().st_uid for path in new} == {NOBODY}
+
+
+def test_a_busy_node_is_not_checked_and_a_job_ends_a_check(monitor: Monitor) -> None:
+    monitor.install(monitor_interval_seconds=86400)
+    monitor.wait_for_checks("nodea")
+    done = command("srun", "--nodelist=nodea", str(PROGRAM), "--node=nodea", "--now", timeout=60)
+    assert "nodea: not checked: a job uses the node" in done.stdout
+    # A check that takes long enough for a job to start.
+    path = SETTINGS / "nodea.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"command": ["sleep", "50"]}))
+    monitored = command(
+        *("sh", "-c", '"$@" & sleep 3; "$@"; srun --nodelist=nodea sleep 6; wait $!', "sh"),
+        *(str(PROGRAM), "--node=nodea", "--now"),
+        timeout=60,
+    )
+    assert "nodea: not checked: another check of the node runs" in monitored.stdout
+    assert "nodea: not checked: a job started on the node" in monitored.stdout
+    state = last_check("nodea")
+    assert state and state["status"] == 3
+    assert command("pgrep", "-f", "sleep 50").returncode == 1
+
+
+def test_a_second_run_changes_nothing_and_nothing_is_left(monitor: Monitor, before: str) -> None:
+    monitor.install()
+    assert "HealthCheckProgram=/usr/local/sbin/chaosity-monitor" in CONFIGURATION.read_text()
+    assert monitor.play().count("changed") == 0
+    again = play(monitor.root, "-i", INVENTORY, playbook="slurm.yml")
+    assert (again.status, again.count("changed")) == (0, 0), again.said
+    for path in (PROGRAM, *SETTINGS.iterdir(), SETTINGS):
+        status = path.stat()
+        assert (status.st_uid, status.st_mode & 0o022) == (0, 0), path
+    outcome = monitor.play(monitor_state="absent")
+    assert outcome.status == 0, outcome.said
+    assert CONFIGURATION.read_text() == before
+    assert [path for path in (PROGRAM, SETTINGS, STATE) if path.exists()] == []
+    shown = command("scontrol", "show", "config").stdout
+    assert re.search(r"^HealthCheckProgram\s*= \(null\)$", shown, re.MULTILINE), shown
+    assert monitor.play(monitor_state="absent").count("changed") == 0
+
+
+def test_another_health_check_program_is_not_replaced(monitor: Monitor, before: str) -> None:
+    theirs = f"{before}HealthCheckProgram=/usr/sbin/nhc\n"
+    CONFIGURATION.write_text(theirs)
+    try:
+        outcome = monitor.play()
+        assert outcome.status != 0
+        assert outcome.says("has a health check already: HealthCheckProgram=/usr/sbin/nhc.")
+        assert CONFIGURATION.read_text() == theirs
+        assert not PROGRAM.exists()
+        # Then that program calls this one.
+        monitor.install(monitor_slurm_configuration="")
+        assert CONFIGURATION.read_text() == theirs
+        done = command(str(PROGRAM), "--node=nodeb", "--now", timeout=120)
+        assert "nodeb: fine: none of" in done.stdout
+    finally:
+        CONFIGURATION.write_text(before)
+
+
+def test_a_host_that_was_measured_over_ssh_is_refused(monitor: Monitor) -> None:
+    path = monitor.nodea.parent / "host.json"
+    kept = path.read_text()
+    path.write_text(json.dumps(json.loads(kept) | {"transport": {"kind": "ssh"}}))
+    try:
+        outcome = monitor.play()
+        assert outcome.status != 0
+        assert outcome.says("nodea was measured over SSH, so it is checked from this machine.")
+        assert not PROGRAM.exists()
+    finally:
+        path.write_text(kept)
