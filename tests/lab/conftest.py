@@ -6,7 +6,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 import yaml
@@ -26,7 +26,11 @@ class Machine:
         self.drives = hosts[name]["virtual_lab_machine"]["drives"]
 
     def ssh(
-        self, *command: str, known_hosts: Path | None = None, user: str = "root"
+        self,
+        *command: str,
+        known_hosts: Path | None = None,
+        user: str = "root",
+        stdin: int | IO[bytes] = subprocess.DEVNULL,
     ) -> subprocess.CompletedProcess:
         """Run a command on it, over a connection of its own."""
         lab = self.folder.parent
@@ -41,7 +45,7 @@ class Machine:
         where = ["-i", lab / "id_ed25519", "-p", str(self.port), f"{user}@127.0.0.1"]
         return subprocess.run(
             ["ssh", "-F", "none", *given, *where, *command],
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             capture_output=True,
             text=True,
             check=False,

@@ -18,7 +18,7 @@ import pytest
 
 from playbooks import NOBODY, Outcome, play
 from simulated_map import set_faults, simulate_maps, slow_node
-from slurm_workflow import HOSTS, INVENTORY, command
+from slurm_workflow import BIN, HOSTS, INVENTORY, command
 from wait_until_true import wait_until
 
 pytestmark = pytest.mark.slurm
@@ -102,6 +102,10 @@ def monitor(maps: Monitor) -> Iterator[Monitor]:
     yield maps
     for folder in (maps.nodea, maps.nodeb):
         set_faults(folder)
+    # A check that saw the fault may still run, and drain its node.
+    for node in HOSTS:
+        while (last_check(node) or {}).get("status") == 2:
+            maps.wait_for_checks(node)
     for node in filter(is_drained, HOSTS):
         command("scontrol", "update", f"nodename={node}", "state=resume")
 
@@ -169,9 +173,9 @@ def test_without_drain_a_fault_is_a_comment_that_ends_with_the_fault_or_the_role
 
 
 def test_the_check_runs_as_the_owner_of_the_results(monitor: Monitor) -> None:
-    who = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-    if command(*who, "test", "-x", str(monitor.root / ".venv/bin/chaosity")).returncode:
-        pytest.skip("this checkout is in a folder that other users may not enter")
+    started = command("runuser", "-u", "nobody", "--", str(BIN / "chaosity"), "--help")
+    if started.returncode:
+        pytest.skip("other users may not start the Python of this environment")
     for path in (monitor.nodeb.parent, *monitor.nodeb.parent.rglob("*")):
         os.chown(path, NOBODY, NOBODY)
     earlier = list((monitor.nodeb / "checks").glob("*"))
@@ -182,11 +186,13 @@ def test_the_check_runs_as_the_owner_of_the_results(monitor: Monitor) -> None:
     assert state["status"] == 0, state
     new = set((monitor.nodeb / "checks").glob("*")) - set(earlier)
     assert {path.stat().st_uid for path in new} == {NOBODY}
+    for path in (monitor.nodeb.parent, *monitor.nodeb.parent.rglob("*")):
+        os.chown(path, 0, 0)
 
 
 def test_a_busy_node_is_not_checked_and_a_job_ends_a_check(monitor: Monitor) -> None:
     monitor.install(monitor_interval_seconds=86400)
-    monitor.wait_for_checks("nodea")
+    wait_for(lambda: last_check("nodea"))
     done = command("srun", "--nodelist=nodea", str(PROGRAM), "--node=nodea", "--now", timeout=60)
     assert "nodea: not checked: a job uses the node" in done.stdout
     # A check that takes long enough for a job to start.
@@ -248,6 +254,6 @@ def test_a_host_that_was_measured_over_ssh_is_refused(monitor: Monitor) -> None:
         outcome = monitor.play()
         assert outcome.status != 0
         assert outcome.says("nodea was measured over SSH, so it is checked from this machine.")
-        assert not PROGRAM.exists()
+        assert outcome.count("changed") == 0
     finally:
         path.write_text(kept)

@@ -7,6 +7,8 @@ timer of systemd.
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -82,6 +84,27 @@ def test_a_host_without_slurm_is_refused(monitor: Any) -> None:
 
 # The map is validated after the machine; this variable outranks what the role finds there.
 WITH_SYSTEMD = {"__monitor_systemd": {"stat": {"exists": True}}}
+
+
+@pytest.mark.skipif(
+    Path("/run/systemd/system").exists() or not shutil.which("systemd-analyze"),
+    reason="this machine runs systemd, or lacks systemd-analyze",
+)
+def test_the_unit_starts_the_check_and_systemd_accepts_it(
+    monitor: Any, root: Path, results: Path, tmp_path: Path
+) -> None:
+    [folder] = (results / "mapped").glob("*/")
+    more = {"monitor_textfile_directory": str(tmp_path), "monitor_ignore_load": True}
+    # The units are written to another folder and verified; no systemd is here to start them.
+    outcome = monitor(**WITH_SYSTEMD, **more, __monitor_units=str(tmp_path))
+    assert outcome.count("failed") == 1
+    assert outcome.says("[monitor : Start the timer]"), outcome.said
+    unit = (tmp_path / "chaosity-check-mapped.service").read_text()
+    [command] = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
+    assert shlex.split(command) == [
+        *(f"{root}/.venv/bin/chaosity", "check", str(folder), "--seconds", "50", "--ignore-load"),
+        *("--textfile", f"{tmp_path}/chaosity_mapped.prom"),
+    ]
 
 
 def test_a_host_without_a_map_is_refused(monitor: Any, results: Path) -> None:
