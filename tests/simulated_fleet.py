@@ -72,6 +72,8 @@ def write_fleet(
         write_changed_components(folder / "components", documents)
         write_atomically(folder / "topology.json", topology)
         rows = table.rows[[column for column in COLUMNS if column in table.rows]]
+        # In numpy types a missing value is False.
+        rows = rows.assign(reference=rows["reference"].astype(object).where(rows["reference"]))
         write_parquet_table(pd.DataFrame(rows), folder / "measurements.parquet", COLUMNS)
         worst = (ProblemAndSeverity(OK, NO_PROBLEMS),)
         points = {"valid": len(healthy.points), "failed": 0, "missing": 0}

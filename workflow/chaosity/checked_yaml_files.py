@@ -30,6 +30,7 @@ EXPERIMENTS = ROOT / "workflow" / "experiments"
 BENCHMARKS = ROOT / "templates" / "benchmarks"
 COUNTERS = ROOT / "templates" / "counters"
 PUBLISHED = ROOT / "templates" / "published"
+PROCESSORS = ROOT / "templates" / "processors"
 # Keys of the config that hold only numbers. On its command line, Snakemake (9.27) reads the values
 # within braces (--config 'levels={latency_by_size: {bytes: 3}}') as texts.
 NUMBER_KEYS = ("sample", "levels", "stopping", "working_set")

@@ -158,6 +158,40 @@ def query_profiles_command(database: Path, as_json: bool, **filters: str | None)
     print_rich([table], wrap=True)
 
 
+@profile_command.command("normal")
+@click.argument("folder", type=EXISTING_FOLDER)
+@_DATABASE
+@JSON_OPTION
+def compare_with_normal_values_command(folder: Path, database: Path, as_json: bool) -> None:
+    """Say whether the memory of a host is as fast as is normal for its processor.
+
+    FOLDER is results/HOST/CONFIGURATION. It is compared with published values of the processor
+    (templates/processors), and with other hosts in the database, if there is one.
+    """
+    from chaosity.components.component_files import processor_model
+    from chaosity.result_folders import MEASUREMENTS_FILE
+    from chaosity.store.measurements import Measurements
+    from chaosity.store.normal_values import published_values, values_of_profiles
+    from chaosity.text_templates import write_text
+    from chaosity.topology.topology_json import read_topology
+
+    folder = folder.resolve()
+    model = processor_model(folder)
+    if model is None:
+        raise UserError("the processor model is unknown", str(folder), "discover the host again")
+    measured = Measurements.read(folder / MEASUREMENTS_FILE)
+    found = published_values([measured], model, read_topology(folder / "topology.json"))
+    if database.exists():
+        found += values_of_profiles(measured, model, folder.name, folder.parent.name, database)
+    if as_json:
+        print_json([{**vars(each), "loss": each.loss, "clear": each.is_clear} for each in found])
+        return
+    for each in found:
+        echo(write_text("overview", "normal", each=each, hosts=0))
+    if not found:
+        echo(f"nothing is known about {model} in {folder.name}")
+
+
 def _size_text(database: Path) -> str:
     """Return a sentence with the number of profiles in the database."""
     from chaosity.store.profile_database import find_profiles

@@ -33,8 +33,8 @@ from chaosity.transport.runner_command import SIMULATED
 FEWEST_OTHERS = 4
 # Older checks do not count: a host can have been repaired since.
 _DAYS = 14
-# The lines of 14 nights of a host with 112 nodes and 200 drives.
-_NEWEST_BYTES = 2**21
+# More than the lines of 14 nights: a check measures about 60 points, each with a line of 150 bytes.
+_NEWEST_BYTES = 2**18
 
 RecentValues = Mapping[PointKey, Sequence[float]]
 

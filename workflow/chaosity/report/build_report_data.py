@@ -40,6 +40,7 @@ from chaosity.report.findings_and_checks import (
     anomaly_search_coverage_check,
     check_results,
     merge_similar_contention,
+    normal_value_checks,
     shown_findings,
 )
 from chaosity.report.html_pages_and_inline_svg import inline_svg, svg_width
@@ -115,6 +116,7 @@ def build_report_data(
     checks = [ResultCheck("Usability", PROBLEM, findings.unusable)] if findings.unusable else []
     checks += check_results(rows, topology, system, summaries, drawn)
     checks.append(anomaly_search_coverage_check(findings))
+    checks += normal_value_checks(measurements, topology, system)
     confidences = {each["experiment"]: each.get("confidence", CONFIDENCE) for each in experiments}
     analyses = analysis_sections(measurements, confidences)
     failed = _failed_points(rows, summaries, config)

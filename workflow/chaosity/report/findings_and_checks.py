@@ -14,7 +14,8 @@ from chaosity.figures.draw_and_write_figures import FigureFile
 from chaosity.place_names import node_name
 from chaosity.report.record_summaries import RecordSummary
 from chaosity.store.measurements import LOAD, POINT, Measurements
-from chaosity.text_templates import fill_text, fixed_texts
+from chaosity.store.normal_values import published_values
+from chaosity.text_templates import fill_text, fixed_texts, write_text
 from chaosity.topology.host_fact_types import HostFacts
 from chaosity.topology.topology_json import part_to_json
 from chaosity.topology.topology_model import Topology
@@ -70,6 +71,21 @@ def check_results(
         *_record_checks(summaries),
     ]
     return sorted(checks, key=lambda check: SEVERITIES.index(check.severity))
+
+
+def normal_value_checks(
+    measurements: Measurements, topology: Topology, system: HostFacts
+) -> list[ResultCheck]:
+    """Return a check for each published value of the host's processor."""
+    model = system.get("cpu_model") or topology.cpu_model
+    return [
+        _check(
+            "Normal values",
+            WARNING if each.is_clear else OK,
+            text=write_text("overview", "normal", each=each, hosts=0),
+        )
+        for each in published_values([measurements], model, topology)
+    ]
 
 
 def _check(name: str, severity: str, **values: object) -> ResultCheck:

@@ -32,8 +32,10 @@ from chaosity.report.html_pages_and_inline_svg import render_page
 from chaosity.report.report_summary import FINDING, ProblemAndSeverity, ReportSummary
 from chaosity.result_folders import MEASUREMENTS_FILE, skipped_hosts
 from chaosity.store.measurements import Measurements
+from chaosity.store.normal_values import published_values
 from chaosity.text_templates import write_text
 from chaosity.topology.topology_json import read_topology
+from chaosity.topology.topology_model import Topology
 from chaosity.transport.skipped_hosts import SkippedHost, read_skipped_host
 from chaosity.units import format_count
 
@@ -43,10 +45,11 @@ _REQUIRED = ["host", "configuration", "experiment", "point", "replicate", "metri
 
 @dataclass(frozen=True)
 class HostStatement:
-    """A sentence, and the outlier host that it names, or None."""
+    """A sentence, the outlier host that it names or None, and whether it tells a problem."""
 
     text: str
     host: str | None = None
+    is_problem: bool = False
 
 
 # Smaller deviations have no number in the table. Equal hosts often differ by 2 % in some place.
@@ -148,30 +151,38 @@ def _compare_group(
         for host, reason in read.items()
         if isinstance(reason, str)
     ]
-    heat = None
+    heat, topology = None, _first_topology(folders.values())
     try:
         statements = list(_statements_on_pair(tables))
         if len(tables) >= MIN_HOSTS:
-            found = find_outlier_hosts(tables, packages=_packages(folders.values()))
+            packages = topology.packages if topology else ()
+            package_of = {node: each.os_index for each in packages for node in each.nodes}
+            found = find_outlier_hosts(tables, packages=package_of)
             heat = HeatMap.of_hosts(found)
             statements = list(_statements_on_outliers(found, heat, folders))
     except UserError as error:
         text = f"{format_count(len(tables), 'host')} could not be compared: {error}"
         statements = [HostStatement(text)]
+    statements += _statements_on_normal_values(tables, processor, topology)
     return EqualHostGroup(configuration, processor, len(folders), (*statements, *skipped), heat)
 
 
-def _packages(folders: Iterable[Path]) -> dict[int, int]:
-    """Return node -> its package, by the first topology that can be read; equal hosts are alike."""
+def _first_topology(folders: Iterable[Path]) -> Topology | None:
+    """Return the first topology that can be read; equal hosts are built alike."""
     for folder in folders:
         with suppress(UserError):
             if topology := read_topology(folder / "topology.json"):
-                return {
-                    node: package.os_index
-                    for package in topology.packages
-                    for node in package.nodes
-                }
-    return {}
+                return topology
+    return None
+
+
+def _statements_on_normal_values(
+    tables: Mapping[str, Measurements], processor: str | None, topology: Topology | None
+) -> Iterator[HostStatement]:
+    """Yield published values beside the hosts' median: all equal hosts can have the same fault."""
+    for each in published_values(tables.values(), processor, topology):
+        text = write_text("overview", "normal", each=each, hosts=len(tables))
+        yield HostStatement(f"{text[:1].upper()}{text[1:]}.", is_problem=each.is_clear)
 
 
 def _read_table(folder: Path) -> Measurements | str:

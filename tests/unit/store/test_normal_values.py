@@ -1,0 +1,136 @@
+"""A host is compared with published values of its processor and with other hosts' profiles."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from chaosity.checked_yaml_files import (
+    PROCESSORS,
+    ROOT,
+    load_validated_document,
+    read_yaml,
+    validate_document,
+    yaml_file_names,
+)
+from chaosity.cli.profile import profile_command
+from chaosity.errors import UserError
+from chaosity.report.findings_and_checks import OK, WARNING, normal_value_checks
+from chaosity.report.overview_and_equal_hosts import compare_equal_hosts
+from chaosity.report.report_summary import ReportSummary
+from chaosity.store.normal_values import (
+    BANDWIDTH,
+    LATENCY,
+    published_values,
+    values_of_own_nodes,
+)
+from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table, write_parquet_table
+from simulated_fleet import write_fleet
+from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
+
+MODEL = "Intel(R) Xeon(R) Platinum 8360Y CPU @ 2.40GHz"
+TOPOLOGY = shipped_topology("xeon_8358")
+HOST = SimulatedHost.planned(shipped_machine("xeon_8358", TOPOLOGY), TOPOLOGY, [])
+SHARED = ROOT.parent / "shared" / "published"
+
+
+def scaled(table, share):
+    """The table with other bandwidths."""
+    rows = table.rows
+    is_rate = rows["metric"] == BANDWIDTH
+    return table.with_columns(value=rows["value"].where(~is_rate, share * rows["value"]))
+
+
+def at_published_rate(share):
+    """A host whose reads give this share of the published rate."""
+    own = values_of_own_nodes(HOST.true_table, BANDWIDTH)["read"]
+    return scaled(HOST.true_table, share * 175.80175e9 / own)
+
+
+def test_every_shipped_value_has_a_source_and_the_form_of_the_schema():
+    for name in yaml_file_names(PROCESSORS):
+        document = load_validated_document(PROCESSORS, name, "test", "processors")
+        models = [(each["model"], each["nodes_per_package"]) for each in document["values"]]
+        assert len(models) == len(set(models)) >= 5
+    document = read_yaml(PROCESSORS / f"{name}.yaml") | {"source": ""}
+    with pytest.raises(UserError, match="source"):
+        validate_document(document, "processors", "test")
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the published tables are not here")
+def test_shipped_values_are_those_of_the_published_tables():
+    found = load_validated_document(PROCESSORS, "vsc_intel_mlc", "test", "processors")["values"]
+    tables = {"8360Y": "wice_icelake_8360y", "6240": "genius_cascadelake", "6140": "genius_skylake"}
+    tables |= {"v2": "thinking_ivybridge", "v3": "thinking_haswell", "6132": "skylake_gold6132"}
+    tables |= {"v4": "broadwell_e5-2680v4_cod4"}
+    assert len(found) == len(tables)
+    for each in found:
+        name = tables[each["model"].split()[-1]]
+        for key, unit in ((BANDWIDTH, "bandwidth_MBps"), (LATENCY, "idle_latency_ns")):
+            table = pd.read_csv(SHARED / f"mlc_vsc_{name}_{unit}.csv", index_col=0).to_numpy()
+            scale = 1e6 if key == BANDWIDTH else 1.0
+            assert each[key] == pytest.approx(scale * np.median(np.diag(table)))
+
+
+@pytest.mark.parametrize(("share", "severity"), [(0.95, OK), (0.7, WARNING)])
+def test_the_report_says_what_is_published_and_warns_of_a_clear_loss(share, severity):
+    checks = normal_value_checks(at_published_rate(share), TOPOLOGY, {"cpu_model": MODEL})
+    [bandwidth, _latency] = checks
+    assert bandwidth.severity == severity
+    value = f"{share * 175.80175:.0f} GB/s (read)"
+    assert bandwidth.text.startswith(f"node bandwidth {value}; normal for this processor: 176 GB/s")
+    assert "Intel MLC; Vlaams Supercomputer Centrum" in bandwidth.text
+    assert ("so 30 % worse" in bandwidth.text) == (severity == WARNING)
+
+
+@pytest.mark.parametrize("model", [None, "AMD EPYC 7413", "Intel(R) Xeon(R) Platinum 8360YX CPU"])
+def test_nothing_is_said_of_other_processors(model):
+    assert published_values([HOST.true_table], model, TOPOLOGY) == []
+
+
+def test_values_of_another_number_of_nodes_do_not_compare():
+    four = shipped_topology("epyc_7413_nps4")
+    assert published_values([HOST.true_table], MODEL, four) == []
+
+
+def test_equal_hosts_that_are_all_slow_are_told(tmp_path):
+    write_fleet(tmp_path, HOST, 4, {}, cpu_model=MODEL)
+    paths = list(tmp_path.glob("*/*/summary.json"))
+    [group] = compare_equal_hosts({path: ReportSummary.from_file(path) for path in paths})
+    assert not group.outlier_hosts
+    told = [each for each in group.statements if "normal for this processor" in each.text]
+    assert told[0].text.startswith("Median of 4 hosts: node bandwidth ")
+    own = values_of_own_nodes(HOST.true_table, BANDWIDTH)["read"]
+    assert told[0].is_problem == (own < 0.85 * 175.8e9)
+
+
+def run(*arguments):
+    return CliRunner().invoke(profile_command, [str(each) for each in arguments])
+
+
+def test_the_profile_database_answers_for_a_processor_that_nobody_published(tmp_path):
+    folders = write_fleet(tmp_path / "results", HOST, 4, {})
+    database = tmp_path / "profiles.duckdb"
+    for folder in folders:  # a profile has only measured values
+        path = folder / "measurements.parquet"
+        rows = read_parquet_table(path).assign(origin="measured")
+        share = 0.8 if folder is folders[0] else 1.0
+        rows["value"] = rows["value"].where(rows["metric"] != BANDWIDTH, share * rows["value"])
+        write_parquet_table(rows[list(COLUMNS)], path, COLUMNS)
+    done = run("collect", tmp_path / "results", "--database", database)
+    assert done.exit_code == 0, done.output
+    done = run("normal", folders[0], "--database", database, "--json")
+    found = json.loads(done.output)
+    reads = [each for each in found if each["kernel"] == "read"]
+    assert [round(each["loss"], 1) for each in reads] == [0.2]
+    assert reads[0]["clear"]
+    assert reads[0]["source"] == "median of 3 other profiles in profiles.duckdb"
+    done = run("normal", folders[1], "--database", database)
+    assert "worse" not in done.output
+    assert "normal for this processor" in done.output
+    done = run("normal", folders[1], "--database", tmp_path / "missing.duckdb")
+    assert done.output.startswith("nothing is known about AMD EPYC 7413")

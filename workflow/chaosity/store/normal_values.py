@@ -1,0 +1,145 @@
+"""Compare the memory of a node with what is normal for its processor.
+
+Equal hosts can all be slow, for example with half of their memory modules. So their median is
+compared with what others published, and with the profiles of other hosts in the profile database.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from chaosity.checked_yaml_files import PROCESSORS, load_validated_document, yaml_file_names
+from chaosity.store.measurements import WORKING_SET, Measurements, less_is_better, parse_levels_json
+from chaosity.store.profile_database import find_profiles, read_profile_measurements
+from chaosity.topology.topology_model import Topology
+
+BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
+# Metric -> category of the loads whose result it is.
+_CATEGORIES = {metric: f"memory_{metric.split('_')[0]}" for metric in (BANDWIDTH, LATENCY)}
+# A larger loss is told. Programs differ by some per cent, and latency depends on the pages, too.
+_MOST_LOSS = {BANDWIDTH: 0.15, LATENCY: 0.25}
+
+
+@dataclass(frozen=True)
+class NormalValue:
+    """A value of a node's own memory, and what is normal for the processor.
+
+    Attributes:
+        metric: BANDWIDTH or LATENCY.
+        value: median over the nodes, in the metric's unit.
+        kernel: kernel of the value; None for latency.
+        normal: what is normal, in the metric's unit.
+        source: where that is from.
+    """
+
+    metric: str
+    value: float
+    kernel: str | None
+    normal: float
+    source: str
+
+    @property
+    def loss(self) -> float:
+        """Return how much worse than normal the value is, as a share; negative if better."""
+        ratio = self.value / self.normal
+        return ratio - 1.0 if less_is_better(self.metric) else 1.0 - ratio
+
+    @property
+    def is_clear(self) -> bool:
+        """Return whether the value is so much worse that other programs do not explain it."""
+        return self.loss > _MOST_LOSS[self.metric]
+
+
+def values_of_own_nodes(measurements: Measurements, metric: str) -> dict[str | None, float]:
+    """Return kernel -> median over the nodes of the best median from a node's own cores.
+
+    Latency has no kernel, so its key is None. Loads in caches and loads with others do not count.
+    """
+    alone = measurements.single_load_rows() if len(measurements) else measurements
+    rows = alone.valid_rows().rows
+    sizes = rows["load_parameters"].map(lambda text: WORKING_SET in parse_levels_json(text))
+    own = (rows["relation"] == "same_node") & (rows["target_kind"] == "node") & ~sizes
+    rows = rows[own & (rows["metric"] == metric) & (rows["category"] == _CATEGORIES[metric])]
+    best: dict[str | None, dict[str, float]] = {}
+    for (kernel, _, _, target), values in rows.groupby(
+        ["kernel", "experiment", "initiator", "target"], dropna=False
+    )["value"]:
+        middle, name = float(values.median()), kernel if isinstance(kernel, str) else None
+        nodes = best.setdefault(name, {})
+        known = nodes.get(str(target), middle)
+        nodes[str(target)] = min(known, middle) if less_is_better(metric) else max(known, middle)
+    return {kernel: median(nodes.values()) for kernel, nodes in best.items()}
+
+
+def published_values(
+    hosts: Iterable[Measurements], model: str | None, topology: Topology | None
+) -> list[NormalValue]:
+    """Return the median of equal hosts beside each published value of their processor.
+
+    Args:
+        hosts: measurements of one or several equal hosts.
+        model: processor model, as the kernel reports it.
+        topology: their topology; values of another number of nodes per package do not compare.
+    """
+    if not model or topology is None or not topology.packages:
+        return []
+    per_package = len(topology.packages[0].nodes)
+    tables, found = list(hosts), list[NormalValue]()
+    for name in yaml_file_names(PROCESSORS):
+        document = load_validated_document(PROCESSORS, name, str(PROCESSORS), "processors")
+        source = f"{document['method']}; {document['source']}; {document['url']}"
+        for entry in document["values"]:
+            # Not "Gold 6140M" for "Gold 6140".
+            is_model = re.search(rf"{re.escape(entry['model'])}(?!\w)", model)
+            if is_model and entry["nodes_per_package"] == per_package:
+                normal = {metric: entry[metric] for metric in _CATEGORIES if metric in entry}
+                found += _compared(tables, normal, document["kernel"], source)
+    return found
+
+
+def values_of_profiles(
+    measurements: Measurements, model: str, configuration: str, host: str, database: Path
+) -> list[NormalValue]:
+    """Return the values of a host beside the medians of other hosts' profiles in a database.
+
+    Args:
+        measurements: those of the host.
+        model: processor model of the profiles that count.
+        configuration: configuration of the profiles that count.
+        host: name of the host, whose own profile does not count.
+        database: the profile database.
+    """
+    profiles = find_profiles(database, cpu=model, configuration=configuration)
+    others = [
+        Measurements.from_table(read_profile_measurements(database, profile["id"]))
+        for profile in profiles
+        if profile["host"] != host
+    ]
+    found = list[NormalValue]()
+    for metric in _CATEGORIES:
+        known = [values_of_own_nodes(table, metric) for table in others]
+        for kernel, value in values_of_own_nodes(measurements, metric).items():
+            normal = [values[kernel] for values in known if kernel in values]
+            if normal:
+                source = f"median of {len(normal)} other profiles in {database.name}"
+                found.append(NormalValue(metric, value, kernel, median(normal), source))
+    return found
+
+
+def _compared(
+    tables: Iterable[Measurements], normal: Mapping[str, float], kernel: str, source: str
+) -> Iterator[NormalValue]:
+    for metric, value in normal.items():
+        known = [own for own in (values_of_own_nodes(each, metric) for each in tables) if own]
+        if not known:
+            continue
+        # If the comparable kernel was not measured, its best neighbour is the fairest.
+        common = set.intersection(*(set(own) for own in known))
+        medians = {name: median(own[name] for own in known) for name in common}
+        if medians:
+            best = kernel if kernel in medians else max(medians, key=lambda name: medians[name])
+            yield NormalValue(metric, medians[best], best, value, source)
