@@ -98,3 +98,12 @@ def test_values_without_an_interval_have_no_reference(tmp_path):
     found = CliRunner().invoke(chaosity, arguments)
     assert isinstance(found.exception, UserError)
     assert "no value has an interval" in str(found.exception)
+
+
+def test_imprecise_values_are_named_and_have_no_reference(tmp_path):
+    """Two replicates that differ by a fifth say little, without other cells."""
+    two = table(rows(lambda i, j: 30e9, [0], [0], BANDWIDTH, replicates=2))
+    two.loc[two["replicate"] == 2, "value"] *= 1.2
+    text = exported(folder_of(EPYC, two, tmp_path / "r"))
+    assert yaml.safe_load(text) == {"ChaosityMap": {"*": {}}}
+    assert "# Too imprecise, measure again: memory_bandwidth_node0_node0\n" in text

@@ -16,7 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families as plain_fam
 from chaosity.cli import chaosity
 from chaosity.cli.export import _TEXT_FORMATS
 from chaosity.errors import UserError
-from host_results import BANDWIDTH, LATENCY, folder_of, rows, table, whole_map
+from chaosity.topology.topology_discovery import discover_topology
+from host_results import BANDWIDTH, LATENCY, drive_rows, folder_of, rows, table, whole_map
 
 EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 HBM = EPYC.with_name("xeon-max-2s-hbm-flat.xml")
@@ -197,7 +198,15 @@ def test_features_are_bounds_that_the_slowest_part_keeps(epyc):
     assert name == "NodeName=h" and features[0] == "nps4"
     # Local memory has 40 GB/s and 96 ns, the farthest 20 GB/s and 192 ns. The
     # farthest drive has 3.5 GB/s.
-    assert {"local_memory_ge_20GBps", "any_memory_ge_10GBps", "drive_ge_2GBps"} <= set(features)
+    assert {"local_memory_ge_20GBps", "any_memory_ge_20GBps", "drive_ge_2GBps"} <= set(features)
     assert {"local_memory_le_100ns", "any_memory_le_200ns"} <= set(features)
-    absent = {"local_memory_ge_50GBps", "any_memory_ge_20GBps", "drive_ge_5GBps"}
+    absent = {"local_memory_ge_50GBps", "any_memory_ge_50GBps", "drive_ge_5GBps"}
     assert not {*absent, "local_memory_le_50ns", "any_memory_le_100ns"} & set(features)
+
+
+def test_a_file_gives_a_host_no_feature_of_drives(tmp_path):
+    topology = discover_topology(str(EPYC))
+    memory = rows(lambda i, j: 40e9, [0], [0], BANDWIDTH)
+    files = ({**row, "target": "file0"} for row in drive_rows(lambda node, drive: 7e9, topology))
+    text = exported("slurm", folder_of(EPYC, table(memory, files), tmp_path))
+    assert "local_memory_ge_20GBps" in text and "drive_ge_" not in text

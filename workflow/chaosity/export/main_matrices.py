@@ -16,7 +16,7 @@ from chaosity.export.host_measurements_for_export import (
     select_most_complete_node_measurements,
     text_or_none,
 )
-from chaosity.place_names import node_name
+from chaosity.place_names import node_name, parse_place_name
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.measurements import less_is_better
@@ -49,6 +49,12 @@ class MatrixCell:
     def initiator(self) -> str:
         """Return the name of the initiator's node: node0."""
         return node_name(self.node)
+
+    @property
+    def is_of_file(self) -> bool:
+        """Return whether the target is a file that stands in for a drive."""
+        target = parse_place_name(self.target)
+        return target is not None and target.kind == "file"
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,12 @@ from chaosity.statistics.estimates_and_ratios import Estimate, intervals_with_co
 
 # Of healthy hosts, at most this share fails any of its references, like that of the findings.
 FALSE_ALARM_RATE = 0.01
+# A reference that accepts half or twice its value finds no fault worth a test.
+_LOWEST, _HIGHEST = -0.5, 1.0
 
 
 def export_reframe_references(host: MeasuredHost) -> str:
-    """Return references of all cells of the main matrices that have an interval.
+    """Return references of all cells of the main matrices that are precise enough.
 
     Raises:
         UserError: no cell has an interval, or the host is simulated.
@@ -29,9 +31,18 @@ def export_reframe_references(host: MeasuredHost) -> str:
         what = "no value has an interval, so limits are unknown"
         raise UserError(what, str(host.folder), "measure more replicates")
     with intervals_with_confidence(1.0 - FALSE_ALARM_RATE / number):
-        references = _limits(read_main_matrices(host))
+        found = _limits(read_main_matrices(host))
+    references = {
+        name: reference
+        for name, reference in found.items()
+        if reference[2] > _LOWEST and reference[3] < _HIGHEST
+    }
     return render_export(
-        "reframe", host, references=references, false_alarms=100.0 * FALSE_ALARM_RATE
+        "reframe",
+        host,
+        references=references,
+        left_out=[name for name in found if name not in references],
+        false_alarms=100.0 * FALSE_ALARM_RATE,
     )
 
 

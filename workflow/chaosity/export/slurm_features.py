@@ -28,11 +28,12 @@ def export_slurm_features(host: MeasuredHost) -> str:
     longest: dict[str, float] = {}
     for name, relations in (("local", (SAME_NODE,)), ("any", None)):
         if own := _of_relations(cells[MEMORY_BANDWIDTH], relations):
-            slowest[f"{name}_memory"] = min(c.estimate.low or c.estimate.median for c in own)
+            slowest[f"{name}_memory"] = min(cell.estimate.median for cell in own)
         if own := _of_relations(cells.get(MEMORY_LATENCY, ()), relations):
-            longest[f"{name}_memory"] = max(c.estimate.high or c.estimate.median for c in own)
-    if own := _of_relations(cells.get(DRIVE_BANDWIDTH, ()), None):
-        slowest["drive"] = min(c.estimate.low or c.estimate.median for c in own)
+            longest[f"{name}_memory"] = max(cell.estimate.median for cell in own)
+    # A file that stands in for a drive says nothing about one.
+    if own := [cell for cell in cells.get(DRIVE_BANDWIDTH, ()) if not cell.is_of_file]:
+        slowest["drive"] = min(cell.estimate.median for cell in own)
     return render_export("slurm", host, slowest=slowest, longest=longest)
 
 
