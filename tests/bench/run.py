@@ -22,6 +22,7 @@ import faults
 import fio_by_hand
 import fitted_machines
 import fleet
+import history
 import interval_coverage
 import kernels
 import latency
@@ -56,6 +57,7 @@ PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
     "simulated_coverage": simulated_coverage.compare,
     "mode_crossovers": mode_crossovers.compare,
     "checks": checks.compare,
+    "history": history.compare,
     "faults": faults.compare,
     "planted_faults": shipped_machines.compare_faults,
     "healthy_machines": shipped_machines.compare_healthy,

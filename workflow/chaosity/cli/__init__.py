@@ -24,6 +24,7 @@ COMMANDS = {
     "explain": "Print how a value came about, down to the raw numbers.",
     "export": "Export results for other programs.",
     "fit": "Fit the description of a simulated machine to a host.",
+    "history": "Tell since when a host is slow, and what changed then.",
     "host": "Run the workflow for one host, in rounds if it has a budget.",
     "overview": "Write the HTML page of all hosts and configurations.",
     "place": "Run a program with its pages on the nodes that a policy names.",

@@ -62,7 +62,7 @@ def record_component_state(path: Path) -> None:
     """
     history = path.parent / HISTORY_FOLDER / f"{path.stem}.jsonl"
     now = utc_now_text()
-    states, content, since = _read_states(history), read_json_object_or_none(path), now
+    states, content, since = read_states(history), read_json_object_or_none(path), now
     # The clock was ahead and was set back. With a time to come, every new record would look older
     # than this state, and Snakemake would measure its point in every run.
     soon = format_utc(datetime.now(UTC) + _CLOCK_SLACK)
@@ -94,7 +94,7 @@ def read_component_histories(directory: Path) -> dict[str, list[ComponentState]]
     """
     histories: dict[str, list[ComponentState]] = {}
     for path in sorted((directory / HISTORY_FOLDER).glob("*.jsonl")):
-        for state in _read_states(path):
+        for state in read_states(path):
             states = histories.setdefault(path.name.removesuffix(".jsonl"), [])
             if state.content is not None and (not states or states[-1].content != state.content):
                 states.append(state)
@@ -108,7 +108,7 @@ def notes_on_missing_components(directory: Path) -> list[str]:
     """
     notes = []
     for path in sorted((directory / HISTORY_FOLDER).glob("*.jsonl")):
-        states = _read_states(path)
+        states = read_states(path)
         document = states[-2].content if len(states) > 1 and not states[-1].content else None
         if document is None or document.get("component") not in _DISCOVERED:
             continue
@@ -133,7 +133,7 @@ def state_at(stamp: str, states: Sequence[ComponentState]) -> ComponentState:
     return before[-1] if before else states[0]
 
 
-def _read_states(history: Path) -> list[ComponentState]:
+def read_states(history: Path) -> list[ComponentState]:
     """Return the states in a history file without unreadable lines; empty if there is no file."""
     states = []
     for line in history.read_text(encoding="utf-8").splitlines() if history.exists() else []:

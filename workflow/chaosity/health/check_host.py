@@ -22,6 +22,7 @@ from chaosity.health.choose_check_points import (
     choose_check_points,
     fit_into_time,
 )
+from chaosity.health.components_of_checks import keep_components, present_components
 from chaosity.health.equal_hosts import (
     compare_with_equal_hosts,
     popularity,
@@ -180,6 +181,8 @@ class HostCheck:
         result.is_simulated = self.transport == SIMULATED
         result.unreadable = self.unreadable
         records: list[Record] = []
+        if components := present_components(self.host, self.folder):
+            keep_components(self.folder, result.moment, components)
         chosen, result.left = fit_into_time(
             self.points, last_checks(self.series), _FIRST_SHARE * seconds
         )

@@ -75,7 +75,7 @@ def choose_check_points(
     alike: dict[tuple[object, ...], list[tuple[float, CheckPoint]]] = {}
     for point in points:
         median = medians.get((point["experiment"], point["point"]))
-        check = _point_of_single_part(point)
+        check = point_of_single_part(point)
         if check is None or median is None or not median > 0.0:
             continue
         place: tuple[object, ...] = check.parts
@@ -113,7 +113,7 @@ def fit_into_time(
     return taken, left
 
 
-def _point_of_single_part(point: Point) -> CheckPoint | None:
+def point_of_single_part(point: Point) -> CheckPoint | None:
     """Return the point with the part that limits its load; None if several parts can limit it."""
     [load, *others] = point["loads"]
     target, sources = load["target"], load["initiator"]["nodes"]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
+from chaosity.components.component_differences import component_differences
 from chaosity.components.component_history import ComponentState
-from chaosity.report.machine_facts import Fact, component_value_text, key_as_words
+from chaosity.report.machine_facts import Fact
 from chaosity.statistics.before_and_after_change import compare_neighbouring_periods
 from chaosity.statistics.estimates_and_ratios import Estimate, Ratio, change_text
 from chaosity.store.measurements import LOAD, POINT, Measurements
@@ -20,7 +21,6 @@ from chaosity.units import format_count, group_thousands
 _MOST_CHANGES = 4
 # Most rows in each part of the table; the parts are the largest losses and the largest gains.
 _MOST_POINTS = 6
-_LONGEST_VALUE = 90
 # The states of each component by name, see `components.read_component_histories`.
 Histories = Mapping[str, Sequence[ComponentState]]
 
@@ -126,31 +126,14 @@ def _changed_component(
         verb="changed" if old.get("serial") == new.get("serial") else "was replaced",
         before=_minute(before),
         after=_minute(after),
-        facts=tuple(_differences(old, new)),
+        facts=tuple(
+            Fact(
+                each.key,
+                "changed, see the component's file" if each.text is None else each.text,
+            )
+            for each in component_differences(old, new)
+        ),
     )
-
-
-def _differences(
-    old: Mapping[str, object], new: Mapping[str, object], prefix: str = ""
-) -> Iterator[Fact]:
-    """Yield the keys with different values, including keys of nested documents."""
-    for key in dict.fromkeys([*old, *new]):
-        before, after = old.get(key), new.get(key)
-        if before == after:
-            continue
-        name = f"{prefix} {key_as_words(key)}".strip()
-        if isinstance(before, Mapping) and isinstance(after, Mapping):
-            yield from _differences(before, after, name)
-            continue
-        texts = [_short_text(key, held[key]) if key in held else "nothing" for held in (old, new)]
-        equal = texts[0] == texts[1]
-        arrow = " \N{RIGHTWARDS ARROW} ".join(texts)
-        yield Fact(name, "changed, see the component's file" if equal else arrow)
-
-
-def _short_text(key: str, value: object) -> str:
-    text = component_value_text(key, value)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
 def _minute(moment: str | None) -> str:

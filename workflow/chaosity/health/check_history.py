@@ -1,0 +1,277 @@
+"""Tell since when a host is slower or faster, and which components changed then.
+
+The series of each checked point is divided at its change points. Changes of several points whose
+dates can be the same night are told as one, with the component that explains them all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby, pairwise
+from pathlib import Path
+
+import numpy as np
+
+from chaosity.errors import UserError
+from chaosity.health.change_points import Segment, date_interval, find_segments
+from chaosity.health.check_series import SERIES_FILE, read_series
+from chaosity.health.choose_check_points import CheckPoint, point_of_single_part
+from chaosity.health.components_of_checks import ComponentLog
+from chaosity.health.judge_check_values import CheckedValue, suspected_parts
+from chaosity.store.measurements import less_is_better
+from chaosity.store.tidy_table_from_records import read_points
+from chaosity.text_templates import write_text
+
+_SECONDS_A_DAY = 86400.0
+
+
+@dataclass(frozen=True)
+class ValueSeries:
+    """The values of a point over time, of the same part.
+
+    Attributes:
+        check: the point, its metric and its components.
+        times: when each check began, in UTC, ascending.
+        values: in the metric's unit.
+        segments: the parts of the series without a change, see `find_segments`.
+        replaced: if a replaced component begins the series, its name and serial numbers.
+    """
+
+    check: CheckPoint
+    times: tuple[str, ...]
+    values: tuple[float, ...]
+    segments: tuple[Segment, ...]
+    replaced: str | None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Return experiment, point and metric."""
+        return (*self.check.key, self.check.metric)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Return the fitted values at the begin and at the end."""
+        return math.exp(self.segments[0].first), math.exp(self.segments[-1].last)
+
+
+@dataclass(frozen=True)
+class _Event:
+    """A step or drift of a series, with the first and last check at which it can have begun."""
+
+    series: ValueSeries
+    before: float
+    after: float
+    is_drift: bool
+    segment: Segment
+    first: str
+    last: str
+
+    @property
+    def kind(self) -> tuple[bool, bool]:
+        """Return whether it is a drift, and whether the values are worse afterwards."""
+        return self.is_drift, (self.after < self.before) != less_is_better(self.series.check.metric)
+
+    @property
+    def judged(self) -> CheckedValue:
+        """Return the change as the loss of the worse side against the better one."""
+        worse, better = (self.after, self.before) if self.kind[1] else (self.before, self.after)
+        return CheckedValue(self.series.check, (worse,), better, 0.0)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of one or several values that a component explains.
+
+    Attributes:
+        parts: names of components; several if they cannot be told apart, none if most of the host
+            changed.
+        values: series, value before and value after, the largest change first.
+        is_worse: whether the values are worse afterwards.
+        is_drift: whether the values drift from `since` to `last`, and not step.
+        since: the first check after the change.
+        first, last: its 95 % interval, as times of checks.
+        components: component and what changed of it between the checks around the change.
+    """
+
+    parts: tuple[str, ...]
+    values: tuple[tuple[ValueSeries, float, float], ...]
+    is_worse: bool
+    is_drift: bool
+    since: str
+    first: str
+    last: str
+    components: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class CheckHistory:
+    """The checks of a host: all series, all changes with the newest first, and unknown points."""
+
+    series: tuple[ValueSeries, ...]
+    changes: tuple[Change, ...]
+    unknown: tuple[str, ...]
+
+    @property
+    def times(self) -> list[str]:
+        """Return when each check began, ascending."""
+        return sorted({time for each in self.series for time in each.times})
+
+    @property
+    def changed_series(self) -> list[ValueSeries]:
+        """Return the series with changes, in the order of `changes`."""
+        found = {id(own): own for change in self.changes for own, _, _ in change.values}
+        return list(found.values())
+
+    def sentences(self) -> list[str]:
+        """Return a sentence for each change and replaced component, and what was checked."""
+        times = self.times
+        # Days are enough unless a day has several checks.
+        letters = 10 if len({time[:10] for time in times}) == len(times) else 16
+        texts = [
+            write_text(
+                "history",
+                "change",
+                change=change,
+                letters=letters,
+                **{"metric": own.check.metric, "before": before, "after": after},
+            )
+            for change in self.changes
+            for own, before, after in change.values[:1]
+        ]
+        texts = texts or ["No change of 2 % or more."]
+        for words in dict.fromkeys(each.replaced for each in self.series if each.replaced):
+            texts.append(f"{words}: its values begin anew.")
+        ends = times[:1] + times[-1:]
+        extent = (
+            write_text(
+                "history",
+                "extent",
+                values=len(self.series),
+                checks=len(times),
+                first=ends[0],
+                last=ends[-1],
+                letters=letters,
+            )
+            if times
+            else ""
+        )
+        return [*texts, *filter(None, [extent])]
+
+
+def read_check_history(folder: Path) -> CheckHistory:
+    """Return the history of the checks of ``results/HOST/CONFIGURATION``.
+
+    Raises:
+        UserError: there are no checks, or a file is damaged.
+    """
+    rows = sorted(read_series(folder), key=lambda row: row["time"])
+    if not rows:
+        raise UserError(
+            "there are no checks", str(folder), "run chaosity check every night; see docs/check.md"
+        )
+    checks = {
+        (check.key, check.metric): check
+        for point in read_points(folder / "points")
+        if (check := point_of_single_part(point))
+    }
+    values: dict[tuple[tuple[str, str], str], dict[str, float]] = {}
+    for row in rows:
+        key = (row["experiment"], row["point"]), row["metric"]
+        values.setdefault(key, {})[row["time"]] = float(row["value"])
+    log = ComponentLog(folder)
+    path = str(folder / SERIES_FILE)
+    series = tuple(
+        each
+        for key, own in values.items()
+        if key in checks
+        for each in _series_of_parts(checks[key], own, log, path)
+    )
+    unknown = tuple("/".join(key) for key, metric in values if (key, metric) not in checks)
+    changes = sorted(_changes(series, log), key=lambda change: change.since, reverse=True)
+    return CheckHistory(series, tuple(changes), unknown)
+
+
+def _series_of_parts(
+    check: CheckPoint, values: dict[str, float], log: ComponentLog, path: str
+) -> Iterator[ValueSeries]:
+    """Yield the series of a point, one for each part that was in its place."""
+    replaced = sorted(
+        (since, f"{part} was replaced, {words}")
+        for part in check.parts
+        for since, words in log.replacements(part)
+    )
+
+    def newest(time: str) -> str | None:
+        return next((words for since, words in reversed(replaced) if since <= time), None)
+
+    for words, times in groupby(values, newest):
+        own = tuple(times)
+        numbers = tuple(values[time] for time in own)
+        try:
+            days = [datetime.fromisoformat(time).timestamp() / _SECONDS_A_DAY for time in own]
+        except ValueError as error:
+            raise UserError(f"a time is wrong: {error}", path) from None
+        segments = find_segments([math.log(value) for value in numbers], days)
+        yield ValueSeries(check, own, numbers, tuple(segments), words)
+
+
+def _events(series: Sequence[ValueSeries]) -> Iterator[_Event]:
+    """Yield all changes that are large enough to matter."""
+    for own in series:
+        found = []
+        for before, after in pairwise(own.segments):
+            first, last = (own.times[at] for at in after.date_interval)
+            levels = math.exp(before.last), math.exp(after.first)
+            found.append(_Event(own, *levels, False, after, first, last))
+        for segment in own.segments:
+            first, last = own.times[segment.begin], own.times[segment.end - 1]
+            levels = math.exp(segment.first), math.exp(segment.last)
+            found.append(_Event(own, *levels, True, segment, first, last))
+        yield from (event for event in found if event.judged.is_clear)
+
+
+def _changes(series: Sequence[ValueSeries], log: ComponentLog) -> Iterator[Change]:
+    """Yield the changes of all series; those of one night with a common component are one."""
+    groups: list[list[_Event]] = []
+    for event in sorted(_events(series), key=lambda each: (each.kind, each.first, each.last)):
+        group = groups[-1] if groups else []
+        # All intervals of a group have a check in common.
+        same = group and group[0].kind == event.kind and event.first <= min(e.last for e in group)
+        if same and all(event.series is not each.series for each in group):
+            group.append(event)
+        else:
+            groups.append([event])
+    for group in groups:
+        judged = [(event.judged, event) for event in group]
+        unchanged = [
+            CheckedValue(own.check, (1.0,), 1.0, 0.0)
+            for own in series
+            if all(own is not event.series for event in group)
+            and own.times[0] < group[0].last <= own.times[-1]
+        ]
+        for suspect in suspected_parts([*(value for value, _ in judged), *unchanged]):
+            events = [event for each in suspect.values for value, event in judged if value is each]
+            yield _change(suspect.parts, events, log)
+
+
+def _change(parts: tuple[str, ...], events: Sequence[_Event], log: ComponentLog) -> Change:
+    """Return the change of some values of a component, with their common date."""
+    times = sorted({time for event in events for time in event.series.times})
+    is_drift, is_worse = events[0].kind
+    if is_drift:
+        since, last = min(event.first for event in events), max(event.last for event in events)
+        first = since
+    else:
+        excess = np.zeros(len(times))
+        for event in events:
+            at = np.searchsorted(event.series.times, times)
+            excess += np.append(event.segment.excess, np.inf)[at]
+        since = times[int(np.argmin(excess))]
+        first, last = (times[at] for at in date_interval(excess))
+    before = times[max(times.index(first) - 1, 0)]
+    values = tuple((event.series, event.before, event.after) for event in events)
+    components = tuple(log.differences(before, last))
+    return Change(parts, values, is_worse, is_drift, since, first, last, components)
