@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broken_runs import chaosity
 from chaosity.errors import UserError
-from chaosity.health.check_host import refuse_busy_host
+from chaosity.health.check_host import HostCheck, refuse_busy_host
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
 from simulated_map import set_faults, simulate_maps, slow_node
@@ -91,6 +93,18 @@ def test_the_map_of_another_machine_is_refused(folder: Path):
     assert done.returncode == 3
     assert "the map was measured on simulated machine xeon_8358, and this machine is" in done.stdout
     assert not (folder / "checks.csv").exists()
+
+
+def test_the_folder_of_ssh_sockets_is_made_again_after_a_boot(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = folder.parent / "host.json"
+    transport = {"kind": "ssh", "way": ["false"], "runner": []}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"transport": transport}))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(UserError):
+        HostCheck(folder).run(5.0)
+    assert (tmp_path / f"chaosity-ssh-{os.getuid()}").is_dir()
 
 
 def test_a_dry_run_measures_nothing(folder: Path):

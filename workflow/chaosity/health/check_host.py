@@ -54,7 +54,13 @@ from chaosity.transport.measure_point_on_host import (
     HostLostOrChangedError,
     measure_replicate,
 )
-from chaosity.transport.runner_command import LOCAL, SIMULATED, SLURM
+from chaosity.transport.runner_command import (
+    LOCAL,
+    SIMULATED,
+    SLURM,
+    SSH,
+    control_socket_folder,
+)
 
 # Slurm ends a HealthCheckProgram after 60 s. Ten are left for start, end and a slow measurement.
 CHECK_SECONDS = 50.0
@@ -173,6 +179,8 @@ class HostCheck:
             UserError: no measurement is valid, or the host is lost.
         """
         begin = time.monotonic()
+        if self.transport == SSH:
+            control_socket_folder()  # discovery made it; the last boot can have emptied /tmp
         if self.transport in (LOCAL, SLURM):  # measured here
             self._refuse_another_machine()
             if not ignore_load:
