@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -93,15 +92,8 @@ def _fit(matrix: MainMatrix, width: int, intervals: bool, *, transposed: bool) -
         rows = {str(node): [text_and_colour(node, target) for target in targets] for node in nodes}
     # Two spaces separate columns.
     first = max(map(len, [*rows, "from node"]))
-    widths = [2 + max(map(len, column)) for column in _texts_by_column(heads, rows)]
+    texts = ([text for text, _ in cells] for cells in rows.values())
+    widths = [2 + max(map(len, column)) for column in zip(heads, *texts, strict=True)]
     fitting = max(1, sum(first + end <= width for end in accumulate(widths)))
     cut = {name: cells[:fitting] for name, cells in rows.items()}
     return _ShownMatrix(matrix, scale.symbol, heads[:fitting], cut, len(heads[fitting:]))
-
-
-def _texts_by_column(
-    heads: list[str], rows: dict[str, list[tuple[str, str]]]
-) -> Iterator[list[str]]:
-    """Yield the head and the texts of each column."""
-    for number, head in enumerate(heads):
-        yield [head, *(cells[number][0] for cells in rows.values())]
