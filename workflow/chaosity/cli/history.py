@@ -47,6 +47,7 @@ def _document(history: CheckHistory) -> dict[str, object]:
     return {
         "checks": len(history.times),
         "values": len(history.series),
+        "is_simulated": history.is_simulated,
         "changes": [
             {
                 **{name: getattr(change, name) for name in facts},

@@ -208,12 +208,12 @@ def _write(
         known = table["origin"] if "origin" in table else pd.Series(None, table.index, dtype=object)
         origin = f"{SIMULATED}, " + known
         table = table.assign(origin=origin.fillna(SIMULATED))
-    _write_csv(table, directory / f"{spec.name}.csv")
+    write_csv(table, directory / f"{spec.name}.csv")
     has_numbers = spec.kind == "curve" or spec.cache_steps
     numbers = f"{spec.name}_numbers.csv" if has_numbers else None
     if numbers:
         own = latency_step_table(data) if spec.cache_steps else _curve_csv(data)
-        _write_csv(own, directory / numbers)
+        write_csv(own, directory / numbers)
     return FigureFile(
         name=spec.name,
         experiment=spec.experiment,
@@ -240,19 +240,37 @@ def _write_drawing(
     """Draw a figure as SVG and PNG."""
     spec = data.spec
     figure, texts = _DRAW[spec.kind](data, limits)
-    if is_simulated(data):  # SIMULATED stays visible in a picture that is cut out of its page
+    write_drawing(
+        figure, texts, spec.name, data.title, caption, directory, is_simulated=is_simulated(data)
+    )
+
+
+def write_drawing(
+    figure: Figure,
+    texts: Mapping[str, str],
+    name: str,
+    title: str,
+    caption: str,
+    directory: Path,
+    *,
+    is_simulated: bool,
+) -> None:
+    """Write a figure as SVG and PNG; `texts` has the hover text of each mark by its id."""
+    if is_simulated:  # SIMULATED stays visible in a picture that is cut out of its page
         mark = figure.text(0.5, 0.5, "SIMULATED", ha="center", va="center", rotation=25)
         mark.set(fontsize=7 * figure.get_figwidth(), color="0.5", alpha=0.18)
     vector, picture = io.BytesIO(), io.BytesIO()
     # No date and no program version: unchanged data gives unchanged files.
     figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
     figure.savefig(picture, format="png", dpi=style.PNG_DOTS_PER_INCH, metadata={"Software": None})
-    svg = add_hover_texts(vector.getvalue(), spec.name, data.title, caption, texts)
-    write_atomically(directory / f"{spec.name}.svg", svg)
-    write_atomically(directory / f"{spec.name}.png", picture.getvalue())
+    write_atomically(
+        directory / f"{name}.svg", add_hover_texts(vector.getvalue(), name, title, caption, texts)
+    )
+    write_atomically(directory / f"{name}.png", picture.getvalue())
 
 
-def _write_csv(table: pd.DataFrame, path: Path) -> None:
+def write_csv(table: pd.DataFrame, path: Path) -> None:
+    """Write a table as CSV that spreadsheets cannot take for formulas."""
     write_atomically(path, csv_text(table))
 
 

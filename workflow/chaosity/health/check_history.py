@@ -15,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from chaosity.components.component_history import read_json_object_or_none
+from chaosity.components.make_component_documents import SYSTEM
 from chaosity.errors import UserError
 from chaosity.health.change_points import Segment, date_interval, find_segments
 from chaosity.health.check_series import SERIES_FILE, read_series
@@ -24,6 +26,7 @@ from chaosity.health.judge_check_values import CheckedValue, suspected_parts
 from chaosity.store.measurements import less_is_better
 from chaosity.store.tidy_table_from_records import read_points
 from chaosity.text_templates import write_text
+from chaosity.transport.runner_command import SIMULATED
 
 _SECONDS_A_DAY = 86400.0
 
@@ -59,14 +62,17 @@ class ValueSeries:
 
 @dataclass(frozen=True)
 class _Event:
-    """A step or drift of a series, with the first and last check at which it can have begun."""
+    """A step or drift of a series.
+
+    It began after the check `earliest` and not after the check `last`.
+    """
 
     series: ValueSeries
     before: float
     after: float
     is_drift: bool
     segment: Segment
-    first: str
+    earliest: str
     last: str
 
     @property
@@ -93,7 +99,7 @@ class Change:
         is_drift: whether the values drift from `since` to `last`, and not step.
         since: the first check after the change.
         first, last: its 95 % interval, as times of checks.
-        components: component and what changed of it between the checks around the change.
+        components: what changed of components between the checks around the change.
     """
 
     parts: tuple[str, ...]
@@ -103,16 +109,27 @@ class Change:
     since: str
     first: str
     last: str
-    components: tuple[tuple[str, str], ...]
+    components: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class CheckHistory:
-    """The checks of a host: all series, all changes with the newest first, and unknown points."""
+    """The checks of a host.
+
+    Attributes:
+        series: of all values.
+        changes: the newest first.
+        component_changes: time of the first check after each change of components, and what
+            changed, the oldest first.
+        unknown: points with checks that are not in the plan any more.
+        is_simulated: whether the host does not exist.
+    """
 
     series: tuple[ValueSeries, ...]
     changes: tuple[Change, ...]
+    component_changes: tuple[tuple[str, str], ...]
     unknown: tuple[str, ...]
+    is_simulated: bool
 
     @property
     def times(self) -> list[str]:
@@ -191,7 +208,19 @@ def read_check_history(folder: Path) -> CheckHistory:
     )
     unknown = tuple("/".join(key) for key, metric in values if (key, metric) not in checks)
     changes = sorted(_changes(series, log), key=lambda change: change.since, reverse=True)
-    return CheckHistory(series, tuple(changes), unknown)
+    changed = []
+    for before, after in pairwise(sorted({time for each in series for time in each.times})):
+        if log.may_differ(before, after) and (found := log.differences(before, after)):
+            changed.append((after, "; ".join(map(component_words, found))))
+    host = read_json_object_or_none(folder.resolve().parent / "host.json") or {}
+    is_simulated = dict(host.get("transport") or {}).get("kind") == SIMULATED  # type: ignore[call-overload]
+    return CheckHistory(series, tuple(changes), tuple(changed), unknown, is_simulated)
+
+
+def component_words(difference: tuple[str, str]) -> str:
+    """Return a changed component in words; the system needs no name."""
+    name, text = difference
+    return text if name == SYSTEM else f"{name} {text}"
 
 
 def _series_of_parts(
@@ -223,23 +252,24 @@ def _events(series: Sequence[ValueSeries]) -> Iterator[_Event]:
     for own in series:
         found = []
         for before, after in pairwise(own.segments):
-            first, last = (own.times[at] for at in after.date_interval)
+            first, last = after.date_interval
             levels = math.exp(before.last), math.exp(after.first)
-            found.append(_Event(own, *levels, False, after, first, last))
+            ends = own.times[first - 1], own.times[last]
+            found.append(_Event(own, *levels, False, after, *ends))
         for segment in own.segments:
-            first, last = own.times[segment.begin], own.times[segment.end - 1]
             levels = math.exp(segment.first), math.exp(segment.last)
-            found.append(_Event(own, *levels, True, segment, first, last))
+            ends = own.times[segment.begin], own.times[segment.end - 1]
+            found.append(_Event(own, *levels, True, segment, *ends))
         yield from (event for event in found if event.judged.is_clear)
 
 
 def _changes(series: Sequence[ValueSeries], log: ComponentLog) -> Iterator[Change]:
     """Yield the changes of all series; those of one night with a common component are one."""
     groups: list[list[_Event]] = []
-    for event in sorted(_events(series), key=lambda each: (each.kind, each.first, each.last)):
+    for event in sorted(_events(series), key=lambda each: (each.kind, each.earliest, each.last)):
         group = groups[-1] if groups else []
-        # All intervals of a group have a check in common.
-        same = group and group[0].kind == event.kind and event.first <= min(e.last for e in group)
+        # All changes of a group can have been at the same time.
+        same = group and group[0].kind == event.kind and event.earliest < min(e.last for e in group)
         if same and all(event.series is not each.series for each in group):
             group.append(event)
         else:
@@ -262,16 +292,17 @@ def _change(parts: tuple[str, ...], events: Sequence[_Event], log: ComponentLog)
     times = sorted({time for event in events for time in event.series.times})
     is_drift, is_worse = events[0].kind
     if is_drift:
-        since, last = min(event.first for event in events), max(event.last for event in events)
-        first = since
+        first, last = (min(e.earliest for e in events), max(e.last for e in events))
+        since, components = first, []
     else:
         excess = np.zeros(len(times))
         for event in events:
             at = np.searchsorted(event.series.times, times)
             excess += np.append(event.segment.excess, np.inf)[at]
         since = times[int(np.argmin(excess))]
-        first, last = (times[at] for at in date_interval(excess))
-    before = times[max(times.index(first) - 1, 0)]
+        low, high = date_interval(excess)
+        first, last = times[low], times[high]
+        components = log.differences(times[low - 1], last)
     values = tuple((event.series, event.before, event.after) for event in events)
-    components = tuple(log.differences(before, last))
-    return Change(parts, values, is_worse, is_drift, since, first, last, components)
+    words = tuple(map(component_words, components))
+    return Change(parts, values, is_worse, is_drift, since, first, last, words)

@@ -86,6 +86,12 @@ class ComponentLog:
                 if state.content is not None
             ]
 
+    def may_differ(self, before: str, after: str) -> bool:
+        """Return whether a component has another state at one time than at another."""
+        times = {since for since, _ in self.seen}
+        times |= {state.since for states in self.discovered.values() for state in states}
+        return any(before < time <= after for time in times)
+
     def differences(self, before: str, after: str) -> list[tuple[str, str]]:
         """Return component and what changed of it from one time to another, in words.
 

@@ -29,7 +29,7 @@ def history_table(history: CheckHistory) -> pd.DataFrame:
                 change.first,
                 change.last,
                 "->".join(change.parts) or "most parts",
-                "; ".join(f"{name}: {text}" for name, text in change.components),
+                "; ".join(change.components),
             ]
     rows = []
     for series in history.series:

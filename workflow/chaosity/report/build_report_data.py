@@ -86,6 +86,7 @@ def build_report_data(
     histories: Mapping[str, Sequence[ComponentState]] | None = None,
     skipped: SkippedHost | None = None,
     left_out: LeftOutPoints | None = None,
+    checks: FigureFile | None = None,
 ) -> ReportData:
     """Return the data of the report of one host in one configuration.
 
@@ -107,16 +108,17 @@ def build_report_data(
         histories: states of the components, see `components.read_component_histories`.
         skipped: when and why the last run skipped the host.
         left_out: points that a budget left out.
+        checks: the figure of the host's checks; None without checks.
 
     Raises:
         UserError: the drawing is not an SVG file.
     """
     rows = measurements.rows
     findings = findings or analyse_host(measurements, host_component_facts(topology, components))
-    checks = [ResultCheck("Usability", PROBLEM, findings.unusable)] if findings.unusable else []
-    checks += check_results(rows, topology, system, summaries, drawn)
-    checks.append(anomaly_search_coverage_check(findings))
-    checks += normal_value_checks(measurements, topology, system)
+    results = [ResultCheck("Usability", PROBLEM, findings.unusable)] if findings.unusable else []
+    results += check_results(rows, topology, system, summaries, drawn)
+    results.append(anomaly_search_coverage_check(findings))
+    results += normal_value_checks(measurements, topology, system)
     confidences = {each["experiment"]: each.get("confidence", CONFIDENCE) for each in experiments}
     analyses = analysis_sections(measurements, confidences)
     failed = _failed_points(rows, summaries, config)
@@ -140,8 +142,8 @@ def build_report_data(
         suspicions=tuple(shown_findings(findings.suspicions, drawn, figures)),
         no_problems=no_problems_text(findings.detectable_percent),
         findings_omitted=max(0, len(merge_similar_contention(findings.anomalies)) - MOST_FINDINGS),
-        problems=tuple(check for check in checks if check.severity != OK),
-        passed=tuple(check for check in checks if check.severity == OK),
+        problems=tuple(check for check in results if check.severity != OK),
+        passed=tuple(check for check in results if check.severity == OK),
         resources=tuple(resource_table(measurements)),
         coverage=coverage,
         methodology=(
@@ -167,6 +169,7 @@ def build_report_data(
         configuration_figures=tuple(figure_section(each, figures) for each in compared),
         changes=tuple(changes),
         changes_omitted=older,
+        checks=figure_section(checks, figures) if checks else None,
     )
 
 
@@ -249,7 +252,7 @@ class ReportData:
 
     Optional parts: `skipped` says when and why the last run skipped the host, `coverage` what a
     budget left out, `configurations` compares its other configurations, `changes` has values before
-    and after changes.
+    and after changes, `checks` the series of checks.
     """
 
     host: str
@@ -281,5 +284,6 @@ class ReportData:
     configuration_figures: tuple[FigureSection, ...] = ()
     changes: tuple[ComponentChange, ...] = ()
     changes_omitted: int = 0
+    checks: FigureSection | None = None
     findings_omitted: int = 0
     version: str = __version__

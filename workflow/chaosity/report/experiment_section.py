@@ -126,7 +126,8 @@ def figure_section(figure: FigureFile, folder: Path) -> FigureSection:
     """Return a figure for the report; `draw_figures` wrote its files into the folder."""
     svg = (folder / figure.svg).read_text(encoding="utf-8") if figure.svg else None
     points = svg_width(svg or "") or _DEFAULT_WIDTH_POINTS
-    table = _value_table(folder / str(figure.csv)) if svg else None
+    # The rows of other figures are values over time, which nobody reads on a page.
+    table = _value_table(folder / str(figure.csv)) if svg and figure.experiment else None
     return FigureSection(figure, svg, round(points * _PIXELS_PER_POINT), table)
 
 

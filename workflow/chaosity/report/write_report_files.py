@@ -14,7 +14,10 @@ from chaosity.checked_yaml_files import CONFIG, load_experiment, read_yaml
 from chaosity.components.component_files import facts_of_system_component, read_component_documents
 from chaosity.components.component_history import read_component_histories
 from chaosity.errors import UserError, malformed_as_user_error
-from chaosity.figures.draw_and_write_figures import draw_figures
+from chaosity.figures.checks_over_time import draw_checks_over_time
+from chaosity.figures.draw_and_write_figures import FigureFile, draw_figures
+from chaosity.health.check_history import read_check_history
+from chaosity.health.check_series import SERIES_FILE
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.report.build_report_data import build_report_data
 from chaosity.report.html_pages_and_inline_svg import pack_drawings, render_page
@@ -90,6 +93,7 @@ def write_report(
     experiments = [load_experiment(name) for name in names]
     left_out = LeftOutPoints.read(folder)
     drawn = draw_figures(experiments, measurements, topology, figures, left_out)
+    checks = _figure_of_checks(folder, figures)
     earlier = (
         read_parquet_table(former, HISTORY_COLUMNS)
         if former
@@ -123,12 +127,24 @@ def write_report(
         histories=read_component_histories(folder / "components"),
         skipped=read_skipped_host(folder.parent),
         left_out=left_out,
+        checks=checks,
     )
     write_atomically(output, pack_drawings(render_page("report.html.j2", report=report)))
     summary = summarise_report(report, measurements)
     text = json.dumps(asdict(summary), indent=1, ensure_ascii=False) + "\n"
     write_atomically(output.with_name("summary.json"), text)
     return terminal_lines(report, summary)
+
+
+def _figure_of_checks(folder: Path, figures: Path) -> FigureFile | None:
+    """Draw the checks of a host; None without checks. A damaged series is named in the report."""
+    if not (folder / SERIES_FILE).exists():
+        return None
+    place = f"{folder.parent.name}, {folder.name}"
+    try:
+        return draw_checks_over_time(read_check_history(folder), place, figures)
+    except UserError as error:
+        return FigureFile("checks_over_time", "", "lines", "Checks", str(error), str(error), None)
 
 
 def has_outdated_skip_note(folder: Path) -> bool:
