@@ -1,17 +1,16 @@
 """What the history of nightly checks tells: recall, delay, error of the date and false changes.
 
-The hosts, their noise and their faults are those of the part `checks`. A step begins after 60 nights;
-the drift lasts a year. "Told" means a change that names the part; its date is judged 30 nights later.
+The hosts, their noise and their faults are those of the part `checks`. A step begins after 60
+nights; the drift lasts a year. "Told" means a change that names the part. Its date is judged 30
+nights after the step.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from checks import DRIFT_A_MONTH, FAULTS, HEALTHY_NIGHTS, Host, drifted, values_of
@@ -19,16 +18,9 @@ from checks import DRIFT_A_MONTH, FAULTS, HEALTHY_NIGHTS, Host, drifted, values_
 from chaosity.health.check_history import Change, read_check_history
 from chaosity.health.check_series import append_check
 from chaosity.health.choose_check_points import PointKey
-from chaosity.records.atomic_writes_and_record_files import format_utc
-from checked_server import check_points
+from checked_server import check_points, time_of_night, write_points
 
 QUIET_NIGHTS, SICK_NIGHTS, NIGHTS_BETWEEN_LOOKS = 60, 30, 7
-FIRST_NIGHT = datetime(2026, 1, 1, 1, tzinfo=UTC)
-
-
-def time_of(night: int) -> str:
-    """When the check of a night begins."""
-    return format_utc(FIRST_NIGHT + timedelta(days=night))
 
 
 class HistoryOfHost:
@@ -36,17 +28,13 @@ class HistoryOfHost:
 
     def __init__(self, seed: str, healthy: Mapping[PointKey, float], folder: Path) -> None:
         self.host, self.folder, self.night = Host(seed, healthy), folder, 0
-        for check in check_points():
-            experiment, point = check.key
-            path = folder / "points" / experiment / f"{point}.json"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(check.point))
+        write_points(folder, check_points())
 
     def check(self, nights: int, true: Mapping[PointKey, float]) -> None:
         """Check the host for some nights."""
         for _ in range(nights):
             values = self.host.check(self.night, true)
-            append_check(self.folder, time_of(self.night), values, [])
+            append_check(self.folder, time_of_night(self.night), values, [])
             self.night += 1
 
     def changes(self) -> tuple[Change, ...]:
@@ -81,8 +69,8 @@ def told_step(
                 nights = nights or (night if right else None)
         if not right:
             return Step(nights, others=len(changes))
-        true = time_of(QUIET_NIGHTS)
-        times = [time_of(night) for night in range(host.night)]
+        true = time_of_night(QUIET_NIGHTS)
+        times = [time_of_night(night) for night in range(host.night)]
         best = min(right, key=lambda each: abs(times.index(each.since) - QUIET_NIGHTS))
         error = abs(times.index(best.since) - QUIET_NIGHTS)
         return Step(nights, error, best.first <= true <= best.last, len(changes) - 1)
@@ -93,8 +81,8 @@ def compare(pairs: int) -> Iterator[str]:
     healthy = values_of([])
     yield f"{len(check_points())} values; {pairs} hosts each"
     yield (
-        "| what | told within 30 nights | median delay, nights | error of the date, nights: median, "
-        "largest | true date in the interval | further changes |"
+        "| what | told within 30 nights | median delay, nights | error of the date, nights: "
+        "median, largest | true date in the interval | further changes |"
     )
     yield "|---|---|---|---|---|---|"
     for part, fault in FAULTS.items():

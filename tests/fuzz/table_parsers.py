@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 from chaosity.checked_yaml_files import PUBLISHED, ROOT, yaml_file_names
 from chaosity.cli.anova import _read_csv_texts
 from chaosity.compare.selections_to_compare import read_selections
+from chaosity.health.check_history import read_check_history
 from chaosity.health.check_series import COLUMNS as SERIES_COLUMNS
 from chaosity.health.check_series import SERIES_FILE, earlier_values, last_checks, read_series
+from chaosity.health.components_of_checks import STATES_FILE, ComponentLog
 from chaosity.health.judge_check_values import Expectation, MapValue
 from chaosity.statistics.anova import analyse_variance
 from chaosity.store.add_profiles_to_database import update_profiles_from_results
@@ -29,6 +31,7 @@ from chaosity.store.read_node_matrix_csv import read_distances_csv, read_matrix_
 from chaosity.store.read_published_csv import read_published_csv
 from chaosity.store.tidy_table_from_records import build_tidy_table
 from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table, write_parquet_table
+from checked_server import check_points
 from fuzz.mutations import (
     ODD_NUMBERS,
     ODD_TEXTS,
@@ -74,6 +77,7 @@ def generated_csv() -> st.SearchStrategy[str]:
 
 def _write(folder: Path, name: str, text: str) -> Path:
     path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8", errors="surrogatepass")
     return path
 
@@ -125,6 +129,19 @@ def _parse_anova(text: str, folder: Path) -> None:
     analyse_variance(table, "MBps", ["node", "kernel"], "run", "auto").to_json()
 
 
+COMPONENTS_OF_CHECKS = "".join(
+    json.dumps(
+        {
+            "since": f"2026-11-{day}T01:00:00.000Z",
+            "content": {
+                "system": {"component": "system", "kernel_release": kernel},
+                "drive-0000-01-00-0": {"component": "drive", "serial": f"S{day}", "size_bytes": 1},
+            },
+        }
+    )
+    + "\n"
+    for day, kernel in (("01", "6.1.1"), ("24", "6.1.2"))
+)
 CHECKS = ",".join(SERIES_COLUMNS) + "".join(
     f"\n2026-11-2{night}T01:00:00.000Z,memory_bandwidth,memory={point},"
     f"bandwidth_bytes_per_second,{4e10 + night},1,4e10,0.01,0.05,no"
@@ -139,6 +156,24 @@ def _parse_checks(text: str, folder: Path) -> None:
     last_checks(rows)
     known = MapValue(4e10, 3, 1e-4)
     Expectation({("memory_bandwidth", "memory=node0+node0+triad"): known}, earlier_values(rows, {}))
+    if rows:
+        point = made_point()
+        _write(folder, f"points/{point['experiment']}/{point['point']}.json", json.dumps(point))
+        read_check_history(folder).sentences()
+
+
+@functools.cache
+def made_point() -> dict[str, object]:
+    """Return a point of a check, under the name that `CHECKS` has."""
+    [check, *_] = [each for each in check_points() if each.parts == ("node0",)]
+    return {**check.point, "experiment": "memory_bandwidth", "point": "memory=node0+node0+triad"}
+
+
+def _parse_components_of_checks(text: str, folder: Path) -> None:
+    _write(folder, STATES_FILE, text)
+    log = ComponentLog(folder)
+    log.differences("2026-11-01T01:00:00.000Z", "2026-11-30T01:00:00.000Z")
+    list(log.replacements("drive-0000-01-00-0"))
 
 
 @functools.cache
@@ -323,6 +358,13 @@ def parsers() -> list[Parser]:
             "checks.csv, which a person may have edited",
             lambda: st.one_of(mutated([CHECKS], change_cells, 2), generated_csv()),
             _parse_checks,
+            examples=100,
+        ),
+        Parser(
+            "components of checks",
+            "check_components.jsonl, which a person may have edited",
+            lambda: mutated([COMPONENTS_OF_CHECKS], change_text),
+            _parse_components_of_checks,
             examples=100,
         ),
         Parser(

@@ -39,6 +39,7 @@ run.main()
                 "simulated_coverage 9",
                 "mode_crossovers 9",
                 "checks 9",
+                "history 9",
                 "faults 9",
                 "planted_faults 9",
                 "healthy_machines 9",

@@ -17,20 +17,7 @@ from chaosity.errors import UserError
 from chaosity.health.check_host import HostCheck, refuse_busy_host
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
-from simulated_map import set_faults, simulate_maps, slow_node
-
-
-@pytest.fixture(scope="module")
-def mapped(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A simulated host with a map; tests copy it."""
-    [folder] = simulate_maps(root, tmp_path_factory.mktemp("mapped"), "sim")
-    return folder
-
-
-@pytest.fixture
-def folder(mapped: Path, tmp_path: Path) -> Path:
-    shutil.copytree(mapped.parent, tmp_path / "sim")
-    return tmp_path / "sim" / mapped.name
+from simulated_map import set_faults, slow_node
 
 
 def test_a_healthy_host_is_fine_and_a_slow_node_is_named(folder: Path, tmp_path: Path):

@@ -163,7 +163,7 @@ def draw_panels(
     below = 0.46 + label_height
     height = top + rows * (tall + title_height) + (rows - 1) * _GAP + below
     figure, sheet = style.new_figure_with_header(width, height, *texts_above)
-    symbol = partial(_draw_legend_line, sheet)
+    symbol = partial(draw_legend_line, sheet)
     style.draw_legend(sheet, legend_rows, _LEFT, header + 0.06, style.LINE_WIDTH, symbol)
     texts: dict[str, str] = {}
     for number, name in enumerate(panels):
@@ -250,7 +250,7 @@ def predicted_style(look: LineStyle) -> LineStyle:
     return LineStyle(color=look["color"], marker=look["marker"], mfc="white", dashes=(2, 1))
 
 
-def _draw_legend_line(sheet: Axes, x: float, y: float, look: LineStyle) -> None:
+def draw_legend_line(sheet: Axes, x: float, y: float, look: LineStyle) -> None:
     """Draw a line with a marker as the symbol of a legend entry."""
     settings: LineStyle = {"markersize": 4.5, "lw": 1.4, **look}
     sheet.add_line(Line2D([x, x + 0.17, x + 0.34], [y] * 3, markevery=[1], **settings))

@@ -84,7 +84,7 @@ def find_segments(values: Sequence[float], days: Sequence[float]) -> list[Segmen
     """
     raw, x = np.array(values), np.array(days) - days[0]
     variance = nightly_variance(raw)
-    middle = median_filter(raw, _MEDIAN_NIGHTS, mode="nearest")
+    middle = median_filter(raw, _MEDIAN_NIGHTS, mode="mirror")
     reach = _CLIP * math.sqrt(variance)
     y = np.clip(raw, middle - reach, middle + reach) - raw[0]
     sums = _RunningSums(x, y, variance)

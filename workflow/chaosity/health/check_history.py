@@ -241,7 +241,7 @@ def _series_of_parts(
         numbers = tuple(values[time] for time in own)
         try:
             days = [datetime.fromisoformat(time).timestamp() / _SECONDS_A_DAY for time in own]
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise UserError(f"a time is wrong: {error}", path) from None
         segments = find_segments([math.log(value) for value in numbers], days)
         yield ValueSeries(check, own, numbers, tuple(segments), words)

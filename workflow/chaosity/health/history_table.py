@@ -39,7 +39,7 @@ def history_table(history: CheckHistory) -> pd.DataFrame:
             for at, level in zip(own, fitted, strict=True):
                 time, place = series.times[at], "->".join(series.check.parts)
                 empty = [None, math.nan, None, None, None, None]
-                about = [series.values[at], float(level), number, series.replaced]
+                about = [series.values[at], float(f"{level:.6g}"), number, series.replaced]
                 rows.append(
                     [time, place, *series.key, *about, *told.get((id(series), time), empty)]
                 )

@@ -1,0 +1,231 @@
+"""Changes of one night are told together, with their component and what else changed then."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import random
+import re
+
+import pytest
+
+from chaosity.errors import UserError
+from chaosity.figures.checks_over_time import draw_checks_over_time
+from chaosity.health.check_history import read_check_history
+from chaosity.health.check_series import COLUMNS, SERIES_FILE
+from chaosity.health.components_of_checks import STATES_FILE, keep_components
+from chaosity.health.history_table import history_table
+from chaosity.store.csv_for_spreadsheets import csv_text
+from chaosity.store.measurements import less_is_better
+from checked_server import check_points, time_of_night, write_checks, write_points
+
+DRIVE = next(each.parts[0] for each in check_points() if each.parts[0].startswith("drive-"))
+# Of 30 drives, four are enough.
+CHECKS = [each for each in check_points() if each.parts[0][:5] != "drive"]
+CHECKS += [each for each in check_points() if each.parts[0][:5] == "drive"][:4]
+NIGHTS = 60
+OLD, NEW = ({"component": "system", "kernel_release": name} for name in ("6.1.1", "6.1.2"))
+
+
+def checks(folder, loss, nights=NIGHTS, noise=0.01):
+    """Write checks; `loss` gives the loss of a point in a night."""
+    values = []
+    for number, check in enumerate(CHECKS):
+        chance = random.Random(number)
+        sign = -1.0 if less_is_better(check.metric) else 1.0
+        values.append(
+            [
+                100.0 * (1.0 - loss(check, night)) ** sign * math.exp(chance.gauss(0.0, noise))
+                for night in range(nights)
+            ]
+        )
+    write_checks(folder, CHECKS, values)
+    return read_check_history(folder)
+
+
+def test_a_slow_node_is_one_change_with_the_kernel_that_changed_then(tmp_path):
+    for night, system in ((0, OLD), (10, OLD), (40, NEW)):
+        keep_components(tmp_path, time_of_night(night), {"system": system})
+    found = checks(tmp_path, lambda c, night: 0.08 * ("node3" in c.parts and night >= 40))
+    [change] = found.changes
+    assert change.parts == ("node3",)
+    assert change.is_worse and not change.is_drift
+    assert change.since == change.first == change.last == time_of_night(40)
+    assert len(change.values) == sum("node3" in check.parts for check in CHECKS)
+    assert re.fullmatch(
+        r"node3: \d\.\d % more latency since 2026-02-10, the largest change of \d+ values; "
+        r"then changed: kernel release 6\.1\.1 → 6\.1\.2\.",
+        found.sentences()[0],
+    )
+    assert found.component_changes == ((time_of_night(40), "kernel release 6.1.1 → 6.1.2"),)
+    assert len((tmp_path / STATES_FILE).read_text().splitlines()) == 2
+
+
+def test_a_change_of_components_on_another_night_is_not_blamed(tmp_path):
+    for night, system in ((0, OLD), (30, NEW)):
+        keep_components(tmp_path, time_of_night(night), {"system": system})
+    found = checks(tmp_path, lambda c, night: 0.1 * (c.parts == (DRIVE,) and night >= 40))
+    [change] = found.changes
+    assert change.components == ()
+    assert "no change of a component is known" in found.sentences()[0]
+
+
+def test_a_repair_is_told_first_and_as_a_gain(tmp_path):
+    found = checks(tmp_path, lambda c, night: 0.2 * (DRIVE in c.parts and 20 <= night < 40))
+    assert [(each.parts, each.is_worse) for each in found.changes] == [
+        ((DRIVE,), False),
+        ((DRIVE,), True),
+    ]
+    assert found.sentences()[0].startswith(f"{DRIVE}: 2")
+    assert " more bandwidth since 2026-02-10" in found.sentences()[0]
+
+
+def test_two_parts_that_change_in_different_nights_are_two_changes(tmp_path):
+    nights = {"node1": 20, DRIVE: 40}
+    found = checks(
+        tmp_path, lambda c, n: 0.1 * any(n >= nights.get(part, NIGHTS) for part in c.parts)
+    )
+    assert [each.parts for each in found.changes] == [(DRIVE,), ("node1",)]
+
+
+def test_if_all_is_slow_no_single_part_is_named(tmp_path):
+    found = checks(tmp_path, lambda _, night: 0.06 * (night >= 30))
+    [change] = found.changes
+    assert change.parts == ()
+    assert found.sentences()[0].startswith("most parts: ")
+
+
+def test_a_drift_is_told_as_a_drift(tmp_path):
+    found = checks(tmp_path, lambda c, night: 0.001 * night * (c.parts == (DRIVE,)), 120)
+    [change] = found.changes
+    assert change.is_drift and change.parts == (DRIVE,)
+    assert " less bandwidth little by little from 2026-" in found.sentences()[0]
+
+
+def test_values_that_are_checked_every_second_night_change_with_the_others(tmp_path):
+    """If a check has no time for all points, the last nights of two points differ."""
+    checks(tmp_path, lambda c, night: 0.1 * ("node3" in c.parts and night >= 41), noise=0.003)
+    lines = (tmp_path / SERIES_FILE).read_text().splitlines(keepends=True)
+    [late] = {"/".join(c.key) for c in CHECKS if c.parts == ("node3", "node4")} or {""}
+    left = [
+        line
+        for line in lines
+        if not ("/".join(line.split(",")[1:3]) == late and line.startswith(odd_days()))
+    ]
+    (tmp_path / SERIES_FILE).write_text("".join(left))
+    [change] = read_check_history(tmp_path).changes
+    assert change.parts == ("node3",)
+    assert change.since == time_of_night(41)
+
+
+def odd_days():
+    return tuple(time_of_night(night) for night in range(1, NIGHTS, 2))
+
+
+def test_a_replaced_drive_begins_a_new_series(tmp_path):
+    drive = {"component": "drive", "firmware": "1"}
+    for night, serial in ((0, "OLD1"), (30, "NEW2")):
+        keep_components(tmp_path, time_of_night(night), {DRIVE: {**drive, "serial": serial}})
+    found = checks(tmp_path, lambda c, night: 0.3 * (c.parts == (DRIVE,) and night >= 30))
+    assert found.changes == ()
+    own = [each for each in found.series if each.check.parts == (DRIVE,)]
+    assert [(len(each.times), each.replaced is not None) for each in own] == [
+        (30, False),
+        (30, True),
+    ]
+    words = f"{DRIVE} was replaced, serial OLD1 → NEW2: its values begin anew."
+    assert words in found.sentences()
+
+
+def test_a_drive_that_only_a_run_saw_replaced_begins_a_new_series(tmp_path):
+    history = tmp_path / "components" / ".history" / f"{DRIVE}.jsonl"
+    history.parent.mkdir(parents=True)
+    history.write_text(
+        "".join(
+            json.dumps({"since": time_of_night(night), "content": {"serial": serial}}) + "\n"
+            for night, serial in ((0, "A"), (30, "B"))
+        )
+    )
+    found = checks(tmp_path, lambda c, night: 0.3 * (c.parts == (DRIVE,) and night >= 30))
+    assert found.changes == ()
+    assert f"{DRIVE} was replaced, serial A → B: its values begin anew." in found.sentences()
+
+
+@pytest.mark.parametrize("nights", [1, 2])
+def test_few_checks_have_no_change(tmp_path, nights):
+    found = checks(tmp_path, lambda c, night: 0.5 * (night == 1), nights)
+    assert found.changes == ()
+    assert found.sentences()[0] == "No change of 2 % or more."
+    draw_checks_over_time(found, "host", tmp_path)
+    assert (tmp_path / "checks_over_time.svg").exists()
+
+
+def test_the_same_checks_give_the_same_history_and_figure(tmp_path):
+    found = checks(tmp_path, lambda c, night: 0.05 * ("node3" in c.parts and night >= 40))
+    again = read_check_history(tmp_path)
+    assert found.changes and found.sentences() == again.sentences()
+    for name, history in (("a", found), ("b", again)):
+        (tmp_path / name).mkdir()
+        draw_checks_over_time(history, "host", tmp_path / name)
+    figures = [(tmp_path / name / "checks_over_time.svg").read_bytes() for name in "ab"]
+    assert figures[0] == figures[1]
+
+
+def test_the_table_has_each_value_and_marks_the_change(tmp_path):
+    found = checks(tmp_path, lambda c, night: 0.1 * (c.parts == (DRIVE,) and night >= 40))
+    rows = list(csv.DictReader(io.StringIO(csv_text(history_table(found)))))
+    assert len(rows) == NIGHTS * len(CHECKS)
+    [row] = [each for each in rows if each["change"]]
+    assert (row["time"], row["component"], row["explained_by"]) == (time_of_night(40), DRIVE, DRIVE)
+    assert row["segment"] == "2"
+    assert float(row["change_percent"]) == pytest.approx(-10.0, abs=1.0)
+    assert row["earliest"] <= row["time"] <= row["latest"]
+
+
+def test_formulas_of_others_are_no_formulas_in_the_table(tmp_path):
+    for night, name in ((0, "=1+1"), (40, "=cmd|' /C calc'!A0")):
+        keep_components(
+            tmp_path,
+            time_of_night(night),
+            {"system": {**OLD, "note": "@x", "kernel_release": name}},
+        )
+    drive = {"component": "drive", "serial": "+A"}
+    keep_components(tmp_path, time_of_night(41), {"system": NEW, "=evil()": drive})
+    found = checks(tmp_path, lambda c, night: 0.1 * (c.parts == (DRIVE,) and night >= 41))
+    for row in csv.reader(io.StringIO(csv_text(history_table(found)))):
+        assert not any(cell.startswith(("=", "@", "+")) for cell in row)
+
+
+def test_points_that_the_plan_does_not_have_are_named(tmp_path):
+    checks(tmp_path, lambda *_: 0.0, 5)
+    with (tmp_path / SERIES_FILE).open("a") as file:
+        file.write(f"{time_of_night(5)},old,=point,bandwidth_bytes_per_second,1,1,1,0,0,no\n")
+    found = read_check_history(tmp_path)
+    assert found.unknown == ("old/=point",)
+    assert len(found.series) == len(CHECKS)
+
+
+def test_without_checks_the_command_to_run_is_named(tmp_path):
+    with pytest.raises(UserError, match="there are no checks; run chaosity check every night"):
+        read_check_history(tmp_path)
+
+
+@pytest.mark.parametrize("time", ["yesterday", "", "2026-13-01T00:00:00Z", "=1"])
+def test_a_wrong_time_is_refused(tmp_path, time):
+    write_points(tmp_path, CHECKS)
+    check = CHECKS[0]
+    row = f"{time},{','.join(check.key)},{check.metric},1,1,1,0,0,no"
+    (tmp_path / SERIES_FILE).write_text(f"{','.join(COLUMNS)}\n{row}\n")
+    with pytest.raises(UserError, match=r"checks\.csv: a time is wrong"):
+        read_check_history(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"since": "x", "content": 3}\n', '{"since": 1, "content": ["a"]}']
+)
+def test_damaged_components_are_refused_by_name(tmp_path, text):
+    (tmp_path / STATES_FILE).write_text(text)
+    with pytest.raises(UserError, match="the file has no components of checks"):
+        checks(tmp_path, lambda *_: 0.0, 3)
