@@ -29,6 +29,7 @@ from chaosity.health.judge_check_values import (
     suspected_parts,
 )
 from chaosity.health.measure_check_points import measure_and_judge
+from chaosity.health.steps_in_series import steps_in_series
 from chaosity.simulation.machine_description import Fault
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.true_values import true_values
@@ -163,6 +164,8 @@ def compare(pairs: int) -> Iterator[str]:
                 told = [fleet_told(f"{what} {n}", healthy, bad, part, hosts) for n in numbers]
                 yield row_of(what, told)
         yield healthy_fleet(hosts, healthy)
+    for loss in (0.0, 0.03, 0.05, 0.10):
+        yield dates(loss, pairs)
     alarms = 0
     for number in range(pairs):
         host = Host(f"healthy {number}", healthy)
@@ -266,3 +269,34 @@ def healthy_fleet(hosts: int, healthy: Mapping[PointKey, float]) -> str:
             checks += 1
     share = HEALTHY_NIGHTS * alarms / checks
     return f"healthy, {hosts} hosts: {alarms} of {checks} comparisons, {share:.2f} in a host's year"
+
+
+def dates(loss: float, hosts: int) -> str:
+    """How well the overview dates a loss of one point after 60 nights, from its 7 last nights."""
+    errors, false = [], 0
+    for number in range(hosts):
+        chance = random.Random(f"dates {loss} {number}")
+        rows = []
+        for check in check_points():
+            share = 1.0 - loss if check is check_points()[0] else 1.0
+            for night in range(67):
+                value = math.exp(chance.gauss(0.0, math.hypot(SESSION, SINGLE)))
+                value *= share if night >= 60 else 1.0
+                names = {"experiment": check.key[0], "point": check.key[1]}
+                rows.append(
+                    {
+                        **names,
+                        "metric": "bandwidth_bytes_per_second",
+                        "time": f"{night:02}",
+                        "value": repr(value),
+                    }
+                )
+        for step in steps_in_series(rows):
+            if loss and step.point == check_points()[0].key[1]:
+                errors.append(abs(int(step.since) - 60))
+            else:
+                false += 1
+    worst = f", at most {max(errors)} nights off" if errors else ""
+    return (
+        f"{loss:.0%} less for 7 nights: {len(errors)} of {hosts} dated{worst}; {false} false dates"
+    )
