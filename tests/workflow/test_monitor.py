@@ -1,7 +1,6 @@
 """monitor.yml refuses what cannot work, before it installs anything.
 
-tests/slurm/test_monitor.py installs the health check program, tests/lab/test_lab_monitor.py the
-timer of systemd.
+tests/slurm/test_monitor.py installs the health check program.
 """
 
 from __future__ import annotations
