@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from chaosity.health.steps_in_series import steps_in_series
 
 
+FIRST = datetime(2026, 1, 1, 2, tzinfo=UTC)
+
+
 def series(values, point="a", metric="bandwidth_bytes_per_second"):
-    """Rows of a series; the time is the number of the night."""
-    return [
-        {"time": f"{n:03}", "experiment": "e", "point": point, "metric": metric, "value": str(v)}
-        for n, v in enumerate(values)
-    ]
+    """Rows of a series, one each night."""
+    fixed = {"experiment": "e", "point": point, "metric": metric}
+    times = [(FIRST + timedelta(days=night)).isoformat() for night in range(len(values))]
+    return [{"time": time, "value": str(v), **fixed} for time, v in zip(times, values, strict=True)]
+
+
+def night_of(step):
+    return (datetime.fromisoformat(step.since) - FIRST).days
 
 
 def noisy(levels, seed=1, deviation=0.014):
@@ -24,14 +31,14 @@ def noisy(levels, seed=1, deviation=0.014):
 
 def test_a_step_has_its_date_and_size():
     [step] = steps_in_series(series(noisy([100.0] * 60 + [92.0] * 20)))
-    assert abs(int(step.since) - 60) <= 1
+    assert abs(night_of(step) - 60) <= 1
     assert step.loss == pytest.approx(0.08, abs=0.01)
 
 
 def test_more_latency_is_a_loss_and_less_is_none():
     worse, better = ([100.0] * 30 + [level] * 10 for level in (110.0, 90.0))
     [step] = steps_in_series(series(noisy(worse), metric="latency_ns"))
-    assert (step.since, round(step.loss, 1)) == ("030", 0.1)
+    assert (night_of(step), round(step.loss, 1)) == (30, 0.1)
     assert steps_in_series(series(noisy(better), metric="latency_ns")) == []
 
 

@@ -1,22 +1,21 @@
-"""Find since when a host is slower: a step in the series of its nightly checks."""
+"""Find since when a host is slower, for the page of all hosts, which reads no points."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy import stats
-
+from chaosity.health.change_points import find_segments
 from chaosity.store.measurements import less_is_better
 
-# A step needs so many checks before and after it, else a single odd night would be one.
-_FEWEST_BEFORE, _FEWEST_AFTER = 4, 3
-# Probability of a step by chance in the whole series of a host: 0.02 hosts of a fleet of 200.
-_LEVEL = 1e-4
-# A smaller loss is within what a reboot changes.
-_MATTERS = 0.02
+# With fewer checks, a few odd nights would be most of the series.
+_FEWEST_CHECKS = 7
+# A smaller loss is no deviation on the page of all hosts. `chaosity history` tells smaller ones.
+_MATTERS = 0.03
+_SECONDS_A_DAY = 86400.0
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class SeriesStep:
 
     Attributes:
         point: the point whose values became worse.
-        since: time of the first check after the step, in UTC.
+        since: time of the first check after the step, or of the begin of a drift, in UTC.
         loss: how much worse, as a share: 0.1 is 10 % less bandwidth, or 10 % more latency.
     """
 
@@ -35,51 +34,38 @@ class SeriesStep:
 
 
 def steps_in_series(rows: Sequence[Mapping[str, str]]) -> list[SeriesStep]:
-    """Return the losses in a series of checks, the largest first.
+    """Return the losses in a series of checks that last until its end, the largest first.
 
-    Each point is divided at the check that leaves the least scatter on both sides. Such a step is
-    told if chance would cause it in less than one of 10,000 series, by Student's t with
-    Bonferroni's correction for all points and places of a step. A drift is a step in its middle.
+    The dates are those of `chaosity history`, see `health.change_points`.
 
     Args:
-        rows: the rows of `checks.csv`, oldest first.
+        rows: the rows of `checks.csv`.
+
+    Raises:
+        ValueError: a time is not one of ISO 8601.
     """
     series: dict[tuple[str, str, str], list[Mapping[str, str]]] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: row["time"]):
         series.setdefault((row["experiment"], row["point"], row["metric"]), []).append(row)
     found = []
     for (_, point, metric), own in series.items():
-        sign = 1.0 if less_is_better(metric) else -1.0
-        place, away = _clearest_step(
-            sign * np.log([float(row["value"]) for row in own]), _LEVEL / len(series)
-        )
-        loss = float(sign * np.expm1(sign * away))
-        if place is not None and loss > _MATTERS:
-            found.append(SeriesStep(point, own[place]["time"], loss))
+        if len(own) >= _FEWEST_CHECKS and (step := _largest_lasting_step(point, metric, own)):
+            found.append(step)
     return sorted(found, key=lambda step: -step.loss)
 
 
-def _clearest_step(worse: NDArray[np.float64], level: float) -> tuple[int | None, float]:
-    """Return the number of the first value after the clearest step, and the height of the step.
-
-    Args:
-        worse: logarithms of the values, larger is worse.
-        level: probability of a step by chance.
-    """
-    number = len(worse)
-    places = np.arange(_FEWEST_BEFORE, number - _FEWEST_AFTER + 1)
-    if not len(places):
-        return None, 0.0
-    sums, squares = np.cumsum(worse), float((worse**2).sum())
-    before, after = sums[places - 1], sums[-1] - sums[places - 1]
-    means = before / places, after / (number - places)
-    rest = squares - before * means[0] - after * means[1]
-    # A resolution of 0.01 % keeps equal values from being a step of any height.
-    deviation = np.sqrt(np.maximum(rest / (number - 2), 1e-4**2))
-    t = (means[1] - means[0]) / (deviation * np.sqrt(1.0 / places + 1.0 / (number - places)))
-    best = int(t.argmax())
-    if stats.t.sf(t[best], number - 2) * len(places) > level:
-        return None, 0.0
-    # The medians, so that a single odd night gives no height.
-    place = int(places[best])
-    return place, float(np.median(worse[place:]) - np.median(worse[:place]))
+def _largest_lasting_step(
+    point: str, metric: str, rows: Sequence[Mapping[str, str]]
+) -> SeriesStep | None:
+    sign = 1.0 if less_is_better(metric) else -1.0
+    logs = [sign * math.log(float(row["value"])) for row in rows]  # larger is worse
+    moments = [datetime.fromisoformat(row["time"]).timestamp() for row in rows]
+    segments = find_segments(logs, [moment / _SECONDS_A_DAY for moment in moments])
+    # Before the change, afterwards, and the first check after it.
+    changes = [(one.last, two.first, two.begin) for one, two in pairwise(segments)]
+    changes += [(each.first, each.last, each.begin) for each in segments if each.is_drift]
+    end = segments[-1].last
+    lasting = [(min(after, end) - before, begin) for before, after, begin in changes]
+    away, begin = max(lasting, default=(0.0, 0))
+    loss = float(sign * math.expm1(sign * away))
+    return SeriesStep(point, rows[begin]["time"], loss) if loss > _MATTERS else None
