@@ -9,7 +9,6 @@ import pytest
 
 from chaosity.health.steps_in_series import steps_in_series
 
-
 FIRST = datetime(2026, 1, 1, 2, tzinfo=UTC)
 
 
