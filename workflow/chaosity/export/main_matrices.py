@@ -24,8 +24,8 @@ from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY
 from chaosity.text_templates import TEMPLATES, make_environment
 from chaosity.topology.topology_model import OTHER_PACKAGE, SAME_NODE, SAME_PACKAGE
 
-MEMORY_BANDWIDTH, MEMORY_LATENCY = "memory_bandwidth", "memory_latency"
-DRIVE_BANDWIDTH = "drive_bandwidth"
+MEMORY_BANDWIDTH, MEMORY_LATENCY = "memory bandwidth", "memory latency"
+DRIVE_BANDWIDTH = "drive bandwidth"
 _NEAREST_FIRST = (SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE)
 
 
@@ -62,7 +62,7 @@ class MainMatrix:
     """Values from each node to each target.
 
     Attributes:
-        quantity: memory_bandwidth, memory_latency or drive_bandwidth.
+        quantity: memory bandwidth, memory latency or drive bandwidth.
         metric: name of the metric, which ends with its unit.
         source: experiment and benchmark of the values.
         cells: measured cells, in the order of initiators and targets.
@@ -137,7 +137,7 @@ def require_matrix(host: MeasuredHost, quantity: str) -> MainMatrix:
     """
     if found := read_main_matrices(host).get(quantity):
         return found
-    what = f"no {quantity.replace('_', ' ')} from a node was measured"
+    what = f"no {quantity} from a node was measured"
     raise UserError(what, str(host.folder), "run `make run`")
 
 

@@ -31,8 +31,8 @@ def export_openmetrics(host: MeasuredHost) -> str:
     info.info({key: str(value) for key, value in origin.items()})
     for matrix in matrices.values():
         unit, size = next(unit for suffix, unit in _UNITS.items() if matrix.metric.endswith(suffix))
-        name = f"chaosity_map_{matrix.quantity}"
-        what = f"{matrix.quantity.replace('_', ' ').capitalize()} of {matrix.source}"
+        name = f"chaosity_map_{matrix.quantity.replace(' ', '_')}"
+        what = f"{matrix.quantity.capitalize()} of {matrix.source}"
         median, low, high = (
             Gauge(f"{name}{part}_{unit}", f"{what}: {text}.", _PLACE, registry=registry, unit=unit)
             for part, text in (

@@ -6,6 +6,7 @@ A reference of ReFrame is a value with a lower and an upper limit, as shares of 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 
 from chaosity.errors import UserError
@@ -51,7 +52,7 @@ def _limits(
 ) -> dict[str, tuple[MainMatrix, Estimate, float, float]]:
     """Return name of the reference -> matrix, estimate, lower limit (below 0) and upper limit."""
     return {
-        f"{matrix.quantity}_{cell.initiator}_{cell.target}".replace("-", "_"): (
+        "_".join(re.split("[- ]", f"{matrix.quantity} {cell.initiator} {cell.target}")): (
             matrix,
             cell.estimate,
             *prediction_limits(cell.estimate),

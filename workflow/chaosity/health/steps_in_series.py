@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
+from statistics import median
+
+from scipy.ndimage import median_filter
 
 from chaosity.health.change_points import find_segments
 from chaosity.store.measurements import less_is_better
@@ -15,6 +18,8 @@ from chaosity.store.measurements import less_is_better
 _FEWEST_CHECKS = 7
 # A smaller loss is no deviation on the page of all hosts. `chaosity history` tells smaller ones.
 _MATTERS = 0.03
+# Difference of the last median to the best running median below which there is no such loss.
+_LIKELY = 0.9 * _MATTERS
 _SECONDS_A_DAY = 86400.0
 
 
@@ -59,6 +64,9 @@ def _largest_lasting_step(
 ) -> SeriesStep | None:
     sign = 1.0 if less_is_better(metric) else -1.0
     logs = [sign * math.log(float(row["value"])) for row in rows]  # larger is worse
+    # Most series have no loss at their end; this spares them the search, 40 ms for a year.
+    if median(logs[-_FEWEST_CHECKS:]) - median_filter(logs, 15, mode="nearest").min() < _LIKELY:
+        return None
     moments = [datetime.fromisoformat(row["time"]).timestamp() for row in rows]
     segments = find_segments(logs, [moment / _SECONDS_A_DAY for moment in moments])
     # Before the change, afterwards, and the first check after it.
