@@ -82,7 +82,7 @@ def compare_with_equal_hosts(
     """Return the values of a check with their losses against equal hosts.
 
     A host counts with the median of as many recent checks as the checked host has, at most
-    `RECENT`. A loss is told from 5 % on, if it is no chance by the scatter of the other hosts.
+    `RECENT`. A loss of 5 % or more is told if the scatter of the other hosts does not explain it.
 
     Args:
         values: tonight's values.

@@ -97,7 +97,7 @@ class CheckedValue:
 
     @property
     def is_clear(self) -> bool:
-        """Return whether the loss is no chance, and large enough to matter."""
+        """Return whether the loss is large enough to matter and not explained by chance."""
         return self.loss > max(self.limit, _MATTERS)
 
     @property

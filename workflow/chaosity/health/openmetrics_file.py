@@ -33,7 +33,7 @@ def write_openmetrics_file(result: CheckResult, path: Path, end_seconds: float) 
     gauge("failed_points", "Points without a valid value.").labels(host).set(len(result.failed))
     labels = ("component", "metric", "point")
     loss = gauge("loss_ratio", "How much worse than the map: 0.1 is 10 % less bandwidth.", labels)
-    limit = gauge("clear_loss_ratio", "The smallest loss that is no chance.", labels)
+    limit = gauge("clear_loss_ratio", "The smallest loss that chance does not explain.", labels)
     value = gauge("value", "The value in the unit at the end of the metric's name.", labels)
     for each in result.values:
         place = host, "->".join(each.check.parts), each.check.metric, "/".join(each.check.key)

@@ -20,7 +20,7 @@ _CELL = [name for name in CELL if name not in ("host", "configuration")]
 # Share of the earlier runs' combinations that the plan must have, too. Hosts of equal nodes and
 # cores share nearly all; drives that were added or replaced change some.
 _LEAST_SHARED = 0.5
-# Robust standard deviations of all differences between two runs at which a difference is no chance:
+# Robust standard deviations of all differences between two runs that chance does not explain:
 # of 1000 quiet cells, about 3 differ so much.
 _DEPARTURE = 3.0
 # Factor from the median absolute deviation to the standard deviation of a normal distribution.
