@@ -14,6 +14,7 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -271,6 +272,9 @@ def healthy_fleet(hosts: int, healthy: Mapping[PointKey, float]) -> str:
     return f"healthy, {hosts} hosts: {alarms} of {checks} comparisons, {share:.2f} in a host's year"
 
 
+FIRST = datetime(2026, 1, 1, 2, tzinfo=UTC)
+
+
 def dates(loss: float, hosts: int) -> str:
     """How well the overview dates a loss of one point after 60 nights, from its 7 last nights."""
     errors, false = [], 0
@@ -287,13 +291,13 @@ def dates(loss: float, hosts: int) -> str:
                     {
                         **names,
                         "metric": "bandwidth_bytes_per_second",
-                        "time": f"{night:02}",
+                        "time": (FIRST + timedelta(days=night)).isoformat(),
                         "value": repr(value),
                     }
                 )
         for step in steps_in_series(rows):
             if loss and step.point == check_points()[0].key[1]:
-                errors.append(abs(int(step.since) - 60))
+                errors.append(abs((datetime.fromisoformat(step.since) - FIRST).days - 60))
             else:
                 false += 1
     worst = f", at most {max(errors)} nights off" if errors else ""

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from chaosity.errors import UserError
 from chaosity.health.steps_in_series import steps_in_series
 
 FIRST = datetime(2026, 1, 1, 2, tzinfo=UTC)
@@ -59,3 +60,9 @@ def test_the_largest_loss_comes_first():
         noisy([100.0] * 30 + [80.0] * 30, 2), "b"
     )
     assert [step.point for step in steps_in_series(rows)] == ["b", "a"]
+
+
+def test_a_wrong_time_is_one_sentence():
+    rows = [row | {"time": "tonight"} for row in series([100.0] * 30 + [50.0] * 10)]
+    with pytest.raises(UserError, match=r"checks\.csv: a time is wrong"):
+        steps_in_series(rows)

@@ -11,7 +11,9 @@ from statistics import median
 
 from scipy.ndimage import median_filter
 
+from chaosity.errors import UserError
 from chaosity.health.change_points import find_segments
+from chaosity.health.check_series import SERIES_FILE
 from chaosity.store.measurements import less_is_better
 
 # With fewer checks, a few odd nights would be most of the series.
@@ -47,7 +49,7 @@ def steps_in_series(rows: Sequence[Mapping[str, str]]) -> list[SeriesStep]:
         rows: the rows of `checks.csv`.
 
     Raises:
-        ValueError: a time is not one of ISO 8601.
+        UserError: a time is not one of ISO 8601.
     """
     series: dict[tuple[str, str, str], list[Mapping[str, str]]] = {}
     for row in sorted(rows, key=lambda row: row["time"]):
@@ -67,7 +69,10 @@ def _largest_lasting_step(
     # Most series have no loss at their end; this spares them the search, 40 ms for a year.
     if median(logs[-_FEWEST_CHECKS:]) - median_filter(logs, 15, mode="nearest").min() < _LIKELY:
         return None
-    moments = [datetime.fromisoformat(row["time"]).timestamp() for row in rows]
+    try:
+        moments = [datetime.fromisoformat(row["time"]).timestamp() for row in rows]
+    except (ValueError, OverflowError) as error:
+        raise UserError(f"a time is wrong: {error}", SERIES_FILE) from None
     segments = find_segments(logs, [moment / _SECONDS_A_DAY for moment in moments])
     # Before the change, afterwards, and the first check after it.
     changes = [(one.last, two.first, two.begin) for one, two in pairwise(segments)]

@@ -261,6 +261,7 @@ def checks_of_folder(folder: Path) -> CheckHistory | None:
     """Return the checks of ``results/HOST/CONFIGURATION``, or None."""
     try:
         rows = read_series(folder)
+        steps = tuple(steps_in_series(rows))
     except UserError as error:
         return CheckHistory(0, "", error=str(error))
     if not rows:
@@ -273,7 +274,7 @@ def checks_of_folder(folder: Path) -> CheckHistory | None:
     ]
     clear.sort(key=lambda one: -one[1])
     number = len({row["time"] for row in rows})
-    return CheckHistory(number, last, tuple(clear), tuple(steps_in_series(rows)))
+    return CheckHistory(number, last, tuple(clear), steps)
 
 
 _SEVERITIES = (FINDING, *SEVERITIES)
