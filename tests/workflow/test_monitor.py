@@ -1,6 +1,6 @@
 """monitor.yml refuses what cannot work, before it installs anything.
 
-tests/slurm/test_monitor.py installs the health check program.
+tests/slurm/test_slurm_monitor.py installs the health check program.
 """
 
 from __future__ import annotations
