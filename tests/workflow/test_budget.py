@@ -159,6 +159,7 @@ def test_bad_budgets_are_refused_in_one_sentence(
     assert "Traceback" not in done.stdout
 
 
+@pytest.mark.thorough
 def test_what_fails_is_measured_once_a_run(root: Path, tmp_path: Path):
     workflow = Workflow(root, tmp_path)
     workflow.config |= {"experiments": ["memory_bandwidth", "storage_bandwidth"], "replicates": 3}

@@ -36,6 +36,7 @@ def attempts(workflow: Workflow, host: str) -> Counter[str]:
     return Counter(path.parents[1].name for path in found)
 
 
+@pytest.mark.thorough
 def test_a_host_that_cannot_be_measured_does_not_stop_the_others(several: Workflow):
     broken = {**HOST, "chaosity_topology": str(several.folder / "missing.xml")}
     several.hosts({"broken": broken, "first": HOST, "second": HOST})
@@ -74,6 +75,7 @@ def test_options_that_name_rules_reach_the_run_of_each_host(several: Workflow):
     assert all(text.count(f"host={host},") >= 4 for host in ("first", "second"))
 
 
+@pytest.mark.thorough
 def test_the_runs_end_after_a_kill_of_the_small_workflow_and_the_next_run_continues(
     several: Workflow,
 ):
