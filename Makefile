@@ -63,7 +63,7 @@ test-thorough: test-tools ## run the tests that `make test` leaves out
 	$(ON_ALL_CORES) '$(THOROUGH) and not alone'
 	$(BIN)/pytest $(PYTEST_ARGUMENTS) -m '$(THOROUGH) and alone'
 
-test-all: test test-thorough ## run everything that CI runs: about 42 minutes on two cores
+test-all: test test-thorough ## run everything that CI runs: about 47 minutes on two cores
 
 test-tools: .venv/requirements-test.installed
 	@$(BIN)/python provision.py $(INVENTORY) -e @tests/provision.yml
