@@ -79,7 +79,7 @@ def read_state(node: str) -> dict[str, float] | None:
 
 
 def write_state(node: str, status: int, output: str) -> None:
-    """Save time, exit status and output of a check, whole or not at all."""
+    """Replace the file of the last check in one step: its time, exit status and output."""
     STATE.mkdir(mode=0o755, exist_ok=True)
     new = STATE / f"{node}.new"
     state = {"time": time.time(), "status": status, "output": output}
@@ -223,7 +223,7 @@ def wanted_changes(
     """
     changes: list[list[str]] = []
     problems = PROBLEM.findall(output)
-    # The faults come first.
+    # A fault is told rather than a warning.
     problems.sort(key=lambda problem: problem[0] != "fault")
     comment, drained_here = "", node["drained"] and node["reason"].startswith(MARK)
     if problems and status in (WARNING, FAULT):

@@ -22,6 +22,7 @@ from chaosity.anomalies.cell_log_scores import (
     ScoredCells,
     Scores,
 )
+from chaosity.statistics.estimates_and_ratios import MAD_TO_DEVIATION
 
 # A smaller loss does not justify opening a server: equal parts differ by 1 or 2 %, and so do runs
 # from boot to boot.
@@ -32,8 +33,6 @@ MATTERS_IN_ONE_RUN = 0.08
 LEVEL = 0.01
 # A single run has no replicates to confirm it.
 MAX_CONFIDENCE, MAX_CONFIDENCE_OF_ONE_RUN = 0.9999, 0.95
-# Standard deviation of a normal sample, divided by its median absolute deviation.
-_MAD_TO_DEVIATION = 1.4826
 # The scatter is estimated from at least so many cells.
 _MIN_CELLS = 6
 
@@ -110,7 +109,7 @@ def estimate_scatter_without_faults(
     spread = 0.0
     if len(informative) >= _MIN_CELLS:
         middle = np.median(informative)
-        spread = _MAD_TO_DEVIATION * float(np.median(np.abs(informative - middle)))
+        spread = MAD_TO_DEVIATION * float(np.median(np.abs(informative - middle)))
     if cells.freedom:
         noise = cells.standard_error
         typical = float(np.median(noise[cells.measured_mask]))

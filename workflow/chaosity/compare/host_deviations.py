@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,7 +167,7 @@ def _deviations(values: HostValues, hosts: Sequence[int]) -> HostDeviations:
         scatter_of_other_hosts(np.delete(own, place, axis=1), groups, within)
         for place in range(len(hosts))
     ]
-    freedom, spread, expected = np.stack([list(vars(one).values()) for one in scatters], axis=-1)
+    freedom, spread, expected = np.stack(scatters, axis=-1)
     with np.errstate(invalid="ignore"):
         t = np.abs(own - expected) / spread
     p_values = 2.0 * stats.t.sf(t, freedom)
@@ -180,9 +181,10 @@ def _deviations(values: HostValues, hosts: Sequence[int]) -> HostDeviations:
     return HostDeviations(deviation, p, detectable)
 
 
-@dataclass(frozen=True)
-class OtherHostsScatter:
-    """What other hosts let expect of a host in each cell; NaN where they are too few.
+class OtherHostsScatter(NamedTuple):
+    """The value that other hosts make likely for an equal host in each cell, and its scatter.
+
+    All are NaN where too few other hosts have a value.
 
     Attributes:
         freedom: degrees of freedom of the spread.

@@ -1,4 +1,4 @@
-"""Group the deviations of hosts by resource, for a table of hosts by resources.
+"""Group the deviations of hosts by resource, for a table with a row a host and a column a resource.
 
 A resource is what one part of a host limits: the memory of a node from its own cores, a drive from
 its own node, the paths between two packages. Of several loads on one place, the one with the

@@ -11,6 +11,7 @@ from chaosity.export.main_matrices import (
     DRIVE_BANDWIDTH,
     MainMatrix,
     MatrixCell,
+    read_main_matrices,
     render_export,
     require_matrix,
 )
@@ -24,7 +25,7 @@ def export_fio_job_file(host: MeasuredHost) -> str:
         UserError: no NVMe drive was read from a node, or the host is simulated.
     """
     host.refuse_simulated_values("fio")
-    matrix = require_matrix(host, DRIVE_BANDWIDTH)
+    matrix = require_matrix(read_main_matrices(host), DRIVE_BANDWIDTH, host)
     drives = list(_drives(host, matrix))
     if not drives:
         raise UserError("no NVMe drive of the topology was read from a node", str(host.folder))

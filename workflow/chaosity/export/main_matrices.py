@@ -7,6 +7,7 @@ The export formats and ``chaosity show`` take their values from here.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -95,10 +96,14 @@ class MainMatrix:
 
     def share_of_best(self, cell: MatrixCell) -> float:
         """Return how good a cell is, as a share of the best cell: 0.5 is half the bandwidth."""
-        medians = [other.estimate.median for other in self.cells]
         if less_is_better(self.metric):
-            return min(medians) / cell.estimate.median
-        return cell.estimate.median / max(medians)
+            return self._best_median / cell.estimate.median
+        return cell.estimate.median / self._best_median
+
+    @cached_property
+    def _best_median(self) -> float:
+        medians = [cell.estimate.median for cell in self.cells]
+        return min(medians) if less_is_better(self.metric) else max(medians)
 
     def best_cell(self, target: str) -> MatrixCell:
         """Return the cell of the nearest node of which no other is clearly faster to the target.
@@ -129,13 +134,15 @@ def read_main_matrices(host: MeasuredHost) -> dict[str, MainMatrix]:
     return {matrix.quantity: matrix for matrix in found if matrix}
 
 
-def require_matrix(host: MeasuredHost, quantity: str) -> MainMatrix:
-    """Return the matrix of a quantity.
+def require_matrix(
+    matrices: Mapping[str, MainMatrix], quantity: str, host: MeasuredHost
+) -> MainMatrix:
+    """Return the matrix of a quantity from those of a host.
 
     Raises:
         UserError: it was not measured.
     """
-    if found := read_main_matrices(host).get(quantity):
+    if found := matrices.get(quantity):
         return found
     what = f"no {quantity} from a node was measured"
     raise UserError(what, str(host.folder), "run `make run`")

@@ -26,8 +26,8 @@ def export_node_resource_topology(host: MeasuredHost) -> str:
         UserError: neither latency nor bandwidth was measured, or the host is simulated.
     """
     host.refuse_simulated_values("Kubernetes")
-    latencies = read_main_matrices(host).get(MEMORY_LATENCY)
-    matrix = latencies or require_matrix(host, MEMORY_BANDWIDTH)
+    matrices = read_main_matrices(host)
+    matrix = matrices.get(MEMORY_LATENCY) or require_matrix(matrices, MEMORY_BANDWIDTH, host)
     return render_export("kubernetes", host, matrix=matrix, costs=_costs(matrix))
 
 

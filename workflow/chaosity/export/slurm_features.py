@@ -22,8 +22,9 @@ def export_slurm_features(host: MeasuredHost) -> str:
         UserError: no bandwidth from node to node was measured, or the host is simulated.
     """
     host.refuse_simulated_values("Slurm")
-    require_matrix(host, MEMORY_BANDWIDTH)
-    cells = {name: matrix.cells for name, matrix in read_main_matrices(host).items()}
+    matrices = read_main_matrices(host)
+    require_matrix(matrices, MEMORY_BANDWIDTH, host)
+    cells = {name: matrix.cells for name, matrix in matrices.items()}
     slowest: dict[str, float] = {}
     longest: dict[str, float] = {}
     for name, relations in (("local", (SAME_NODE,)), ("any", None)):

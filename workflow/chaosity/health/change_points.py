@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import median_filter
 
+from chaosity.statistics.estimates_and_ratios import MAD_TO_DEVIATION
+
 Numbers = NDArray[np.float64]
 Positions = int | NDArray[np.int_]
 
@@ -33,8 +35,6 @@ _CLIP, _MEDIAN_NIGHTS = 3.5, 7
 # Standard deviation from night to night before it is known, and how many nights it counts as.
 # Runs of a machine differ by 1 to 2 % from boot to boot.
 _NIGHTLY, _NIGHTLY_COUNTS = 0.015, 8
-# Standard deviation of a normal sample, divided by its median absolute deviation.
-_MAD_TO_DEVIATION = 1.4826
 # Of the sum of squares with the change at another night over that with the best one, in variances:
 # the true night is below it in 95 of 100 series. Twice the 95 % point of the larger of two
 # exponential variables, which are the maxima of a random walk to either side (Yao 1987).
@@ -126,7 +126,7 @@ def nightly_variance(logs: Numbers) -> float:
     A change moves a single difference, so it does not widen the variance.
     """
     steps = np.abs(np.diff(logs))
-    own = (_MAD_TO_DEVIATION * float(np.median(steps))) ** 2 / 2.0 if len(steps) else 0.0
+    own = (MAD_TO_DEVIATION * float(np.median(steps))) ** 2 / 2.0 if len(steps) else 0.0
     total = _NIGHTLY_COUNTS * _NIGHTLY**2 + len(steps) * own
     return total / (_NIGHTLY_COUNTS + len(steps))
 

@@ -9,26 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import groupby, pairwise
 from pathlib import Path
 
 import numpy as np
 
-from chaosity.components.component_history import read_json_object_or_none
 from chaosity.components.make_component_documents import SYSTEM
 from chaosity.errors import UserError
 from chaosity.health.change_points import Segment, date_interval, find_segments
-from chaosity.health.check_series import SERIES_FILE, read_series
+from chaosity.health.check_series import days_of_times, is_simulated_host, read_series
 from chaosity.health.choose_check_points import CheckPoint, point_of_single_part
 from chaosity.health.components_of_checks import ComponentLog
 from chaosity.health.judge_check_values import CheckedValue, suspected_parts
 from chaosity.store.measurements import less_is_better
 from chaosity.store.tidy_table_from_records import read_points
 from chaosity.text_templates import write_text
-from chaosity.transport.runner_command import SIMULATED
-
-_SECONDS_A_DAY = 86400.0
 
 
 @dataclass(frozen=True)
@@ -199,12 +194,11 @@ def read_check_history(folder: Path) -> CheckHistory:
         key = (row["experiment"], row["point"]), row["metric"]
         values.setdefault(key, {})[row["time"]] = float(row["value"])
     log = ComponentLog(folder)
-    path = str(folder / SERIES_FILE)
     series = tuple(
         each
         for key, own in values.items()
         if key in checks
-        for each in _series_of_parts(checks[key], own, log, path)
+        for each in _series_of_parts(checks[key], own, log)
     )
     unknown = tuple("/".join(key) for key, metric in values if (key, metric) not in checks)
     changes = sorted(_changes(series, log), key=lambda change: change.since, reverse=True)
@@ -212,9 +206,7 @@ def read_check_history(folder: Path) -> CheckHistory:
     for before, after in pairwise(sorted({time for each in series for time in each.times})):
         if log.may_differ(before, after) and (found := log.differences(before, after)):
             changed.append((after, "; ".join(map(component_words, found))))
-    host = read_json_object_or_none(folder.resolve().parent / "host.json") or {}
-    is_simulated = dict(host.get("transport") or {}).get("kind") == SIMULATED  # type: ignore[call-overload]
-    return CheckHistory(series, tuple(changes), tuple(changed), unknown, is_simulated)
+    return CheckHistory(series, tuple(changes), tuple(changed), unknown, is_simulated_host(folder))
 
 
 def component_words(difference: tuple[str, str]) -> str:
@@ -224,7 +216,7 @@ def component_words(difference: tuple[str, str]) -> str:
 
 
 def _series_of_parts(
-    check: CheckPoint, values: dict[str, float], log: ComponentLog, path: str
+    check: CheckPoint, values: dict[str, float], log: ComponentLog
 ) -> Iterator[ValueSeries]:
     """Yield the series of a point, one for each part that was in its place."""
     replaced = sorted(
@@ -239,11 +231,7 @@ def _series_of_parts(
     for words, times in groupby(values, newest):
         own = tuple(times)
         numbers = tuple(values[time] for time in own)
-        try:
-            days = [datetime.fromisoformat(time).timestamp() / _SECONDS_A_DAY for time in own]
-        except (ValueError, OverflowError) as error:
-            raise UserError(f"a time is wrong: {error}", path) from None
-        segments = find_segments([math.log(value) for value in numbers], days)
+        segments = find_segments([math.log(value) for value in numbers], days_of_times(own))
         yield ValueSeries(check, own, numbers, tuple(segments), words)
 
 

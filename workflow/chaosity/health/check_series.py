@@ -7,14 +7,17 @@ import gzip
 import io
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 
+from chaosity.components.component_history import read_json_object_or_none
 from chaosity.errors import UserError
 from chaosity.health.choose_check_points import PointKey
 from chaosity.health.judge_check_values import CheckedValue
 from chaosity.records.atomic_writes_and_record_files import time_in_file_name, write_atomically
 from chaosity.records.record_types_and_verdict import Record
+from chaosity.transport.runner_command import SIMULATED
 
 SERIES_FILE = "checks.csv"
 RECORDS_FOLDER = "checks"
@@ -32,6 +35,7 @@ COLUMNS = [
 ]
 # A line has about 150 bytes, so this is a century of nights.
 _MOST_BYTES = 2**28
+_SECONDS_A_DAY = 86400.0
 
 
 def read_series(folder: Path, newest_bytes: int = _MOST_BYTES) -> list[dict[str, str]]:
@@ -69,6 +73,25 @@ def read_series(folder: Path, newest_bytes: int = _MOST_BYTES) -> list[dict[str,
         remedy = "move it away; the next check begins a new series"
         raise UserError(f"the file is no series of checks: {error}", str(path), remedy) from None
     return rows
+
+
+def days_of_times(times: Iterable[str]) -> list[float]:
+    """Return the times of checks in days since 1970.
+
+    Raises:
+        UserError: a time is not one of ISO 8601.
+    """
+    try:
+        return [datetime.fromisoformat(time).timestamp() / _SECONDS_A_DAY for time in times]
+    except (ValueError, OverflowError) as error:
+        raise UserError(f"a time is wrong: {error}", SERIES_FILE) from None
+
+
+def is_simulated_host(folder: Path) -> bool:
+    """Return whether the host of ``results/HOST/CONFIGURATION`` is simulated; False if unknown."""
+    host = read_json_object_or_none(folder.resolve().parent / "host.json") or {}
+    transport = host.get("transport")
+    return isinstance(transport, dict) and transport.get("kind") == SIMULATED
 
 
 def earlier_values(

@@ -71,7 +71,6 @@ def choose_check_points(
             with nearly equal medians, equal hosts should check the same one.
     """
     hosts = popularity or {}
-    package_of = {node: package.os_index for package in topology.packages for node in package.nodes}
     alike: dict[tuple[object, ...], list[tuple[float, CheckPoint]]] = {}
     for point in points:
         median = medians.get((point["experiment"], point["point"]))
@@ -82,7 +81,7 @@ def choose_check_points(
         if len(check.parts) > 1:
             # Paths within and between packages are alike, so one of each kind is enough.
             ends = check.load["initiator"]["nodes"] + check.load["target"]["nodes"]
-            place = tuple(package_of.get(node) for node in ends)
+            place = tuple(map(topology.package_of_node.get, ends))
         signature = check.load["category"], check.metric, len(check.parts), *place
         alike.setdefault(signature, []).append((median, check))
     best = []

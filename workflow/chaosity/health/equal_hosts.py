@@ -6,7 +6,6 @@ same folder. Their values differ by some scatter, in which the host itself does 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,13 +20,12 @@ from scipy import stats
 from chaosity.compare.host_deviations import scatter_of_other_hosts
 from chaosity.compare.matched_cells import MATTERS
 from chaosity.components.component_files import processor_model
-from chaosity.errors import MALFORMED, UserError
-from chaosity.health.check_series import earlier_values, read_series
+from chaosity.errors import UserError
+from chaosity.health.check_series import earlier_values, is_simulated_host, read_series
 from chaosity.health.choose_check_points import PointKey
 from chaosity.health.judge_check_values import RECENT, CheckedValue, probability_of_false_alarm
 from chaosity.records.atomic_writes_and_record_files import format_utc
 from chaosity.store.measurements import less_is_better
-from chaosity.transport.runner_command import SIMULATED
 
 # Fewer hosts do not show how much equal hosts differ.
 FEWEST_OTHERS = 4
@@ -47,25 +45,16 @@ def recent_values_of_equal_hosts(folder: Path, moment: str) -> list[RecentValues
         moment: time of its check, in UTC.
     """
     folder = folder.resolve()
-    model, is_simulated = processor_model(folder), _is_simulated(folder)
+    model, is_simulated = processor_model(folder), is_simulated_host(folder)
     found = []
     for path in sorted(folder.parent.parent.glob(f"*/{folder.name}/checks.csv")):
         other = path.parent
         if other != folder and model is not None and processor_model(other) == model:
             # The page of all hosts tells that a series cannot be read; it must not stop this check.
             with suppress(UserError):
-                if _is_simulated(other) == is_simulated:
+                if is_simulated_host(other) == is_simulated:
                     found.append(recent_values(read_series(other, _NEWEST_BYTES), moment, {}))
     return [values for values in found if values]
-
-
-def _is_simulated(folder: Path) -> bool:
-    """Return whether the host of a folder is simulated."""
-    try:
-        host = json.loads((folder.parent / "host.json").read_text(encoding="utf-8"))
-        return bool(host["transport"]["kind"] == SIMULATED)
-    except (OSError, *MALFORMED):
-        return False
 
 
 def recent_values(

@@ -20,6 +20,7 @@ from statistics import fmean, median
 from scipy import stats
 
 from chaosity.health.choose_check_points import CheckPoint, PointKey
+from chaosity.statistics.estimates_and_ratios import MAD_TO_DEVIATION
 from chaosity.store.measurements import less_is_better
 
 # Standard deviation between sessions of a healthy host, and the number of earlier deviations that
@@ -35,8 +36,6 @@ RECENT, _REFERENCE = 7, 14
 _FAULT = 0.10
 # If at least this share of values of several parts is slow, the cause is common to all of them.
 _COMMON_SHARE = 0.7
-# Standard deviation of a normal sample, divided by its median absolute deviation.
-_MAD_TO_DEVIATION = 1.4826
 # Variance of the median of a normal sample, divided by that of its mean.
 _OF_A_MEDIAN = math.pi / 2
 
@@ -167,16 +166,12 @@ class Expectation:
             for key, values in earlier.items()
             if key in known
         }
-        away = [
-            each - middle
-            for logs in self.logs.values()
-            if len(logs) > 2
-            for middle in (
-                median(logs),
-            )  # once for each point: a year of nights would take seconds
-            for each in logs
-        ]
-        nightly = (_MAD_TO_DEVIATION * median(map(abs, away))) ** 2 if away else 0.0
+        away: list[float] = []
+        for logs in self.logs.values():
+            if len(logs) > 2:
+                middle = median(logs)
+                away += [each - middle for each in logs]
+        nightly = (MAD_TO_DEVIATION * median(map(abs, away))) ** 2 if away else 0.0
         # The values of nights scatter also as single measurements do.
         own = max(nightly - median(each.variance for each in known.values()), 0.0) if away else 0.0
         self.session_variance = (_SESSION_FREEDOM * _SESSION_DEVIATION**2 + len(away) * own) / (

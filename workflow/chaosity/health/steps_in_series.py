@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import pairwise
 from statistics import median
 
 from scipy.ndimage import median_filter
 
-from chaosity.errors import UserError
 from chaosity.health.change_points import find_segments
-from chaosity.health.check_series import SERIES_FILE
+from chaosity.health.check_series import days_of_times
 from chaosity.store.measurements import less_is_better
 
 # With fewer checks, a few odd nights would be most of the series.
@@ -22,7 +20,6 @@ _FEWEST_CHECKS = 7
 _MATTERS = 0.03
 # Difference of the last median to the best running median below which there is no such loss.
 _LIKELY = 0.9 * _MATTERS
-_SECONDS_A_DAY = 86400.0
 
 
 @dataclass(frozen=True)
@@ -69,11 +66,7 @@ def _largest_lasting_step(
     # Most series have no loss at their end; this spares them the search, 40 ms for a year.
     if median(logs[-_FEWEST_CHECKS:]) - median_filter(logs, 15, mode="nearest").min() < _LIKELY:
         return None
-    try:
-        moments = [datetime.fromisoformat(row["time"]).timestamp() for row in rows]
-    except (ValueError, OverflowError) as error:
-        raise UserError(f"a time is wrong: {error}", SERIES_FILE) from None
-    segments = find_segments(logs, [moment / _SECONDS_A_DAY for moment in moments])
+    segments = find_segments(logs, days_of_times(row["time"] for row in rows))
     # Before the change, afterwards, and the first check after it.
     changes = [(one.last, two.first, two.begin) for one, two in pairwise(segments)]
     changes += [(each.first, each.last, each.begin) for each in segments if each.is_drift]

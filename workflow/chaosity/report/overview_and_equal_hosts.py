@@ -54,8 +54,8 @@ class HostStatement:
 
 # Smaller deviations have no number in the table. Equal hosts often differ by 2 % in some place.
 VISIBLE = 0.03
-# A table has so many rows at least, if there are so many hosts.
-_MOST_CALM_ROWS = 24
+# A table of more hosts has no rows of calm hosts beyond this number.
+_LEAST_ROWS = 24
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class HeatMap:
             return any(speed is not None and abs(speed - 1.0) >= VISIBLE for speed in own)
 
         ordered = sorted(((name, n) for n, name in enumerate(found.names)), key=rank)
-        shown = [row for n, row in enumerate(ordered) if n < _MOST_CALM_ROWS or is_visible(row[1])]
+        shown = [row for n, row in enumerate(ordered) if n < _LEAST_ROWS or is_visible(row[1])]
         calm = sorted(name for name, _ in {*ordered} - {*shown})
         groups = Counter(resource.group for resource in found.resources)
         return cls(tuple(groups.items()), found.resources, tuple(shown), tuple(calm))
@@ -124,25 +124,34 @@ class EqualHostGroup:
         return frozenset(statement.host for statement in self.statements if statement.host)
 
 
-def compare_equal_hosts(summaries: Mapping[Path, ReportSummary]) -> list[EqualHostGroup]:
+def compare_equal_hosts(
+    summaries: Mapping[Path, ReportSummary],
+    checks: Mapping[Path, NightlyChecks | None] | None = None,
+) -> list[EqualHostGroup]:
     """Return the comparison of the hosts of each configuration and processor model.
 
-    `summaries` maps the path of each file to its summary. A host without a readable table beside
-    its summary is named and not compared.
+    A host without a readable table beside its summary is named and not compared.
+
+    Args:
+        summaries: path of each file -> its summary.
+        checks: folder of each summary -> the nightly checks of the host.
     """
     groups: dict[tuple[str, str], dict[str, Path]] = defaultdict(dict)
     for path, summary in summaries.items():
         key = (summary.configuration, processor_model(path.parent) or "")
         groups[key][summary.host] = path.parent
     return [
-        _compare_group(configuration, model or None, folders)
+        _compare_group(configuration, model or None, folders, checks or {})
         for (configuration, model), folders in sorted(groups.items())
         if len(folders) > 1
     ]
 
 
 def _compare_group(
-    configuration: str, processor: str | None, folders: Mapping[str, Path]
+    configuration: str,
+    processor: str | None,
+    folders: Mapping[str, Path],
+    checks: Mapping[Path, NightlyChecks | None],
 ) -> EqualHostGroup:
     read = {host: _read_table(folder) for host, folder in folders.items()}
     tables = {host: table for host, table in read.items() if isinstance(table, Measurements)}
@@ -155,11 +164,11 @@ def _compare_group(
     try:
         statements = list(_statements_on_pair(tables))
         if len(tables) >= MIN_HOSTS:
-            packages = topology.packages if topology else ()
-            package_of = {node: each.os_index for each in packages for node in each.nodes}
-            found = find_outlier_hosts(tables, packages=package_of)
+            packages = topology.package_of_node if topology else {}
+            found = find_outlier_hosts(tables, packages=packages)
             heat = HeatMap.of_hosts(found)
-            statements = list(_statements_on_outliers(found, heat, folders))
+            histories = {host: checks.get(folder) for host, folder in folders.items()}
+            statements = list(_statements_on_outliers(found, heat, histories))
     except UserError as error:
         text = f"{format_count(len(tables), 'host')} could not be compared: {error}"
         statements = [HostStatement(text)]
@@ -222,20 +231,20 @@ def _statements_on_pair(tables: Mapping[str, Measurements]) -> Iterator[HostStat
 
 
 def _statements_on_outliers(
-    found: OutlierHosts, heat: HeatMap, folders: Mapping[str, Path]
+    found: OutlierHosts, heat: HeatMap, histories: Mapping[str, NightlyChecks | None]
 ) -> Iterator[HostStatement]:
     """Yield the sentences of a comparison; those on outlier hosts come first, in their order."""
     outliers = [host for host in found.hosts if host.differs]
     for host, text in zip(outliers, found.sentences, strict=False):
         slow = heat.slow_resources(host.host)
-        history = checks_of_folder(folders[host.host])
+        history = histories[host.host]
         more = write_text("overview", "outlier_details", host=host, slow=slow, history=history)
         yield HostStatement(f"{text} {more}", host.host)
     yield from map(HostStatement, found.sentences[len(outliers) :])
 
 
 @dataclass(frozen=True)
-class CheckHistory:
+class NightlyChecks:
     """The nightly checks of a host.
 
     Attributes:
@@ -257,13 +266,13 @@ class CheckHistory:
         return bool(self.clear or self.steps or self.error)
 
 
-def checks_of_folder(folder: Path) -> CheckHistory | None:
+def checks_of_folder(folder: Path) -> NightlyChecks | None:
     """Return the checks of ``results/HOST/CONFIGURATION``, or None."""
     try:
         rows = read_series(folder)
         steps = tuple(steps_in_series(rows))
     except UserError as error:
-        return CheckHistory(0, "", error=str(error))
+        return NightlyChecks(0, "", error=str(error))
     if not rows:
         return None
     last = rows[-1]["time"]
@@ -274,7 +283,7 @@ def checks_of_folder(folder: Path) -> CheckHistory | None:
     ]
     clear.sort(key=lambda one: -one[1])
     number = len({row["time"] for row in rows})
-    return CheckHistory(number, last, tuple(clear), steps)
+    return NightlyChecks(number, last, tuple(clear), steps)
 
 
 _SEVERITIES = (FINDING, *SEVERITIES)
@@ -296,7 +305,7 @@ class OverviewRow:
     link: str | None
     skipped: SkippedHost | None
     outlier: bool = False
-    checks: CheckHistory | None = None
+    checks: NightlyChecks | None = None
 
     @property
     def worst_problem(self) -> ProblemAndSeverity:
@@ -349,8 +358,9 @@ def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
         UserError: a file is not a summary.
     """
     read = {path: ReportSummary.from_file(path) for path in sorted(set(summaries))}
-    groups = compare_equal_hosts(read)
-    rows = [_row(path, each, groups, output) for path, each in read.items()]
+    checks = {path.parent: checks_of_folder(path.parent) for path in read}
+    groups = compare_equal_hosts(read, checks)
+    rows = [_row(path, each, groups, output, checks[path.parent]) for path, each in read.items()]
     measured, nothing = {summary.host for summary in read.values()}, ProblemAndSeverity(PROBLEM, "")
     for skipped in skipped_hosts(output.parent):
         if skipped.host not in measured:
@@ -363,14 +373,18 @@ def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
 
 
 def _row(
-    path: Path, summary: ReportSummary, groups: Sequence[EqualHostGroup], output: Path
+    path: Path,
+    summary: ReportSummary,
+    groups: Sequence[EqualHostGroup],
+    output: Path,
+    checks: NightlyChecks | None,
 ) -> OverviewRow:
     """Return the row of a report."""
     html = path.with_name("report.html")
     link = path_relative_to_report(html, output) if html.exists() else None
     equal = [group for group in groups if group.configuration == summary.configuration]
     outlier = any(summary.host in group.outlier_hosts for group in equal)
-    skipped, checks = read_skipped_host(path.parent.parent), checks_of_folder(path.parent)
+    skipped = read_skipped_host(path.parent.parent)
     return OverviewRow(summary, link, skipped, outlier, checks)
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 from chaosity.errors import UserError
 from chaosity.rounds.round_types import PointKey
 from chaosity.statistics.cell_summary import summarise_cells
+from chaosity.statistics.estimates_and_ratios import MAD_TO_DEVIATION
 from chaosity.store.measurements import CELL, Measurements, is_percentile_of_slow_accesses
 
 # Equal hosts have other names.
@@ -23,8 +24,6 @@ _LEAST_SHARED = 0.5
 # Robust standard deviations of all differences between two runs that chance does not explain:
 # of 1000 quiet cells, about 3 differ so much.
 _DEPARTURE = 3.0
-# Factor from the median absolute deviation to the standard deviation of a normal distribution.
-_MAD_TO_DEVIATION = 1.4826
 
 
 def known_cells(earlier: Measurements, plan: Collection[PointKey], place: str) -> pd.DataFrame:
@@ -84,7 +83,7 @@ def departs_from_known(cells: pd.DataFrame) -> pd.Series:
     difference = pd.Series(np.log(cells["median"] / cells["known_median"]))
     kinds = [cells["experiment"], cells["metric"]]
     centre = difference.groupby(kinds).transform("median")
-    spread = (difference - centre).abs().groupby(kinds).transform("median") * _MAD_TO_DEVIATION
+    spread = (difference - centre).abs().groupby(kinds).transform("median") * MAD_TO_DEVIATION
     least = (2.0 * cells["known_variance"].fillna(0.0)) ** 0.5
     return pd.Series((difference - centre).abs() > _DEPARTURE * np.maximum(spread, least))
 

@@ -31,6 +31,8 @@ from chaosity.statistics.significance_tests import (
 from chaosity.units import UnitScale
 
 Values = NDArray[np.float64]
+# Standard deviation of a normal sample, divided by its median absolute deviation.
+MAD_TO_DEVIATION = 1.4826
 CONFIDENCE = 0.95
 _confidence = ContextVar("confidence", default=CONFIDENCE)
 # An interval from only two ratios would be 13 times as wide as the distance between them.

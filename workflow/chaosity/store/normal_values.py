@@ -15,9 +15,9 @@ from statistics import median
 from chaosity.checked_yaml_files import PROCESSORS, load_validated_document, yaml_file_names
 from chaosity.store.measurements import WORKING_SET, Measurements, less_is_better, parse_levels_json
 from chaosity.store.profile_database import find_profiles, read_profile_measurements
+from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY
 from chaosity.topology.topology_model import Topology
 
-BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
 # Metric -> category of the loads whose result it is.
 _CATEGORIES = {metric: f"memory_{metric.split('_')[0]}" for metric in (BANDWIDTH, LATENCY)}
 # A larger loss is told. Programs differ by some per cent, and latency depends on the pages, too.
