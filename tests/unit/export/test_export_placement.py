@@ -10,7 +10,6 @@ import pytest
 import synthetic
 import synthetic_latency
 from click.testing import CliRunner
-from host_results import BANDWIDTH, LATENCY, folder_of, measured
 
 from chaosity.checked_yaml_files import schema_validator, validate_document
 from chaosity.cli import chaosity
@@ -21,6 +20,7 @@ from chaosity.export.host_measurements_for_export import (
 )
 from chaosity.export.scheduler_placement_document import build_placement_document
 from chaosity.store.tidy_table_parquet import COLUMNS
+from host_results import BANDWIDTH, LATENCY, folder_of, measured
 
 EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 
