@@ -55,7 +55,7 @@ THOROUGH = not lab and not slurm and thorough
 # Each core begins with neighbouring tests, which share their prepared data.
 ON_ALL_CORES = $(BIN)/pytest --numprocesses auto --dist worksteal $(PYTEST_ARGUMENTS) -m
 
-test: test-tools ## set up and run every kind of test once: about 12 minutes on two cores
+test: test-tools ## set up and run every kind of test once: about 10 minutes on two cores
 	$(ON_ALL_CORES) '$(FAST) and not alone'
 	$(BIN)/pytest $(PYTEST_ARGUMENTS) -m '$(FAST) and alone'
 
