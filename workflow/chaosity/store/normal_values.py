@@ -97,7 +97,7 @@ def published_values(
             is_model = re.search(rf"{re.escape(entry['model'])}(?!\w)", model)
             if is_model and entry["nodes_per_package"] == per_package:
                 normal = {metric: entry[metric] for metric in _CATEGORIES if metric in entry}
-                found += _compared(tables, normal, document["kernel"], source)
+                found += _compared(tables, normal, document.get("kernel"), source)
     return found
 
 
@@ -131,7 +131,7 @@ def values_of_profiles(
 
 
 def _compared(
-    tables: Iterable[Measurements], normal: Mapping[str, float], kernel: str, source: str
+    tables: Iterable[Measurements], normal: Mapping[str, float], kernel: str | None, source: str
 ) -> Iterator[NormalValue]:
     for metric, value in normal.items():
         known = [own for own in (values_of_own_nodes(each, metric) for each in tables) if own]
