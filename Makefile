@@ -37,9 +37,11 @@ ifeq ($(OWN_CONFIG)$(filter budget=%,$(GIVEN)),)
 GIVEN += budget=$(BUDGET)
 endif
 MEASURED = $(if $(GIVEN),--config $(GIVEN))
+# The hosts that are measured are the hosts that are provisioned.
+PROVISIONED = $(or $(patsubst inventory=%,%,$(filter inventory=%,$(SNAKEMAKE_ARGUMENTS))),$(INVENTORY))
 
 run: .venv/requirements.installed ## set up, measure this machine for about half an hour at most, or BUDGET=2h, and report; the last line is the path of the report
-	@$(BIN)/python provision.py $(INVENTORY)
+	@$(BIN)/python provision.py $(PROVISIONED)
 	@$(BIN)/snakemake $(SNAKEMAKE_ARGUMENTS) $(MEASURED)
 	@$(BIN)/chaosity reports
 

@@ -22,10 +22,10 @@ KNOWN = {each.key: MapValue(100.0, 3, 1e-4) for each in check_points()}
 FIRST, SECOND = check_points()[:2]
 
 
-def append(folder, moment, *values):
+def append(folder, moment, *values, disturbed=False):
     expectation = Expectation(KNOWN, {})
     judged = [
-        expectation.judged(check, [value], 2)
+        expectation.judged(check, [value], 2, disturbed=disturbed)
         for check, value in zip((FIRST, SECOND), values, strict=True)
     ]
     append_check(folder, moment, judged, [{"record": moment}])  # type: ignore[typeddict-item]
@@ -44,6 +44,14 @@ def test_values_are_exact_and_slow_ones_do_not_become_the_norm(tmp_path):
     assert len((tmp_path / SERIES_FILE).read_text().splitlines()) == 5
     kept = [json.loads(gzip.decompress(p.read_bytes())) for p in (tmp_path / "checks").iterdir()]
     assert len(kept) == 2
+
+
+def test_values_beside_other_programs_do_not_become_the_norm(tmp_path):
+    append(tmp_path, "2026-11-24T01:00:00.000Z", 99.0, 101.0)
+    append(tmp_path, "2026-11-25T01:00:00.000Z", 150.0, 60.0, disturbed=True)
+    rows = read_series(tmp_path)
+    assert [row["clear"] for row in rows] == ["no", "no", "disturbed", "yes"]
+    assert earlier_values(rows, {}) == {FIRST.key: [99.0], SECOND.key: [101.0]}
 
 
 def test_checks_before_the_map_was_measured_again_do_not_count(tmp_path):

@@ -49,6 +49,16 @@ def test_a_host_as_in_its_map_is_fine():
     assert {len(value.values) for value in values} == {1}
 
 
+@pytest.mark.parametrize("is_drive", [True, False])
+def test_slow_memory_of_a_virtual_machine_is_only_a_warning(is_drive):
+    drives = {each.parts[0]: each.load["target"]["drives"] for each in check_points()}
+    part = next(name for name, read in drives.items() if bool(read) == is_drive)
+    virtual = Expectation(KNOWN, {}, in_virtual_machine=True)
+    values = check_with(lambda check: 0.5 if part in check.parts else 0.0, virtual)
+    assert status_of_values(values) == (FAULTY if is_drive else WARNING)
+    assert named(values) == [(part,)]
+
+
 @pytest.mark.parametrize("part", ["node5", check_points()[0].parts[0]])
 def test_a_slow_part_is_a_fault_of_this_part_after_three_measurements(part):
     values = check_with(lambda check: 0.2 if part in check.parts else 0.0)

@@ -89,11 +89,23 @@ def processor_model(folder: Path) -> str | None:
 
     The system component comes before the topology, since a person may have edited it.
     """
-    system = read_json_object_or_none(folder / "components" / f"{SYSTEM}.json") or {}
-    if model := system.get("cpu_model"):
+    if model := _system_component(folder).get("cpu_model"):
         return str(model)
     try:
         topology = read_topology(folder / "topology.json")
     except UserError:
         return None
     return topology.cpu_model if topology else None
+
+
+def is_virtual_machine(folder: Path) -> bool:
+    """Return whether the host of ``results/HOST/CONFIGURATION`` says that it is a virtual machine.
+
+    Only x86 processors tell it.
+    """
+    return _system_component(folder).get("hypervisor") is True
+
+
+def _system_component(folder: Path) -> ComponentDocument:
+    """Return the system component of ``results/HOST/CONFIGURATION``; empty if there is none."""
+    return read_json_object_or_none(folder / "components" / f"{SYSTEM}.json") or {}

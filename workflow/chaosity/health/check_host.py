@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from chaosity.components.component_files import is_virtual_machine
 from chaosity.errors import MeasurementError, UserError, malformed_as_user_error
 from chaosity.health.check_series import append_check, earlier_values, last_checks, read_series
 from chaosity.health.choose_check_points import (
@@ -143,7 +144,9 @@ class HostCheck:
         mapped_at = {(experiment, point): str(at) for experiment, point, at in times}
         earlier = earlier_values(self.series, mapped_at)
         known = _map_values(cells)
-        self.expectation = Expectation(known, earlier)
+        self.expectation = Expectation(
+            known, earlier, in_virtual_machine=is_virtual_machine(folder)
+        )
         medians = {key: value.median for key, value in known.items()}
         moment = utc_now_text()
         self.recent = recent_values(self.series, moment, mapped_at)

@@ -97,7 +97,7 @@ def is_simulated_host(folder: Path) -> bool:
 def earlier_values(
     rows: Sequence[Mapping[str, str]], mapped_at: Mapping[PointKey, str]
 ) -> dict[PointKey, list[float]]:
-    """Return experiment and point -> values of earlier checks; slow values are left out.
+    """Return experiment and point -> values of earlier checks, without slow and disturbed values.
 
     Args:
         rows: the series.
@@ -149,7 +149,8 @@ def append_check(
                     len(value.values),
                 ),
                 *(f"{number:.6g}" for number in numbers),
-                "yes" if value.is_clear else "no",
+                # Values beside other programs would widen the scatter, and hide a loss.
+                "yes" if value.is_clear else "disturbed" if value.disturbed else "no",
             ]
         )
     handle = os.open(folder / SERIES_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)

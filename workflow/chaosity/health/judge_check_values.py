@@ -67,6 +67,9 @@ class CheckedValue:
         loss_to_equals: loss against equal hosts, by the recent checks of all of them.
         limit_to_equals: the smallest such loss that would be clear.
         equal_hosts: number of equal hosts with recent checks of the point; 0 if too few.
+        hypervisor_may_explain: whether the host is a virtual machine and the value one of its
+            memory. A hypervisor can run two of its processors on one core for minutes, which halves
+            the bandwidth and shows in no counter of the machine.
     """
 
     check: CheckPoint
@@ -79,6 +82,7 @@ class CheckedValue:
     loss_to_equals: float = 0.0
     limit_to_equals: float = math.inf
     equal_hosts: int = 0
+    hypervisor_may_explain: bool = False
 
     @property
     def value(self) -> float:
@@ -129,7 +133,7 @@ class CheckedValue:
     @property
     def is_fault(self) -> bool:
         """Return whether the loss is confirmed and so large that a part is broken."""
-        return self.is_confirmed and self.loss >= _FAULT
+        return self.is_confirmed and self.loss >= _FAULT and not self.hypervisor_may_explain
 
 
 def probability_of_false_alarm(number: int) -> float:
@@ -153,12 +157,18 @@ class Expectation:
     Args:
         known: experiment and point -> what the map says.
         earlier: experiment and point -> values of earlier checks, in the metric's unit.
+        in_virtual_machine: whether the host is a virtual machine.
     """
 
     def __init__(
-        self, known: Mapping[PointKey, MapValue], earlier: Mapping[PointKey, Sequence[float]]
+        self,
+        known: Mapping[PointKey, MapValue],
+        earlier: Mapping[PointKey, Sequence[float]],
+        *,
+        in_virtual_machine: bool = False,
     ) -> None:
         self.known = known
+        self.in_virtual_machine = in_virtual_machine
         # Logarithms of values over the map's median, oldest first.
         self.logs = {
             # Not the logarithm of the ratio: the ratio of a damaged series can be 0.
@@ -201,7 +211,12 @@ class Expectation:
         is_time = less_is_better(check.metric)
         limit = math.expm1(least) if is_time else -math.expm1(-least)
         judged = CheckedValue(
-            check, tuple(values), known.median * math.exp(shift), limit, disturbed
+            check,
+            tuple(values),
+            known.median * math.exp(shift),
+            limit,
+            disturbed,
+            hypervisor_may_explain=self.in_virtual_machine and not check.load["target"]["drives"],
         )
         reference, last = logs[: 1 - RECENT][:_REFERENCE], logs[1 - RECENT :]
         if len(reference) < RECENT:

@@ -1,0 +1,52 @@
+"""`make run` provisions the hosts that it measures."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+def make_run(root: Path, *arguments: str) -> subprocess.CompletedProcess:
+    """What `make run` would do."""
+    return subprocess.run(
+        ["make", "--dry-run", "run", *arguments],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "provisioned", "measured"),
+    [
+        ([], "inventories/localhost", "--config budget=auto"),
+        (["INVENTORY=mine"], "mine", "--config inventory=mine budget=auto"),
+        (["INVENTORY=mine", "BUDGET=2h"], "mine", "--config inventory=mine budget=2h"),
+        (
+            ["INVENTORY=mine", "SNAKEMAKE_ARGUMENTS=--configfile short.yaml"],
+            "mine",
+            "--configfile short.yaml --config inventory=mine",
+        ),
+        (
+            ["SNAKEMAKE_ARGUMENTS=--config replicates=2 inventory=mine"],
+            "mine",
+            "--config replicates=2 inventory=mine",
+        ),
+    ],
+)
+def test_the_hosts_that_are_measured_are_provisioned(root, arguments, provisioned, measured):
+    done = make_run(root, *arguments)
+    assert done.returncode == 0, done.stderr
+    commands = [line.split() for line in done.stdout.splitlines()]
+    given = {Path(program).name: " ".join(rest) for program, *rest in commands}
+    assert given["python"] == f"provision.py {provisioned}"
+    assert given["snakemake"] == measured
+
+
+def test_two_configs_are_refused_with_what_to_write_instead(root):
+    done = make_run(root, "INVENTORY=mine", "SNAKEMAKE_ARGUMENTS=--config replicates=2")
+    assert done.returncode != 0
+    assert "add inventory=mine to that of SNAKEMAKE_ARGUMENTS" in done.stderr
