@@ -93,7 +93,11 @@ def test_the_unit_starts_the_check_and_systemd_accepts_it(
     monitor: Any, root: Path, results: Path, tmp_path: Path
 ) -> None:
     [folder] = (results / "mapped").glob("*/")
-    more = {"monitor_textfile_directory": str(tmp_path), "monitor_ignore_load": True}
+    more = {
+        "monitor_textfile_directory": str(tmp_path),
+        "monitor_ignore_load": True,
+        "monitor_seconds": 1800,
+    }
     # The units are written to another folder and verified; no systemd is here to start them.
     outcome = monitor(**WITH_SYSTEMD, **more, __monitor_units=str(tmp_path))
     assert outcome.count("failed") == 1
@@ -101,9 +105,12 @@ def test_the_unit_starts_the_check_and_systemd_accepts_it(
     unit = (tmp_path / "chaosity-check-mapped.service").read_text()
     [command] = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
     assert shlex.split(command) == [
-        *(f"{root}/.venv/bin/chaosity", "check", str(folder), "--seconds", "50", "--ignore-load"),
+        *(f"{root}/.venv/bin/chaosity", "check", str(folder), "--seconds", "1800", "--ignore-load"),
         *("--textfile", f"{tmp_path}/chaosity_mapped.prom"),
     ]
+    # systemd does not end a check before its time.
+    [limit] = re.findall(r"^TimeoutStartSec=(\d+)$", unit, re.MULTILINE)
+    assert int(limit) > 1800
 
 
 def test_a_host_without_a_map_is_refused(monitor: Any, results: Path) -> None:
