@@ -70,52 +70,36 @@ class _JsonResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Anomaly(_JsonResult):
-    """A loss that is statistically clear and large enough to matter, with the evidence.
+    """A loss that is statistically clear and large enough to matter, with the evidence."""
 
-    Attributes:
-        kind: an `AnomalyKind`.
-        initiator, target: where the loss was seen, as a node number or a place name; None when
-            several initiators or targets are involved.
-        components: names of the suspected components, as in the component files (node3,
-            package0); a path is `node1->node3`.
-        metric: name of the metric of `observed` and `expected`.
-        observed: the measured median, in the metric's unit.
-        expected: the value that follows from comparable cells, in the metric's unit.
-        loss_percent: how much worse the observed value is, in per cent of the expected value.
-        loss_percent_low, loss_percent_high: 95 % interval of the loss; None when it is unknown.
-        confidence: probability that this is not noise, adjusted for all comparisons, 0 to 1. Those
-            of a host are all comparisons of all its tests.
-        p_value: probability that noise alone shows this anywhere in its own test.
-        n: replicates of `observed`.
-        compared_with: description of the comparable cells.
-        sentence: what is wrong, in one sentence.
-        advice: what to look at.
-        cells: all cells (initiator, target) that the anomaly explains.
-        where: the slice of the tidy table (experiment, kernel, ...); empty for a matrix.
-        also: sentences with further evidence for the same fault.
-        doubt: why it is only a suspicion, as a sentence; empty for a finding.
-    """
-
-    kind: str
+    kind: str  # an `AnomalyKind`
+    # initiator, target: where the loss was seen, as a node number or a place name; None when
+    # several initiators or targets are involved.
     initiator: int | str | None
     target: int | str | None
+    # Names of the suspected components, as in the component files (node3, package0); a path is
+    # `node1->node3`.
     components: tuple[str, ...]
-    metric: str
-    observed: float
-    expected: float
-    loss_percent: float
+    metric: str  # name of the metric of `observed` and `expected`
+    observed: float  # the measured median, in the metric's unit
+    expected: float  # the value that follows from comparable cells, in the metric's unit
+    loss_percent: float  # how much worse the observed value is, in per cent of the expected value
+    # loss_percent_low, loss_percent_high: 95 % interval of the loss; None when it is unknown.
     loss_percent_low: float | None
     loss_percent_high: float | None
+    # Probability that this is not noise, adjusted for all comparisons, 0 to 1. Those of a host are
+    # all comparisons of all its tests.
     confidence: float
-    p_value: float = 1.0
-    n: int
-    compared_with: str
-    sentence: str
-    advice: str
-    cells: tuple[CellNames, ...] = ()
+    p_value: float = 1.0  # probability that noise alone shows this anywhere in its own test
+    n: int  # replicates of `observed`
+    compared_with: str  # description of the comparable cells
+    sentence: str  # what is wrong, in one sentence
+    advice: str  # what to look at
+    cells: tuple[CellNames, ...] = ()  # all cells (initiator, target) that the anomaly explains
+    # The slice of the tidy table (experiment, kernel, ...); empty for a matrix.
     where: SliceKey = field(default_factory=dict)
-    also: tuple[str, ...] = ()
-    doubt: str = ""
+    also: tuple[str, ...] = ()  # sentences with further evidence for the same fault
+    doubt: str = ""  # why it is only a suspicion, as a sentence; empty for a finding
 
     @property
     def loss_as_share_of_better_value(self) -> float:
@@ -154,17 +138,11 @@ def shared_initiator_and_target(
 
 @dataclass(frozen=True)
 class CellGroup(_JsonResult):
-    """Cells that should be equal on a healthy machine, because of the machine's structure.
+    """Cells that should be equal on a healthy machine, because of the machine's structure."""
 
-    Attributes:
-        name: name of the group, such as local, same package, far.
-        cells: (initiator, target) of each cell.
-        typical: median over the cells, in the metric's unit.
-    """
-
-    name: str
-    cells: tuple[tuple[int, int], ...]
-    typical: float
+    name: str  # name of the group, such as local, same package, far
+    cells: tuple[tuple[int, int], ...]  # (initiator, target) of each cell
+    typical: float  # median over the cells, in the metric's unit
 
     def to_json(self) -> dict[str, Any]:
         """Return the attributes and `n_cells`, the number of cells."""
@@ -180,36 +158,22 @@ def no_problems_text(detectable_percent: float | None) -> str:
 
 @dataclass(frozen=True)
 class Findings(_JsonResult):
-    """All findings of a matrix or of a host.
+    """All findings of a matrix or of a host."""
 
-    Attributes:
-        metric: name of the matrix's metric; None for a host, which has several metrics.
-        verdict: the result in one sentence.
-        structure: description of which cells should be equal.
-        packages: nodes of each package, as given or learned; None without packages.
-        groups: the cell groups of a matrix, the best first; empty for a host.
-        anomalies: those with the largest product of loss and certainty first.
-        detectable_percent: smallest detectable loss of a single cell in per cent (95 % power), or
-            None.
-        noise_percent: assumed or measured scatter, in per cent of a value.
-        notes: what was not tested and why, and which departures are structural.
-        checked: names of the tests that were made.
-        suspicions: anomalies of a host with a doubt, sorted as `anomalies`.
-        unusable: why the results are useless and what to do; empty if they are not.
-    """
-
-    metric: str | None
-    verdict: str
-    structure: str
+    metric: str | None  # name of the matrix's metric; None for a host, which has several metrics
+    verdict: str  # the result in one sentence
+    structure: str  # description of which cells should be equal
+    # Nodes of each package, as given or learned; None without packages.
     packages: tuple[tuple[int, ...], ...] | None
-    groups: tuple[CellGroup, ...]
-    anomalies: tuple[Anomaly, ...]
+    groups: tuple[CellGroup, ...]  # the cell groups of a matrix, the best first; empty for a host
+    anomalies: tuple[Anomaly, ...]  # those with the largest product of loss and certainty first
+    # Smallest detectable loss of a single cell in per cent (95 % power), or None.
     detectable_percent: float | None
-    noise_percent: float | None
-    notes: tuple[str, ...] = ()
-    checked: tuple[str, ...] = ()
-    suspicions: tuple[Anomaly, ...] = ()
-    unusable: str = ""
+    noise_percent: float | None  # assumed or measured scatter, in per cent of a value
+    notes: tuple[str, ...] = ()  # what was not tested and why, and which departures are structural
+    checked: tuple[str, ...] = ()  # names of the tests that were made
+    suspicions: tuple[Anomaly, ...] = ()  # anomalies of a host with a doubt, sorted as `anomalies`
+    unusable: str = ""  # why the results are useless and what to do; empty if they are not
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:

@@ -40,25 +40,15 @@ _MEDIAN_INFORMATION = 0.5
 
 @dataclass(frozen=True)
 class ScoredCells(Generic[Name]):
-    """A table of measured cells.
+    """A table of measured cells."""
 
-    Attributes:
-        metric: full name of the metric.
-        rows: initiators.
-        columns: targets.
-        log_score: score of each cell, NaN where nothing was measured; shape (rows, columns).
-        n: replicates of each cell; same shape.
-        noise: standard deviation of the logarithm of a single replicate.
-        freedom: degrees of freedom of `noise`; 0 when the noise is assumed.
-    """
-
-    metric: str
-    rows: tuple[Name, ...]
-    columns: tuple[Name, ...]
-    log_score: Scores
-    n: NDArray[np.intp]
-    noise: float
-    freedom: float
+    metric: str  # full name of the metric
+    rows: tuple[Name, ...]  # initiators
+    columns: tuple[Name, ...]  # targets
+    log_score: Scores  # score of each cell, NaN where nothing was measured; shape (rows, columns)
+    n: NDArray[np.intp]  # replicates of each cell; same shape
+    noise: float  # standard deviation of the logarithm of a single replicate
+    freedom: float  # degrees of freedom of `noise`; 0 when the noise is assumed
 
     @cached_property
     def measured_mask(self) -> Mask:

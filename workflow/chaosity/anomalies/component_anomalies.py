@@ -20,24 +20,17 @@ from chaosity.units import format_count
 
 @dataclass
 class CheckResult:
-    """Result of the tests of one kind of component, or of matrices or sweeps.
+    """Result of the tests of one kind of component, or of matrices or sweeps."""
 
-    Attributes:
-        noun: kind of component; empty if `tested` is set otherwise.
-        tested: what was tested; empty if nothing could be compared.
-        anomalies: the detected anomalies.
-        compared: names of the components for which there were others to compare with.
-        detectable: number of tests of the host -> smallest detectable loss of a single cell in per
-            cent; one function for each slice.
-        tests_count: number of tests, each with its own adjustment for its comparisons.
-    """
-
-    noun: str = ""
-    tested: str = ""
-    anomalies: list[Anomaly] = field(default_factory=list)
+    noun: str = ""  # kind of component; empty if `tested` is set otherwise
+    tested: str = ""  # what was tested; empty if nothing could be compared
+    anomalies: list[Anomaly] = field(default_factory=list)  # the detected anomalies
+    # Names of the components for which there were others to compare with.
     compared: set[str] = field(default_factory=set)
+    # Number of tests of the host -> smallest detectable loss of a single cell in per cent; one
+    # function for each slice.
     detectable: list[Callable[[int], float]] = field(default_factory=list)
-    tests_count: int = 0
+    tests_count: int = 0  # number of tests, each with its own adjustment for its comparisons
 
     def add_tested_cells(self, cells: TidyTableSliceCells, names: Sequence[str], axis: int) -> None:
         """Add the names and smallest detectable loss of the tested cells of a slice.

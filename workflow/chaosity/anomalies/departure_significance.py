@@ -39,60 +39,41 @@ _MIN_CELLS = 6
 
 @dataclass(frozen=True)
 class ScatterWithoutFaults:
-    """How much the cells of a group differ without a fault.
+    """How much the cells of a group differ without a fault."""
 
-    Attributes:
-        error: standard deviation of each cell's departure from its group; an array like the cells.
-        own: standard deviation of each cell's score alone.
-        freedom: degrees of freedom of `error` and `own`; infinite where these are assumed.
-            `NATURAL_SCATTER` is assumed, so there is more freedom the more it exceeds the noise.
-        natural: standard deviation between equal parts of a healthy machine; 0 where it cannot be
-            separated from the noise. Cells of the same part have this difference in common.
-        single: standard deviation of a single replicate, as a share of its value.
-        matters: smallest loss that is reported, as a share of the expected value.
-    """
-
+    # Standard deviation of each cell's departure from its group; an array like the cells.
     error: Scores
-    own: Scores
+    own: Scores  # standard deviation of each cell's score alone
+    # Degrees of freedom of `error` and `own`; infinite where these are assumed. `NATURAL_SCATTER`
+    # is assumed, so there is more freedom the more it exceeds the noise.
     freedom: float
+    # Standard deviation between equal parts of a healthy machine; 0 where it cannot be separated
+    # from the noise. Cells of the same part have this difference in common.
     natural: float
-    single: float
-    matters: float
+    single: float  # standard deviation of a single replicate, as a share of its value
+    matters: float  # smallest loss that is reported, as a share of the expected value
 
 
 @dataclass(frozen=True)
 class SuspectedComponent:
-    """A component that may be at fault, and the cells that depend on it.
+    """A component that may be at fault, and the cells that depend on it."""
 
-    Attributes:
-        part: kind of the component, such as target or drive.
-        name: node number, place name, or the two packages of a path.
-        cells: mask of its cells.
-    """
-
-    part: str
-    name: int | str | tuple[int, int]
-    cells: Mask
+    part: str  # kind of the component, such as target or drive
+    name: int | str | tuple[int, int]  # node number, place name, or the two packages of a path
+    cells: Mask  # mask of its cells
 
 
 @dataclass(frozen=True)
 class Departure:
-    """A suspect, or a single cell, that is worse than expected.
+    """A suspect, or a single cell, that is worse than expected."""
 
-    Attributes:
-        suspect: the suspected component; None for a single cell.
-        cells: positions of the cells.
-        loss: median loss of the cells, a positive difference of logarithms.
-        low, high: 95 % interval of the loss.
-        confidence: probability that the loss is not noise, 0 to 1.
-    """
-
-    suspect: SuspectedComponent | None
-    cells: tuple[Position, ...]
-    loss: float
+    suspect: SuspectedComponent | None  # the suspected component; None for a single cell
+    cells: tuple[Position, ...]  # positions of the cells
+    loss: float  # median loss of the cells, a positive difference of logarithms
+    # low, high: 95 % interval of the loss.
     low: float
     high: float
-    confidence: float
+    confidence: float  # probability that the loss is not noise, 0 to 1
 
 
 def estimate_scatter_without_faults(

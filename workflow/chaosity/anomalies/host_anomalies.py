@@ -48,20 +48,15 @@ _SECONDARY = (
 
 @dataclass(frozen=True)
 class HostComponentFacts:
-    """Facts about a host that are not measurements.
+    """Facts about a host that are not measurements."""
 
-    Attributes:
-        packages: nodes of each package; None when unknown.
-        models: component of each drive -> its model.
-        core_kinds: name of each processing unit -> its core kind; empty if there is only one kind.
-        descriptions: component -> text with its model, serial number and node.
-        drives: node -> components of its drives.
-    """
-
-    packages: PackageNodes | None = None
-    models: Mapping[str, str] = field(default_factory=dict)
+    packages: PackageNodes | None = None  # nodes of each package; None when unknown
+    models: Mapping[str, str] = field(default_factory=dict)  # component of each drive -> its model
+    # Name of each processing unit -> its core kind; empty if there is only one kind.
     core_kinds: Mapping[str, str] = field(default_factory=dict)
+    # Component -> text with its model, serial number and node.
     descriptions: Mapping[str, str] = field(default_factory=dict)
+    # Node -> components of its drives.
     drives: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
 

@@ -200,25 +200,16 @@ def _pu_number(name: str) -> tuple[int, str]:
 
 @dataclass(frozen=True)
 class _Look:
-    """A size at which an initiator should be faster than the others of its node.
+    """A size at which an initiator should be faster than the others of its node."""
 
-    Attributes:
-        where: experiment, load, benchmark, metric and mode.
-        rows: rows of all initiators of the node at all sizes.
-        medians: medians of the replicates; a row for each size, a column for each initiator.
-        initiator: the initiator that was faster at the last smaller sizes with a clear order.
-        position: row of the size in `medians`.
-        lead: logarithm of its latency divided by the mean of the others at this size.
-        usual: the leads of `initiator` at smaller sizes, from the first clear lead on.
-    """
-
-    where: dict[str, str]
-    rows: pd.DataFrame
+    where: dict[str, str]  # experiment, load, benchmark, metric and mode
+    rows: pd.DataFrame  # rows of all initiators of the node at all sizes
+    # Medians of the replicates; a row for each size, a column for each initiator.
     medians: pd.DataFrame
-    initiator: str
-    position: int
-    lead: float
-    usual: pd.Series
+    initiator: str  # the initiator that was faster at the last smaller sizes with a clear order
+    position: int  # row of the size in `medians`
+    lead: float  # logarithm of its latency divided by the mean of the others at this size
+    usual: pd.Series  # the leads of `initiator` at smaller sizes, from the first clear lead on
 
 
 def _looks(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[list[_Look]]:

@@ -48,19 +48,12 @@ GAPS = (0.06, 0.1, 0.2)
 
 @dataclass(frozen=True)
 class EqualCellGroups:
-    """A hypothesis about which cells should be equal.
+    """A hypothesis about which cells should be equal."""
 
-    Attributes:
-        kind: one of the constants of this module, such as PACKAGES.
-        labels: group of each cell, -1 where nothing was measured.
-        names: names of the groups, by their numbers.
-        packages: nodes of each package, if `kind` is PACKAGES.
-    """
-
-    kind: str
-    labels: Labels
-    names: tuple[str, ...]
-    packages: PackageNodes | None = None
+    kind: str  # one of the constants of this module, such as PACKAGES
+    labels: Labels  # group of each cell, -1 where nothing was measured
+    names: tuple[str, ...]  # names of the groups, by their numbers
+    packages: PackageNodes | None = None  # nodes of each package, if `kind` is PACKAGES
 
     @property
     def description(self) -> str:

@@ -55,17 +55,12 @@ _MAX_NAMED = 6
 
 @dataclass(frozen=True)
 class PackagesAndSlitCheck:
-    """Result of the check of the packages and the SLIT.
+    """Result of the check of the packages and the SLIT."""
 
-    Attributes:
-        anomalies: anomalies of the kind slit_mismatch.
-        structure: structure to use instead of the given structure; None to keep the given one.
-        notes: observations that are not anomalies.
-    """
-
-    anomalies: tuple[Anomaly, ...] = ()
+    anomalies: tuple[Anomaly, ...] = ()  # anomalies of the kind slit_mismatch
+    # Structure to use instead of the given structure; None to keep the given one.
     structure: EqualCellGroups | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # observations that are not anomalies
 
 
 def check_packages_and_slit(

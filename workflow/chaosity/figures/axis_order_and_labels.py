@@ -26,24 +26,17 @@ _PCI_ADDRESS = re.compile(r"^([0-9a-f]{4,8})-([0-9a-f]{2})-([0-9a-f]{2})-([0-9a-
 
 @dataclass(frozen=True)
 class AxisValue:
-    """A value on an axis.
+    """A value on an axis."""
 
-    Attributes:
-        name: name of the value in the tidy table.
-        kind: kind of the value in ``templates/texts/axes.yaml``; it decides the order of unlike
-            values and the group labels.
-        order: sort key among values of the kind; for a number, the first entry is the number.
-        short: label on an axis whose title names the kind.
-        long: label that is clear without a title.
-        nodes: memory nodes to which the value belongs; empty when unknown.
-    """
-
-    name: str
+    name: str  # name of the value in the tidy table
+    # Kind of the value in ``templates/texts/axes.yaml``; it decides the order of unlike values and
+    # the group labels.
     kind: str
+    # Sort key among values of the kind; for a number, the first entry is the number.
     order: tuple[Any, ...]
-    short: str
-    long: str
-    nodes: tuple[int, ...] = ()
+    short: str  # label on an axis whose title names the kind
+    long: str  # label that is clear without a title
+    nodes: tuple[int, ...] = ()  # memory nodes to which the value belongs; empty when unknown
 
     @property
     def number(self) -> float:
@@ -67,19 +60,12 @@ class AxisGroup:
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis with its values in order.
+    """An axis with its values in order."""
 
-    Attributes:
-        column: the column that the axis shows, as in the figure's YAML.
-        title: title of the axis in the figure.
-        values: values in their order.
-        groups: groups of neighbouring values; each value is in one group.
-    """
-
-    column: str
-    title: str
-    values: tuple[AxisValue, ...]
-    groups: tuple[AxisGroup, ...]
+    column: str  # the column that the axis shows, as in the figure's YAML
+    title: str  # title of the axis in the figure
+    values: tuple[AxisValue, ...]  # values in their order
+    groups: tuple[AxisGroup, ...]  # groups of neighbouring values; each value is in one group
 
     @property
     def value_names(self) -> list[str]:

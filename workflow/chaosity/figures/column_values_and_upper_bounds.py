@@ -147,17 +147,12 @@ _CONSTANT: tuple[Role, ...] = ("panels",)
 
 @dataclass(frozen=True)
 class MeasuredBound:
-    """A bound of a figure.
+    """A bound of a figure."""
 
-    Attributes:
-        title: title in the figure's YAML.
-        along_x: whether the bound has a value for each x instead of a single value.
-        values: names of panel, series and x -> median in the metric's unit; a name is None if the
-            bound does not depend on this axis.
-    """
-
-    title: str
-    along_x: bool
+    title: str  # title in the figure's YAML
+    along_x: bool  # whether the bound has a value for each x instead of a single value
+    # Names of panel, series and x -> median in the metric's unit; a name is None if the bound does
+    # not depend on this axis.
     values: Mapping[tuple[str | None, str | None, str | None], float]
 
     def bound_of_mark(self, panel: str | None, series: str | None, x: str | None) -> float | None:

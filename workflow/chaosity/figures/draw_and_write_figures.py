@@ -62,42 +62,27 @@ _DRAW: Mapping[str, Callable[[FigureData, ShownValueRange], tuple[Figure, dict[s
 
 @dataclass(frozen=True)
 class FigureFile:
-    """A figure in files.
+    """A figure in files."""
 
-    Attributes:
-        name: name of the figure and of its files.
-        experiment: name of the figure's experiment.
-        kind: heatmap, lines, bars, curve, scatter or table.
-        title: ends with "(file-backed)" when a file replaced the drives.
-        sentence: the caption; for a figure that was not drawn, the reason.
-        problem: the error in the figure's description that prevented drawing, or None.
-        source: the published figure or table to which the figure corresponds, or None.
-        labels: labels that benchmarks require next to their values.
-        failed: one line for each failed mark.
-        marks: number of marks with a value.
-        svg, png, csv: file names in the figures' folder; None for a figure without data. A table
-            has only a CSV.
-        numbers: name of the CSV file with a curve's numbers or the steps of latency, or None.
-        tables: text tables below the drawing or instead of it.
-        unmeasured: reasons why marks have no value although nothing failed.
-    """
-
-    name: str
-    experiment: str
-    kind: str
-    title: str
-    sentence: str
-    problem: str | None
-    source: str | None
-    labels: tuple[str, ...] = ()
-    failed: tuple[str, ...] = ()
-    marks: int = 0
+    name: str  # name of the figure and of its files
+    experiment: str  # name of the figure's experiment
+    kind: str  # heatmap, lines, bars, curve, scatter or table
+    title: str  # ends with "(file-backed)" when a file replaced the drives
+    sentence: str  # the caption; for a figure that was not drawn, the reason
+    problem: str | None  # the error in the figure's description that prevented drawing, or None
+    source: str | None  # the published figure or table to which the figure corresponds, or None
+    labels: tuple[str, ...] = ()  # labels that benchmarks require next to their values
+    failed: tuple[str, ...] = ()  # one line for each failed mark
+    marks: int = 0  # number of marks with a value
+    # svg, png, csv: file names in the figures' folder; None for a figure without data. A table has
+    # only a CSV.
     svg: str | None = None
     png: str | None = None
     csv: str | None = None
+    # Name of the CSV file with a curve's numbers or the steps of latency, or None.
     numbers: str | None = None
-    tables: tuple[TextTable, ...] = ()
-    unmeasured: tuple[str, ...] = ()
+    tables: tuple[TextTable, ...] = ()  # text tables below the drawing or instead of it
+    unmeasured: tuple[str, ...] = ()  # reasons why marks have no value although nothing failed
 
 
 def draw_figures(

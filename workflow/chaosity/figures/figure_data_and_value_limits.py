@@ -104,27 +104,20 @@ def shown_interval(mark: FigureMark) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class FigureData:
-    """Everything that is drawn in a figure: its marks, axes and bounds.
+    """Everything that is drawn in a figure: its marks, axes and bounds."""
 
-    Attributes:
-        spec: description of the figure.
-        axes: role -> axis, for the axes that the figure has.
-        marks: table with a row for each mark, see `FigureMark`.
-        measurements: the selected measurements, with the columns of `marks` that name values; also
-            with `level` if the figure compares levels, and with the numbers `x` if x is measured.
-        x_metric: metric (or column, if it is not a metric) of a measured x; else empty.
-        bounds: bounds of the marks, measured elsewhere in the experiment.
-        steps: steps of latency over the sizes; empty unless the figure marks them.
-        cache_bytes: sizes of the data caches by hwloc, ascending: ("L1", 32768).
-    """
-
-    spec: FigureSpec
-    axes: Mapping[Role, Axis]
-    marks: pd.DataFrame
+    spec: FigureSpec  # description of the figure
+    axes: Mapping[Role, Axis]  # role -> axis, for the axes that the figure has
+    marks: pd.DataFrame  # table with a row for each mark, see `FigureMark`
+    # The selected measurements, with the columns of `marks` that name values; also with `level` if
+    # the figure compares levels, and with the numbers `x` if x is measured.
     measurements: pd.DataFrame
-    x_metric: str = ""
+    x_metric: str = ""  # metric (or column, if it is not a metric) of a measured x; else empty
+    # Bounds of the marks, measured elsewhere in the experiment.
     bounds: tuple[MeasuredBound, ...] = ()
+    # Steps of latency over the sizes; empty unless the figure marks them.
     steps: tuple[LatencyStep, ...] = ()
+    # Sizes of the data caches by hwloc, ascending: ("L1", 32768).
     cache_bytes: tuple[tuple[str, int], ...] = ()
 
     @property
@@ -377,19 +370,12 @@ LEAST_SPAN = 0.25
 
 @dataclass(frozen=True)
 class ShownValueRange:
-    """Limits of the values that one or several figures show.
+    """Limits of the values that one or several figures show."""
 
-    Attributes:
-        low: smallest value of a colour bar, in the metric's unit.
-        high: largest value, in the metric's unit; above low.
-        scale: unit of the shown numbers.
-        least: first value of a logarithmic axis; NaN when no value is positive.
-    """
-
-    low: float
-    high: float
-    scale: UnitScale
-    least: float = math.nan
+    low: float  # smallest value of a colour bar, in the metric's unit
+    high: float  # largest value, in the metric's unit; above low
+    scale: UnitScale  # unit of the shown numbers
+    least: float = math.nan  # first value of a logarithmic axis; NaN when no value is positive
 
 
 def find_round_value_limits(

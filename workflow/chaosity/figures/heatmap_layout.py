@@ -35,19 +35,12 @@ RowBlock = tuple[AxisGroup, ...]
 
 @dataclass(frozen=True)
 class AxisLabels:
-    """Labels of an axis.
+    """Labels of an axis."""
 
-    Attributes:
-        texts: texts of the labels in the order of the axis.
-        points: font size.
-        fixed: whether the font is monospaced, so that the labels form a table.
-        upright: whether the labels are written from bottom to top.
-    """
-
-    texts: tuple[str, ...]
-    points: float
-    fixed: bool = False
-    upright: bool = False
+    texts: tuple[str, ...]  # texts of the labels in the order of the axis
+    points: float  # font size
+    fixed: bool = False  # whether the font is monospaced, so that the labels form a table
+    upright: bool = False  # whether the labels are written from bottom to top
 
     @property
     def widest_inches(self) -> float:

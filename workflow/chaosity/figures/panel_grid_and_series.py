@@ -57,23 +57,16 @@ ALONE_STYLE = LineStyle(color=style.GREY, marker="o", linestyle="none", mfc="whi
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel of a figure, into which series are drawn.
+    """A panel of a figure, into which series are drawn."""
 
-    Attributes:
-        data, limits: data and value limits of the figure.
-        axes: matplotlib's axes of the panel.
-        name: value of the axis "panels"; None for a single panel.
-        number: position in the grid, row by row.
-        lowest: whether the panel shows the numbers of the x axis.
-        hover_texts: hover text of each mark by its id in the SVG; `draw_series` adds to them.
-    """
-
+    # data, limits: data and value limits of the figure.
     data: FigureData
     limits: ShownValueRange
-    axes: Axes
-    name: str | None
-    number: int
-    lowest: bool
+    axes: Axes  # matplotlib's axes of the panel
+    name: str | None  # value of the axis "panels"; None for a single panel
+    number: int  # position in the grid, row by row
+    lowest: bool  # whether the panel shows the numbers of the x axis
+    # Hover text of each mark by its id in the SVG; `draw_series` adds to them.
     hover_texts: dict[str, str]
 
     @property

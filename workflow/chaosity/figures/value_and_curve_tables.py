@@ -36,38 +36,24 @@ CellState = Literal["valid", "failed", "missing", "unmeasured", "absent", "odd"]
 
 @dataclass(frozen=True)
 class TextCell:
-    """A cell of a text table.
+    """A cell of a text table."""
 
-    Attributes:
-        text: text in the cell.
-        detail: hover text, such as interval and n; may be empty.
-        state: status of the value; "odd" if the actual place differs from the requested place.
-    """
-
-    text: str
-    detail: str = ""
+    text: str  # text in the cell
+    detail: str = ""  # hover text, such as interval and n; may be empty
+    # Status of the value; "odd" if the actual place differs from the requested place.
     state: CellState = "valid"
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table of text.
+    """A table of text."""
 
-    Attributes:
-        caption: text above the table.
-        columns: headings of the columns.
-        lead: number of leading columns that identify a row.
-        rows: cells of each row.
-        spread: whether the cells show their details, and not only the hover texts.
-        notes: texts below the table.
-    """
-
-    caption: str
-    columns: tuple[str, ...]
-    lead: int
-    rows: tuple[tuple[TextCell, ...], ...]
-    spread: bool = False
-    notes: tuple[str, ...] = ()
+    caption: str  # text above the table
+    columns: tuple[str, ...]  # headings of the columns
+    lead: int  # number of leading columns that identify a row
+    rows: tuple[tuple[TextCell, ...], ...]  # cells of each row
+    spread: bool = False  # whether the cells show their details, and not only the hover texts
+    notes: tuple[str, ...] = ()  # texts below the table
 
 
 def figure_text_tables(data: FigureData) -> tuple[TextTable, ...]:

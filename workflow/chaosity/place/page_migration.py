@@ -37,23 +37,17 @@ _HUGE_PAGE_SIZE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 
 @dataclass(frozen=True)
 class MemoryArea:
-    """A mapping of the process `pid` whose pages are placed: addresses from `begin` to below `end`.
-
-    Attributes:
-        block_bytes: size of the huge page or base page that moves as a whole.
-        page_bytes: bytes per address in a system call: a huge page has one address, a transparent
-            huge page has many.
-        bytes_by_node: bytes on each node.
-        single_bytes: bytes that are in base pages instead of blocks of `block_bytes`.
-    """
+    """A mapping of the process `pid`, from `begin` to below `end`, whose pages are placed."""
 
     pid: int
     begin: int
     end: int
-    block_bytes: int
+    block_bytes: int  # size of the huge page or base page that moves as a whole
+    # Bytes per address in a system call: a huge page has one address, a transparent huge page has
+    # many.
     page_bytes: int
-    bytes_by_node: Mapping[int, int]
-    single_bytes: int = 0
+    bytes_by_node: Mapping[int, int]  # bytes on each node
+    single_bytes: int = 0  # bytes that are in base pages instead of blocks of `block_bytes`
 
 
 @dataclass(frozen=True)

@@ -35,58 +35,38 @@ _EQUAL = 1e-3
 
 @dataclass(frozen=True)
 class PlacementRequest:
-    """A request to run a program with its pages placed.
+    """A request to run a program with its pages placed."""
 
-    Attributes:
-        policy: one of `POLICIES`.
-        workers: nodes whose cores run the program.
-        command: the program and its arguments.
-        shares: node -> share of the pages; None if the shares follow from the policy.
-        cpus: processing units; None for all units of the workers.
-        method: one of `METHODS`.
-        search: whether to search for the best data-to-worker proximity while the program runs.
-        settle: whether the search, or the kernel's moves, must end before the program's ready line
-            is passed on; the program then waits at a barrier.
-        rate: how the program's rate is read, see `program_rate.open_rate_source`.
-        report: path of the file for the result.
-        root: folder that holds `proc` and `sys`.
-    """
-
-    policy: str
-    workers: tuple[int, ...]
-    command: tuple[str, ...]
+    policy: str  # one of `POLICIES`
+    workers: tuple[int, ...]  # nodes whose cores run the program
+    command: tuple[str, ...]  # the program and its arguments
+    # Node -> share of the pages; None if the shares follow from the policy.
     shares: Mapping[int, float] | None = None
-    cpus: frozenset[int] | None = None
-    method: str = AUTO
+    cpus: frozenset[int] | None = None  # processing units; None for all units of the workers
+    method: str = AUTO  # one of `METHODS`
+    # Whether to search for the best data-to-worker proximity while the program runs.
     search: bool = False
+    # Whether the search, or the kernel's moves, must end before the program's ready line is passed
+    # on; the program then waits at a barrier.
     settle: bool = False
-    rate: str = "samples"
-    report: Path | None = None
-    root: Path = ROOT
+    rate: str = "samples"  # how the program's rate is read, see `program_rate.open_rate_source`
+    report: Path | None = None  # path of the file for the result
+    root: Path = ROOT  # folder that holds `proc` and `sys`
 
 
 @dataclass(frozen=True)
 class PlacementPlan:
-    """The shares, memory policy and settings with which this host meets a request.
+    """The shares, memory policy and settings with which this host meets a request."""
 
-    Attributes:
-        wanted: node -> share of the pages; None if the kernel decides.
-        method: `KERNEL_DECIDES`, `INTERLEAVE`, `WEIGHTED_INTERLEAVE` or `MOVE_PAGES`.
-        mode: the kernel's memory policy for the program.
-        nodes: the nodes of the memory policy.
-        settings: kernel settings to change, see `runner.temporary_kernel_settings`.
-        moves: whether pages on a wrong node are moved.
-    """
-
-    wanted: dict[int, float] | None
-    method: str
-    mode: int
-    nodes: tuple[int, ...]
+    wanted: dict[int, float] | None  # node -> share of the pages; None if the kernel decides
+    method: str  # `KERNEL_DECIDES`, `INTERLEAVE`, `WEIGHTED_INTERLEAVE` or `MOVE_PAGES`
+    mode: int  # the kernel's memory policy for the program
+    nodes: tuple[int, ...]  # the nodes of the memory policy
     cpus: frozenset[int]
-    settings: dict[str, str]
+    settings: dict[str, str]  # kernel settings to change, see `runner.temporary_kernel_settings`
     search: bool
     settle: bool
-    moves: bool
+    moves: bool  # whether pages on a wrong node are moved
 
 
 def plan_placement(request: PlacementRequest) -> PlacementPlan:

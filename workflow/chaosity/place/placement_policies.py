@@ -7,19 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PlacementPolicy:
-    """A way of placing pages.
+    """A way of placing pages."""
 
-    Attributes:
-        over_all: whether pages may lie on every memory node, not only on the workers' nodes.
-        shares: "uniform", the name of measured weights, or None if the kernel decides.
-        settles: whether pages move while the program runs, to nodes that are not known in advance.
-        searched: whether a search moves the pages.
-    """
-
-    over_all: bool
-    shares: str | None
+    over_all: bool  # whether pages may lie on every memory node, not only on the workers' nodes
+    shares: str | None  # "uniform", the name of measured weights, or None if the kernel decides
+    # Whether pages move while the program runs, to nodes that are not known in advance.
     settles: bool = False
-    searched: bool = False
+    searched: bool = False  # whether a search moves the pages
 
 
 UNIFORM = "uniform"

@@ -153,17 +153,12 @@ def open_rate_source(text: str, pid: int) -> RateSource:
 
 @dataclass
 class RateMeter:
-    """Measure a program's rate, beginning at the time of the call.
+    """Measure a program's rate, beginning at the time of the call."""
 
-    Attributes:
-        source: source of the program's progress.
-        let_program_run: function that lets the program run for some seconds; False if it has ended.
-        until: end of the available time, by CLOCK_MONOTONIC in seconds.
-    """
-
-    source: RateSource
+    source: RateSource  # source of the program's progress
+    # Function that lets the program run for some seconds; False if it has ended.
     let_program_run: Callable[[float], bool]
-    until: float = math.inf
+    until: float = math.inf  # end of the available time, by CLOCK_MONOTONIC in seconds
     has_measured: bool = False
 
     def __call__(self) -> MeasuredRate:

@@ -43,15 +43,10 @@ class TimeUpError(Exception):
 
 @dataclass(frozen=True)
 class MeasuredRate:
-    """The program's rate over a period of `seconds`.
+    """The program's rate over a period of `seconds`."""
 
-    Attributes:
-        value: amount per second.
-        relative_half_width: half the width of the 95 % interval, as a share of `value`.
-    """
-
-    value: float
-    relative_half_width: float
+    value: float  # amount per second
+    relative_half_width: float  # half the width of the 95 % interval, as a share of `value`
     seconds: float = 0.0
 
 
@@ -158,15 +153,10 @@ class DwpSearch:
 
 @dataclass
 class AutonumaSettling:
-    """Wait until the kernel (AutoNUMA) moves no more pages of the program.
+    """Wait until the kernel (AutoNUMA) moves no more pages of the program."""
 
-    Attributes:
-        seconds: time waited in seconds.
-        settled: whether the kernel stopped moving pages within `seconds`.
-    """
-
-    seconds: float = 0.0
-    settled: bool = False
+    seconds: float = 0.0  # time waited in seconds
+    settled: bool = False  # whether the kernel stopped moving pages within `seconds`
 
     def wait_until_pages_rest(
         self, let_program_run: Callable[[float], bool], look: Callable[[], Mapping[int, float]]

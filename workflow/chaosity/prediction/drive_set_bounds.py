@@ -45,16 +45,12 @@ class NoisyValue(NamedTuple):
 
 
 class DriveSetBounds(NamedTuple):
-    """What measured sets say about another set.
+    """What measured sets say about another set."""
 
-    Attributes:
-        lower: value of the best subset; None without a measured subset.
-        upper: lowest sum of sets that together contain the drives; None without such sets.
-        expected: value if the set is limited by nothing else than the measured sets.
-    """
-
-    lower: NoisyValue | None = None
+    lower: NoisyValue | None = None  # value of the best subset; None without a measured subset
+    # Lowest sum of sets that together contain the drives; None without such sets.
     upper: NoisyValue | None = None
+    # Value if the set is limited by nothing else than the measured sets.
     expected: NoisyValue | None = None
 
 

@@ -53,18 +53,13 @@ class DriveSetCell(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """A predicted bandwidth in bytes per second, without the set's own measurement.
+    """A predicted bandwidth in bytes per second, without the set's own measurement."""
 
-    Attributes:
-        value: the prediction.
-        low, high: its 95 % prediction interval.
-        bounds: bounds by sets of the same initiator.
-    """
-
-    value: float
+    value: float  # the prediction
+    # low, high: its 95 % prediction interval.
     low: float
     high: float
-    bounds: DriveSetBounds
+    bounds: DriveSetBounds  # bounds by sets of the same initiator
 
 
 class DriveSetModel:

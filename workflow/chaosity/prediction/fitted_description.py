@@ -24,22 +24,16 @@ _EXACT = 1e-9
 
 @dataclass(frozen=True)
 class FittedParameter:
-    """A fitted number of a machine description.
+    """A fitted number of a machine description."""
 
-    Attributes:
-        parameter: which one.
-        value: the estimate; None if the parameter is left out, and so has no limit.
-        low, high: its 95 % interval; None if the data do not determine it.
-        at_least: the lower bound that follows from the measured rates; None for latencies.
-        points: number of points that determine it.
-    """
-
-    parameter: Parameter
-    value: float | None
+    parameter: Parameter  # which one
+    value: float | None  # the estimate; None if the parameter is left out, and so has no limit
+    # low, high: its 95 % interval; None if the data do not determine it.
     low: float | None
     high: float | None
+    # The lower bound that follows from the measured rates; None for latencies.
     at_least: float | None
-    points: int
+    points: int  # number of points that determine it
 
     @property
     def is_determined(self) -> bool:
@@ -49,32 +43,23 @@ class FittedParameter:
 
 @dataclass(frozen=True)
 class FittedMachine:
-    """A machine description that was fitted to measurements.
+    """A machine description that was fitted to measurements."""
 
-    Attributes:
-        description: the description, which can be simulated.
-        parameters: all parameters that concern the machine; empty if nothing says how sure the
-            numbers are.
-        cells: number of cells (point, load, metric) that were fitted.
-        scale: standard deviation of the logarithms of cells around the model.
-        departures: ``experiment/point, load`` -> measured over model of cells that no parameter
-            explains, the largest difference first.
-        values: the estimates. A capacity without a value has no limit.
-        covariance: of the logarithms of `values`, in their order.
-        misfits: kind of value -> standard deviation of logarithms of such values around the model,
-            see `kind_of_value`; a kind with few values is only in that of all values.
-        others: a capacity that the data do not determine, since others can replace it -> values
-            without it that explain the data as well.
-    """
-
-    description: MachineDescription
+    description: MachineDescription  # the description, which can be simulated
+    # All parameters that concern the machine; empty if nothing says how sure the numbers are.
     parameters: tuple[FittedParameter, ...]
-    cells: int
-    scale: float
+    cells: int  # number of cells (point, load, metric) that were fitted
+    scale: float  # standard deviation of the logarithms of cells around the model
+    # ``experiment/point, load`` -> measured over model of cells that no parameter explains, the
+    # largest difference first.
     departures: dict[str, float]
-    values: Values
-    covariance: NDArray[np.float64]
+    values: Values  # the estimates. A capacity without a value has no limit.
+    covariance: NDArray[np.float64]  # of the logarithms of `values`, in their order
+    # Kind of value -> standard deviation of logarithms of such values around the model, see
+    # `kind_of_value`; a kind with few values is only in that of all values.
     misfits: Mapping[str, float]
+    # A capacity that the data do not determine, since others can replace it -> values without it
+    # that explain the data as well.
     others: Mapping[Parameter, Values] = field(default_factory=dict)
 
     def draws(self, count: int, seed: int) -> Iterator[Values]:

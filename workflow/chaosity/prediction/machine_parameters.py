@@ -30,25 +30,19 @@ from chaosity.topology.topology_model import Topology
 
 @dataclass(frozen=True)
 class Parameter:
-    """A number of the machine description.
+    """A number of the machine description."""
 
-    Attributes:
-        section, key: where the number is in the description.
-        resources: pattern of the resources with this capacity; empty for other parameters.
-        usual: start value of a parameter without resources, and the value if no data determine it.
-        spread: standard deviation of the logarithm of usual values. It says only how far from
-            `usual` a machine can be, and keeps the equations of the fit solvable.
-        required: whether each description needs the number.
-        fault: JSON of the fault of a single part of which the number is what remains.
-    """
-
+    # section, key: where the number is in the description.
     section: str
     key: str
-    resources: str = ""
+    resources: str = ""  # pattern of the resources with this capacity; empty for other parameters
+    # Start value of a parameter without resources, and the value if no data determine it.
     usual: float = 0.0
+    # Standard deviation of the logarithm of usual values. It says only how far from `usual` a
+    # machine can be, and keeps the equations of the fit solvable.
     spread: float = 3.0
-    required: bool = False
-    fault: str = ""
+    required: bool = False  # whether each description needs the number
+    fault: str = ""  # JSON of the fault of a single part of which the number is what remains
 
     @property
     def name(self) -> str:

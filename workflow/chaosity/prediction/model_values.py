@@ -38,16 +38,11 @@ _BUSY = 0.01
 
 @dataclass
 class ModelValues:
-    """The model's values for given parameters.
+    """The model's values for given parameters."""
 
-    Attributes:
-        values: the parameters.
-        logs: logarithm of the value of each cell.
-        utilisation: number of each point -> how full each resource is, 0 to 1.
-    """
-
-    values: Values
-    logs: NDArray[np.float64]
+    values: Values  # the parameters
+    logs: NDArray[np.float64]  # logarithm of the value of each cell
+    # Number of each point -> how full each resource is, 0 to 1.
     utilisation: dict[int, Mapping[str, float]] = field(default_factory=dict)
 
 

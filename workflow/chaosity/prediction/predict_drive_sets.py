@@ -23,17 +23,12 @@ _METHOD = "limits of measured drive sets"
 
 @dataclass(frozen=True)
 class PredictionAudit:
-    """How well measured drive sets were predicted without their own measurement.
+    """How well measured drive sets were predicted without their own measurement."""
 
-    Attributes:
-        sets: number of audited sets: of their kind the initiator has unmeasured sets, too.
-        within: how many of them lie within their 95 % prediction interval.
-        median_error, error_of_95_percent: quantiles of the errors as shares of the prediction; None
-            without such sets.
-    """
-
-    sets: int
-    within: int
+    sets: int  # number of audited sets: of their kind the initiator has unmeasured sets, too
+    within: int  # how many of them lie within their 95 % prediction interval
+    # median_error, error_of_95_percent: quantiles of the errors as shares of the prediction; None
+    # without such sets.
     median_error: float | None = None
     error_of_95_percent: float | None = None
 
@@ -52,20 +47,15 @@ class PredictionAudit:
 
 @dataclass(frozen=True)
 class Surprise:
-    """A measured drive set that the other measured sets contradict.
+    """A measured drive set that the other measured sets contradict."""
 
-    Attributes:
-        experiment, point: the measured point.
-        ratio: measured bandwidth : that of the violated bound or prediction.
-        reason: what is violated, in words.
-        neighbours: unmeasured points of the same initiator with all drives of the set, or with one
-            node more or less; the most similar first.
-    """
-
+    # experiment, point: the measured point.
     experiment: str
     point: str
-    ratio: float
-    reason: str
+    ratio: float  # measured bandwidth : that of the violated bound or prediction
+    reason: str  # what is violated, in words
+    # Unmeasured points of the same initiator with all drives of the set, or with one node more or
+    # less; the most similar first.
     neighbours: tuple[str, ...]
 
 

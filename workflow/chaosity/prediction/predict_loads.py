@@ -42,29 +42,21 @@ ValueKey = tuple[str, str]
 
 @dataclass(frozen=True)
 class PredictedValue:
-    """A value of a load while all given loads run, as the fitted model predicts it.
+    """A value of a load while all given loads run, as the fitted model predicts it."""
 
-    Attributes:
-        load: name of the load, ``<point>/<load>``.
-        metric: name of the metric; rates are in bytes per second, latencies in nanoseconds.
-        alone: what the model predicts for the load alone.
-        measured_alone: median of the measurements of the load alone; None without any.
-        value: the predicted value beside the other loads.
-        low, high: its 95 % interval; None if nothing says how sure the machine's numbers are.
-        departs: whether the measured value of the load alone departs from the model. Then `value`
-            is not above the measured one, and the model may be wrong for other loads, too.
-        misfit_of: the measured values that tell how far such a value is from the model, such as
-            memory together; all values if few of its own kind are measured.
-    """
-
-    load: str
-    metric: str
-    alone: float
-    measured_alone: float | None
-    value: float
+    load: str  # name of the load, ``<point>/<load>``
+    metric: str  # name of the metric; rates are in bytes per second, latencies in nanoseconds
+    alone: float  # what the model predicts for the load alone
+    measured_alone: float | None  # median of the measurements of the load alone; None without any
+    value: float  # the predicted value beside the other loads
+    # low, high: its 95 % interval; None if nothing says how sure the machine's numbers are.
     low: float | None
     high: float | None
+    # Whether the measured value of the load alone departs from the model. Then `value` is not above
+    # the measured one, and the model may be wrong for other loads, too.
     departs: bool
+    # The measured values that tell how far such a value is from the model, such as memory together;
+    # all values if few of its own kind are measured.
     misfit_of: str
 
 

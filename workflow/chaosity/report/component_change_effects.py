@@ -51,23 +51,16 @@ class ChangedPoint:
 
 @dataclass(frozen=True)
 class ComponentChange:
-    """Components that changed at the same time, and the points that were measured again.
+    """Components that changed at the same time, and the points that were measured again."""
 
-    Attributes:
-        components: the changed components.
-        sentence: the effect of the change over all points.
-        lowest: points with the largest losses or smallest gains, the worst first.
-        highest: points with the largest gains, the best first; empty if `lowest` has all points.
-        omitted: number of points in neither list.
-        not_comparable: number of points whose request changed too.
-    """
-
-    components: tuple[ChangedComponent, ...]
-    sentence: str
+    components: tuple[ChangedComponent, ...]  # the changed components
+    sentence: str  # the effect of the change over all points
+    # Points with the largest losses or smallest gains, the worst first.
     lowest: tuple[ChangedPoint, ...]
+    # Points with the largest gains, the best first; empty if `lowest` has all points.
     highest: tuple[ChangedPoint, ...]
-    omitted: int
-    not_comparable: int
+    omitted: int  # number of points in neither list
+    not_comparable: int  # number of points whose request changed too
 
 
 def component_changes(

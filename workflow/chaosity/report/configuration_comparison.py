@@ -53,16 +53,11 @@ class ConfigurationHeading:
 
 @dataclass(frozen=True)
 class ConfigurationVerdict:
-    """Another configuration compared with the configuration of this report.
+    """Another configuration compared with the configuration of this report."""
 
-    Attributes:
-        verdict: number of cells that differ, and the cells that differ most.
-        groups: a sentence for each metric of each category.
-        notes: sentences on differences of the measurements, and on cells without a partner.
-    """
-
-    verdict: str
-    groups: tuple[str, ...] = ()
+    verdict: str  # number of cells that differ, and the cells that differ most
+    groups: tuple[str, ...] = ()  # a sentence for each metric of each category
+    # Sentences on differences of the measurements, and on cells without a partner.
     notes: tuple[str, ...] = ()
 
 
@@ -76,21 +71,16 @@ class RatioWithVerdict:
 
 @dataclass(frozen=True)
 class ConfigurationCell:
-    """A resource in one configuration.
+    """A resource in one configuration."""
 
-    Attributes:
-        best, worst: places as in the table of resources; worst is None with a single place.
-        detail: size and number of places, such as "24 threads, 8 places".
-        ratio: ratio of the best place to the best place in this report's configuration; None for
-            this report's configuration itself, or if that configuration has no value.
-        worst_ratio: the same ratio for the worst places.
-    """
-
+    # best, worst: places as in the table of resources; worst is None with a single place.
     best: MeasuredPlace
     worst: MeasuredPlace | None
-    detail: str
+    detail: str  # size and number of places, such as "24 threads, 8 places"
+    # Ratio of the best place to the best place in this report's configuration; None for this
+    # report's configuration itself, or if that configuration has no value.
     ratio: RatioWithVerdict | None
-    worst_ratio: RatioWithVerdict | None
+    worst_ratio: RatioWithVerdict | None  # the same ratio for the worst places
 
 
 @dataclass(frozen=True)

@@ -36,21 +36,15 @@ _Curves = Mapping[str, Mapping[str, pd.DataFrame]]
 
 @dataclass(frozen=True)
 class CrossoverVerdict:
-    """How the two compared sides agree on the curves of one line of a figure.
+    """How the two compared sides agree on the curves of one line of a figure."""
 
-    Attributes:
-        figure: name of the figure.
-        line: name of the line, such as a mix of reads and writes; None for all lines.
-        sentence: the verdict.
-        comparisons: if each side has one configuration, the comparison of the two sides; else the
-            comparison of the same two configurations on each side; empty if there is none.
-        ratio: the left side's crossover divided by the right side's crossover, if both exist.
-    """
-
-    figure: str
-    line: str | None
-    sentence: str
+    figure: str  # name of the figure
+    line: str | None  # name of the line, such as a mix of reads and writes; None for all lines
+    sentence: str  # the verdict
+    # If each side has one configuration, the comparison of the two sides; else the comparison of
+    # the same two configurations on each side; empty if there is none.
     comparisons: tuple[CurveComparison, ...] = ()
+    # The left side's crossover divided by the right side's crossover, if both exist.
     ratio: Ratio | None = None
 
 

@@ -42,45 +42,29 @@ class ValueTable:
 
 @dataclass(frozen=True)
 class FigureSection:
-    """A figure with its files and values.
+    """A figure with its files and values."""
 
-    Attributes:
-        file: the figure's files, title and caption.
-        svg: the drawing; None for a figure that consists of tables alone.
-        width_pixels: width of the drawing on a screen.
-        table: table of the values; None without a drawing.
-    """
-
-    file: FigureFile
-    svg: str | None
-    width_pixels: int
-    table: ValueTable | None
+    file: FigureFile  # the figure's files, title and caption
+    svg: str | None  # the drawing; None for a figure that consists of tables alone
+    width_pixels: int  # width of the drawing on a screen
+    table: ValueTable | None  # table of the values; None without a drawing
 
 
 @dataclass(frozen=True)
 class ExperimentSection:
-    """An experiment in the report.
+    """An experiment in the report."""
 
-    Attributes:
-        name, question: name and question of the experiment.
-        source: the published figure or table that the experiment repeats, or None.
-        figures: figures of the experiment.
-        without_points: titles of figures for which this machine has no points.
-        broken: titles of figures that could not be drawn, with their errors.
-        analysis: analyses of what explains the differences between values.
-        unmeasured: metrics without a value, with the reason.
-        tool_notes: messages of tools in valid runs.
-    """
-
+    # name, question: name and question of the experiment.
     name: str
     question: str
-    source: str | None
-    figures: tuple[FigureSection, ...]
-    without_points: tuple[str, ...]
-    broken: tuple[Fact, ...]
+    source: str | None  # the published figure or table that the experiment repeats, or None
+    figures: tuple[FigureSection, ...]  # figures of the experiment
+    without_points: tuple[str, ...]  # titles of figures for which this machine has no points
+    broken: tuple[Fact, ...]  # titles of figures that could not be drawn, with their errors
+    # Analyses of what explains the differences between values.
     analysis: tuple[AnalysisSection, ...] = ()
-    unmeasured: tuple[str, ...] = ()
-    tool_notes: tuple[str, ...] = ()
+    unmeasured: tuple[str, ...] = ()  # metrics without a value, with the reason
+    tool_notes: tuple[str, ...] = ()  # messages of tools in valid runs
 
 
 def experiment_section(

@@ -33,22 +33,15 @@ _MOST_NODES = 8
 
 @dataclass(frozen=True)
 class ResultCheck:
-    """The result of one check.
+    """The result of one check."""
 
-    Attributes:
-        name: name of the check, in two or three words.
-        severity: problem (a result is missing or wrong), warning (results are valid, but with a
-            limit), note, unknown (this machine does not report it), ok.
-        text: the result, as a clause without a full stop.
-        advice: what to do, or None.
-        link: id of the report's section with details, or None.
-    """
-
-    name: str
+    name: str  # name of the check, in two or three words
+    # One of SEVERITIES: problem (a result is missing or wrong), warning (results are valid, but
+    # with a limit), note, unknown (this machine does not report it), ok.
     severity: str
-    text: str
-    advice: str | None = None
-    link: str | None = None
+    text: str  # the result, as a clause without a full stop
+    advice: str | None = None  # what to do, or None
+    link: str | None = None  # id of the report's section with details, or None
 
 
 def check_results(
@@ -229,19 +222,12 @@ MOST_FINDINGS = 8
 
 @dataclass(frozen=True)
 class ShownFinding:
-    """A finding as the report shows it.
+    """A finding as the report shows it."""
 
-    Attributes:
-        title: the finding in one sentence.
-        text: evidence: size of the loss, confidence, comparable cells.
-        advice: what to look at, or None.
-        figure: name of the figure that shows it, or None.
-    """
-
-    title: str
-    text: str
-    advice: str | None = None
-    figure: str | None = None
+    title: str  # the finding in one sentence
+    text: str  # evidence: size of the loss, confidence, comparable cells
+    advice: str | None = None  # what to look at, or None
+    figure: str | None = None  # name of the figure that shows it, or None
 
 
 def shown_findings(

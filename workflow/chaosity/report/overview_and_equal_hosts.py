@@ -60,18 +60,13 @@ _LEAST_ROWS = 24
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A table of hosts by resources, the outlier hosts first, then the slowest.
+    """A table of hosts by resources, the outlier hosts first, then the slowest."""
 
-    Attributes:
-        groups: name and number of columns of each group of resources.
-        resources: the columns.
-        rows: names of the hosts, and the number of the host in each column.
-        calm: hosts of a large fleet that deviate nowhere visibly; they have no row.
-    """
-
-    groups: tuple[tuple[str, int], ...]
-    resources: tuple[ResourceSpeeds, ...]
+    groups: tuple[tuple[str, int], ...]  # name and number of columns of each group of resources
+    resources: tuple[ResourceSpeeds, ...]  # the columns
+    # Names of the hosts, and the number of the host in each column.
     rows: tuple[tuple[str, int], ...]
+    # Hosts of a large fleet that deviate nowhere visibly; they have no row.
     calm: tuple[str, ...] = ()
 
     @classmethod
@@ -103,20 +98,15 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class EqualHostGroup:
-    """Hosts that should be equal.
+    """Hosts that should be equal."""
 
-    Attributes:
-        configuration, processor: the same for all these hosts; processor is None if unknown.
-        hosts: number of hosts, including hosts that could not be compared.
-        statements: statements on the hosts; those on outlier hosts come first.
-        heat: hosts by resources; None for fewer hosts than a comparison needs.
-    """
-
+    # configuration, processor: the same for all these hosts; processor is None if unknown.
     configuration: str
     processor: str | None
-    hosts: int
+    hosts: int  # number of hosts, including hosts that could not be compared
+    # Statements on the hosts; those on outlier hosts come first.
     statements: tuple[HostStatement, ...]
-    heat: HeatMap | None = None
+    heat: HeatMap | None = None  # hosts by resources; None for fewer hosts than a comparison needs
 
     @property
     def outlier_hosts(self) -> frozenset[str]:
@@ -245,20 +235,15 @@ def _statements_on_outliers(
 
 @dataclass(frozen=True)
 class NightlyChecks:
-    """The nightly checks of a host.
+    """The nightly checks of a host."""
 
-    Attributes:
-        number, last: how many there are, and the time of the last one in UTC.
-        clear: points with a clear loss in the last check, each with its loss.
-        steps: losses since a date, the largest first.
-        error: why the series cannot be read, or None.
-    """
-
+    # number, last: how many there are, and the time of the last one in UTC.
     number: int
     last: str
+    # Points with a clear loss in the last check, each with its loss.
     clear: tuple[tuple[str, float], ...] = ()
-    steps: tuple[SeriesStep, ...] = ()
-    error: str | None = None
+    steps: tuple[SeriesStep, ...] = ()  # losses since a date, the largest first
+    error: str | None = None  # why the series cannot be read, or None
 
     @property
     def tells(self) -> bool:
@@ -291,21 +276,15 @@ _SEVERITIES = (FINDING, *SEVERITIES)
 
 @dataclass(frozen=True)
 class OverviewRow:
-    """A host in one configuration.
+    """A host in one configuration."""
 
-    Attributes:
-        summary: summary of its report; a host that was never measured has a summary without values.
-        link: link to the report; None without a report.
-        skipped: the host if the last run skipped it, with time and reason, or None.
-        outlier: whether the host differs from equal hosts.
-        checks: its nightly checks; None without any.
-    """
-
+    # Summary of its report; a host that was never measured has a summary without values.
     summary: ReportSummary
-    link: str | None
+    link: str | None  # link to the report; None without a report
+    # The host if the last run skipped it, with time and reason, or None.
     skipped: SkippedHost | None
-    outlier: bool = False
-    checks: NightlyChecks | None = None
+    outlier: bool = False  # whether the host differs from equal hosts
+    checks: NightlyChecks | None = None  # its nightly checks; None without any
 
     @property
     def worst_problem(self) -> ProblemAndSeverity:

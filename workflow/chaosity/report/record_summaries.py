@@ -19,30 +19,23 @@ from chaosity.units import format_count
 
 @dataclass(frozen=True)
 class RecordSummary:
-    """One measurement of one replicate of a point.
+    """One measurement of one replicate of a point."""
 
-    Attributes:
-        experiment, point: names as in the tidy table.
-        replicate: number of the replicate.
-        status: valid or failed.
-        began_at, finished_at: times in UTC, ISO 8601.
-        commands: name of each load -> its command line.
-        checks: the checks of the verdict.
-        programs: name of each program -> its version.
-        tool_notes: (note, target) -> message of the tool, or None if the note's check passed.
-        clocks: the clock of each load, or why it is unknown; older records have no clock.
-    """
-
+    # experiment, point: names as in the tidy table.
     experiment: str
     point: str
-    replicate: int
-    status: str
+    replicate: int  # number of the replicate
+    status: str  # valid or failed
+    # began_at, finished_at: times in UTC, ISO 8601.
     began_at: str
     finished_at: str
+    # Name of each load -> its command line.
     commands: Mapping[str, str] = field(default_factory=dict)
-    checks: tuple[Check, ...] = ()
-    programs: Mapping[str, str] = field(default_factory=dict)
+    checks: tuple[Check, ...] = ()  # the checks of the verdict
+    programs: Mapping[str, str] = field(default_factory=dict)  # name of each program -> its version
+    # (note, target) -> message of the tool, or None if the note's check passed.
     tool_notes: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
+    # The clock of each load, or why it is unknown; older records have no clock.
     clocks: tuple[LoadClock, ...] = ()
 
     @property

@@ -43,24 +43,17 @@ class BestValue:
 
 @dataclass(frozen=True)
 class ReportSummary:
-    """The summary of a host in one configuration; its JSON is the content of ``summary.json``.
+    """The summary of a host in one configuration; its JSON is the content of ``summary.json``."""
 
-    Attributes:
-        host, configuration: names as in the tidy table.
-        measured: time of the measurement, as text.
-        worst: the worst problems, the worst first.
-        points: number of points by status: valid, failed, missing.
-        resources: resource -> its best places: of one node or drive, and of the largest level.
-        left_out: when and why the last run skipped the host, or None.
-    """
-
+    # host, configuration: names as in the tidy table.
     host: str
     configuration: str
-    measured: str
-    worst: tuple[ProblemAndSeverity, ...]
-    points: dict[str, int]
+    measured: str  # time of the measurement, as text
+    worst: tuple[ProblemAndSeverity, ...]  # the worst problems, the worst first
+    points: dict[str, int]  # number of points by status: valid, failed, missing
+    # Resource -> its best places: of one node or drive, and of the largest level.
     resources: dict[str, tuple[BestValue, ...]]
-    left_out: str | None = None
+    left_out: str | None = None  # when and why the last run skipped the host, or None
 
     @classmethod
     def from_file(cls, path: Path) -> ReportSummary:

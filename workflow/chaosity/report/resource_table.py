@@ -43,54 +43,34 @@ _PERCENTILE = re.compile(r"_p\d+_")
 
 @dataclass(frozen=True)
 class MeasuredPlace:
-    """A measured value and its place, as text.
+    """A measured value and its place, as text."""
 
-    Attributes:
-        value: median with unit.
-        interval: "95 % interval ... to ..., n = 3", or "no interval: n = 1".
-        where: initiator and target, or the point's name.
-    """
-
-    value: str
-    interval: str
-    where: str
+    value: str  # median with unit
+    interval: str  # "95 % interval ... to ..., n = 3", or "no interval: n = 1"
+    where: str  # initiator and target, or the point's name
 
 
 @dataclass(frozen=True)
 class ResourceRow:
-    """A row of the table.
+    """A row of the table."""
 
-    Attributes:
-        name: name of the resource and the level.
-        detail: benchmark, kernel, label, number of places.
-        best, worst: the best and the worst place; worst is None with a single place.
-        share: worst value divided by best value, as text; None with a single place.
-        differ: whether the places differ by more than noise; None if unknown.
-    """
-
-    name: str
-    detail: str
+    name: str  # name of the resource and the level
+    detail: str  # benchmark, kernel, label, number of places
+    # best, worst: the best and the worst place; worst is None with a single place.
     best: MeasuredPlace
     worst: MeasuredPlace | None
-    share: str | None
-    differ: bool | None
+    share: str | None  # worst value divided by best value, as text; None with a single place
+    differ: bool | None  # whether the places differ by more than noise; None if unknown
 
 
 @dataclass(frozen=True)
 class ResourceAtMachineLevel:
-    """Comparable rows of a resource at one level of the machine.
+    """Comparable rows of a resource at one level of the machine."""
 
-    Attributes:
-        resource: for example "Memory bandwidth".
-        key: key of the level in INITIATORS or DRIVES.
-        measurements: rows of one experiment, benchmark, kernel and levels.
-        part: OWN_NODE or OTHER_NODES if rows are split by relation, else None.
-    """
-
-    resource: str
-    key: str
-    measurements: Measurements
-    part: str | None = None
+    resource: str  # for example "Memory bandwidth"
+    key: str  # key of the level in INITIATORS or DRIVES
+    measurements: Measurements  # rows of one experiment, benchmark, kernel and levels
+    part: str | None = None  # OWN_NODE or OTHER_NODES if rows are split by relation, else None
 
     @property
     def full_name(self) -> str:

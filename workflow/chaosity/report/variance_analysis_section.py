@@ -43,29 +43,17 @@ class FactorLevels:
 
 @dataclass(frozen=True)
 class AnalysisSection:
-    """An analysis of variance as the report shows it.
+    """An analysis of variance as the report shows it."""
 
-    Attributes:
-        metric: name of the analysed metric.
-        title: metric, load and factors.
-        sentence: the conclusion.
-        remote: text on remote compared with local, or None.
-        terms: the table of variation, without the total.
-        levels: levels of each factor.
-        remarks: remarks on number of values, scale, missing values and omitted columns.
-        svg: drawing of the residuals; None without residuals.
-        confidence: confidence of the intervals, in per cent.
-    """
-
-    metric: str
-    title: str
-    sentence: str
-    remote: str | None
-    terms: tuple[VariationTerm, ...]
-    levels: tuple[FactorLevels, ...]
-    remarks: str
-    svg: str | None
-    confidence: str
+    metric: str  # name of the analysed metric
+    title: str  # metric, load and factors
+    sentence: str  # the conclusion
+    remote: str | None  # text on remote compared with local, or None
+    terms: tuple[VariationTerm, ...]  # the table of variation, without the total
+    levels: tuple[FactorLevels, ...]  # levels of each factor
+    remarks: str  # remarks on number of values, scale, missing values and omitted columns
+    svg: str | None  # drawing of the residuals; None without residuals
+    confidence: str  # confidence of the intervals, in per cent
 
 
 def analysis_sections(

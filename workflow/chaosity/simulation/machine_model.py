@@ -39,28 +39,23 @@ _FULLEST = 0.97
 
 @dataclass
 class NoiselessLoadResult:
-    """The rates and latency of a load without noise.
+    """The rates and latency of a load without noise."""
 
-    Attributes:
-        moved_bytes_per_second: bytes that memory or drives move for the load.
-        counted_bytes_per_second: bytes that the program counts; STREAM does not count fetches.
-        latency_ns: time of one dependent access or transfer; None for other loads.
-        bytes_per_second_by_node: rate to each node of the target while all nodes are accessed.
-        dwp: data-to-worker proximity that the load's search finds; None without a search.
-        read_rate_reads_per_second: random reads of drives; None for other loads.
-        utilisation: how full each resource with a limit is while all loads run, 0 to 1.
-        completion_latency_ns, completion_latency_p99_ns: median and 99th percentile of the time of
-            a random read; None for other loads.
-    """
-
-    moved_bytes_per_second: float = 0.0
+    moved_bytes_per_second: float = 0.0  # bytes that memory or drives move for the load
+    # Bytes that the program counts; STREAM does not count fetches.
     counted_bytes_per_second: float = 0.0
+    # Time of one dependent access or transfer; None for other loads.
     latency_ns: float | None = None
+    # Rate to each node of the target while all nodes are accessed.
     bytes_per_second_by_node: dict[int, float] = field(default_factory=dict)
+    # Data-to-worker proximity that the load's search finds; None without a search.
     dwp: float | None = None
-    read_rate_reads_per_second: float | None = None
+    read_rate_reads_per_second: float | None = None  # random reads of drives; None for other loads
+    # completion_latency_ns, completion_latency_p99_ns: median and 99th percentile of the time of a
+    # random read; None for other loads.
     completion_latency_ns: float | None = None
     completion_latency_p99_ns: float | None = None
+    # How full each resource with a limit is while all loads run, 0 to 1.
     utilisation: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -18,16 +18,12 @@ FULL = 1e-9
 
 @dataclass(frozen=True)
 class Flow:
-    """Accesses that take one path.
+    """Accesses that take one path."""
 
-    Attributes:
-        uses: name of each resource -> units of it for one unit of the flow's rate.
-        limit: highest rate that the flow requests; infinite by default.
-        pace: how fast its rate grows compared with other flows, such as its number of threads.
-    """
-
+    # Name of each resource -> units of it for one unit of the flow's rate.
     uses: Mapping[str, float]
-    limit: float = float("inf")
+    limit: float = float("inf")  # highest rate that the flow requests; infinite by default
+    # How fast its rate grows compared with other flows, such as its number of threads.
     pace: float = 1.0
 
 

@@ -152,17 +152,11 @@ def simulate_replicate(point: Point, replicate: int, model: MachineModel) -> Rec
 
 @dataclass(frozen=True)
 class RunNoise:
-    """The noise of one replicate of a point.
+    """The noise of one replicate of a point."""
 
-    Attributes:
-        lost: share of the rates that other programs take in a disturbed replicate, else 0.
-        qualities: factor of each load's rates; times are divided by it.
-        samples: further factors of each load, one for the rate in each sample.
-    """
-
-    lost: float
-    qualities: list[float]
-    samples: list[list[float]]
+    lost: float  # share of the rates that other programs take in a disturbed replicate, else 0
+    qualities: list[float]  # factor of each load's rates; times are divided by it
+    samples: list[list[float]]  # further factors of each load, one for the rate in each sample
 
 
 def draw_noise(point: Point, replicate: int, machine: MachineDescription) -> RunNoise:

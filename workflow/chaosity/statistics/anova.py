@@ -48,47 +48,30 @@ _ROUNDING = 8.0 * float(np.finfo(float).eps)
 
 @dataclass(frozen=True)
 class AnovaResult:
-    """The result of an analysis of variance; the keys of its JSON are the names of the attributes.
+    """The result of an analysis of variance; the keys of its JSON are the names of the fields."""
 
-    Attributes:
-        response: column of the values.
-        factors: columns that were varied.
-        block: column of the blocks, or None.
-        n: number of values.
-        levels: levels of each factor and of the block.
-        balanced: whether every combination was measured equally often.
-        sums_of_squares: "orthogonal" or "type II".
-        transform: "none" or "log".
-        transform_reason: why this scale was chosen, in one sentence.
-        terms: lines of the table: factors, interactions, block, error, total.
-        effects: effect of each level of each factor.
-        interactions: effect of each pair of levels, for each interaction of two factors.
-        contrasts: differences of pairs of levels.
-        fitted, residuals: fitted value and residual of each value, on the analysed scale.
-        normal_quantiles: normal quantiles of the residuals, in standard deviations.
-        notes: what a reader must know about the data, as sentences.
-        conclusion: which terms explain the differences, in one sentence.
-        design, values, error: data for further contrasts; not in the JSON.
-    """
-
-    response: str
-    factors: tuple[str, ...]
-    block: str | None
-    n: int
-    levels: dict[str, tuple[str, ...]]
-    balanced: bool
-    sums_of_squares: str
-    transform: str
-    transform_reason: str
+    response: str  # column of the values
+    factors: tuple[str, ...]  # columns that were varied
+    block: str | None  # column of the blocks, or None
+    n: int  # number of values
+    levels: dict[str, tuple[str, ...]]  # levels of each factor and of the block
+    balanced: bool  # whether every combination was measured equally often
+    sums_of_squares: str  # "orthogonal" or "type II"
+    transform: str  # "none" or "log"
+    transform_reason: str  # why this scale was chosen, in one sentence
+    # Lines of the table: factors, interactions, block, error, total.
     terms: tuple[VariationTerm, ...]
-    effects: tuple[LevelEffect, ...]
+    effects: tuple[LevelEffect, ...]  # effect of each level of each factor
+    # Effect of each pair of levels, for each interaction of two factors.
     interactions: tuple[InteractionEffect, ...]
-    contrasts: tuple[Contrast, ...]
+    contrasts: tuple[Contrast, ...]  # differences of pairs of levels
+    # fitted, residuals: fitted value and residual of each value, on the analysed scale.
     fitted: Values
     residuals: Values
-    normal_quantiles: Values
-    notes: tuple[str, ...]
-    conclusion: str
+    normal_quantiles: Values  # normal quantiles of the residuals, in standard deviations
+    notes: tuple[str, ...]  # what a reader must know about the data, as sentences
+    conclusion: str  # which terms explain the differences, in one sentence
+    # design, values, error: data for further contrasts; not in the JSON.
     design: AnovaDesign
     values: Values
     error: ResidualError

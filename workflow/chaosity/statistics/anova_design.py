@@ -23,19 +23,13 @@ Members = tuple[int, ...]
 
 @dataclass(frozen=True)
 class AnovaDesign:
-    """The levels of the factors in each row.
+    """The levels of the factors in each row."""
 
-    Attributes:
-        names: names of the factors, then of the block if there is one.
-        levels: levels of each name, in natural order (node9 before node10).
-        codes: number of the level, shape (rows, names).
-        factor_count: number of names that are factors; one more name is the block.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # names of the factors, then of the block if there is one
+    # Levels of each name, in natural order (node9 before node10).
     levels: tuple[tuple[str, ...], ...]
-    codes: NDArray[np.intp]
-    factor_count: int
+    codes: NDArray[np.intp]  # number of the level, shape (rows, names)
+    factor_count: int  # number of names that are factors; one more name is the block
 
     @property
     def value_count(self) -> int:

@@ -23,33 +23,20 @@ IMPORTANT_FROM_PERCENT = 10.0
 
 @dataclass(frozen=True)
 class VariationTerm:
-    """A line of the table of variation.
+    """A line of the table of variation."""
 
-    Attributes:
-        name: names of the factors, "error" or "total".
-        kind: factor, interaction, block, error or total.
-        degrees_of_freedom: degrees of freedom of its sum of squares.
-        sum_of_squares: sum of squares, in the square of the analysed unit.
-        mean_square: sum of squares per degree of freedom; None for the total, or without any.
-        f: mean square divided by the mean square of the error; None without an error.
-        p_value: probability of such an F if there is no effect.
-        variation_percent: share of the total sum of squares.
-        significant: whether the F test finds more than noise; None without a test.
-        important: whether the share reaches `IMPORTANT_FROM_PERCENT`.
-        sentence: the conclusion, for factors, interactions and blocks.
-    """
-
-    name: str
-    kind: str
-    degrees_of_freedom: int
-    sum_of_squares: float
+    name: str  # names of the factors, "error" or "total"
+    kind: str  # factor, interaction, block, error or total
+    degrees_of_freedom: int  # degrees of freedom of its sum of squares
+    sum_of_squares: float  # sum of squares, in the square of the analysed unit
+    # Sum of squares per degree of freedom; None for the total, or without any.
     mean_square: float | None
-    f: float | None
-    p_value: float | None
-    variation_percent: float
-    significant: bool | None = None
-    important: bool | None = None
-    sentence: str | None = None
+    f: float | None  # mean square divided by the mean square of the error; None without an error
+    p_value: float | None  # probability of such an F if there is no effect
+    variation_percent: float  # share of the total sum of squares
+    significant: bool | None = None  # whether the F test finds more than noise; None without a test
+    important: bool | None = None  # whether the share reaches `IMPORTANT_FROM_PERCENT`
+    sentence: str | None = None  # the conclusion, for factors, interactions and blocks
 
 
 def variation_table(

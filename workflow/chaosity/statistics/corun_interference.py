@@ -54,37 +54,27 @@ def summarise_corun_to_alone_ratios(measurements: Measurements) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class InitiatorSlowerThanOthersOfNode:
-    """An initiator that is slower than others of its node.
+    """An initiator that is slower than others of its node."""
 
-    Attributes:
-        initiator: name of the initiator.
-        nodes: node of the initiator, as a Linux list.
-        together: its latency divided by the geometric mean of the others, all running at the same
-            time, over the sizes from `LatencyDivergence.start` on.
-        alone: the same ratio with each initiator measured alone; NaN if that was not measured.
-    """
-
-    initiator: str
-    nodes: str
+    initiator: str  # name of the initiator
+    nodes: str  # node of the initiator, as a Linux list
+    # Its latency divided by the geometric mean of the others, all running at the same time, over
+    # the sizes from `LatencyDivergence.start` on.
     together: Estimate
-    alone: float
+    alone: float  # the same ratio with each initiator measured alone; NaN if that was not measured
 
 
 @dataclass(frozen=True)
 class LatencyDivergence:
-    """How the latency of loads that run together differs from that of each load alone.
+    """How the latency of loads that run together differs from that of each load alone."""
 
-    Attributes:
-        ratios: size -> latency together divided by latency alone, by ascending size.
-        start: the smallest size from which on every ratio is above DIVERGING_RATIO, or None.
-        slow: initiators that are slower than others of their node, the slowest first.
-        compared: number of initiators that share their node with another initiator.
-    """
-
+    # Size -> latency together divided by latency alone, by ascending size.
     ratios: dict[float, Estimate]
+    # The smallest size from which on every ratio is above DIVERGING_RATIO, or None.
     start: float | None
+    # Initiators that are slower than others of their node, the slowest first.
     slow: tuple[InitiatorSlowerThanOthersOfNode, ...]
-    compared: int
+    compared: int  # number of initiators that share their node with another initiator
 
 
 def compare_latency_together_and_alone(

@@ -56,19 +56,12 @@ class DifferenceWithInterval:
 
 @dataclass(frozen=True)
 class ResidualError:
-    """The error of a model, from which intervals are computed.
+    """The error of a model, from which intervals are computed."""
 
-    Attributes:
-        variance: mean square of the error; None when there is none.
-        freedom: degrees of freedom of the error.
-        logs: whether logarithms are analysed.
-        confidence: confidence of the intervals, 0 to 1.
-    """
-
-    variance: float | None
-    freedom: int
-    logs: bool
-    confidence: float = CONFIDENCE
+    variance: float | None  # mean square of the error; None when there is none
+    freedom: int  # degrees of freedom of the error
+    logs: bool  # whether logarithms are analysed
+    confidence: float = CONFIDENCE  # confidence of the intervals, 0 to 1
 
     def interval_of_estimate(
         self, value: float, weight: float, multiple: float | None = None
@@ -98,54 +91,36 @@ def _ratio(logarithm: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class LevelEffect:
-    """The departure of a level from the grand mean.
+    """The departure of a level from the grand mean."""
 
-    Attributes:
-        factor, level: names of the factor and of the level.
-        n: number of values at this level.
-        mean: their mean in the response's unit; the geometric mean for logarithms.
-        effect: departure from the grand mean, with all other factors equal.
-    """
-
+    # factor, level: names of the factor and of the level.
     factor: str
     level: str
-    n: int
-    mean: float
-    effect: DifferenceWithInterval
+    n: int  # number of values at this level
+    mean: float  # their mean in the response's unit; the geometric mean for logarithms
+    effect: DifferenceWithInterval  # departure from the grand mean, with all other factors equal
 
 
 @dataclass(frozen=True)
 class InteractionEffect:
-    """The effect of two levels together beyond the sum of their single effects.
+    """The effect of two levels together beyond the sum of their single effects."""
 
-    Attributes:
-        term: name of the interaction.
-        levels: one level of each of the two factors.
-        n: number of values with both levels.
-        effect: the effect; without an interval in unbalanced data.
-    """
-
-    term: str
-    levels: tuple[str, str]
-    n: int
-    effect: DifferenceWithInterval
+    term: str  # name of the interaction
+    levels: tuple[str, str]  # one level of each of the two factors
+    n: int  # number of values with both levels
+    effect: DifferenceWithInterval  # the effect; without an interval in unbalanced data
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """The difference of two levels or of two groups of cells.
+    """The difference of two levels or of two groups of cells."""
 
-    Attributes:
-        factor: factor of the levels, or column by which cells are grouped.
-        level, against: names of both sides; the difference is `level` minus `against`.
-        difference: the difference with its interval.
-        adjusted: "Tukey" for an interval that holds for all pairs, None for a single comparison.
-    """
-
-    factor: str
+    factor: str  # factor of the levels, or column by which cells are grouped
+    # level, against: names of both sides; the difference is `level` minus `against`.
     level: str
     against: str
-    difference: DifferenceWithInterval
+    difference: DifferenceWithInterval  # the difference with its interval
+    # "Tukey" for an interval that holds for all pairs, None for a single comparison.
     adjusted: str | None
 
 

@@ -99,18 +99,13 @@ class _HasInterval:
 
 @dataclass(frozen=True)
 class Estimate(_HasInterval):
-    """The median of a sample with its 95 % interval.
+    """The median of a sample with its 95 % interval."""
 
-    Attributes:
-        median: median of the sample; NaN if it is empty.
-        low, high: ends of the interval; None for fewer than two values.
-        n: number of values.
-    """
-
-    median: float
+    median: float  # median of the sample; NaN if it is empty
+    # low, high: ends of the interval; None for fewer than two values.
     low: float | None
     high: float | None
-    n: int
+    n: int  # number of values
 
     @classmethod
     def of_values(cls, values: ArrayLike) -> Estimate:
@@ -143,22 +138,15 @@ class Estimate(_HasInterval):
 
 @dataclass(frozen=True)
 class Ratio(_HasInterval):
-    """The value of one sample divided by the value of another sample, the reference.
+    """The value of one sample divided by the value of another sample, the reference."""
 
-    Attributes:
-        ratio: the ratio; NaN when a sample is empty.
-        low, high: ends of the 95 % interval; None when a sample is too small.
-        n: size of the sample, or number of pairs.
-        n_reference: size of the reference, or again the number of pairs.
-        p: probability of such a difference if there is none; None without a test.
-    """
-
-    ratio: float
+    ratio: float  # the ratio; NaN when a sample is empty
+    # low, high: ends of the 95 % interval; None when a sample is too small.
     low: float | None
     high: float | None
-    n: int
-    n_reference: int
-    p: float | None = None
+    n: int  # size of the sample, or number of pairs
+    n_reference: int  # size of the reference, or again the number of pairs
+    p: float | None = None  # probability of such a difference if there is none; None without a test
 
     @classmethod
     def of_runs(cls, values: ArrayLike, reference: ArrayLike) -> Ratio:
@@ -232,19 +220,12 @@ def _ends(low: float, high: float, ratio: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class GroupedSample:
-    """Values of several groups, for statistics of all groups at once.
+    """Values of several groups, for statistics of all groups at once."""
 
-    Attributes:
-        values: the values, sorted within groups.
-        groups: the group of each value, 0 to the number of groups - 1.
-        n: number of values of each group.
-        start: index of the first value of each group.
-    """
-
-    values: Values
-    groups: NDArray[np.intp]
-    n: NDArray[np.intp]
-    start: NDArray[np.intp]
+    values: Values  # the values, sorted within groups
+    groups: NDArray[np.intp]  # the group of each value, 0 to the number of groups - 1
+    n: NDArray[np.intp]  # number of values of each group
+    start: NDArray[np.intp]  # index of the first value of each group
 
     @classmethod
     def of_values(cls, values: Values, groups: NDArray[np.intp], number: int) -> GroupedSample:

@@ -44,25 +44,18 @@ MOST_CUTS = 4
 
 @dataclass(frozen=True)
 class AnovaStudy:
-    """A part of one experiment's results that is ready for an analysis of variance.
+    """A part of one experiment's results that is ready for an analysis of variance."""
 
-    Attributes:
-        experiment, load, metric: origin of the values.
-        where: columns that vary in the experiment and are constant here, with their levels.
-        factors: columns of the frame that vary.
-        frame: columns of the factors, `value`, `replicate`, and `relation`.
-        left_out: columns that follow from the factors.
-        block: `replicate`, or None for a single replicate.
-    """
-
+    # experiment, load, metric: origin of the values.
     experiment: str
     load: str
     metric: str
+    # Columns that vary in the experiment and are constant here, with their levels.
     where: Mapping[str, str]
-    factors: tuple[str, ...]
-    frame: pd.DataFrame
-    left_out: tuple[str, ...]
-    block: str | None
+    factors: tuple[str, ...]  # columns of the frame that vary
+    frame: pd.DataFrame  # columns of the factors, `value`, `replicate`, and `relation`
+    left_out: tuple[str, ...]  # columns that follow from the factors
+    block: str | None  # `replicate`, or None for a single replicate
 
     def analyse_variance_of_table(
         self, transform: str = "better", confidence: float = CONFIDENCE

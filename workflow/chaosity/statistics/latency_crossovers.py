@@ -47,22 +47,15 @@ class Crossover:
 
 @dataclass(frozen=True)
 class CurveComparison:
-    """The latencies of two configurations at equal bandwidth.
+    """The latencies of two configurations at equal bandwidth."""
 
-    Attributes:
-        reach: largest bandwidth that every curve of both configurations reaches.
-        n: number of complete replicate blocks of each configuration.
-        crossovers: from low to high bandwidth.
-        lower: if there is no crossover: which configuration (0 or 1) has the lower latency wherever
-            a difference is detected; None if none is detected.
-        reason: why the curves cannot be compared, or None.
-    """
-
-    reach: float
-    n: tuple[int, int]
-    crossovers: tuple[Crossover, ...] = ()
+    reach: float  # largest bandwidth that every curve of both configurations reaches
+    n: tuple[int, int]  # number of complete replicate blocks of each configuration
+    crossovers: tuple[Crossover, ...] = ()  # from low to high bandwidth
+    # If there is no crossover: which configuration (0 or 1) has the lower latency wherever a
+    # difference is detected; None if none is detected.
     lower: int | None = None
-    reason: str | None = None
+    reason: str | None = None  # why the curves cannot be compared, or None
 
 
 def mean_curve_over_places(rows: pd.DataFrame) -> pd.DataFrame:

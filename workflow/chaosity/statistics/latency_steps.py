@@ -28,24 +28,20 @@ _SMALLEST_STEP = 1.25
 
 @dataclass(frozen=True)
 class LatencyStep:
-    """A step of latency over the working set.
+    """A step of latency over the working set."""
 
-    Attributes:
-        first_bytes, last_bytes: measured sizes at the feet of the step.
-        below_bytes, above_bytes: neighbouring measured sizes around the middle of the step.
-        end_bytes: size at which latency crosses the middle of the step, over the blocks.
-        lower_ns, upper_ns: latency of the level before and after the step.
-        is_open_below, is_open_above: whether the level before or after the step is only the
-            smallest or the largest size, so that the true level may be lower or higher.
-    """
-
+    # first_bytes, last_bytes: measured sizes at the feet of the step.
     first_bytes: float
     last_bytes: float
+    # below_bytes, above_bytes: neighbouring measured sizes around the middle of the step.
     below_bytes: float
     above_bytes: float
-    end_bytes: Estimate
+    end_bytes: Estimate  # size at which latency crosses the middle of the step, over the blocks
+    # lower_ns, upper_ns: latency of the level before and after the step.
     lower_ns: float
     upper_ns: float
+    # is_open_below, is_open_above: whether the level before or after the step is only the smallest
+    # or the largest size, so that the true level may be lower or higher.
     is_open_below: bool
     is_open_above: bool
 

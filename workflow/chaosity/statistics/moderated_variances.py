@@ -39,15 +39,11 @@ _Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class VariancePrior:
-    """The distribution from which the variances of many cells come.
+    """The distribution from which the variances of many cells come."""
 
-    Attributes:
-        freedom: weight of the typical variance in degrees of freedom; infinite for equal variances.
-        variance: the typical variance.
-    """
-
+    # Weight of the typical variance in degrees of freedom; infinite for equal variances.
     freedom: float
-    variance: float
+    variance: float  # the typical variance
 
     def shrink_variances(self, variance: _Values, freedom: _Values) -> tuple[_Values, _Values]:
         """Return the variances moved towards the typical variance, and their degrees of freedom.
@@ -84,16 +80,11 @@ class CellPriors:
     """For each cell, the prior that the cells of its kind share.
 
     Each array has one number for each cell.
-
-    Attributes:
-        variance: the typical variance; NaN without a prior.
-        freedom: weight of the prior in degrees of freedom; 0 without a prior.
-        cells: number of cells from which the prior was estimated; 0 without a prior.
     """
 
-    variance: _Values
-    freedom: _Values
-    cells: _Values
+    variance: _Values  # the typical variance; NaN without a prior
+    freedom: _Values  # weight of the prior in degrees of freedom; 0 without a prior
+    cells: _Values  # number of cells from which the prior was estimated; 0 without a prior
 
     @classmethod
     def of_kinds(cls, variance: _Values, freedom: _Values, kinds: NDArray[np.intp]) -> CellPriors:

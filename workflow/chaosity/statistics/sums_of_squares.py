@@ -35,23 +35,14 @@ _Fit = tuple[list[Values], list[int], Values, int]
 
 @dataclass(frozen=True)
 class FittedModel:
-    """A fitted model.
+    """A fitted model."""
 
-    Attributes:
-        terms: all terms of the model, without the grand mean.
-        squares: sum of squares of each term, for each response.
-        freedom: degrees of freedom of each term.
-        fitted: fitted values, shape (rows, responses).
-        error: residual sum of squares of each response.
-        error_degrees_of_freedom: degrees of freedom of the residuals.
-    """
-
-    terms: tuple[Members, ...]
-    squares: tuple[Values, ...]
-    freedom: tuple[int, ...]
-    fitted: Values
-    error: Values
-    error_degrees_of_freedom: int
+    terms: tuple[Members, ...]  # all terms of the model, without the grand mean
+    squares: tuple[Values, ...]  # sum of squares of each term, for each response
+    freedom: tuple[int, ...]  # degrees of freedom of each term
+    fitted: Values  # fitted values, shape (rows, responses)
+    error: Values  # residual sum of squares of each response
+    error_degrees_of_freedom: int  # degrees of freedom of the residuals
 
 
 def fit_model(design: AnovaDesign, terms: Sequence[Members], responses: Values) -> FittedModel:
