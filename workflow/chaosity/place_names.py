@@ -86,26 +86,19 @@ _GROUPS = re.compile(f"{_GROUP}(?:_{_GROUP})*", re.ASCII)
 
 @dataclass(frozen=True)
 class PlaceName:
-    """The parts of a place's name; `str()` gives the name.
+    """The parts of a place's name; `str()` gives the name."""
 
-    Attributes:
-        kind: form of the name, see the table at the top of this module.
-        indices: index of the place, or the numbers of all nodes of a set.
-        count: number of threads (`threads`, `packed`, `spread`) or of drives; None for all drives.
-        word: `efficiency` or `performance`, for a core kind.
-        address: slot, serial number or path of a device, as in `drive-0000-41-00-0`. In anonymous
-            data a device has an index instead: `drive1`.
-        groups: groups of which the place is a part (`threads`, `packed`, `spread`, `others`).
-        without: initiator whose cores are left out (`others`).
-    """
-
-    kind: PlaceKind
-    indices: tuple[int, ...] = ()
+    kind: PlaceKind  # form of the name, see the table at the top of this module
+    indices: tuple[int, ...] = ()  # index of the place, or the numbers of all nodes of a set
+    # Number of threads (`threads`, `packed`, `spread`) or of drives; None for all drives.
     count: int | None = None
-    word: str | None = None
+    word: str | None = None  # `efficiency` or `performance`, for a core kind
+    # Slot, serial number or path of a device, as in `drive-0000-41-00-0`. In anonymous data a
+    # device has an index instead: `drive1`.
     address: str | None = None
+    # Groups of which the place is a part (`threads`, `packed`, `spread`, `others`).
     groups: tuple[PlaceName, ...] = ()
-    without: PlaceName | None = None
+    without: PlaceName | None = None  # initiator whose cores are left out (`others`)
 
     def __str__(self) -> str:
         fields = {

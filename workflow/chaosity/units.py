@@ -36,17 +36,11 @@ _NO_UNIT = ((1.0, ""),)
 
 @dataclass(frozen=True)
 class UnitScale:
-    """A unit for showing values: shown value = value / factor.
+    """A unit for showing values: shown value = value / factor."""
 
-    Attributes:
-        factor: size of one shown unit, in the metric's own unit.
-        symbol: text after the number, such as "GB/s"; empty without a unit.
-        decimals: number of decimals that gives the largest value three significant digits.
-    """
-
-    factor: float
-    symbol: str
-    decimals: int
+    factor: float  # size of one shown unit, in the metric's own unit
+    symbol: str  # text after the number, such as "GB/s"; empty without a unit
+    decimals: int  # number of decimals that gives the largest value three significant digits
 
     def number(self, value: float) -> str:
         """Return the value without its unit, with the scale's decimals."""

@@ -42,22 +42,7 @@ class WorkingSetConfig(TypedDict):
 
 
 class Config(TypedDict):
-    """The checked config.
-
-    Attributes:
-        sample: experiment -> maximum number of its points that are measured.
-        levels: experiment -> factor -> maximum number of its levels that are measured.
-        benchmarks: category -> the benchmark that is used for it.
-        parameters: benchmark -> parameters that replace those of its file.
-        threads: `one_per_core` or `all`, for selectors of initiators that do not say it.
-        stopping: category -> stopping rule.
-        budget: longest time of the measurements of a host, such as 30m, or auto, which follows
-            from the plan; None without a limit.
-        precision: half width of intervals at which a run ends, as a share; None without a target.
-        known_from: earlier runs that steer a run with a budget, each a selection as for `compare`.
-        rounds: None for the complete plan. Else only the rounds that a run with a budget chose so
-            far are measured, and what failed since this time, in UTC, is not repeated.
-    """
+    """The checked config."""
 
     inventory: str
     hosts: list[str]
@@ -67,18 +52,26 @@ class Config(TypedDict):
     slurm: SlurmConfig
     results: str
     experiments: list[str]
-    sample: dict[str, int]
+    sample: dict[str, int]  # experiment -> maximum number of its points that are measured
+    # Experiment -> factor -> maximum number of its levels that are measured.
     levels: dict[str, dict[str, int]]
-    benchmarks: dict[str, str]
+    benchmarks: dict[str, str]  # category -> the benchmark that is used for it
+    # Benchmark -> parameters that replace those of its file.
     parameters: dict[str, dict[str, Level]]
-    threads: str
+    threads: str  # `one_per_core` or `all`, for selectors of initiators that do not say it
     replicates: int
     seed: int
-    stopping: dict[str, PointStoppingRule]
+    stopping: dict[str, PointStoppingRule]  # category -> stopping rule
     working_set: WorkingSetConfig
+    # Longest time of the measurements of a host, such as 30m, or auto, which follows from the plan;
+    # None without a limit.
     budget: str | None
+    # Half width of intervals at which a run ends, as a share; None without a target.
     precision: str | float | None
+    # Earlier runs that steer a run with a budget, each a selection as for `compare`.
     known_from: list[str]
+    # None for the complete plan. Else only the rounds that a run with a budget chose so far are
+    # measured, and what failed since this time, in UTC, is not repeated.
     rounds: str | None
 
 
@@ -289,23 +282,17 @@ class ExperimentDocument(TypedDict):
 
 
 class PublishedForm(TypedDict):
-    """The meaning of others' CSV columns; texts are templates over the columns of a row.
-
-    Attributes:
-        matrix: metric, bandwidth or latency, if the file is a matrix of node x node.
-        columns: column of the tidy table -> its text.
-        factors: factor -> its level.
-    """
+    """The meaning of others' CSV columns; texts are templates over the columns of a row."""
 
     published: str
     summary: str
-    matrix: NotRequired[str]
+    matrix: NotRequired[str]  # metric, bandwidth or latency, if the file is a matrix of node x node
     experiment: str
     load: str
     metric: str
     value: str
-    columns: dict[str, str]
-    factors: NotRequired[dict[str, str]]
+    columns: dict[str, str]  # column of the tidy table -> its text
+    factors: NotRequired[dict[str, str]]  # factor -> its level
 
 
 # ---- templates/counters/*.yaml ----

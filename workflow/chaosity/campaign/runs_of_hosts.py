@@ -292,16 +292,12 @@ def _hosts_with_configurations(
 
 
 class HostWorkflow(NamedTuple):
-    """How to run the workflow of one host.
+    """How to run the workflow of one host."""
 
-    Attributes:
-        root: the repository.
-        arguments: further words of Snakemake's command line, the options before the target.
-        below: process of the small workflow: this run ends soon after it; None for no such process.
-    """
-
-    root: Path
+    root: Path  # the repository
+    # Further words of Snakemake's command line, the options before the target.
     arguments: Sequence[str] = ()
+    # Process of the small workflow: this run ends soon after it; None for no such process.
     below: int | None = None
 
     @property

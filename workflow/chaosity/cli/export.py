@@ -93,18 +93,13 @@ def export_json_command(folder: Path, output: Path | None) -> None:
 
 @dataclass(frozen=True)
 class _TextFormat:
-    """A format that one function writes.
+    """A format that one function writes."""
 
-    Attributes:
-        file: name of the file among all exports.
-        module, function: name of the function in a module of `chaosity.export`.
-        text: help of the command.
-    """
-
-    file: str
+    file: str  # name of the file among all exports
+    # module, function: name of the function in a module of `chaosity.export`.
     module: str
     function: str
-    text: str
+    text: str  # help of the command
 
     def write(self, host: MeasuredHost) -> str:
         """Return the text of the file."""

@@ -25,21 +25,13 @@ _NO_LIMIT = 100_000
 
 @dataclass(frozen=True)
 class _ShownMatrix:
-    """A matrix as text, cut to the width of the terminal.
+    """A matrix as text, cut to the width of the terminal."""
 
-    Attributes:
-        matrix: the matrix.
-        unit: unit of the numbers.
-        heads: heads of the shown columns, OS indexes of nodes.
-        rows: name of each row -> text and colour of each shown cell.
-        left_out: number of columns that did not fit.
-    """
-
-    matrix: MainMatrix
-    unit: str
-    heads: list[str]
-    rows: dict[str, list[tuple[str, str]]]
-    left_out: int
+    matrix: MainMatrix  # the matrix
+    unit: str  # unit of the numbers
+    heads: list[str]  # heads of the shown columns, OS indexes of nodes
+    rows: dict[str, list[tuple[str, str]]]  # name of each row -> text and colour of each shown cell
+    left_out: int  # number of columns that did not fit
 
 
 @click.command("show")

@@ -47,18 +47,12 @@ _Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class HostValues:
-    """The values of all hosts, in the cells that were measured on at least three hosts.
+    """The values of all hosts, in the cells that were measured on at least three hosts."""
 
-    Attributes:
-        hosts: names of the hosts.
-        cells: each cell as the first host has it, for its description.
-        logs: logarithms of the medians, shape (cells, hosts); NaN where a host has no value.
-        samples: for each cell, the logarithms of each host's replicates.
-    """
-
-    hosts: tuple[str, ...]
-    cells: tuple[ComparableCell, ...]
-    logs: _Values
+    hosts: tuple[str, ...]  # names of the hosts
+    cells: tuple[ComparableCell, ...]  # each cell as the first host has it, for its description
+    logs: _Values  # logarithms of the medians, shape (cells, hosts); NaN where a host has no value
+    # For each cell, the logarithms of each host's replicates.
     samples: tuple[tuple[_Values, ...], ...]
 
     def cell_text(self, number: int) -> str:
@@ -71,17 +65,11 @@ class HostValues:
 
 @dataclass(frozen=True)
 class HostDeviations:
-    """Deviations of hosts; each array is (cells, hosts), NaN where a host was not tested.
+    """Deviations of hosts; each array is (cells, hosts), NaN where a host was not tested."""
 
-    Attributes:
-        deviation: logarithm of the host's value divided by the median of the others.
-        p: probability of such a deviation by chance, adjusted for all cells of all hosts.
-        detectable: smallest detectable deviation, as a logarithm.
-    """
-
-    deviation: _Values
-    p: _Values
-    detectable: _Values
+    deviation: _Values  # logarithm of the host's value divided by the median of the others
+    p: _Values  # probability of such a deviation by chance, adjusted for all cells of all hosts
+    detectable: _Values  # smallest detectable deviation, as a logarithm
 
     @property
     def large_and_significant_mask(self) -> NDArray[np.bool_]:
@@ -185,16 +173,11 @@ class OtherHostsScatter(NamedTuple):
     """The value that other hosts make likely for an equal host in each cell, and its scatter.
 
     All are NaN where too few other hosts have a value.
-
-    Attributes:
-        freedom: degrees of freedom of the spread.
-        spread: standard deviation of the difference of an equal host to `expected`.
-        expected: mean of the other hosts' logarithms.
     """
 
-    freedom: _Values
-    spread: _Values
-    expected: _Values
+    freedom: _Values  # degrees of freedom of the spread
+    spread: _Values  # standard deviation of the difference of an equal host to `expected`
+    expected: _Values  # mean of the other hosts' logarithms
 
 
 def scatter_of_other_hosts(

@@ -63,17 +63,13 @@ Key = tuple[object, ...]
 
 @dataclass(frozen=True)
 class ComparableCell:
-    """The values of one cell on one side.
+    """The values of one cell on one side."""
 
-    Attributes:
-        logs: replicate block -> logarithm of the value; for a class, the mean over its places.
-        description: column -> value, for the key columns, threads, label and others.
-        places: number of places in the cell; 1 if it is matched by place.
-    """
-
+    # Replicate block -> logarithm of the value; for a class, the mean over its places.
     logs: Mapping[int, float]
+    # Column -> value, for the key columns, threads, label and others.
     description: Mapping[str, Any]
-    places: int
+    places: int  # number of places in the cell; 1 if it is matched by place
 
     @property
     def block_values(self) -> NDArray[np.float64]:

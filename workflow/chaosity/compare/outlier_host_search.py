@@ -39,61 +39,43 @@ MAX_HOSTS = 1000
 
 @dataclass(frozen=True)
 class HostVerdict:
-    """The verdict on one host.
+    """The verdict on one host."""
 
-    Attributes:
-        host: name of the host.
-        speed: median over its cells, as a share of the others' median; below 1 is slower, for
-            latency too; None without a cell.
-        low, high: 95 % interval over the cells.
-        cells: number of compared cells.
-        missing: number of cells that most hosts have and this host lacks.
-        clear: number of clear deviations.
-        worst: description of the cell with the largest deviation, if possible a clear one.
-        worst_ratio: the host's value in the worst cell divided by the median of the others.
-        p_adjusted: smallest p-value of the host's large deviations, adjusted for all cells of all
-            hosts; None where there was no test.
-        differs: whether it is an outlier host.
-    """
-
-    host: str
+    host: str  # name of the host
+    # Median over its cells, as a share of the others' median; below 1 is slower, for latency too;
+    # None without a cell.
     speed: float | None
+    # low, high: 95 % interval over the cells.
     low: float | None
     high: float | None
-    cells: int
-    missing: int
-    clear: int
-    worst: str
+    cells: int  # number of compared cells
+    missing: int  # number of cells that most hosts have and this host lacks
+    clear: int  # number of clear deviations
+    worst: str  # description of the cell with the largest deviation, if possible a clear one
+    # The host's value in the worst cell divided by the median of the others.
     worst_ratio: float | None
+    # Smallest p-value of the host's large deviations, adjusted for all cells of all hosts; None
+    # where there was no test.
     p_adjusted: float | None
-    differs: bool
+    differs: bool  # whether it is an outlier host
 
 
 @dataclass(frozen=True)
 class OutlierHosts:
-    """The verdicts on all hosts.
+    """The verdicts on all hosts."""
 
-    Attributes:
-        matched_by: PLACE or CLASS.
-        sentences: the overall verdict.
-        compared: number of cells that at least three hosts have.
-        detectable: smallest detectable deviation of a host in a typical cell, as a share, or None.
-        detectable_at_worst: smallest detectable deviation in the most scattered cell.
-        hosts: verdicts; outlier hosts first, then the slowest first.
-        cells: a row for each clear deviation of an outlier host: `host`, `group`, `where`,
-            `asked_words`, `ratio`, `p_adjusted`.
-        names: names of the hosts, in the order of `resources`.
-        resources: the speed of each host in each resource, for a table of hosts by resources.
-    """
-
-    matched_by: str
-    sentences: tuple[str, ...]
-    compared: int
+    matched_by: str  # PLACE or CLASS
+    sentences: tuple[str, ...]  # the overall verdict
+    compared: int  # number of cells that at least three hosts have
+    # Smallest detectable deviation of a host in a typical cell, as a share, or None.
     detectable: float | None
-    detectable_at_worst: float | None
-    hosts: tuple[HostVerdict, ...]
+    detectable_at_worst: float | None  # smallest detectable deviation in the most scattered cell
+    hosts: tuple[HostVerdict, ...]  # verdicts; outlier hosts first, then the slowest first
+    # A row for each clear deviation of an outlier host: `host`, `group`, `where`, `asked_words`,
+    # `ratio`, `p_adjusted`.
     cells: pd.DataFrame
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # names of the hosts, in the order of `resources`
+    # The speed of each host in each resource, for a table of hosts by resources.
     resources: tuple[ResourceSpeeds, ...]
 
     def to_json(self) -> dict[str, object]:

@@ -31,20 +31,15 @@ _MOST_PLACES = 16
 
 @dataclass(frozen=True)
 class ResourceSpeeds:
-    """The speed of each host in one resource.
+    """The speed of each host in one resource."""
 
-    Attributes:
-        group: for example "memory bandwidth of own node".
-        place: for example "node3", "0 -> 1" (packages), the node of several drives; "" in the group
-            OTHER.
-        speeds: for each host, its value in the cell of this resource that deviates most, as a share
-            of the other hosts' median; below 1 is slower, for latency too; None without a value.
-        clear: for each host, whether a cell of the resource has a significant, large deviation.
-    """
-
-    group: str
+    group: str  # for example "memory bandwidth of own node"
+    # For example "node3", "0 -> 1" (packages), the node of several drives; "" in the group OTHER.
     place: str
+    # For each host, its value in the cell of this resource that deviates most, as a share of the
+    # other hosts' median; below 1 is slower, for latency too; None without a value.
     speeds: tuple[float | None, ...]
+    # For each host, whether a cell of the resource has a significant, large deviation.
     clear: tuple[bool, ...]
 
 

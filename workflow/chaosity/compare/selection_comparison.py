@@ -55,57 +55,42 @@ _Group = tuple[object, object]  # category and metric
 
 @dataclass(frozen=True)
 class GroupVerdict:
-    """The verdict on all cells of one metric.
+    """The verdict on all cells of one metric."""
 
-    Attributes:
-        group: name of the group, such as "memory bandwidth".
-        metric: full name of the metric.
-        ratio: median ratio over the cells.
-        low, high: 95 % interval of the median ratio; None for fewer than three cells.
-        cells: number of compared cells.
-        better, worse: number of cells in which the left side is clearly better, or worse.
-        unsaid: number of cells with too few replicates for a test.
-    """
-
-    group: str
-    metric: str
-    ratio: float
+    group: str  # name of the group, such as "memory bandwidth"
+    metric: str  # full name of the metric
+    ratio: float  # median ratio over the cells
+    # low, high: 95 % interval of the median ratio; None for fewer than three cells.
     low: float | None
     high: float | None
-    cells: int
+    cells: int  # number of compared cells
+    # better, worse: number of cells in which the left side is clearly better, or worse.
     better: int
     worse: int
-    unsaid: int
+    unsaid: int  # number of cells with too few replicates for a test
 
 
 @dataclass(frozen=True)
 class SelectionComparison:
-    """The comparison of the left side with the right side, which is the reference.
+    """The comparison of the left side with the right side, which is the reference."""
 
-    Attributes:
-        left, right: names of the sides.
-        matched_by: PLACE or CLASS.
-        paired: whether replicates are paired, which needs both sides from one run.
-        sentences: the overall verdict.
-        notes: facts that a reader needs to interpret the ratios.
-        groups: a verdict for each metric of each category, alone and with co-running loads.
-        cells: a row for each cell, clear losses first: `group`, the columns of the tidy table that
-            describe it, `company` (text of the co-running loads), `where` (text of the places),
-            `asked_words` (text of kernel and levels),
-            `median_left`, `median_right` (in the metric's unit), `ratio`, `low`, `high`, `n_left`,
-            `n_right`, `places_left`, `places_right`, `threads_left`, `threads_right`, `p`,
-            `p_adjusted` and `verdict` (better, worse, no difference detected, not tested).
-        only_left, only_right: cells that the other side lacks: description -> number of cells.
-    """
-
+    # left, right: names of the sides.
     left: str
     right: str
-    matched_by: str
-    paired: bool
-    sentences: tuple[str, ...]
-    notes: tuple[str, ...]
+    matched_by: str  # PLACE or CLASS
+    paired: bool  # whether replicates are paired, which needs both sides from one run
+    sentences: tuple[str, ...]  # the overall verdict
+    notes: tuple[str, ...]  # facts that a reader needs to interpret the ratios
+    # A verdict for each metric of each category, alone and with co-running loads.
     groups: tuple[GroupVerdict, ...]
+    # A row for each cell, clear losses first: `group`, the columns of the tidy table that describe
+    # it, `company` (text of the co-running loads), `where` (text of the places), `asked_words`
+    # (text of kernel and levels), `median_left`, `median_right` (in the metric's unit), `ratio`,
+    # `low`, `high`, `n_left`, `n_right`, `places_left`, `places_right`, `threads_left`,
+    # `threads_right`, `p`, `p_adjusted` and `verdict` (better, worse, no difference detected, not
+    # tested).
     cells: pd.DataFrame
+    # only_left, only_right: cells that the other side lacks: description -> number of cells.
     only_left: Mapping[str, int]
     only_right: Mapping[str, int]
 

@@ -27,17 +27,11 @@ _MAX_SUGGESTED = 40
 
 @dataclass(frozen=True)
 class Selection:
-    """A part of a tidy table.
+    """A part of a tidy table."""
 
-    Attributes:
-        name: for sentences, such as "epyc1 nps4".
-        measurements: its rows.
-        pinned: requested column -> its value.
-    """
-
-    name: str
-    measurements: Measurements
-    pinned: Mapping[str, str]
+    name: str  # for sentences, such as "epyc1 nps4"
+    measurements: Measurements  # its rows
+    pinned: Mapping[str, str]  # requested column -> its value
 
     def filter_rows(self, conditions: Mapping[str, str]) -> Selection:
         """Return the selection of the rows whose columns have the values in `conditions`.

@@ -14,15 +14,10 @@ _LONGEST_VALUE = 90
 
 @dataclass(frozen=True)
 class ComponentDifference:
-    """A value that differs between two documents of a component.
+    """A value that differs between two documents of a component."""
 
-    Attributes:
-        key: words of the key, with the words of the keys around it.
-        text: "before -> after"; None if both have the same text, as long lists have.
-    """
-
-    key: str
-    text: str | None
+    key: str  # words of the key, with the words of the keys around it
+    text: str | None  # "before -> after"; None if both have the same text, as long lists have
 
 
 def component_differences(

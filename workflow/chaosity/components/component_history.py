@@ -34,16 +34,12 @@ _CLOCK_SLACK = timedelta(seconds=60)
 
 @dataclass(frozen=True)
 class ComponentState:
-    """A component's document during a period.
+    """A component's document during a period."""
 
-    Attributes:
-        since: start of the period in UTC, ISO 8601: the time stamp of the component's file, which
-            Snakemake compares with the time stamps of records.
-        content: the document; None while the component did not exist.
-    """
-
+    # Start of the period in UTC, ISO 8601: the time stamp of the component's file, which Snakemake
+    # compares with the time stamps of records.
     since: str
-    content: Mapping[str, object] | None
+    content: Mapping[str, object] | None  # the document; None while the component did not exist
 
 
 def read_json_object_or_none(path: Path) -> dict[str, object] | None:

@@ -38,33 +38,19 @@ Levels = tuple[tuple[str, Level], ...]
 
 @dataclass(frozen=True)
 class DesignedLoad:
-    """One load of an experiment's file, and the levels that vary for it.
+    """One load of an experiment's file, and the levels that vary for it."""
 
-    Attributes:
-        role: role of the load in its point.
-        spec: the load in the file.
-        host: resources of the host, such as caches, nodes and huge pages.
-        benchmark: benchmark of the load; an experiment can vary its parameters.
-        config: the checked config.
-        earlier: endpoints of the loads before it.
-        kernels: kernels that are measured.
-        at_most: factor -> maximum number of its levels (`levels` in the config).
-        notes: collects notes on levels that are left out.
-        where: place of the load in the experiment's file, for errors.
-        label: short description of the load, for notes.
-    """
-
-    role: str
-    spec: LoadDesign
-    host: HostResources
-    benchmark: Benchmark
-    config: Config
-    earlier: EarlierEndpoints
-    kernels: Sequence[str | None]
-    at_most: Mapping[str, int]
-    notes: PlanNotes
-    where: str
-    label: str
+    role: str  # role of the load in its point
+    spec: LoadDesign  # the load in the file
+    host: HostResources  # resources of the host, such as caches, nodes and huge pages
+    benchmark: Benchmark  # benchmark of the load; an experiment can vary its parameters
+    config: Config  # the checked config
+    earlier: EarlierEndpoints  # endpoints of the loads before it
+    kernels: Sequence[str | None]  # kernels that are measured
+    at_most: Mapping[str, int]  # factor -> maximum number of its levels (`levels` in the config)
+    notes: PlanNotes  # collects notes on levels that are left out
+    where: str  # place of the load in the experiment's file, for errors
+    label: str  # short description of the load, for notes
 
     def load_group_of_each_kernel_and_levels(
         self, initiator: str, members: Sequence[ChosenLoad]

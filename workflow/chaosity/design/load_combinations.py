@@ -33,20 +33,14 @@ PLATFORMS = {"linux": "Linux", "darwin": "macOS"}
 
 @dataclass
 class LoadCombinations:
-    """All combinations that the loads of a design allow on a host.
+    """All combinations that the loads of a design allow on a host."""
 
-    Attributes:
-        host: initiators, nodes and drives of the host.
-        benchmarks: the benchmark of each category.
-        config: the checked config.
-        weights: the measured weights for placements of pages; None if there are none.
-        plan_notes: notes on what was left out, with reasons.
-    """
-
-    host: HostResources
-    benchmarks: Mapping[str, Benchmark]
-    config: Config
+    host: HostResources  # initiators, nodes and drives of the host
+    benchmarks: Mapping[str, Benchmark]  # the benchmark of each category
+    config: Config  # the checked config
+    # The measured weights for placements of pages; None if there are none.
     weights: WeightsLookup | None = None
+    # Notes on what was left out, with reasons.
     plan_notes: PlanNotes = field(default_factory=PlanNotes)
 
     def iterate_combinations(

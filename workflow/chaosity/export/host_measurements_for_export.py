@@ -63,18 +63,14 @@ class MeasuredHost:
 
 @dataclass(frozen=True)
 class NodeMeasurements:
-    """Measurements of memory from each initiator node to each target node.
+    """Measurements of memory from each initiator node to each target node."""
 
-    Attributes:
-        where: slice of the tidy table: experiment, load, benchmark, kernel, metric and so on.
-        cells: table of `summarise_cells` with the columns `initiator_node` and `target_node`; it
-            has cells without a valid replicate too.
-        matrix: matrix of the valid replicates.
-    """
-
+    # Slice of the tidy table: experiment, load, benchmark, kernel, metric and so on.
     where: SliceKey
+    # Table of `summarise_cells` with the columns `initiator_node` and `target_node`; it has cells
+    # without a valid replicate too.
     cells: pd.DataFrame
-    matrix: NodeMatrix
+    matrix: NodeMatrix  # matrix of the valid replicates
 
     @property
     def valid_cells(self) -> Iterator[tuple[int, int, pd.Series]]:

@@ -50,15 +50,11 @@ _ATTRIBUTES = {
 
 @dataclass(frozen=True)
 class HwlocXmlExport:
-    """hwloc's XML with measured values.
+    """hwloc's XML with measured values."""
 
-    Attributes:
-        xml: text in format 2, like the host's ``topology.xml``; hwloc reads attributes from 2.3 on.
-        notes: sentences on values that were written, left out, replaced and kept.
-    """
-
+    # Text in format 2, like the host's ``topology.xml``; hwloc reads attributes from 2.3 on.
     xml: str
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # sentences on values that were written, left out, replaced and kept
 
 
 # (gp_index of the target, processing units of the initiator) -> value

@@ -14,19 +14,13 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class InterleaveWeightsExport:
-    """Interleave weights of a host.
+    """Interleave weights of a host."""
 
-    Attributes:
-        origin: see `MeasuredHost.origin_of_values`.
-        measured: source of the bandwidths, see `NodeMeasurements.source_text`.
-        sets: name of a set of workers (node0, package1, all) -> its weights.
-        left_out: name of a set of workers -> why it has no weights.
-    """
-
-    origin: dict[str, str | None]
-    measured: str
+    origin: dict[str, str | None]  # see `MeasuredHost.origin_of_values`
+    measured: str  # source of the bandwidths, see `NodeMeasurements.source_text`
+    # Name of a set of workers (node0, package1, all) -> its weights.
     sets: dict[str, PlacementAdvice]
-    left_out: dict[str, str]
+    left_out: dict[str, str]  # name of a set of workers -> why it has no weights
 
     def to_json(self) -> dict[str, object]:
         """Return the document of `chaosity export weights --json`."""

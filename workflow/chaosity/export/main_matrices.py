@@ -32,19 +32,12 @@ _NEAREST_FIRST = (SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE)
 
 @dataclass(frozen=True)
 class MatrixCell:
-    """A value of a matrix.
+    """A value of a matrix."""
 
-    Attributes:
-        node: OS index of the initiator's node.
-        target: name of the target: node3, drive-0000-41-00-0 or file0.
-        relation: where the target lies: same_node, same_package, other_package or unknown.
-        estimate: median with interval and n in the metric's unit.
-    """
-
-    node: int
-    target: str
-    relation: str
-    estimate: Estimate
+    node: int  # OS index of the initiator's node
+    target: str  # name of the target: node3, drive-0000-41-00-0 or file0
+    relation: str  # where the target lies: same_node, same_package, other_package or unknown
+    estimate: Estimate  # median with interval and n in the metric's unit
 
     @property
     def initiator(self) -> str:
@@ -60,21 +53,13 @@ class MatrixCell:
 
 @dataclass(frozen=True)
 class MainMatrix:
-    """Values from each node to each target.
+    """Values from each node to each target."""
 
-    Attributes:
-        quantity: memory bandwidth, memory latency or drive bandwidth.
-        metric: name of the metric, which ends with its unit.
-        source: experiment and benchmark of the values.
-        cells: measured cells, in the order of initiators and targets.
-        missing: (node, target) -> why a planned cell has no value.
-    """
-
-    quantity: str
-    metric: str
-    source: str
-    cells: tuple[MatrixCell, ...]
-    missing: dict[tuple[int, str], str]
+    quantity: str  # memory bandwidth, memory latency or drive bandwidth
+    metric: str  # name of the metric, which ends with its unit
+    source: str  # experiment and benchmark of the values
+    cells: tuple[MatrixCell, ...]  # measured cells, in the order of initiators and targets
+    missing: dict[tuple[int, str], str]  # (node, target) -> why a planned cell has no value
 
     @cached_property
     def targets(self) -> tuple[str, ...]:

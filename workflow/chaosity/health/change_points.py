@@ -43,19 +43,16 @@ _DATE_LIMIT = -2.0 * math.log1p(-math.sqrt(0.95))
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of a series without a change.
+    """A part of a series without a change."""
 
-    Attributes:
-        begin, end: positions of its first value, and of the first one after it.
-        first, last: fitted values at both ends; they differ in a drift.
-        excess: for each position in the series, how much worse the fit is if the segment began
-            there, in variances; infinite where this cannot be; of the first segment empty.
-    """
-
+    # begin, end: positions of its first value, and of the first one after it.
     begin: int
     end: int
+    # first, last: fitted values at both ends; they differ in a drift.
     first: float
     last: float
+    # For each position in the series, how much worse the fit is if the segment began there, in
+    # variances; infinite where this cannot be; of the first segment empty.
     excess: Numbers
 
     @property

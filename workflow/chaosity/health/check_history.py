@@ -28,21 +28,13 @@ from chaosity.text_templates import write_text
 
 @dataclass(frozen=True)
 class ValueSeries:
-    """The values of a point over time, of the same part.
+    """The values of a point over time, of the same part."""
 
-    Attributes:
-        check: the point, its metric and its components.
-        times: when each check began, in UTC, ascending.
-        values: in the metric's unit.
-        segments: the parts of the series without a change, see `find_segments`.
-        replaced: if a replaced component begins the series, its name and serial numbers.
-    """
-
-    check: CheckPoint
-    times: tuple[str, ...]
-    values: tuple[float, ...]
-    segments: tuple[Segment, ...]
-    replaced: str | None
+    check: CheckPoint  # the point, its metric and its components
+    times: tuple[str, ...]  # when each check began, in UTC, ascending
+    values: tuple[float, ...]  # in the metric's unit
+    segments: tuple[Segment, ...]  # the parts of the series without a change, see `find_segments`
+    replaced: str | None  # if a replaced component begins the series, its name and serial numbers
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -84,47 +76,31 @@ class _Event:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of one or several values that a component explains.
+    """A change of one or several values that a component explains."""
 
-    Attributes:
-        parts: names of components; several if they cannot be told apart, none if most of the host
-            changed.
-        values: series, value before and value after, the largest change first.
-        is_worse: whether the values are worse afterwards.
-        is_drift: whether the values drift from `since` to `last`, and not step.
-        since: the first check after the change.
-        first, last: its 95 % interval, as times of checks.
-        components: what changed of components between the checks around the change.
-    """
-
+    # Names of components; several if they cannot be told apart, none if most of the host changed.
     parts: tuple[str, ...]
+    # Series, value before and value after, the largest change first.
     values: tuple[tuple[ValueSeries, float, float], ...]
-    is_worse: bool
-    is_drift: bool
-    since: str
+    is_worse: bool  # whether the values are worse afterwards
+    is_drift: bool  # whether the values drift from `since` to `last`, and not step
+    since: str  # the first check after the change
+    # first, last: its 95 % interval, as times of checks.
     first: str
     last: str
-    components: tuple[str, ...]
+    components: tuple[str, ...]  # what changed of components between the checks around the change
 
 
 @dataclass(frozen=True)
 class CheckHistory:
-    """The checks of a host.
+    """The checks of a host."""
 
-    Attributes:
-        series: of all values.
-        changes: the newest first.
-        component_changes: time of the first check after each change of components, and what
-            changed, the oldest first.
-        unknown: points with checks that are not in the plan any more.
-        is_simulated: whether the host does not exist.
-    """
-
-    series: tuple[ValueSeries, ...]
-    changes: tuple[Change, ...]
+    series: tuple[ValueSeries, ...]  # of all values
+    changes: tuple[Change, ...]  # the newest first
+    # Time of the first check after each change of components, and what changed, the oldest first.
     component_changes: tuple[tuple[str, str], ...]
-    unknown: tuple[str, ...]
-    is_simulated: bool
+    unknown: tuple[str, ...]  # points with checks that are not in the plan any more
+    is_simulated: bool  # whether the host does not exist
 
     @property
     def times(self) -> list[str]:

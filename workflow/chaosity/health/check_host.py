@@ -80,27 +80,17 @@ class HostBusyError(UserError):
 
 @dataclass
 class CheckResult:
-    """The result of a check.
+    """The result of a check."""
 
-    Attributes:
-        host: name of the host.
-        moment: when the check began, in UTC.
-        seconds: how long it took.
-        values: all values.
-        left: points that did not fit into the time.
-        failed: point -> why it has no valid value.
-        unreadable: components that this user may not read, and which were not checked.
-        is_simulated: whether the host does not exist.
-    """
-
-    host: str
-    moment: str
-    seconds: float = 0.0
-    values: list[CheckedValue] = field(default_factory=list)
-    left: list[CheckPoint] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
+    host: str  # name of the host
+    moment: str  # when the check began, in UTC
+    seconds: float = 0.0  # how long it took
+    values: list[CheckedValue] = field(default_factory=list)  # all values
+    left: list[CheckPoint] = field(default_factory=list)  # points that did not fit into the time
+    failed: dict[str, str] = field(default_factory=dict)  # point -> why it has no valid value
+    # Components that this user may not read, and which were not checked.
     unreadable: list[str] = field(default_factory=list)
-    is_simulated: bool = False
+    is_simulated: bool = False  # whether the host does not exist
 
     @property
     def status(self) -> int:

@@ -29,18 +29,12 @@ PointKey = tuple[str, str]
 
 @dataclass(frozen=True)
 class CheckPoint:
-    """A point of a check.
+    """A point of a check."""
 
-    Attributes:
-        point: the point of the map; of those that are chosen, with a shorter stopping rule.
-        load: its only load.
-        metric: the metric that is judged.
-        parts: the components that limit it: a node, a drive, or a path such as node0->node4.
-    """
-
-    point: Point
-    load: Load
-    metric: str
+    point: Point  # the point of the map; of those that are chosen, with a shorter stopping rule
+    load: Load  # its only load
+    metric: str  # the metric that is judged
+    # The components that limit it: a node, a drive, or a path such as node0->node4.
     parts: tuple[str, ...]
 
     @property

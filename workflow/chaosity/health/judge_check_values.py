@@ -53,35 +53,24 @@ class MapValue:
 
 @dataclass(frozen=True)
 class CheckedValue:
-    """A value of a check.
+    """A value of a check."""
 
-    Attributes:
-        check: the point.
-        values: the measured values in the metric's unit; more than one if the first was slow.
-        expected: the median of the map, corrected by the earlier checks.
-        limit: the smallest loss that would be clear, as a share.
-        disturbed: whether other programs used the processors meanwhile.
-        recent_loss: loss of the last `RECENT` checks together, of which this is the last; 0 while
-            there are too few checks.
-        recent_limit: the smallest such loss that would be clear.
-        loss_to_equals: loss against equal hosts, by the recent checks of all of them.
-        limit_to_equals: the smallest such loss that would be clear.
-        equal_hosts: number of equal hosts with recent checks of the point; 0 if too few.
-        hypervisor_may_explain: whether the host is a virtual machine and the value one of its
-            memory. A hypervisor can run two of its processors on one core for minutes, which halves
-            the bandwidth and shows in no counter of the machine.
-    """
-
-    check: CheckPoint
+    check: CheckPoint  # the point
+    # The measured values in the metric's unit; more than one if the first was slow.
     values: tuple[float, ...]
-    expected: float
-    limit: float
-    disturbed: bool = False
+    expected: float  # the median of the map, corrected by the earlier checks
+    limit: float  # the smallest loss that would be clear, as a share
+    disturbed: bool = False  # whether other programs used the processors meanwhile
+    # Loss of the last `RECENT` checks together, of which this is the last; 0 while there are too
+    # few checks.
     recent_loss: float = 0.0
-    recent_limit: float = math.inf
-    loss_to_equals: float = 0.0
-    limit_to_equals: float = math.inf
-    equal_hosts: int = 0
+    recent_limit: float = math.inf  # the smallest such loss that would be clear
+    loss_to_equals: float = 0.0  # loss against equal hosts, by the recent checks of all of them
+    limit_to_equals: float = math.inf  # the smallest such loss that would be clear
+    equal_hosts: int = 0  # number of equal hosts with recent checks of the point; 0 if too few
+    # Whether the host is a virtual machine and the value one of its memory. A hypervisor can run
+    # two of its processors on one core for minutes, which halves the bandwidth and shows in no
+    # counter of the machine.
     hypervisor_may_explain: bool = False
 
     @property
@@ -242,16 +231,12 @@ def status_of_values(values: Iterable[CheckedValue]) -> int:
 
 @dataclass(frozen=True)
 class Suspect:
-    """Components that explain slow values.
+    """Components that explain slow values."""
 
-    Attributes:
-        parts: names of components; several if the check cannot tell them apart; empty if most of
-            the host is slow.
-        values: the slow values that they explain, the largest loss first.
-    """
-
+    # Names of components; several if the check cannot tell them apart; empty if most of the host is
+    # slow.
     parts: tuple[str, ...]
-    values: tuple[CheckedValue, ...]
+    values: tuple[CheckedValue, ...]  # the slow values that they explain, the largest loss first
 
 
 def suspected_parts(values: Sequence[CheckedValue]) -> list[Suspect]:

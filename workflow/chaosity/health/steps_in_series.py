@@ -24,17 +24,11 @@ _LIKELY = 0.9 * _MATTERS
 
 @dataclass(frozen=True)
 class SeriesStep:
-    """A loss that began between two checks and lasts.
+    """A loss that began between two checks and lasts."""
 
-    Attributes:
-        point: the point whose values became worse.
-        since: time of the first check after the step, or of the begin of a drift, in UTC.
-        loss: how much worse, as a share: 0.1 is 10 % less bandwidth, or 10 % more latency.
-    """
-
-    point: str
-    since: str
-    loss: float
+    point: str  # the point whose values became worse
+    since: str  # time of the first check after the step, or of the begin of a drift, in UTC
+    loss: float  # how much worse, as a share: 0.1 is 10 % less bandwidth, or 10 % more latency
 
 
 def steps_in_series(rows: Sequence[Mapping[str, str]]) -> list[SeriesStep]:

@@ -63,16 +63,11 @@ _FILTERS = ("default", "d", "lower", "upper", "trim", "string", "int", "first", 
 
 @dataclass(frozen=True)
 class InventoryHost:
-    """A host of the inventory.
+    """A host of the inventory."""
 
-    Attributes:
-        name: name of the host in the inventory.
-        variables: variables of the host that begin with ``chaosity_``.
-        connection_variables: its evaluated variables of `_CONNECTION_VARIABLES`.
-    """
-
-    name: str
-    variables: HostVariables
+    name: str  # name of the host in the inventory
+    variables: HostVariables  # variables of the host that begin with ``chaosity_``
+    # Its evaluated variables of `_CONNECTION_VARIABLES`.
     connection_variables: Mapping[str, Variable] = field(default_factory=dict)
 
     @property

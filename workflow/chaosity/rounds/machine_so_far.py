@@ -40,24 +40,18 @@ LEFT_OUT = "the budget leaves it out"
 
 @dataclass(frozen=True)
 class MachineSoFar:
-    """What is known of a machine between two rounds.
+    """What is known of a machine between two rounds."""
 
-    Attributes:
-        points: the complete plan: all points with all replicates of a run without a budget.
-        topology: topology of the machine.
-        facts: packages, models and core kinds, for the search for anomalies.
-        rounds: the rounds so far; all their measurements are done.
-        measured: the tidy table; None before the first round.
-        seconds: (experiment, point) -> duration of each record in seconds.
-        known: cells of earlier runs, see `known_before.known_cells`; None without any.
-    """
-
+    # The complete plan: all points with all replicates of a run without a budget.
     points: Sequence[Point]
-    topology: Topology
+    topology: Topology  # topology of the machine
+    # Packages, models and core kinds, for the search for anomalies.
     facts: HostComponentFacts = field(default_factory=HostComponentFacts)
-    rounds: Sequence[Round] = ()
-    measured: Measurements | None = None
+    rounds: Sequence[Round] = ()  # the rounds so far; all their measurements are done
+    measured: Measurements | None = None  # the tidy table; None before the first round
+    # (experiment, point) -> duration of each record in seconds.
     seconds: Mapping[PointKey, Sequence[float]] = field(default_factory=dict)
+    # Cells of earlier runs, see `known_before.known_cells`; None without any.
     known: pd.DataFrame | None = None
 
     @property

@@ -32,32 +32,23 @@ def point_key(point: Point) -> PointKey:
 
 @dataclass(frozen=True)
 class Round:
-    """Measurements that are planned together.
+    """Measurements that are planned together."""
 
-    Attributes:
-        reason: why these measurements, as a sentence.
-        measurements: (experiment, point) in the order of measurement; the n-th occurrence of a
-            point in all rounds is its replicate n.
-        audit: drive sets among them that were chosen at random.
-        earlier: whether the records were there before the first round, so that they cost no time.
-    """
-
-    reason: str
+    reason: str  # why these measurements, as a sentence
+    # (experiment, point) in the order of measurement; the n-th occurrence of a point in all rounds
+    # is its replicate n.
     measurements: tuple[PointKey, ...]
-    audit: tuple[PointKey, ...] = ()
+    audit: tuple[PointKey, ...] = ()  # drive sets among them that were chosen at random
+    # Whether the records were there before the first round, so that they cost no time.
     earlier: bool = False
 
 
 @dataclass(frozen=True)
 class Budget:
-    """When a run ends: after so many seconds, or when all intervals are narrow enough.
+    """When a run ends: after so many seconds, or when all intervals are narrow enough."""
 
-    Attributes:
-        seconds: time of the measurements; None without a limit.
-        precision: half width of the intervals as a share of the median; None without a target.
-    """
-
-    seconds: float | None = None
+    seconds: float | None = None  # time of the measurements; None without a limit
+    # Half width of the intervals as a share of the median; None without a target.
     precision: float | None = None
 
 

@@ -32,21 +32,13 @@ MappingAddresses = str | list[str] | None
 
 @dataclass(frozen=True)
 class MemoryMapping:
-    """A mapping with pages: a line of ``numa_maps``.
+    """A mapping with pages: a line of ``numa_maps``."""
 
-    Attributes:
-        address: first address, as text in the form of the file.
-        of_file: whether a file backs the mapping.
-        private: whether the mapping has private data of the process (``anon``) or huge pages.
-        page_bytes: size of the pages that the kernel counts here.
-        bytes_by_node: node -> bytes of the mapping.
-    """
-
-    address: str
-    of_file: bool
-    private: bool
-    page_bytes: int
-    bytes_by_node: dict[int, int]
+    address: str  # first address, as text in the form of the file
+    of_file: bool  # whether a file backs the mapping
+    private: bool  # whether the mapping has private data of the process (``anon``) or huge pages
+    page_bytes: int  # size of the pages that the kernel counts here
+    bytes_by_node: dict[int, int]  # node -> bytes of the mapping
 
 
 def read_cpus_by_node(nodes: Path = NODES) -> dict[int, set[int]]:

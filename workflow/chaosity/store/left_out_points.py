@@ -33,14 +33,11 @@ _CELL = list(CELL)
 
 @dataclass(frozen=True, eq=False)
 class LeftOutPoints:
-    """The points that a budget left out.
+    """The points that a budget left out."""
 
-    Attributes:
-        rows: a row for each load and metric, as in the tidy table, with the status "missing".
-        predictions: the predicted cells among them, with the columns `PREDICTION_COLUMNS`.
-    """
-
+    # A row for each load and metric, as in the tidy table, with the status "missing".
     rows: Measurements
+    # The predicted cells among them, with the columns `PREDICTION_COLUMNS`.
     predictions: pd.DataFrame
 
     @classmethod

@@ -78,15 +78,11 @@ def equals_or_in_list(values: pd.Series, wanted: object) -> pd.Series:
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
-    """Rows of the tidy table, ready for analysis.
+    """Rows of the tidy table, ready for analysis."""
 
-    Attributes:
-        rows: the columns of the tidy table in numpy types, with None for a missing text and NaN
-            for a missing number, and two more columns:
-            `load_count`, the number of loads of the row's point, and
-            `load_parameters`, the levels of the row's load as JSON, "{}" without levels.
-    """
-
+    # The columns of the tidy table in numpy types, with None for a missing text and NaN for a
+    # missing number, and two more columns: `load_count`, the number of loads of the row's point,
+    # and `load_parameters`, the levels of the row's load as JSON, "{}" without levels.
     rows: pd.DataFrame
 
     @classmethod

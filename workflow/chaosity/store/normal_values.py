@@ -26,21 +26,13 @@ _MOST_LOSS = {BANDWIDTH: 0.15, LATENCY: 0.25}
 
 @dataclass(frozen=True)
 class NormalValue:
-    """A value of a node's own memory, and what is normal for the processor.
+    """A value of a node's own memory, and what is normal for the processor."""
 
-    Attributes:
-        metric: BANDWIDTH or LATENCY.
-        value: median over the nodes, in the metric's unit.
-        kernel: kernel of the value; None for latency.
-        normal: what is normal, in the metric's unit.
-        source: where that is from.
-    """
-
-    metric: str
-    value: float
-    kernel: str | None
-    normal: float
-    source: str
+    metric: str  # BANDWIDTH or LATENCY
+    value: float  # median over the nodes, in the metric's unit
+    kernel: str | None  # kernel of the value; None for latency
+    normal: float  # what is normal, in the metric's unit
+    source: str  # where that is from
 
     @property
     def loss(self) -> float:

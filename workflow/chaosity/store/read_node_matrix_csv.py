@@ -47,24 +47,17 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class NodeMatrix:
-    """Measured values from each initiator node to each target node.
+    """Measured values from each initiator node to each target node."""
 
-    Attributes:
-        metric: full name of the metric, such as bandwidth_bytes_per_second.
-        initiators: node numbers, in the order of the rows.
-        targets: node numbers, in the order of the columns.
-        samples: (initiator, target) -> replicates in the metric's unit; only measured cells.
-        blocks: (initiator, target) -> the replicate block of each sample; empty when unknown.
-        source: origin of the values, for sentences.
-        unit: unit of the numbers in the file and how it is known; None without a file.
-    """
-
-    metric: str
-    initiators: tuple[int, ...]
-    targets: tuple[int, ...]
+    metric: str  # full name of the metric, such as bandwidth_bytes_per_second
+    initiators: tuple[int, ...]  # node numbers, in the order of the rows
+    targets: tuple[int, ...]  # node numbers, in the order of the columns
+    # (initiator, target) -> replicates in the metric's unit; only measured cells.
     samples: Mapping[Pair, tuple[float, ...]]
+    # (initiator, target) -> the replicate block of each sample; empty when unknown.
     blocks: Mapping[Pair, tuple[int, ...]]
-    source: str
+    source: str  # origin of the values, for sentences
+    # Unit of the numbers in the file and how it is known; None without a file.
     unit: str | None = None
 
     def median_of_cell(self, initiator: int, target: int) -> float | None:

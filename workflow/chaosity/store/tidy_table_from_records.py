@@ -72,30 +72,23 @@ def read_points(folder: Path) -> Iterator[Point]:
 
 @dataclass(frozen=True)
 class ReplicateOutcome:
-    """The result of one replicate of a point.
+    """The result of one replicate of a point."""
 
-    Attributes:
-        status: valid, failed or missing.
-        reason: why the replicate is not valid.
-        order: position of the replicate in the random order.
-        measured_at: time of its end, in UTC.
-        readings: name of the load -> metric -> value or reason; empty unless valid.
-        seen_nodes: name of the load -> nodes with its pages as the kernel reported, such as 0-1.
-        clocks: name of the load -> mean clock of its units in hertz; None if it is unknown.
-        origin: "simulated" for a machine that does not exist; None for a measurement.
-        counted_seconds: name of the load -> metric -> for how long its counter counted.
-        remarks: "disturbed", "imprecise" or both, by the record's own checks; None if neither.
-    """
-
-    status: str
-    reason: str | None = None
-    order: int | None = None
-    measured_at: str | None = None
+    status: str  # valid, failed or missing
+    reason: str | None = None  # why the replicate is not valid
+    order: int | None = None  # position of the replicate in the random order
+    measured_at: str | None = None  # time of its end, in UTC
+    # Name of the load -> metric -> value or reason; empty unless valid.
     readings: Mapping[str, Mapping[str, Reading]] = field(default_factory=dict)
+    # Name of the load -> nodes with its pages as the kernel reported, such as 0-1.
     seen_nodes: Mapping[str, str | None] = field(default_factory=dict)
+    # "simulated" for a machine that does not exist; None for a measurement.
     origin: str | None = None
+    # Name of the load -> mean clock of its units in hertz; None if it is unknown.
     clocks: Mapping[str, float | None] = field(default_factory=dict)
+    # Name of the load -> metric -> for how long its counter counted.
     counted_seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    # "disturbed", "imprecise" or both, by the record's own checks; None if neither.
     remarks: str | None = None
 
 

@@ -31,21 +31,15 @@ _CLEARLY_FASTER = 1.5
 
 @dataclass
 class _NodeEvidence:
-    """What hwloc and /sys say about a node; the model's `Node` is made from it.
-
-    Attributes:
-        item: hwloc's object of the node; None when hwloc hides the node.
-        near_cpus: hwloc's cpuset: the node's own processing units; for a node without any, the
-            units of the nearest neighbour.
-        own_cpus: the processing units that the node owns.
-        allowed: whether the cgroup allows the node's memory.
-    """
+    """What hwloc and /sys say about a node; the model's `Node` is made from it."""
 
     os_index: int
-    item: HwlocObject | None
+    item: HwlocObject | None  # hwloc's object of the node; None when hwloc hides the node
+    # hwloc's cpuset: the node's own processing units; for a node without any, the units of the
+    # nearest neighbour.
     near_cpus: CpuSet
-    allowed: bool
-    own_cpus: CpuSet = ()
+    allowed: bool  # whether the cgroup allows the node's memory
+    own_cpus: CpuSet = ()  # the processing units that the node owns
     memory_bytes: int | None = None
     package: int | None = None
     has_cpus: bool = False

@@ -107,33 +107,23 @@ class CoreKind:
 
 @dataclass(frozen=True)
 class Node:
-    """A NUMA node: an initiator, a target, both, or neither (an ACPI generic initiator).
-
-    Attributes:
-        cpus: its own usable processing units. Empty for a node without processing units, although
-            hwloc gives such a node the units of a neighbour.
-        memory_bytes: size that the kernel reports now; a memory balloon changes it within minutes.
-        present_bytes: size that firmware provided; it does not change.
-        initiator: whether its processing units can issue accesses.
-        target: whether its memory can be accessed.
-        tier: rank of the memory among all targets, 0 is the fastest; None without memory.
-        kind: DRAM, HBM, CXL, NVM, ... or "none" without memory.
-        package: package of the node; None when the node spans several packages.
-        shown_cpus: `cpus` and the processing units that a cgroup forbids.
-        has_cpus: whether it has processing units, usable or not.
-    """
+    """A NUMA node: an initiator, a target, both, or neither (an ACPI generic initiator)."""
 
     os_index: int
+    # Its own usable processing units. Empty for a node without processing units, although hwloc
+    # gives such a node the units of a neighbour.
     cpus: CpuSet = ()
+    # Size that the kernel reports now; a memory balloon changes it within minutes.
     memory_bytes: int | None = None
-    present_bytes: int | None = None
-    initiator: bool = False
-    target: bool = False
+    present_bytes: int | None = None  # size that firmware provided; it does not change
+    initiator: bool = False  # whether its processing units can issue accesses
+    target: bool = False  # whether its memory can be accessed
+    # Rank of the memory among all targets, 0 is the fastest; None without memory.
     tier: int | None = None
-    kind: str = UNKNOWN
-    package: int | None = None
-    shown_cpus: CpuSet = ()
-    has_cpus: bool = False
+    kind: str = UNKNOWN  # DRAM, HBM, CXL, NVM, ... or "none" without memory
+    package: int | None = None  # package of the node; None when the node spans several packages
+    shown_cpus: CpuSet = ()  # `cpus` and the processing units that a cgroup forbids
+    has_cpus: bool = False  # whether it has processing units, usable or not
     memory_side_cache_bytes: int | None = None
 
     @property

@@ -54,26 +54,17 @@ _REMEDY = "capture /sys with `hwloc-gather-topology NAME`"
 
 @dataclass(frozen=True)
 class TopologySource:
-    """An opened source of a topology: hwloc's XML, and the kernel's files if there are any.
+    """An opened source of a topology: hwloc's XML, and the kernel's files if there are any."""
 
-    Attributes:
-        name: name of the file or directory, or "live".
-        kind: live, xml or sysfs.
-        xml: hwloc's XML, format 2.
-        sysfs: reader of the source's /sys and /proc; without any file for an XML.
-        architecture: architecture of a live machine, such as x86_64.
-        memory_modules: output of dmidecode on a live machine.
-        opencl: output of clinfo on a live machine.
-        module_table: memory modules in the SMBIOS table of a live machine, or why they are unknown.
-    """
-
-    name: str
-    kind: str
-    xml: etree._Element
+    name: str  # name of the file or directory, or "live"
+    kind: str  # live, xml or sysfs
+    xml: etree._Element  # hwloc's XML, format 2
+    # Reader of the source's /sys and /proc; without any file for an XML.
     sysfs: SysfsReader = NO_KERNEL_FILES
-    architecture: str | None = None
-    memory_modules: str | None = None
-    opencl: str | None = None
+    architecture: str | None = None  # architecture of a live machine, such as x86_64
+    memory_modules: str | None = None  # output of dmidecode on a live machine
+    opencl: str | None = None  # output of clinfo on a live machine
+    # Memory modules in the SMBIOS table of a live machine, or why they are unknown.
     module_table: list[MemoryModule] | str = "the source has no speed of memory modules"
 
 

@@ -57,17 +57,11 @@ ERROR_CAUSES = {
 
 
 class Transport(TypedDict):
-    """The way to the runner of a host; the keys are those of its JSON.
+    """The way to the runner of a host; the keys are those of its JSON."""
 
-    Attributes:
-        kind: `LOCAL`, `SSH`, `SLURM` or `SIMULATED`.
-        way: the command that runs a program on the host; empty for this machine.
-        runner: the command that starts the runner on the host.
-    """
-
-    kind: str
-    way: list[str]
-    runner: list[str]
+    kind: str  # `LOCAL`, `SSH`, `SLURM` or `SIMULATED`
+    way: list[str]  # the command that runs a program on the host; empty for this machine
+    runner: list[str]  # the command that starts the runner on the host
 
 
 def runner_command_line(transport: Transport, *arguments: str) -> list[str]:

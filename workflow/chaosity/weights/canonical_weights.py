@@ -71,18 +71,13 @@ def find_contended_bandwidth_matrix(
 
 @dataclass(frozen=True)
 class WeightsComparison:
-    """The canonical weights of one set of workers from both matrices.
+    """The canonical weights of one set of workers from both matrices."""
 
-    Attributes:
-        weights: name of the weights -> node -> share.
-        expected: name -> expected bandwidth of all workers in bytes per second, by the matrix of
-            all workers at once.
-        sources: name -> origin of the bandwidths.
-    """
-
-    weights: Mapping[str, Mapping[int, float]]
+    weights: Mapping[str, Mapping[int, float]]  # name of the weights -> node -> share
+    # Name -> expected bandwidth of all workers in bytes per second, by the matrix of all workers at
+    # once.
     expected: Mapping[str, float]
-    sources: Mapping[str, str]
+    sources: Mapping[str, str]  # name -> origin of the bandwidths
 
     @property
     def node_with_largest_share_difference(self) -> tuple[int, float]:

@@ -30,30 +30,22 @@ _COARSE_PERCENT = 5.0
 
 @dataclass(frozen=True)
 class PlacementAdvice:
-    """Weights for a set of workers, with commands, notes and expected bandwidths.
+    """Weights for a set of workers, with commands, notes and expected bandwidths."""
 
-    Attributes:
-        workers: nodes whose cores run the program.
-        dwp: data-to-worker proximity, 0 to 1.
-        weights: node -> share of the pages.
-        kernel_weights: node -> whole number for the kernel, without nodes that get no pages, see
-            `page_share_arithmetic.integer_weights`.
-        error_percent: the largest difference of a node's share with these whole numbers from its
-            share in `weights`, in per cent of the latter.
-        expected: placement -> expected bandwidth of all workers in bytes per second. Placements:
-            with these weights, equal shares on all nodes, equal shares on the nodes of the workers
-            (omitted when a worker has no memory). Use these bandwidths only to rank placements, see
-            `expected_bandwidth`.
-        source: origin of the bandwidths.
-    """
-
-    workers: tuple[int, ...]
-    dwp: float
-    weights: dict[int, float]
+    workers: tuple[int, ...]  # nodes whose cores run the program
+    dwp: float  # data-to-worker proximity, 0 to 1
+    weights: dict[int, float]  # node -> share of the pages
+    # Node -> whole number for the kernel, without nodes that get no pages, see
+    # `page_share_arithmetic.integer_weights`.
     kernel_weights: dict[int, int]
+    # The largest difference of a node's share with these whole numbers from its share in `weights`,
+    # in per cent of the latter.
     error_percent: float
+    # Placement -> expected bandwidth of all workers in bytes per second. Placements: with these
+    # weights, equal shares on all nodes, equal shares on the nodes of the workers (omitted when a
+    # worker has no memory). Use these bandwidths only to rank placements, see `expected_bandwidth`.
     expected: dict[str, float]
-    source: str
+    source: str  # origin of the bandwidths
 
     @property
     def commands_to_copy(self) -> list[str]:
