@@ -16,6 +16,7 @@ from chaosity.records.atomic_writes_and_record_files import load_record, save_re
 from chaosity.records.record_types_and_verdict import FAILED, VALID
 from chaosity.runner import load_process, metric_values
 from chaosity.runner.point_measurement import is_measured_enough, measure_point
+from chaosity.runner.record_checks import check_record
 
 pytestmark = pytest.mark.alone
 
@@ -246,3 +247,38 @@ def test_a_silent_load_starts_after_the_first_samples_of_the_others(make_point):
     loud, quiet = record["loads"]
     first = loud["outputs"]["stdout"].split('"begin_ns": ')[1].split(",")[0]
     assert quiet["began_monotonic_seconds"] > int(first) / 1e9
+
+
+def test_what_this_process_did_before_is_not_time_of_the_measurement(make_point):
+    """A check measures many points in one process. Its own time hides that of other programs."""
+    while time.process_time() < 3.0:
+        pass
+    record = measure_point(make_point(), 1)
+    assert 0.0 < record["runner_seconds"] < 1.5
+
+
+@pytest.mark.parametrize(
+    ("kind", "drives", "undisturbed"),
+    [
+        ("idle", [], True),
+        ("user", [], False),
+        ("softirq", [], False),
+        ("steal", [{"component": "drive0"}], False),
+        ("system", [{"component": "drive0"}], False),
+        # A drive interrupts the processors for the load that reads it.
+        ("softirq", [{"component": "drive0"}], True),
+        ("irq", [{"component": "drive0"}], True),
+    ],
+)
+def test_time_of_other_programs_and_interrupts_is_noted(make_point, kind, drives, undisturbed):
+    record = measure_point(make_point(), 1)
+    [load] = record["loads"]
+    load["target"] |= {"drives": drives}
+    before, after = record["environment_before"], record["environment_after"]
+    elapsed = after["taken_monotonic_seconds"] - before["taken_monotonic_seconds"]
+    seconds = dict(before["processor_seconds"])
+    seconds["user"] += load["processor_seconds"] + record["runner_seconds"]
+    seconds[kind] += 0.02 * elapsed * os.cpu_count()
+    after["processor_seconds"] = seconds
+    [note] = [each for each in check_record(record) if each["name"] == "undisturbed"]
+    assert note["passed"] is undisturbed, note

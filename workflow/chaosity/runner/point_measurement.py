@@ -295,6 +295,12 @@ def _wait_for_end(
         time.sleep(POLL_SECONDS)
 
 
+def _spent_processor_seconds() -> float:
+    """Return the processor time of this process and of its children that have ended."""
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
 def _run_loads(
     point: Point, folder: Path, record: UnfinishedRecord, lock: int, guardian: Guardian
 ) -> list[Check]:
@@ -302,6 +308,8 @@ def _run_loads(
 
     The record gets the data of all loads that were started, also after a failure.
     """
+    # A check measures many points in one process, which has spent seconds before.
+    spent_before = _spent_processor_seconds()
     loads, checks = _prepare_loads(point, folder, guardian)
     try:
         began = _start_loads(loads, lock)
@@ -315,8 +323,8 @@ def _run_loads(
         for load in started:
             load.wait_for_end_or_kill()
         record["loads"] = [load.load_record() for load in started]
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    record["runner_seconds"] = usage.ru_utime + usage.ru_stime
+    spent = _spent_processor_seconds() - spent_before
+    record["runner_seconds"] = spent - sum(load.processor_seconds for load in started)
     record["environment_after"] = host_state.read_host_state()
     check_room(folder, FULL_BYTES)
     checks += find_and_protect_drives.check_drives_are_still_there(point["loads"])
