@@ -34,19 +34,23 @@ def fleet_tables(
     hosts: int,
     faults: Mapping[int, Iterable[Fault]],
     between: float = BETWEEN_HOSTS,
+    fleet: int = 0,
 ) -> dict[str, Measurements]:
-    """Return the tidy tables of equal hosts; `faults` has those of the sick hosts, by number."""
+    """Return the tidy tables of equal hosts; `faults` has those of the sick hosts, by number.
+
+    Each number of a `fleet` gives other noise.
+    """
     tables = {}
     for number in range(hosts):
-        name = f"server{number:03}"
+        name, seed = f"server{number:03}", 1000 * fleet + number
         own = healthy
         if number in faults:
             machine: MachineDescription = {**healthy.machine, "faults": list(faults[number])}
             own = SimulatedHost(machine, healthy.topology, healthy.points, healthy.name)
-        table = own.table(number)
+        table = own.table(seed)
         rows = table.rows
         places = rows.groupby(["category", "initiator", "target"], sort=False).ngroup()
-        noise = np.random.default_rng(number).normal(0.0, between, places.max() + 1)
+        noise = np.random.default_rng(seed).normal(0.0, between, places.max() + 1)
         worse = rows["metric"].map(lambda metric: 1.0 if less_is_better(metric) else -1.0)
         values = rows["value"] * np.exp(worse * noise[places])
         stamps = DAY + "T1" + rows["replicate"].astype(str) + ":00:00.000Z"

@@ -22,6 +22,7 @@ import faults
 import fio_by_hand
 import fitted_machines
 import fleet
+import fleet_page
 import history
 import interval_coverage
 import kernels
@@ -68,6 +69,7 @@ PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
     "predicted_loads": predicted_loads.compare,
     "scale": scale.compare,
     "fleet": fleet.compare,
+    "fleet_page": fleet_page.compare,
 }
 # Parts that run only if they are named, since they take an hour each.
 NAMED: dict[str, Callable[[int], Iterable[Figure | str]]] = {

@@ -11,9 +11,10 @@ from functools import cache
 
 import pytest
 
+from chaosity.compare.outlier_host_search import find_outlier_hosts
 from chaosity.health.check_series import COLUMNS, SERIES_FILE
 from chaosity.report.overview_and_equal_hosts import write_overview
-from simulated_fleet import write_fleet
+from simulated_fleet import fleet_tables, write_fleet
 from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
 
 SLOW_NODE = {"fault": "slow_node", "node": 1, "remaining": 0.9}
@@ -79,6 +80,22 @@ def test_the_sick_host_is_the_first_row_with_its_resource_marked(sick_fleet):
     assert others == {number}
     assert re.search(r'<td data-value="-1\d\.\d" class="s\d clear">\N{MINUS SIGN}1\d</td>', html)
     assert sum(columns for _, columns in heat.groups) == len(heat.resources)
+
+
+def test_drives_without_a_known_node_have_a_column_each():
+    tables = fleet_tables(server(), 5, {4: [{"fault": "slow_host", "remaining": 0.8}]})
+    for name, table in tables.items():
+        is_drive = table.rows["target_kind"] == "drive"
+        tables[name] = table.with_columns(
+            target_nodes=table.rows["target_nodes"].mask(is_drive, "")
+        )
+    found = find_outlier_hosts(tables, packages=server().topology.package_of_node)
+    own = [one for one in found.resources if one.group.endswith("drives without a known node")]
+    rows = tables["server000"].rows
+    drives = set(rows.loc[(rows["target_kind"] == "drive") & (rows["drives"] == 1), "target"])
+    assert {one.place for one in own} == drives
+    assert len(drives) > 1
+    assert all(one.clear == (False, False, False, False, True) for one in own)
 
 
 def test_the_page_is_complete_without_script(sick_fleet):

@@ -108,13 +108,14 @@ def _place_of_single_part(
     facts = cell.description
     sources, targets = (_numbers(facts.get(f"{end}_nodes")) for end in ("initiator", "target"))
     levels = parse_levels_json(facts["load_parameters"])
-    single = len(sources) == len(targets) == 1 and facts["target_kind"] in ("node", "drive")
     in_caches = {WORKING_SET, "responder"} & levels.keys()
-    if cell.corunning_text or not single or in_caches:
-        return None
-    if is_percentile_of_slow_accesses(str(facts["metric"])):
+    if cell.corunning_text or in_caches or is_percentile_of_slow_accesses(str(facts["metric"])):
         return None
     words, is_drive = cell.category_and_metric_text, facts["target_kind"] == "drive"
+    if is_drive and len(sources) == 1 and not targets:
+        return f"{words} of drives without a known node", (str(facts["target"]),)
+    if not len(sources) == len(targets) == 1 or facts["target_kind"] not in ("node", "drive"):
+        return None
     ends = [packages.get(node) for node in (*sources, *targets)]
     if sources != targets:
         path = f"{ends[0]} {ARROW} {ends[1]}" if None not in ends else str(facts["part"])
