@@ -160,6 +160,17 @@ def _parse_groups(text: str) -> tuple[PlaceName, ...]:
 
 
 @cache
+def natural_sort_key(text: str) -> tuple[tuple[int, int, str], ...]:
+    """Return a sort key that orders the numbers in a text by value: `pu2` before `pu10`."""
+    parts = re.split(r"(\d+)", text)
+    return tuple(
+        # Of two numbers, that with fewer digits is smaller.
+        (0, len(part.lstrip("0")), part.lstrip("0")) if part.isdecimal() else (1, 0, part)
+        for part in parts
+        if part
+    )
+
+
 def pu_name(index: int) -> str:
     """Return the name of a processing unit: `pu17`."""
     return str(PlaceName("pu", (index,)))

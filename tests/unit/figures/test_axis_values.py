@@ -8,9 +8,9 @@ from chaosity.figures.axis_order_and_labels import (
     AxisGroup,
     axis_title,
     make_axis_value,
-    natural_sort_key,
     sort_and_group_axis_values,
 )
+from chaosity.place_names import natural_sort_key
 from chaosity.topology.topology_json import topology_from_json
 
 

@@ -25,6 +25,7 @@ from chaosity.anomalies.departure_significance import (
     MAX_CONFIDENCE,
     MAX_CONFIDENCE_OF_ONE_RUN,
 )
+from chaosity.place_names import natural_sort_key
 from chaosity.statistics.corun_interference import (
     SLOW_INITIATOR_RATIO,
     compare_latency_together_and_alone,
@@ -114,7 +115,7 @@ def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
         if low <= 0.0:
             continue
         own = large[large["initiator_nodes"] == nodes]
-        names = sorted(own["initiator"].unique(), key=_pu_number)
+        names = sorted(own["initiator"].unique(), key=natural_sort_key)
         affected = [name for name in names if name in alone]
         others = join_with_and([name for name in names if name not in alone])
         slow = own["initiator"].isin(affected)
@@ -190,12 +191,6 @@ def _interval(loss: float, error: float, freedom: int) -> tuple[float, float, fl
     half = float(stats.t.isf(0.025, freedom)) * error
     low, high = (100.0 * float(np.expm1(end)) for end in (loss - half, loss + half))
     return low, high, float(stats.t.sf(loss / (error or 1e-6), freedom))
-
-
-def _pu_number(name: str) -> tuple[int, str]:
-    """Sort key that orders places by their number."""
-    digits = "".join(part for part in name if part.isdigit())
-    return int(digits or 0), name
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from chaosity.place_names import PlaceName, parse_place_name
+from chaosity.place_names import PlaceName, natural_sort_key, parse_place_name
 from chaosity.text_templates import fixed_texts
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_binary_bytes
@@ -104,17 +104,6 @@ class Axis:
         """Return the axis with other values in a single group."""
         kept = tuple(values)
         return replace(self, values=kept, groups=(AxisGroup("", 0, len(kept)),))
-
-
-def natural_sort_key(text: str) -> tuple[tuple[int, int, str], ...]:
-    """Return a sort key that orders the numbers in a text by value: `pu2` before `pu10`."""
-    parts = re.split(r"(\d+)", text)
-    return tuple(
-        # Of two numbers, that with fewer digits is smaller.
-        (0, len(part.lstrip("0")), part.lstrip("0")) if part.isdecimal() else (1, 0, part)
-        for part in parts
-        if part
-    )
 
 
 def is_byte_column(column: str) -> bool:

@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from chaosity.errors import UserError
+from chaosity.place_names import natural_sort_key
 
 Values = NDArray[np.float64]
 # Numbers of the columns that make a term; () is the grand mean.
@@ -156,19 +157,15 @@ def _levels(column: pd.Series, name: str) -> tuple[tuple[str, ...], NDArray[np.i
     return tuple(levels), np.array([numbers[text] for text in texts], dtype=np.intp)
 
 
-def _level_order(level: str) -> tuple[int, float, list[tuple[int, int, str]]]:
+def _level_order(level: str) -> tuple[int, float, tuple[tuple[int, int, str], ...]]:
     """Return a sort key: numbers first, by value; then texts, with node10 after node9."""
     try:
         number = float(level)
     except ValueError:
         number = math.nan
     if math.isfinite(number):
-        return 0, number, []
-    parts: list[tuple[int, int, str]] = []
-    for part in "".join(c if c.isdecimal() else f" {c} " for c in level).split():
-        digits = part.lstrip("0")  # of two numbers, that with fewer digits is smaller
-        parts.append((0, len(digits), digits) if part.isdecimal() else (1, 0, part))
-    return 1, 0.0, parts
+        return 0, number, ()
+    return 1, 0.0, natural_sort_key(level)
 
 
 def _text(level: object) -> str:
