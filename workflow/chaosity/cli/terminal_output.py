@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import zip_longest
 
 import click
@@ -75,11 +75,6 @@ def print_rich(
         console.print(part)
 
 
-def bold_heading(title: str) -> Text:
-    """Return a bold line, with an empty line above it."""
-    return Text(f"\n{title}", style="bold")
-
-
 def borderless_table(left: Sequence[str], right: Sequence[str] = ()) -> Table:
     """Return a table without lines.
 
@@ -116,6 +111,7 @@ class _TablesOfTemplate:
 
     def __init__(self) -> None:
         self.tables: list[Table] = []
+        self.missing = ""
 
     def columns(
         self,
@@ -123,12 +119,16 @@ class _TablesOfTemplate:
         right: Sequence[str] = (),
         last: Sequence[str] = (),
         *,
+        on_right: Collection[str] = (),
+        missing: str = "",
         style: str = "plain",
         title: str | None = None,
         caption: str | None = None,
     ) -> _Place:
         """Begin a table; `last` are further columns on the left side of their cells.
 
+        Columns of `left` that are in `on_right` too are aligned on the right, but wrapped. A cell
+        without a value shows `missing`.
         Styles are plain (without lines), headless (without heads too), ruled (with all lines) and
         headed (with a line below the heads).
         """
@@ -139,6 +139,9 @@ class _TablesOfTemplate:
             table.show_edge = style == "ruled"
         for head in last:
             table.add_column(head, overflow="fold")
+        for column in table.columns:
+            column.justify = "right" if column.header in on_right else column.justify
+        self.missing = missing
         table.show_header = style != "headless"
         table.title, table.title_justify = title, "left"
         table.caption, table.caption_justify = caption, "left"
@@ -155,7 +158,8 @@ class _TablesOfTemplate:
         """Add a row to the last table; cells are texts or numbers, each with a style if given."""
         styled = zip_longest(cells, cell_styles, fillvalue="")
         texts = (
-            Text(printable_text(str(cell)), style=style_of_cell) for cell, style_of_cell in styled
+            Text(printable_text(str(self.missing if cell is None else cell)), style=style_of_cell)
+            for cell, style_of_cell in styled
         )
         self.tables[-1].add_row(*texts, style=style or None, end_section=ends_section)
 
