@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 from lxml import etree
 
+from chaosity import __version__
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.export.host_measurements_for_export import read_measured_host
@@ -183,9 +184,21 @@ def test_the_file_says_where_its_values_are_from(tmp_path):
     output = exported(measured(EPYC, tmp_path / "r", lambda i, j: 30e9))
     said = answer("hwloc-info", "-i", str(output), "machine:0")
     assert "info ChaosityBandwidth = 64 values, measured: triad of memory_bandwidth, tool" in said
+    assert "info ChaosityConfiguration = nps4" in said
+    assert f"info ChaosityVersion = {__version__}" in said
+    assert f"info ChaosityCommand = chaosity export hwloc {tmp_path / 'r'}\n" in said
+    drawn = answer(LSTOPO, "-i", str(output), "--of", "console", "-v")
+    assert f'ChaosityCommand="chaosity export hwloc {tmp_path / "r"}"' in drawn
     assert discover_topology(str(output)).memory_attributes[0].value == pytest.approx(
         30e9, rel=1e-4
     )
+
+
+def test_a_folder_with_any_name_gives_a_file_that_hwloc_reads(tmp_path):
+    folder = tmp_path / 'a\x01\nb <&" c'
+    output = exported(measured(EPYC, folder, lambda i, j: 30e9))
+    said = answer("hwloc-info", "-i", str(output), "machine:0")
+    assert f"info ChaosityCommand = chaosity export hwloc '{tmp_path}/a\\x01 b <&\" c'" in said
 
 
 def test_the_discovered_topology_is_not_overwritten(tmp_path):

@@ -164,6 +164,7 @@ def test_the_command_writes_the_document(tmp_path):
     assert found.exit_code == 0 and not found.output
     read = json.loads(output.read_text())
     validate_document(read, "placement", "document")
+    assert (read["origin"], read["command"]) == ("measured", f"chaosity export json {folder}")
     assert read["drive_sets"] == [] and len(read["memory"]["placements"]) == 64
 
 

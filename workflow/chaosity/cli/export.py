@@ -13,7 +13,7 @@ import click
 
 from chaosity.cli.shared_options import DWP_OPTION, EXISTING_FOLDER, FILE, FOLDER, JSON_OPTION
 from chaosity.cli.terminal_output import echo, json_text
-from chaosity.errors import UserError
+from chaosity.errors import UserError, printable_line
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 
 if TYPE_CHECKING:
@@ -206,7 +206,11 @@ def _weights_lines(exported: InterleaveWeightsExport) -> Iterator[str]:
     origin = exported.origin
     first, last = origin["measured_at_first"], origin["measured_at_last"]
     yield f"# Interleave weights of {origin['host']}, {origin['configuration']}"
-    yield f"# from {exported.measured}, {first} to {last}"
+    processor = printable_line(origin["cpu_model"] or "unknown processor")
+    yield f"# from {exported.measured}, {origin['origin']} {first} to {last} on {processor}"
+    # The name of a folder must not begin a line of its own, which a shell would run.
+    command = printable_line(str(origin["command"]))
+    yield f"# Written by chaosity {origin['chaosity_version']}: {command}"
     for note in dict.fromkeys(
         note for advice in exported.sets.values() for note in advice.sentences_before_commands
     ):

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from lxml import etree
 
 from chaosity.cpusets import CpuSet, format_mask, parse_mask
-from chaosity.errors import UserError
+from chaosity.errors import UserError, printable_line
 from chaosity.export.host_measurements_for_export import (
     MeasuredHost,
     NodeMeasurements,
     select_most_complete_node_measurements,
 )
+from chaosity.export.main_matrices import origin_of_export
 from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY
 from chaosity.topology.run_lstopo import read_xml_root_element
 from chaosity.units import format_count
@@ -72,6 +73,14 @@ def export_hwloc_xml(host: MeasuredHost) -> HwlocXmlExport:
     machine = root.find("object")
     if machine is None:
         raise UserError("the file has no object of type Machine", "topology.xml")
+    origin = origin_of_export(host, "hwloc")
+    # The origin of the values stays in copies of the file. hwloc itself names host and processor.
+    infos = {
+        "Configuration": str(origin["configuration"]),
+        "MeasuredAt": f"{origin['measured_at_first']} to {origin['measured_at_last']}",
+        "Version": str(origin["chaosity_version"]),
+        "Command": printable_line(str(origin["command"])),  # XML has no control characters
+    }
     notes: list[str] = []
     for metric, attribute in _ATTRIBUTES.items():
         name = attribute.name
@@ -89,18 +98,23 @@ def export_hwloc_xml(host: MeasuredHost) -> HwlocXmlExport:
             notes.append(f"{name}: left out node {listed}{others}.")
         if values:
             notes += _write_values(root, attribute, values)
-            # The origin of the values stays in copies of the file.
-            source = f"{number}, measured: {found.source_text}"
-            info = etree.Element("info", name=f"Chaosity{name}", value=source)
-            info.tail = "\n    "
-            first = machine.find("info")
-            machine.insert(0, info) if first is None else first.addprevious(info)
+            infos[name] = f"{number}, measured: {found.source_text}"
+    _write_infos(machine, infos)
     own = {attribute.name for attribute in _ATTRIBUTES.values()}
     names = [str(table.get("name")) for table in root.iterfind("memattr")]
     if others := ", ".join(name for name in names if name not in own):
         notes.append(f"{others}: kept as claimed by the firmware.")
     text = etree.tostring(root.getroottree(), xml_declaration=True, encoding="UTF-8").decode()
     return HwlocXmlExport(text + "\n", tuple(notes))
+
+
+def _write_infos(machine: etree._Element, infos: Mapping[str, str]) -> None:
+    """Write infos of the machine before those of hwloc."""
+    first = machine.find("info")
+    for name, value in infos.items():
+        info = etree.Element("info", name=f"Chaosity{name}", value=value)
+        info.tail = "\n    "
+        machine.insert(0, info) if first is None else first.addprevious(info)
 
 
 def _attribute_values(

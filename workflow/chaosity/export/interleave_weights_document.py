@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from chaosity.errors import UserError
 from chaosity.export.host_measurements_for_export import MeasuredHost, select_node_bandwidths
+from chaosity.export.main_matrices import origin_of_export
 from chaosity.place_names import node_name, package_name
 from chaosity.weights.interleave_weight_advice import PlacementAdvice, advise_interleave_weights
 
@@ -16,7 +17,7 @@ SCHEMA_VERSION = 1
 class InterleaveWeightsExport:
     """Interleave weights of a host."""
 
-    origin: dict[str, str | None]  # see `MeasuredHost.origin_of_values`
+    origin: dict[str, str | None]  # see `origin_of_export`
     measured: str  # source of the bandwidths, see `NodeMeasurements.source_text`
     # Name of a set of workers (node0, package1, all) -> its weights.
     sets: dict[str, PlacementAdvice]
@@ -27,6 +28,7 @@ class InterleaveWeightsExport:
         return {
             "schema_version": SCHEMA_VERSION,
             **self.origin,
+            "command": f"{self.origin['command']} --json",
             "measured": self.measured,
             "worker_sets": {name: advice.to_json() for name, advice in self.sets.items()},
             "left_out": self.left_out,
@@ -51,7 +53,9 @@ def interleave_weights_of_host(host: MeasuredHost, dwp: float = 0.0) -> Interlea
             left_out[name] = error.what
     if not sets:
         raise UserError(next(iter(left_out.values()), "no node has cores"), str(host.folder))
-    return InterleaveWeightsExport(host.origin_of_values, measured.source_text, sets, left_out)
+    options = ["--dwp", f"{dwp:g}"] if dwp else []
+    origin = origin_of_export(host, "weights", *options)
+    return InterleaveWeightsExport(origin, measured.source_text, sets, left_out)
 
 
 def _worker_sets(host: MeasuredHost) -> dict[str, tuple[int, ...]]:

@@ -196,9 +196,9 @@ def render_export(template: str, host: MeasuredHost, **values: object) -> str:
     return environment.get_template(f"{template}.j2").render(origin=origin, **values)
 
 
-def origin_of_export(host: MeasuredHost, name: str) -> dict[str, str | None]:
+def origin_of_export(host: MeasuredHost, name: str, *options: str) -> dict[str, str | None]:
     """Return where the values of an export are from: measured or simulated, and its command."""
-    command = shlex.join(["chaosity", "export", name, str(host.folder)])
+    command = shlex.join(["chaosity", "export", name, str(host.folder), *options])
     return {"origin": "measured", **host.origin_of_values, "command": command}
 
 

@@ -14,6 +14,7 @@ from chaosity.export.host_measurements_for_export import (
     select_most_complete_node_measurements,
     text_or_none,
 )
+from chaosity.export.main_matrices import origin_of_export
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.corun_interference import summarise_corun_to_alone_ratios
 from chaosity.statistics.estimates_and_ratios import Estimate
@@ -35,7 +36,7 @@ def build_placement_document(host: MeasuredHost) -> Row:
     cells = list(_interference(host))
     return {
         "schema_version": SCHEMA_VERSION,
-        **host.origin_of_values,
+        **origin_of_export(host, "json"),
         "memory": _memory(host),
         "drive_sets": list(_drive_sets(host)),
         "interference": {"by_relation": list(_by_relation(cells)), "cells": cells},
