@@ -6,18 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
-from rich.markup import escape
 
 from chaosity.cli.shared_options import EXISTING_FILE, EXISTING_FOLDER, FILE, JSON_OPTION
-from chaosity.cli.terminal_output import (
-    borderless_table,
-    echo,
-    print_json,
-    print_rich,
-    short_processor_name,
-)
+from chaosity.cli.terminal_output import echo, print_json, print_template, short_processor_name
 from chaosity.errors import UserError
-from chaosity.units import format_binary_bytes, format_count, format_quantity
+from chaosity.units import format_count
 
 _DATABASE = click.option(
     "--database",
@@ -117,7 +110,7 @@ def query_profiles_command(database: Path, as_json: bool, **filters: str | None)
 
     To compare a profile, select it by its id: chaosity compare profiles.duckdb#id=ID ...
     """
-    from chaosity.store.profile_database import IMPORTED, find_profiles
+    from chaosity.store.profile_database import find_profiles
     from chaosity.store.read_node_matrix_csv import BANDWIDTH
 
     profiles = find_profiles(database, **filters)
@@ -134,28 +127,13 @@ def query_profiles_command(database: Path, as_json: bool, **filters: str | None)
         for each in profiles
     ]
     categories = sorted({category for rows in best for category in rows})
-    table = borderless_table(("id", "host", "processor", "memory", "drives", "measured"))
-    table.columns[0].no_wrap = True
-    for category in categories:
-        name = category.removesuffix("_bandwidth").replace("_", " ")
-        table.add_column(f"best {name}", justify="right", overflow="fold")
-    for each, rows in zip(profiles, best, strict=True):
-        origin = "(imported)" if each["origin"] == IMPORTED else None
-        packages = f"{each['packages']} x " if each["packages"] else ""
-        drives = ", ".join(f"{number} x {model}" for model, number in each["drives"].items())
-        cells = [
-            each["id"],
-            " ".join(filter(None, (each["host"], each["configuration"], origin))),
-            packages + short_processor_name(each["cpu_model"]),
-            each["memory"] or format_binary_bytes(each["memory_bytes"]),
-            drives or "none",
-            (each["measured_to"] or "unknown")[:10],
-        ]
-        for category in categories:
-            best_row = rows.get(category)
-            cells.append(format_quantity(BANDWIDTH, best_row["highest"]) if best_row else "-")
-        table.add_row(*map(escape, cells))
-    print_rich([table], wrap=True)
+    print_template(
+        "profiles",
+        wrap=True,
+        profiles=list(zip(profiles, best, strict=True)),
+        categories=categories,
+        short_processor_name=short_processor_name,
+    )
 
 
 @profile_command.command("normal")

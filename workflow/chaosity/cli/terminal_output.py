@@ -120,6 +120,7 @@ class _TablesOfTemplate:
         last: Sequence[str] = (),
         *,
         on_right: Collection[str] = (),
+        whole: Collection[str] = (),
         missing: str = "",
         style: str = "plain",
         title: str | None = None,
@@ -127,8 +128,8 @@ class _TablesOfTemplate:
     ) -> _Place:
         """Begin a table; `last` are further columns on the left side of their cells.
 
-        Columns of `left` that are in `on_right` too are aligned on the right, but wrapped. A cell
-        without a value shows `missing`.
+        Columns of `left` that are in `on_right` too are aligned on the right, but wrapped. Those in
+        `whole` are not wrapped. A cell without a value shows `missing`.
         Styles are plain (without lines), headless (without heads too), ruled (with all lines) and
         headed (with a line below the heads).
         """
@@ -141,6 +142,7 @@ class _TablesOfTemplate:
             table.add_column(head, overflow="fold")
         for column in table.columns:
             column.justify = "right" if column.header in on_right else column.justify
+            column.no_wrap |= column.header in whole
         self.missing = missing
         table.show_header = style != "headless"
         table.title, table.title_justify = title, "left"
