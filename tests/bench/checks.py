@@ -272,6 +272,38 @@ def healthy_fleet(hosts: int, healthy: Mapping[PointKey, float]) -> str:
     return f"healthy, {hosts} hosts: {alarms} of {checks} comparisons, {share:.2f} in a host's year"
 
 
+def all_tests_together(fleet: int, healthy: Mapping[PointKey, float]) -> tuple[int, int, int]:
+    """Checks of a healthy fleet of 16 in a year: all, those that told a loss, and by equal hosts.
+
+    Each host has a map of its own and is judged each night by all three tests, as in the product.
+    """
+    chance = random.Random(f"together {fleet}")
+    truths = [own_values(chance, healthy) for _ in range(FLEETS[0])]
+    hosts = [Host(f"together {fleet} {n}", true) for n, true in enumerate(truths)]
+    told = by_equals = 0
+    for night in range(HEALTHY_NIGHTS):
+        recent = [{key: each[-RECENT:] for key, each in one.earlier.items()} for one in hosts]
+        for number, (host, true) in enumerate(zip(hosts, truths, strict=True)):
+            own = {key: each[1 - RECENT :] for key, each in recent[number].items()}
+            others = recent[:number] + recent[number + 1 :]
+            judged = compare_with_equal_hosts(host.check(night, true), own, others)
+            told += status_of_values(judged) > 0
+            by_equals += any(value.is_slower_than_equals for value in judged)
+    return FLEETS[0] * HEALTHY_NIGHTS, told, by_equals
+
+
+def compare_together(fleets: int) -> Iterator[str]:
+    """A line on the false alarms of fleets of 16 in a year, by all tests together."""
+    healthy = values_of([])
+    found = [all_tests_together(fleet, healthy) for fleet in range(fleets)]
+    checks, told, by_equals = (sum(each) for each in zip(*found, strict=True))
+    years = checks / HEALTHY_NIGHTS
+    yield (
+        f"{fleets} healthy fleets of {FLEETS[0]}: {told} of {checks} checks told a loss, "
+        f"{told / years:.2f} in a host's year; {by_equals} of them by equal hosts"
+    )
+
+
 FIRST = datetime(2026, 1, 1, 2, tzinfo=UTC)
 
 

@@ -58,6 +58,7 @@ PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
     "simulated_coverage": simulated_coverage.compare,
     "mode_crossovers": mode_crossovers.compare,
     "checks": checks.compare,
+    "checks_of_fleets": checks.compare_together,
     "history": history.compare,
     "faults": faults.compare,
     "planted_faults": shipped_machines.compare_faults,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from statistics import fmean
 
 import pytest
 
@@ -175,3 +176,21 @@ def test_a_healthy_host_gives_about_one_false_alarm_in_a_year():
 def test_the_smallest_number_in_the_series_is_no_error():
     key = check_points()[0].key
     assert Expectation({key: MapValue(4e10, 3, 1e-4)}, {key: [5e-324]}).logs[key][0] < -700
+
+
+@pytest.mark.parametrize("nights", [3, 4, 5, 14])
+def test_the_scatter_of_few_nights_is_not_underestimated(nights):
+    """Distances from the median of three nights are half as large as those from the true value."""
+    session, single = 0.03, math.sqrt(1e-4)
+    found = []
+    for seed in range(20):
+        chance = random.Random(seed)
+        earlier = {
+            key: [
+                100.0 * math.exp(chance.gauss(0.0, math.hypot(session, single)))
+                for _ in range(nights)
+            ]
+            for key in KNOWN
+        }
+        found.append(Expectation(KNOWN, earlier).session_variance)
+    assert math.sqrt(fmean(found)) == pytest.approx(session, rel=0.08)

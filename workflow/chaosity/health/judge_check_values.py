@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 from statistics import fmean, median
 
 from scipy import stats
@@ -165,11 +166,13 @@ class Expectation:
             for key, values in earlier.items()
             if key in known
         }
-        away: list[float] = []
-        for logs in self.logs.values():
-            if len(logs) > 2:
-                middle = median(logs)
-                away += [each - middle for each in logs]
+        # Differences of neighbouring nights; those from the median of few nights would be too small.
+        away = [
+            (later - sooner) / math.sqrt(2.0)
+            for logs in self.logs.values()
+            if len(logs) > 2
+            for sooner, later in pairwise(logs)
+        ]
         nightly = (MAD_TO_DEVIATION * median(map(abs, away))) ** 2 if away else 0.0
         # The values of nights scatter also as single measurements do.
         own = max(nightly - median(each.variance for each in known.values()), 0.0) if away else 0.0
