@@ -67,9 +67,12 @@ def test_a_host_that_cannot_be_measured_does_not_stop_the_others(several: Workfl
 
 
 def test_options_that_name_rules_reach_the_run_of_each_host(several: Workflow):
+    several.hosts({"first": HOST, "second": {**HOST, "chaosity_equal_hosts": "old memory"}})
     several.measure()
-    for host in ("first", "second"):
+    for host, group in (("first", None), ("second", "old memory")):
         assert len(attempts(several, host)) == 4
+        described = json.loads((several.folder / f"results/{host}/host.json").read_text())
+        assert described.get("equal_hosts") == group
     assert not [*several.folder.glob("results/*/*/report.html")]
     text = several.run("--dry-run", "--forcerun", "measure")
     assert all(text.count(f"host={host},") >= 4 for host in ("first", "second"))

@@ -346,4 +346,5 @@ class HostVariables(TypedDict, total=False):
     chaosity_destructive_drives: list[str]
     chaosity_extra_drives: list[str]
     chaosity_slurm_node: str
+    chaosity_equal_hosts: str
     chaosity_storage_file: StorageFilesReplacingDrives

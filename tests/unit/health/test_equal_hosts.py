@@ -101,11 +101,15 @@ def test_points_that_too_few_equal_hosts_check_are_not_compared():
     assert {value.equal_hosts for value in values.values()} == {6}
 
 
-def write_host(results, name, *, model="EPYC", configuration="nps4", kind="ssh", moment=EARLIER):
+def write_host(
+    results, name, *, model="EPYC", configuration="nps4", kind="ssh", moment=EARLIER, group=None
+):
     folder = results / name / configuration
     (folder / "components").mkdir(parents=True)
     (folder / "components/system.json").write_text(json.dumps({"cpu_model": model}))
-    (results / name / "host.json").write_text(json.dumps({"transport": {"kind": kind}}))
+    (results / name / "host.json").write_text(
+        json.dumps({"transport": {"kind": kind}, "equal_hosts": group})
+    )
     values = checked(nights(name, 1), [])
     append_check(folder, moment, values, [])
     return folder
@@ -118,6 +122,7 @@ def test_only_recent_checks_of_the_same_model_configuration_and_origin_count(tmp
     write_host(tmp_path, "other_model", model="Xeon")
     write_host(tmp_path, "other_mode", configuration="nps1")
     write_host(tmp_path, "not_real", kind="simulated")
+    write_host(tmp_path, "built_differently", group="half of the memory modules")
     write_host(tmp_path, "old", moment="2026-11-01T02:00:00.000Z")
     (write_host(tmp_path, "broken") / "checks.csv").write_text("nothing\n")
     found = recent_values_of_equal_hosts(own, NIGHT)

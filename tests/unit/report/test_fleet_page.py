@@ -117,6 +117,17 @@ def test_equal_hosts_have_no_mark_and_no_date(tmp_path):
     assert not found.has_checks
 
 
+def test_hosts_that_are_built_differently_are_groups_of_their_own(tmp_path):
+    folders = write_fleet(tmp_path, server(), 6, {4: [SLOW_NODE], 5: [SLOW_NODE]})
+    for folder in folders[4:]:
+        (folder.parent / "host.json").write_text('{"equal_hosts": "half of the memory modules"}')
+    found, _ = page(tmp_path)
+    assert [(group.hosts, group.outlier_hosts) for group in found.groups] == [
+        (4, set()),
+        (2, set()),
+    ]
+
+
 def test_a_host_whose_map_was_bad_before_its_checks_says_so(tmp_path):
     folders = write_fleet(tmp_path, server(), 5, {2: [SLOW_NODE]})
     write_checks(folders[2], nights=20)

@@ -98,6 +98,15 @@ def processor_model(folder: Path) -> str | None:
     return topology.cpu_model if topology else None
 
 
+def processor_model_and_group(folder: Path) -> tuple[str | None, str]:
+    """Return what the hosts that are compared as equal have in common: model and group.
+
+    The group is the host's variable ``chaosity_equal_hosts``, empty by default.
+    """
+    host = read_json_object_or_none(folder.resolve().parent / "host.json") or {}
+    return processor_model(folder), str(host.get("equal_hosts") or "")
+
+
 def is_virtual_machine(folder: Path) -> bool:
     """Return whether the host of ``results/HOST/CONFIGURATION`` says that it is a virtual machine.
 

@@ -19,7 +19,7 @@ from scipy import stats
 
 from chaosity.compare.host_deviations import scatter_of_other_hosts
 from chaosity.compare.matched_cells import MATTERS
-from chaosity.components.component_files import processor_model
+from chaosity.components.component_files import processor_model_and_group
 from chaosity.errors import UserError
 from chaosity.health.check_series import earlier_values, is_simulated_host, read_series
 from chaosity.health.choose_check_points import PointKey
@@ -45,11 +45,12 @@ def recent_values_of_equal_hosts(folder: Path, moment: str) -> list[RecentValues
         moment: time of its check, in UTC.
     """
     folder = folder.resolve()
-    model, is_simulated = processor_model(folder), is_simulated_host(folder)
+    built_like, is_simulated = processor_model_and_group(folder), is_simulated_host(folder)
     found = []
     for path in sorted(folder.parent.parent.glob(f"*/{folder.name}/checks.csv")):
         other = path.parent
-        if other != folder and model is not None and processor_model(other) == model:
+        is_equal = built_like[0] is not None and processor_model_and_group(other) == built_like
+        if other != folder and is_equal:
             # The page of all hosts tells that a series cannot be read; it must not stop this check.
             with suppress(UserError):
                 if is_simulated_host(other) == is_simulated:

@@ -262,6 +262,8 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
         folder / "components", make_component_documents(topology, tools, drives)
     )
     known = {"host": host.name, "configuration": configuration, "source": source, **live_facts}
+    if group := host.variables.get("chaosity_equal_hosts"):
+        known["equal_hosts"] = group
     write_if_changed(results / host.name / "host.json", _json_text(known))
     remove_skipped_host_note(results / host.name)
     return planned

@@ -21,7 +21,7 @@ from chaosity.compare.host_deviations import MIN_HOSTS
 from chaosity.compare.outlier_host_search import OutlierHosts, find_outlier_hosts
 from chaosity.compare.resource_speeds import ResourceSpeeds
 from chaosity.compare.selection_comparison import compare_selections
-from chaosity.components.component_files import processor_model
+from chaosity.components.component_files import processor_model_and_group
 from chaosity.errors import UserError
 from chaosity.health.check_series import read_series
 from chaosity.health.steps_in_series import SeriesStep, steps_in_series
@@ -118,7 +118,7 @@ def compare_equal_hosts(
     summaries: Mapping[Path, ReportSummary],
     checks: Mapping[Path, NightlyChecks | None] | None = None,
 ) -> list[EqualHostGroup]:
-    """Return the comparison of the hosts of each configuration and processor model.
+    """Return the comparison of the hosts of each configuration, processor model and group.
 
     A host without a readable table beside its summary is named and not compared.
 
@@ -126,13 +126,13 @@ def compare_equal_hosts(
         summaries: path of each file -> its summary.
         checks: folder of each summary -> the nightly checks of the host.
     """
-    groups: dict[tuple[str, str], dict[str, Path]] = defaultdict(dict)
+    groups: dict[tuple[str, str, str], dict[str, Path]] = defaultdict(dict)
     for path, summary in summaries.items():
-        key = (summary.configuration, processor_model(path.parent) or "")
-        groups[key][summary.host] = path.parent
+        model, group = processor_model_and_group(path.parent)
+        groups[summary.configuration, model or "", group][summary.host] = path.parent
     return [
         _compare_group(configuration, model or None, folders, checks or {})
-        for (configuration, model), folders in sorted(groups.items())
+        for (configuration, model, _), folders in sorted(groups.items())
         if len(folders) > 1
     ]
 

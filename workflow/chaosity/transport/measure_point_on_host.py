@@ -60,6 +60,7 @@ class DiscoveredHostDocument(TypedDict):
     source: str
     transport: Transport
     boot_id: NotRequired[str | None]
+    equal_hosts: NotRequired[str]  # only hosts with the same text are compared as equal hosts
 
 
 def _parse_arguments() -> argparse.Namespace:
