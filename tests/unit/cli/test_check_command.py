@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -13,6 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from broken_runs import chaosity
+from chaosity.cli.check import check_command
 from chaosity.errors import UserError
 from chaosity.health.check_host import HostCheck, refuse_busy_host
 from chaosity.store.measurements import Measurements
@@ -125,3 +127,28 @@ def test_a_running_measurement_is_not_disturbed(tmp_path: Path):
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(UserError, match="measures on this host; check it later"):
             refuse_busy_host(lock, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            ZeroDivisionError("a defect of the program"),
+            "ZeroDivisionError: a defect of the program",
+        ),
+        (OSError(errno.ENOSPC, "No space left on device", "checks.csv"), "not checked: checks.csv"),
+    ],
+)
+def test_a_check_that_fails_is_no_warning_and_no_fault(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error, said
+):
+    """Python's own status of a crash is 1: it would be a warning that nobody reads."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(HostCheck, "run", fail)
+    with pytest.raises(SystemExit) as ended:
+        check_command.main([str(folder)], standalone_mode=False)
+    assert ended.value.code == 3
+    assert said in capsys.readouterr().err

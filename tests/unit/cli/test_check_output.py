@@ -12,16 +12,15 @@ from chaosity.health.choose_check_points import CheckPoint
 from chaosity.health.judge_check_values import CheckedValue
 from checked_server import check_points
 
+OF_DRIVE = "look at the health and the link of the drive"
 NODE = next(each for each in check_points() if each.parts == ("node0",))
 PATH = next(each for each in check_points() if len(each.parts) == 2)
 DRIVE = next(each for each in check_points() if each.load["target"]["drives"])
 
 
-def other_drive(name: str, path: str) -> CheckPoint:
-    """The point of a drive, or of a file in its place, that has no PCI address."""
-    [drive] = DRIVE.load["target"]["drives"]
-    other = {**drive, "component": name, "pci": None, "serial": None, "path": path}
-    target = {**DRIVE.load["target"], "drives": [other]}
+def other_drive(name: str, **place: str) -> CheckPoint:
+    """The point of a drive that is no NVMe drive, or of a file in its place."""
+    target = {**DRIVE.load["target"], "drives": [{"node": None, "component": name, **place}]}
     return replace(DRIVE, load={**DRIVE.load, "target": target}, parts=(name,))
 
 
@@ -44,8 +43,11 @@ def output_of_check(slow: CheckPoint, capsys, *, disturbed: bool = False) -> str
         (NODE, "look at its memory modules and at the clock of its cores"),
         (PATH, "look at the link between the nodes"),
         (DRIVE, "look at its health and link (nvme smart-log, lspci -vv)"),
-        (other_drive("disk-sdb", "/dev/sdb"), "look at the health and the link of the drive"),
-        (other_drive("file0", "/var/tmp/file0"), "look at the health and the link of the drive"),
+        (other_drive("disk-sdb", path="/dev/sdb"), OF_DRIVE),
+        (
+            other_drive("file0", file="/var/tmp/file0"),
+            OF_DRIVE,
+        ),
     ],
     ids=["node", "path", "NVMe drive", "disk", "file"],
 )

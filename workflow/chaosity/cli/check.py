@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +14,7 @@ import click
 
 from chaosity.cli.shared_options import EXISTING_FOLDER, FILE, JSON_OPTION
 from chaosity.cli.terminal_output import echo, print_json, print_template
-from chaosity.errors import UserError
+from chaosity.errors import UserError, file_system_error
 
 if TYPE_CHECKING:
     from chaosity.health.check_host import CheckResult
@@ -75,31 +78,49 @@ def check_command(
     if textfile and textfile.suffix != ".prom":
         raise UserError("node_exporter reads only files that end in .prom", str(textfile))
     put_own_programs_first_in_path(ROOT)
-    try:
-        check = HostCheck(folder, with_equal_hosts=not without_equal_hosts)
-        if dry_run:
-            print_template(
-                "check_plan",
-                points=check.points,
-                unreadable=check.unreadable,
-                total=sum(p.seconds for p in check.points),
-            )
-            return
-        result = check.run(seconds, _show_progress, ignore_load=ignore_load)
+    with _failure_is_no_result():
+        try:
+            check = HostCheck(folder, with_equal_hosts=not without_equal_hosts)
+            if dry_run:
+                print_template(
+                    "check_plan",
+                    points=check.points,
+                    unreadable=check.unreadable,
+                    total=sum(p.seconds for p in check.points),
+                )
+                return
+            result = check.run(seconds, _show_progress, ignore_load=ignore_load)
+        finally:
+            _show_progress("")
         if textfile:
             from chaosity.health.openmetrics_file import write_openmetrics_file
 
             write_openmetrics_file(result, textfile, time.time())
-    except UserError as error:
-        echo(f"chaosity: not checked: {error}", err=True)
-        sys.exit(NOT_CHECKED)
-    finally:
-        _show_progress("")
-    if as_json:
-        print_json(_document(result))
-    else:
-        print_template("check", result=result, every=every, recent=RECENT)
+        if as_json:
+            print_json(_document(result))
+        else:
+            print_template("check", result=result, every=every, recent=RECENT)
     sys.exit(result.status)
+
+
+@contextmanager
+def _failure_is_no_result() -> Iterator[None]:
+    """End with `NOT_CHECKED` if the check itself fails.
+
+    The statuses of other failing commands, 1 and 2, would be a warning and a fault of the host.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # the program that reads the output has ended
+    except (UserError, OSError) as error:
+        sentence = (file_system_error(error) if isinstance(error, OSError) else None) or error
+        echo(f"chaosity: not checked: {sentence}", err=True)
+    except Exception:
+        traceback.print_exc()
+    else:
+        return
+    sys.exit(NOT_CHECKED)
 
 
 def _show_progress(point: str) -> None:
