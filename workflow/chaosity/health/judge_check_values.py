@@ -166,7 +166,7 @@ class Expectation:
             for key, values in earlier.items()
             if key in known
         }
-        # Differences of neighbouring nights; those from the median of few nights would be too small.
+        # Differences of neighbouring nights; distances from the median of few are too small.
         away = [
             (later - sooner) / math.sqrt(2.0)
             for logs in self.logs.values()
