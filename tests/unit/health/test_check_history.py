@@ -8,6 +8,7 @@ import json
 import math
 import random
 import re
+from functools import cache
 
 import pytest
 
@@ -15,24 +16,34 @@ from chaosity.errors import UserError
 from chaosity.figures.checks_over_time import draw_checks_over_time
 from chaosity.health.check_history import read_check_history
 from chaosity.health.check_series import COLUMNS, SERIES_FILE
+from chaosity.health.choose_check_points import CheckPoint
 from chaosity.health.components_of_checks import STATES_FILE, keep_components
 from chaosity.health.history_table import history_table
 from chaosity.store.csv_for_spreadsheets import csv_text
 from chaosity.store.measurements import less_is_better
 from checked_server import check_points, time_of_night, write_checks, write_points
 
-DRIVE = next(each.parts[0] for each in check_points() if each.parts[0].startswith("drive-"))
-# Of 30 drives, four are enough.
-CHECKS = [each for each in check_points() if each.parts[0][:5] != "drive"]
-CHECKS += [each for each in check_points() if each.parts[0][:5] == "drive"][:4]
 NIGHTS = 60
 OLD, NEW = ({"component": "system", "kernel_release": name} for name in ("6.1.1", "6.1.2"))
+
+
+@cache
+def few_checks() -> list[CheckPoint]:
+    """The checks of all nodes, and of four of the 30 drives, which are enough."""
+    drives = [each for each in check_points() if each.parts[0].startswith("drive-")]
+    return [each for each in check_points() if each not in drives] + drives[:4]
+
+
+@cache
+def a_drive() -> str:
+    """The name of the first drive."""
+    return next(part for each in few_checks() for part in each.parts if part.startswith("drive-"))
 
 
 def checks(folder, loss, nights=NIGHTS, noise=0.01):
     """Write checks; `loss` gives the loss of a point in a night."""
     values = []
-    for number, check in enumerate(CHECKS):
+    for number, check in enumerate(few_checks()):
         chance = random.Random(number)
         sign = -1.0 if less_is_better(check.metric) else 1.0
         values.append(
@@ -41,7 +52,7 @@ def checks(folder, loss, nights=NIGHTS, noise=0.01):
                 for night in range(nights)
             ]
         )
-    write_checks(folder, CHECKS, values)
+    write_checks(folder, few_checks(), values)
     return read_check_history(folder)
 
 
@@ -53,7 +64,7 @@ def test_a_slow_node_is_one_change_with_the_kernel_that_changed_then(tmp_path):
     assert change.parts == ("node3",)
     assert change.is_worse and not change.is_drift
     assert change.since == change.first == change.last == time_of_night(40)
-    assert len(change.values) == sum("node3" in check.parts for check in CHECKS)
+    assert len(change.values) == sum("node3" in check.parts for check in few_checks())
     assert re.fullmatch(
         r"node3: \d\.\d % more latency since 2026-02-10, the largest change of \d+ values; "
         r"then changed: kernel release 6\.1\.1 → 6\.1\.2\.",
@@ -66,28 +77,28 @@ def test_a_slow_node_is_one_change_with_the_kernel_that_changed_then(tmp_path):
 def test_a_change_of_components_on_another_night_is_not_blamed(tmp_path):
     for night, system in ((0, OLD), (30, NEW)):
         keep_components(tmp_path, time_of_night(night), {"system": system})
-    found = checks(tmp_path, lambda c, night: 0.1 * (c.parts == (DRIVE,) and night >= 40))
+    found = checks(tmp_path, lambda c, night: 0.1 * (c.parts == (a_drive(),) and night >= 40))
     [change] = found.changes
     assert change.components == ()
     assert "no change of a component is known" in found.sentences()[0]
 
 
 def test_a_repair_is_told_first_and_as_a_gain(tmp_path):
-    found = checks(tmp_path, lambda c, night: 0.2 * (DRIVE in c.parts and 20 <= night < 40))
+    found = checks(tmp_path, lambda c, night: 0.2 * (a_drive() in c.parts and 20 <= night < 40))
     assert [(each.parts, each.is_worse) for each in found.changes] == [
-        ((DRIVE,), False),
-        ((DRIVE,), True),
+        ((a_drive(),), False),
+        ((a_drive(),), True),
     ]
-    assert found.sentences()[0].startswith(f"{DRIVE}: 2")
+    assert found.sentences()[0].startswith(f"{a_drive()}: 2")
     assert " more bandwidth since 2026-02-10" in found.sentences()[0]
 
 
 def test_two_parts_that_change_in_different_nights_are_two_changes(tmp_path):
-    nights = {"node1": 20, DRIVE: 40}
+    nights = {"node1": 20, a_drive(): 40}
     found = checks(
         tmp_path, lambda c, n: 0.1 * any(n >= nights.get(part, NIGHTS) for part in c.parts)
     )
-    assert [each.parts for each in found.changes] == [(DRIVE,), ("node1",)]
+    assert [each.parts for each in found.changes] == [(a_drive(),), ("node1",)]
 
 
 def test_if_all_is_slow_no_single_part_is_named(tmp_path):
@@ -98,9 +109,9 @@ def test_if_all_is_slow_no_single_part_is_named(tmp_path):
 
 
 def test_a_drift_is_told_as_a_drift(tmp_path):
-    found = checks(tmp_path, lambda c, night: 0.001 * night * (c.parts == (DRIVE,)), 120)
+    found = checks(tmp_path, lambda c, night: 0.001 * night * (c.parts == (a_drive(),)), 120)
     [change] = found.changes
-    assert change.is_drift and change.parts == (DRIVE,)
+    assert change.is_drift and change.parts == (a_drive(),)
     assert " less bandwidth little by little from 2026-" in found.sentences()[0]
 
 
@@ -108,7 +119,7 @@ def test_values_that_are_checked_every_second_night_change_with_the_others(tmp_p
     """If a check has no time for all points, the last nights of two points differ."""
     checks(tmp_path, lambda c, night: 0.1 * ("node3" in c.parts and night >= 41), noise=0.003)
     lines = (tmp_path / SERIES_FILE).read_text().splitlines(keepends=True)
-    [late] = {"/".join(c.key) for c in CHECKS if c.parts == ("node3", "node4")} or {""}
+    [late] = {"/".join(c.key) for c in few_checks() if c.parts == ("node3", "node4")} or {""}
     left = [
         line
         for line in lines
@@ -127,20 +138,20 @@ def odd_days():
 def test_a_replaced_drive_begins_a_new_series(tmp_path):
     drive = {"component": "drive", "firmware": "1"}
     for night, serial in ((0, "OLD1"), (30, "NEW2")):
-        keep_components(tmp_path, time_of_night(night), {DRIVE: {**drive, "serial": serial}})
-    found = checks(tmp_path, lambda c, night: 0.3 * (c.parts == (DRIVE,) and night >= 30))
+        keep_components(tmp_path, time_of_night(night), {a_drive(): {**drive, "serial": serial}})
+    found = checks(tmp_path, lambda c, night: 0.3 * (c.parts == (a_drive(),) and night >= 30))
     assert found.changes == ()
-    own = [each for each in found.series if each.check.parts == (DRIVE,)]
+    own = [each for each in found.series if each.check.parts == (a_drive(),)]
     assert [(len(each.times), each.replaced is not None) for each in own] == [
         (30, False),
         (30, True),
     ]
-    words = f"{DRIVE} was replaced, serial OLD1 → NEW2: its values begin anew."
+    words = f"{a_drive()} was replaced, serial OLD1 → NEW2: its values begin anew."
     assert words in found.sentences()
 
 
 def test_a_drive_that_only_a_run_saw_replaced_begins_a_new_series(tmp_path):
-    history = tmp_path / "components" / ".history" / f"{DRIVE}.jsonl"
+    history = tmp_path / "components" / ".history" / f"{a_drive()}.jsonl"
     history.parent.mkdir(parents=True)
     history.write_text(
         "".join(
@@ -148,9 +159,9 @@ def test_a_drive_that_only_a_run_saw_replaced_begins_a_new_series(tmp_path):
             for night, serial in ((0, "A"), (30, "B"))
         )
     )
-    found = checks(tmp_path, lambda c, night: 0.3 * (c.parts == (DRIVE,) and night >= 30))
+    found = checks(tmp_path, lambda c, night: 0.3 * (c.parts == (a_drive(),) and night >= 30))
     assert found.changes == ()
-    assert f"{DRIVE} was replaced, serial A → B: its values begin anew." in found.sentences()
+    assert f"{a_drive()} was replaced, serial A → B: its values begin anew." in found.sentences()
 
 
 @pytest.mark.parametrize("nights", [1, 2])
@@ -174,11 +185,15 @@ def test_the_same_checks_give_the_same_history_and_figure(tmp_path):
 
 
 def test_the_table_has_each_value_and_marks_the_change(tmp_path):
-    found = checks(tmp_path, lambda c, night: 0.1 * (c.parts == (DRIVE,) and night >= 40))
+    found = checks(tmp_path, lambda c, night: 0.1 * (c.parts == (a_drive(),) and night >= 40))
     rows = list(csv.DictReader(io.StringIO(csv_text(history_table(found)))))
-    assert len(rows) == NIGHTS * len(CHECKS)
+    assert len(rows) == NIGHTS * len(few_checks())
     [row] = [each for each in rows if each["change"]]
-    assert (row["time"], row["component"], row["explained_by"]) == (time_of_night(40), DRIVE, DRIVE)
+    assert (row["time"], row["component"], row["explained_by"]) == (
+        time_of_night(40),
+        a_drive(),
+        a_drive(),
+    )
     assert row["segment"] == "2"
     assert float(row["change_percent"]) == pytest.approx(-10.0, abs=1.0)
     assert row["earliest"] <= row["time"] <= row["latest"]
@@ -193,7 +208,7 @@ def test_formulas_of_others_are_no_formulas_in_the_table(tmp_path):
         )
     drive = {"component": "drive", "serial": "+A"}
     keep_components(tmp_path, time_of_night(41), {"system": NEW, "=evil()": drive})
-    found = checks(tmp_path, lambda c, night: 0.1 * (c.parts == (DRIVE,) and night >= 41))
+    found = checks(tmp_path, lambda c, night: 0.1 * (c.parts == (a_drive(),) and night >= 41))
     for row in csv.reader(io.StringIO(csv_text(history_table(found)))):
         assert not any(cell.startswith(("=", "@", "+")) for cell in row)
 
@@ -204,7 +219,7 @@ def test_points_that_the_plan_does_not_have_are_named(tmp_path):
         file.write(f"{time_of_night(5)},old,=point,bandwidth_bytes_per_second,1,1,1,0,0,no\n")
     found = read_check_history(tmp_path)
     assert found.unknown == ("old/=point",)
-    assert len(found.series) == len(CHECKS)
+    assert len(found.series) == len(few_checks())
 
 
 def test_without_checks_the_command_to_run_is_named(tmp_path):
@@ -214,8 +229,8 @@ def test_without_checks_the_command_to_run_is_named(tmp_path):
 
 @pytest.mark.parametrize("time", ["yesterday", "", "2026-13-01T00:00:00Z", "=1"])
 def test_a_wrong_time_is_refused(tmp_path, time):
-    write_points(tmp_path, CHECKS)
-    check = CHECKS[0]
+    write_points(tmp_path, few_checks())
+    check = few_checks()[0]
     row = f"{time},{','.join(check.key)},{check.metric},1,1,1,0,0,no"
     (tmp_path / SERIES_FILE).write_text(f"{','.join(COLUMNS)}\n{row}\n")
     with pytest.raises(UserError, match=r"checks\.csv: a time is wrong"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from functools import cache
 from statistics import fmean
 
 import pytest
@@ -21,7 +22,11 @@ from chaosity.health.measure_check_points import measure_and_judge
 from chaosity.store.measurements import less_is_better
 from checked_server import check_points
 
-KNOWN = {each.key: MapValue(100.0, 3, 1e-4) for each in check_points()}
+
+@cache
+def known():
+    """The value of each point in the map."""
+    return {each.key: MapValue(100.0, 3, 1e-4) for each in check_points()}
 
 
 def check_with(losses, expectation=None, noise=0.0, seed=1, disturbed=False):
@@ -35,7 +40,7 @@ def check_with(losses, expectation=None, noise=0.0, seed=1, disturbed=False):
         worse = 1.0 + loss if less_is_better(check.metric) else 1.0 - loss
         return 100.0 * worse * math.exp(chance.gauss(0.0, noise)), disturbed
 
-    expectation = expectation or Expectation(KNOWN, {})
+    expectation = expectation or Expectation(known(), {})
     return measure_and_judge(check_points(), expectation, measure, lambda _: True)
 
 
@@ -54,13 +59,13 @@ def test_a_host_as_in_its_map_is_fine():
 def test_slow_memory_of_a_virtual_machine_is_only_a_warning(is_drive):
     drives = {each.parts[0]: each.load["target"]["drives"] for each in check_points()}
     part = next(name for name, read in drives.items() if bool(read) == is_drive)
-    virtual = Expectation(KNOWN, {}, in_virtual_machine=True)
+    virtual = Expectation(known(), {}, in_virtual_machine=True)
     values = check_with(lambda check: 0.5 if part in check.parts else 0.0, virtual)
     assert status_of_values(values) == (FAULTY if is_drive else WARNING)
     assert named(values) == [(part,)]
 
 
-@pytest.mark.parametrize("part", ["node5", check_points()[0].parts[0]])
+@pytest.mark.parametrize("part", ["node5", "drive-0000-01-00-0"])
 def test_a_slow_part_is_a_fault_of_this_part_after_three_measurements(part):
     values = check_with(lambda check: 0.2 if part in check.parts else 0.0)
     assert status_of_values(values) == FAULTY
@@ -117,7 +122,7 @@ def test_a_point_without_a_value_is_left_out():
 
 def test_a_latency_of_twice_the_expected_is_a_loss_of_all():
     latency = next(each for each in check_points() if "latency" in each.metric)
-    value = Expectation(KNOWN, {}).judged(latency, [200.0], 1)
+    value = Expectation(known(), {}).judged(latency, [200.0], 1)
     assert value.loss == pytest.approx(1.0)
 
 
@@ -126,16 +131,16 @@ def test_earlier_checks_correct_what_a_short_measurement_gives():
     values = check_with(lambda c: 0.1 if less_is_better(c.metric) else 0.095)
     assert status_of_values(values) != FINE
     values = check_with(
-        lambda c: -0.095 if less_is_better(c.metric) else 0.095, Expectation(KNOWN, earlier)
+        lambda c: -0.095 if less_is_better(c.metric) else 0.095, Expectation(known(), earlier)
     )
     assert status_of_values(values) == FINE
 
 
 def test_quiet_earlier_checks_tell_smaller_losses():
-    earlier = {key: [100.0, 100.3, 99.8, 100.1, 99.9] for key in KNOWN}
+    earlier = {key: [100.0, 100.3, 99.8, 100.1, 99.9] for key in known()}
     [first] = check_points()[:1]
     without, with_checks = (
-        Expectation(KNOWN, each).judged(first, [97.0], 50).limit for each in ({}, earlier)
+        Expectation(known(), each).judged(first, [97.0], 50).limit for each in ({}, earlier)
     )
     assert with_checks < 0.7 * without
 
@@ -151,9 +156,9 @@ def test_a_loss_that_hides_in_a_night_is_told_by_several_nights(loss):
             * (1.0 - loss * (key == slow.key and n >= 20))
             for n in range(27)
         ]
-        for key in KNOWN
+        for key in known()
     }
-    values = check_with(lambda c: loss * (c is slow), Expectation(KNOWN, earlier), 0.005)
+    values = check_with(lambda c: loss * (c is slow), Expectation(known(), earlier), 0.005)
     assert named(values) == ([("node5",)] if loss else [])
     assert status_of_values(values) == (WARNING if loss else FINE)
     assert not any(each.is_clear for each in values)
@@ -163,9 +168,9 @@ def test_a_healthy_host_gives_about_one_false_alarm_in_a_year():
     """Values scatter as the map says, and sessions as earlier checks show: 2 years of nights."""
     chance = random.Random(3)
     earlier = {
-        key: [100.0 * math.exp(chance.gauss(0.0, 0.012)) for _ in range(30)] for key in KNOWN
+        key: [100.0 * math.exp(chance.gauss(0.0, 0.012)) for _ in range(30)] for key in known()
     }
-    expectation = Expectation(KNOWN, earlier)
+    expectation = Expectation(known(), earlier)
     alarms = sum(
         any(each.is_clear for each in check_with(lambda _: 0.0, expectation, 0.012, night))
         for night in range(730)
@@ -190,7 +195,7 @@ def test_the_scatter_of_few_nights_is_not_underestimated(nights):
                 100.0 * math.exp(chance.gauss(0.0, math.hypot(session, single)))
                 for _ in range(nights)
             ]
-            for key in KNOWN
+            for key in known()
         }
-        found.append(Expectation(KNOWN, earlier).session_variance)
+        found.append(Expectation(known(), earlier).session_variance)
     assert math.sqrt(fmean(found)) == pytest.approx(session, rel=0.08)
