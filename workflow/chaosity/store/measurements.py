@@ -222,6 +222,8 @@ class Measurements:
             list(POINT), dropna=False, sort=False
         ).ngroup()
         several = numbers.duplicated(keep=False)
+        if not several.any():
+            return pd.Series("", self.rows.index, dtype=object)
         loads, numbers = self.first_row_of_each_load[several], numbers[several]
         texts = _joined(loads, columns)
         all_of_point = {point: Counter(own) for point, own in texts.groupby(numbers)}
