@@ -40,8 +40,15 @@ def loop_device(image: Path, size: int = 64 * 2**20, *, filesystem: bool = False
         stream.truncate(size)
     if filesystem:
         subprocess.run([system_program("mkfs.ext4"), "-q", "-F", str(image)], check=True)
+    with attached_loop_device(image) as device:
+        yield device
+
+
+@contextmanager
+def attached_loop_device(file: Path, *options: str) -> Iterator[Path]:
+    """A loop device over an existing file; skips the test where none is available."""
     losetup = system_program("losetup")
-    command = [losetup, "--find", "--show", str(image)]
+    command = [losetup, "--find", "--show", *options, str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"no loop device is available: {done.stderr.strip()}")

@@ -9,8 +9,15 @@ from typing import TypeVar
 Found = TypeVar("Found")
 
 
-def wait_until(condition: Callable[[], Found], seconds: float = 120.0) -> Found:
+def wait_until(
+    condition: Callable[[], Found], seconds: float = 120.0, *, pause: float = 0.01
+) -> Found:
     """Wait until a condition is true; returns its value.
+
+    Args:
+        condition: it is looked at again and again.
+        seconds: the longest time to wait.
+        pause: time between two looks in seconds.
 
     Raises:
         AssertionError: the condition is still false after this time.
@@ -18,5 +25,5 @@ def wait_until(condition: Callable[[], Found], seconds: float = 120.0) -> Found:
     limit = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < limit, f"the condition is false after {seconds:g} s"
-        time.sleep(0.01)
+        time.sleep(pause)
     return found

@@ -9,8 +9,7 @@ import json
 import os
 import re
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,21 @@ import pytest
 
 from playbooks import NOBODY, Outcome, play
 from simulated_map import set_faults, simulate_maps, slow_node
+from slurm_nodes import (
+    CONFIGURATION,
+    PROGRAM,
+    SETTINGS,
+    is_drained,
+    last_check,
+    seen,
+    traces_of_monitor,
+    wait_for,
+    wait_for_checks,
+)
 from slurm_workflow import BIN, HOSTS, INVENTORY, command
-from wait_until_true import wait_until
 
 pytestmark = pytest.mark.slurm
 
-CONFIGURATION = Path("/etc/slurm/slurm.conf")
-PROGRAM = Path("/usr/local/sbin/chaosity-monitor")
-SETTINGS, STATE = Path("/etc/chaosity-monitor"), Path("/var/lib/chaosity-monitor")
 # Slurm starts the program every ten seconds, and every check is due.
 OFTEN = {"monitor_interval_seconds": 1, "monitor_slurm_interval_seconds": 10}
 
@@ -49,34 +55,6 @@ class Monitor:
     def install(self, **extra: Any) -> None:
         outcome = self.play(**extra)
         assert outcome.status == 0, outcome.said
-
-    def wait_for_checks(self, node: str, number: int = 1) -> dict[str, Any]:
-        """Wait for further checks of a node and return the state after the last."""
-        for _ in range(number):
-            before = last_check(node)
-            wait_for(lambda before=before: last_check(node) not in (None, before))
-        return last_check(node) or {}
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    """Wait until a condition is true, and look at it twice a second."""
-    wait_until(lambda: condition() or time.sleep(0.5))
-
-
-def last_check(node: str) -> dict[str, Any] | None:
-    path = STATE / f"{node}.json"
-    return json.loads(path.read_text()) if path.exists() else None
-
-
-def seen(node: str, key: str) -> str:
-    """What Slurm shows of a node: State, Reason or Comment."""
-    text = command("scontrol", "show", "node", node).stdout
-    found = re.search(rf"^\s*{key}=(\S.*?)(?: \[\S+\]| ThreadsPerCore=.*)?$", text, re.MULTILINE)
-    return found.group(1) if found else ""
-
-
-def is_drained(node: str) -> bool:
-    return "DRAIN" in seen(node, "State")
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +83,7 @@ def monitor(maps: Monitor) -> Iterator[Monitor]:
     # A check that saw the fault may still run, and drain its node.
     for node in HOSTS:
         while (last_check(node) or {}).get("status") == 2:
-            maps.wait_for_checks(node)
+            wait_for_checks(node)
     for node in filter(is_drained, HOSTS):
         command("scontrol", "update", f"nodename={node}", "state=resume")
 
@@ -113,7 +91,7 @@ def monitor(maps: Monitor) -> Iterator[Monitor]:
 def test_a_fault_drains_the_node_and_a_repair_resumes_it(monitor: Monitor) -> None:
     monitor.install(monitor_action="drain", monitor_resume=True)
     for node in HOSTS:
-        state = monitor.wait_for_checks(node)
+        state = wait_for_checks(node)
         assert state["status"] == 0, state
         assert f"{node}: fine: none of" in state["output"]
         assert not is_drained(node) and seen(node, "Comment") == ""
@@ -123,7 +101,7 @@ def test_a_fault_drains_the_node_and_a_repair_resumes_it(monitor: Monitor) -> No
         r"chaosity: node_problem: node1: 2\d % worse than in the map, .* GB/s instead of",
         seen("nodea", "Reason"),
     )
-    monitor.wait_for_checks("nodeb")
+    wait_for_checks("nodeb")
     assert not is_drained("nodeb")
     # The check goes on while the node is drained.
     set_faults(monitor.nodea)
@@ -144,9 +122,9 @@ def test_without_resume_a_node_stays_drained_as_does_one_that_somebody_else_drai
         wait_for(lambda: is_drained("nodeb"))
         set_faults(monitor.nodeb)
         for node, status in (("nodea", 2), ("nodeb", 0)):
-            while monitor.wait_for_checks(node)["status"] != status:
+            while wait_for_checks(node)["status"] != status:
                 pass
-            monitor.wait_for_checks(node)
+            wait_for_checks(node)
             assert is_drained(node)
         assert seen("nodeb", "Reason").startswith("chaosity: node_problem: node1: ")
         assert seen("nodea", "Reason") == "bad fan, see ticket 7"
@@ -182,7 +160,7 @@ def test_the_check_runs_as_the_owner_of_the_results(monitor: Monitor) -> None:
     monitor.install()
     assert json.loads((SETTINGS / "nodeb.json").read_text())["user"] == "nobody"
     assert json.loads((SETTINGS / "nodea.json").read_text())["user"] == "root"
-    state = monitor.wait_for_checks("nodeb", 2)
+    state = wait_for_checks("nodeb", 2)
     assert state["status"] == 0, state
     new = set((monitor.nodeb / "checks").glob("*")) - set(earlier)
     assert {path.stat().st_uid for path in new} == {NOBODY}
@@ -222,9 +200,7 @@ def test_a_second_run_changes_nothing_and_nothing_is_left(monitor: Monitor, befo
     outcome = monitor.play(monitor_state="absent")
     assert outcome.status == 0, outcome.said
     assert CONFIGURATION.read_text() == before
-    assert [path for path in (PROGRAM, SETTINGS, STATE) if path.exists()] == []
-    shown = command("scontrol", "show", "config").stdout
-    assert re.search(r"^HealthCheckProgram\s*= \(null\)$", shown, re.MULTILINE), shown
+    assert traces_of_monitor() == []
     assert monitor.play(monitor_state="absent").count("changed") == 0
 
 
