@@ -12,16 +12,21 @@ from chaosity.health.choose_check_points import CheckPoint
 from chaosity.health.judge_check_values import CheckedValue
 from checked_server import check_points
 
-OF_DRIVE = "look at the health and the link of the drive"
-NODE = next(each for each in check_points() if each.parts == ("node0",))
-PATH = next(each for each in check_points() if len(each.parts) == 2)
-DRIVE = next(each for each in check_points() if each.load["target"]["drives"])
 
-
-def other_drive(name: str, **place: str) -> CheckPoint:
-    """The point of a drive that is no NVMe drive, or of a file in its place."""
-    target = {**DRIVE.load["target"], "drives": [{"node": None, "component": name, **place}]}
-    return replace(DRIVE, load={**DRIVE.load, "target": target}, parts=(name,))
+def point_of(part: str) -> CheckPoint:
+    """The point of a node, a path or a drive; the server itself has no disk and no file."""
+    points = check_points()
+    if part == "node":
+        return next(each for each in points if each.parts == ("node0",))
+    if part == "path":
+        return next(each for each in points if len(each.parts) == 2)
+    nvme = next(each for each in points if each.load["target"]["drives"])
+    if part == "NVMe drive":
+        return nvme
+    name, place = {"disk": ("disk-sdb", "path"), "file": ("file0", "file")}[part]
+    drive = {"node": None, "component": name, place: f"/somewhere/{name}"}
+    target = {**nvme.load["target"], "drives": [drive]}
+    return replace(nvme, load={**nvme.load, "target": target}, parts=(name,))
 
 
 def output_of_check(slow: CheckPoint, capsys, *, disturbed: bool = False) -> str:
@@ -38,26 +43,23 @@ def output_of_check(slow: CheckPoint, capsys, *, disturbed: bool = False) -> str
 
 
 @pytest.mark.parametrize(
-    ("check", "advice"),
+    ("part", "advice"),
     [
-        (NODE, "look at its memory modules and at the clock of its cores"),
-        (PATH, "look at the link between the nodes"),
-        (DRIVE, "look at its health and link (nvme smart-log, lspci -vv)"),
-        (other_drive("disk-sdb", path="/dev/sdb"), OF_DRIVE),
-        (
-            other_drive("file0", file="/var/tmp/file0"),
-            OF_DRIVE,
-        ),
+        ("node", "look at its memory modules and at the clock of its cores"),
+        ("path", "look at the link between the nodes"),
+        ("NVMe drive", "look at its health and link (nvme smart-log, lspci -vv)"),
+        ("disk", "look at the health and the link of the drive"),
+        ("file", "look at the health and the link of the drive"),
     ],
-    ids=["node", "path", "NVMe drive", "disk", "file"],
 )
-def test_the_advice_fits_the_slow_part(check, advice, capsys):
+def test_the_advice_fits_the_slow_part(part, advice, capsys):
+    check = point_of(part)
     said = output_of_check(check, capsys)
     assert f"server: fault [node_problem] {'->'.join(check.parts)}: 80 % worse" in said
     assert f"; {advice}" in said
 
 
 def test_nobody_looks_for_a_broken_part_while_other_programs_work(capsys):
-    said = output_of_check(DRIVE, capsys, disturbed=True)
+    said = output_of_check(point_of("NVMe drive"), capsys, disturbed=True)
     assert "server: warning [user_problem] " in said
     assert "; check it again when nobody works on the host." in said
