@@ -17,8 +17,9 @@ ROOT = Path(__file__).resolve().parents[1]
 LIST = Path(__file__).with_suffix(".yaml")
 FILES = ROOT / "tests/data/command_files"
 PROGRAMS = {
-    *("ansible-playbook", "chaosity", "chaosity-place", "chaosity-run", "git", "hwloc-calc"),
-    *("lstopo", "make", "pytest", "python3", "snakemake", "sudo", "taskpolicy"),
+    *("ansible-playbook", "chaosity", "chaosity-monitor", "chaosity-place", "chaosity-run", "git"),
+    *("hwloc-calc", "hwloc-info", "lstopo", "make", "pytest", "python3", "sha256sum", "snakemake"),
+    *("sudo", "taskpolicy"),
 }
 # These are commands without anything more.
 ALONE = {"make", "snakemake"}
