@@ -19,6 +19,7 @@ import pytest
 
 from chaosity.checked_yaml_files import EXPERIMENTS, ROOT, load_experiment, read_yaml
 from chaosity.topology.topology_discovery import discover_topology
+from made_once import made_once
 from workflow_folder import Workflow
 
 pytestmark = pytest.mark.thorough
@@ -41,6 +42,8 @@ POINTS = 24  # of each experiment
 FEW_POINTS = 12  # are enough for every figure of the other experiments on interference
 # A sample could lack the reference of a ratio, or all points of a figure.
 WHOLE = {"memory_bandwidth", "page_placement", "program_placement", "numa_runtime"}
+# Placements of pages with measured weights need their bandwidths.
+GIVE_WEIGHTS = ["memory_bandwidth", "contended_paths"]
 # The label of figures that only show data of others.
 PUBLISHED = "published by others"
 # The simulation has no values of this counter, and the figure says so.
@@ -78,7 +81,17 @@ def simulate(workflow: Workflow, *arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 def machines(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workflow:
-    workflow = Workflow(root, tmp_path_factory.mktemp("machines"))
+    def run(folder: Path) -> None:
+        simulate(run_of_machines(root, folder, GIVE_WEIGHTS), "--until", "tidy")
+        simulate(run_of_machines(root, folder, NAMES))
+
+    # Snakemake takes both cores for minutes, so a second run beside it would end no earlier.
+    return run_of_machines(root, made_once(tmp_path_factory, "machines", run), NAMES)
+
+
+def run_of_machines(root: Path, folder: Path, experiments: list[str]) -> Workflow:
+    """Return the run of these experiments on all machines."""
+    workflow = Workflow(root, folder)
     workflow.timeout = 1200
     hosts: dict[str, Any] = {name: host(name, topology) for name, topology in MACHINES.items()}
     # Drives that do not exist may be written.
@@ -86,16 +99,13 @@ def machines(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workflow:
     hosts["epyc_7413"]["chaosity_destructive_drives"] = [drives[0].serial]
     workflow.hosts(hosts)
     workflow.config |= {
-        "experiments": NAMES,
+        "experiments": experiments,
         "replicates": 2,
         "sample": {
             name: FEW_POINTS if name.startswith("interference_") else POINTS
-            for name in set(NAMES) - WHOLE
+            for name in set(experiments) - WHOLE
         },
     }
-    # Placements with measured weights need the tables of a first run.
-    simulate(workflow, "--until", "tidy")
-    simulate(workflow)
     return workflow
 
 
