@@ -59,14 +59,17 @@ FAST = not lab and not slurm and not thorough
 THOROUGH = not lab and not slurm and thorough
 # Each core begins with neighbouring tests, which share their prepared data.
 ON_ALL_CORES = $(BIN)/pytest --numprocesses auto --dist worksteal $(PYTEST_ARGUMENTS) -m
+# Reading all tests takes ten seconds, so here only files with such tests are read. tests/conftest.py
+# ends a run that finds other files with them.
+ALONE = $(BIN)/pytest $$(grep -rl --include='test_*.py' 'mark\.alone' tests) $(PYTEST_ARGUMENTS) -m
 
 test: test-tools ## set up and run every kind of test once: about 10 minutes on two cores
 	$(ON_ALL_CORES) '$(FAST) and not alone'
-	$(BIN)/pytest $(PYTEST_ARGUMENTS) -m '$(FAST) and alone'
+	$(ALONE) '$(FAST) and alone'
 
 test-thorough: test-tools ## run the tests that `make test` leaves out
 	$(ON_ALL_CORES) '$(THOROUGH) and not alone'
-	$(BIN)/pytest $(PYTEST_ARGUMENTS) -m '$(THOROUGH) and alone'
+	$(ALONE) '$(THOROUGH) and alone'
 
 test-all: test test-thorough ## run everything that CI runs: about 47 minutes on two cores
 

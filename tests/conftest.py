@@ -23,6 +23,13 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """End the run if `make` would not find the file of a test that must run alone."""
+    for path in {item.path for item in items if item.get_closest_marker("alone")}:
+        if "mark.alone" not in path.read_text(encoding="utf-8"):
+            raise pytest.UsageError(f"{path}: write pytest.mark.alone in this file")
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The repository's root."""
