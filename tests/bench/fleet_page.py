@@ -19,7 +19,7 @@ from scipy import stats
 
 from chaosity.compare.outlier_host_search import find_outlier_hosts
 from chaosity.report.overview_and_equal_hosts import HeatMap
-from checked_server import server
+from checked_server import check_points, server
 from simulated_fleet import fleet_tables
 
 SICK = 4
@@ -60,5 +60,5 @@ def compare(fleets: int) -> Iterator[str]:
 
 def place_of(part: str) -> str:
     """Return what the page calls a part: its name, or the node of a drive."""
-    nodes = {drive.name: drive.node for drive in server().topology.drives}
-    return f"node{nodes[part]}" if part in nodes else part
+    check = next(each for each in check_points() if each.parts[0] == part)
+    return f"node{check.load['target']['nodes'][0]}"
