@@ -78,6 +78,13 @@ class Pipeline(Workflow):
         summary: dict[str, Any] = json.loads(self.path(f"{host}/*/summary.json").read_text())
         return summary
 
+    def component(self, host: str, serial: str) -> str:
+        """The name of the drive that has a serial now."""
+        for path in (self.folder / "results" / host).glob("*/components/drive-*.json"):
+            if json.loads(path.read_text())["serial"] == serial:
+                return path.stem
+        raise AssertionError(serial)
+
     def storage(self, host: str) -> dict[tuple[str, ...], float]:
         """Median bandwidth of storage measured alone, by the serials of the drives."""
         found: dict[tuple[str, ...], list[float]] = {}

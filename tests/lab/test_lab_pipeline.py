@@ -70,20 +70,12 @@ def test_drives_are_as_fast_as_their_throttle(measured: Pipeline) -> None:
             assert seen <= 1.03 * truth, serials
 
 
-def component_of(measured: Pipeline, serial: str) -> str:
-    """The name of the drive that has a serial now."""
-    for path in measured.path(f"{SERVER}/nps4/components").glob("drive-*.json"):
-        if json.loads(path.read_text())["serial"] == serial:
-            return path.stem
-    raise AssertionError(serial)
-
-
 def findings(measured: Pipeline) -> list[dict[str, Any]]:
     return json.loads(measured.path(f"{SERVER}/nps4/findings.json").read_text())["anomalies"]
 
 
 def test_the_slow_drive_is_the_first_finding(measured: Pipeline) -> None:
-    drive = component_of(measured, measured.slow)
+    drive = measured.component(SERVER, measured.slow)
     first = findings(measured)[0]
     assert (first["kind"], first["components"]) == ("slow_component", [drive])
     assert first["loss_percent"] == pytest.approx(80.0, abs=3.0)
@@ -112,7 +104,7 @@ def test_a_replaced_drive_selects_exactly_the_points_that_touch_it(
         measured.run_and_try_again()
         assert measured.selected() == set()
         assert measured.storage(SERVER)[(NEW,)] == pytest.approx(FULL, rel=0.03)
-        replaced = component_of(measured, NEW)
+        replaced = measured.component(SERVER, NEW)
         assert not any(replaced in one["components"] for one in findings(measured))
         html = measured.path(f"{SERVER}/nps4/report.html").read_text()
         assert measured.slow in html  # before
