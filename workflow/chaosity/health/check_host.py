@@ -47,6 +47,7 @@ from chaosity.rounds.known_before import known_cells
 from chaosity.runner import lock_files
 from chaosity.runner.find_and_protect_drives import find_device
 from chaosity.runner.host_state import read_processor_seconds
+from chaosity.runner.point_measurement import spent_processor_seconds
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import read_points, status_and_values_of_record
 from chaosity.topology.topology_json import read_topology
@@ -246,7 +247,9 @@ class HostCheck:
         # A check has no random order, so all its replicates are at position 0.
         point: Point = {**check.point, "orders": [0] * replicate}
         try:
-            return measure_replicate(self.host, point, replicate, self.folder.resolve().parent)
+            results = self.folder.resolve().parent
+            spent = spent_processor_seconds()  # by earlier points, too
+            return measure_replicate(self.host, point, replicate, results, spent)
         except (HostLostOrChangedError, ValueError) as error:
             raise UserError(str(error), f"host {self.host['host']}") from None
 

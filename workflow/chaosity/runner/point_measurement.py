@@ -295,21 +295,24 @@ def _wait_for_end(
         time.sleep(POLL_SECONDS)
 
 
-def _spent_processor_seconds() -> float:
+def spent_processor_seconds() -> float:
     """Return the processor time of this process and of its children that have ended."""
     usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def _run_loads(
-    point: Point, folder: Path, record: UnfinishedRecord, lock: int, guardian: Guardian
+    point: Point,
+    folder: Path,
+    record: UnfinishedRecord,
+    lock: int,
+    guardian: Guardian,
+    spent_before: float,
 ) -> list[Check]:
     """Run the loads of a point and return the checks of the verdict.
 
     The record gets the data of all loads that were started, also after a failure.
     """
-    # A check measures many points in one process, which has spent seconds before.
-    spent_before = _spent_processor_seconds()
     loads, checks = _prepare_loads(point, folder, guardian)
     try:
         began = _start_loads(loads, lock)
@@ -323,7 +326,7 @@ def _run_loads(
         for load in started:
             load.wait_for_end_or_kill()
         record["loads"] = [load.load_record() for load in started]
-    spent = _spent_processor_seconds() - spent_before
+    spent = spent_processor_seconds() - spent_before
     record["runner_seconds"] = spent - sum(load.processor_seconds for load in started)
     record["environment_after"] = host_state.read_host_state()
     check_room(folder, FULL_BYTES)
@@ -331,12 +334,15 @@ def _run_loads(
     return checks + check_record(record)
 
 
-def measure_point(point: Point, replicate: int) -> Record:
+def measure_point(point: Point, replicate: int, *, spent_before: float = 0.0) -> Record:
     """Measure one replicate of a point; after a failure the verdict in the record is failed.
 
     Args:
         point: the planned point.
         replicate: 1, 2, ...
+        spent_before: processor seconds of this process that do not belong to the measurement. A
+            process that measures a single point counts from its start; one that measures many
+            gives `spent_processor_seconds()`.
     """
     measurement: UnfinishedRecord = {
         "schema_version": SCHEMA_VERSION,
@@ -353,7 +359,7 @@ def measure_point(point: Point, replicate: int) -> Record:
         with hold_host_lock() as lock, _working_folder() as (folder, guardian):
             temporary_kernel_settings.restore_leftover_kernel_settings()
             measurement["environment_before"] = host_state.read_host_state()
-            checks = _run_loads(point, folder, measurement, lock, guardian)
+            checks = _run_loads(point, folder, measurement, lock, guardian, spent_before)
     except (MeasurementError, UserError) as error:
         checks.append(make_check("measured", False, str(error)))
     except Exception as error:  # a fault of this program must not end the whole run

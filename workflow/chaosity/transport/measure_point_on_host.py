@@ -141,7 +141,11 @@ def _check_same_boot(record: Record, host: DiscoveredHostDocument) -> None:
 
 
 def measure_replicate(
-    host: DiscoveredHostDocument, point: Point, replicate: int, folder: Path
+    host: DiscoveredHostDocument,
+    point: Point,
+    replicate: int,
+    folder: Path,
+    spent_before: float = 0.0,
 ) -> Record:
     """Measure one replicate of a point on its host and return the record.
 
@@ -150,6 +154,7 @@ def measure_replicate(
         point: the planned point.
         replicate: 1, 2, ...
         folder: ``results/HOST``.
+        spent_before: see `measure_point`; it matters only on this machine.
 
     Raises:
         HostLostOrChangedError: the host does not answer any more.
@@ -161,7 +166,7 @@ def measure_replicate(
     if transport["kind"] == SIMULATED:
         return _simulate(point, replicate, folder)
     # This machine, or the node on which Slurm runs this process.
-    return measure_point(point, replicate)
+    return measure_point(point, replicate, spent_before=spent_before)
 
 
 def _measure_and_save() -> int:
