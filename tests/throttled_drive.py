@@ -31,7 +31,7 @@ class ThrottledDrive:
     socket: Path  # of the program's monitor
 
     def limit(self, bytes_per_second: int) -> None:
-        """Limit how fast the drive is read, from now on."""
+        """Set how fast the drive can be read; a running fio notices it at once."""
         with QemuMonitor(self.socket) as monitor:
             limits = {"bps-read": bytes_per_second}
             monitor.execute("qom-set", path="/objects/limits", property="limits", value=limits)

@@ -47,8 +47,8 @@ class ScatterWithoutFaults:
     # Degrees of freedom of `error` and `own`; infinite where these are assumed. `NATURAL_SCATTER`
     # is assumed, so there is more freedom the more it exceeds the noise.
     freedom: float
-    # Standard deviation between equal parts of a healthy machine; 0 where it cannot be separated
-    # from the noise. Cells of the same part have this difference in common.
+    # Standard deviation between equal parts of a healthy machine; 0 if the noise hides it. All
+    # cells of a part have the difference of this part.
     natural: float
     single: float  # standard deviation of a single replicate, as a share of its value
     matters: float  # smallest loss that is reported, as a share of the expected value

@@ -55,7 +55,7 @@ _MAX_NAMED = 6
 
 @dataclass(frozen=True)
 class PackagesAndSlitCheck:
-    """Result of the check of the packages and the SLIT."""
+    """What the comparison of the packages with the SLIT found."""
 
     anomalies: tuple[Anomaly, ...] = ()  # anomalies of the kind slit_mismatch
     # Structure to use instead of the given structure; None to keep the given one.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
@@ -103,8 +104,12 @@ def processor_model_and_group(folder: Path) -> tuple[str | None, str]:
 
     The group is the host's variable ``chaosity_equal_hosts``, empty by default.
     """
-    host = read_json_object_or_none(folder.resolve().parent / "host.json") or {}
-    return processor_model(folder), str(host.get("equal_hosts") or "")
+    return processor_model(folder), str(discovered_host(folder).get("equal_hosts") or "")
+
+
+def discovered_host(folder: Path) -> Mapping[str, object]:
+    """Return ``host.json`` of the host of ``results/HOST/CONFIGURATION``; empty if unreadable."""
+    return read_json_object_or_none(folder.resolve().parent / "host.json") or {}
 
 
 def is_virtual_machine(folder: Path) -> bool:

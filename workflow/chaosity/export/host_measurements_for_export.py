@@ -65,7 +65,7 @@ class MeasuredHost:
 class NodeMeasurements:
     """Measurements of memory from each initiator node to each target node."""
 
-    # Slice of the tidy table: experiment, load, benchmark, kernel, metric and so on.
+    # Which rows of the tidy table: their experiment, load, benchmark, kernel, metric and so on.
     where: SliceKey
     # Table of `summarise_cells` with the columns `initiator_node` and `target_node`; it has cells
     # without a valid replicate too.

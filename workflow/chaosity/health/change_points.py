@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import median_filter
 
 from chaosity.statistics.estimates_and_ratios import MAD_TO_DEVIATION
@@ -117,14 +117,24 @@ def _best_partition(sums: _RunningSums, number: int) -> list[tuple[int, int, boo
     return [(begin, end, bool(is_line[end])) for end, begin in pairwise(ends)][::-1]
 
 
+def variance_of_neighbours(differences: ArrayLike) -> float:
+    """Return the variance of values whose neighbours differ so; 0 without a difference.
+
+    A difference of two values has twice their variance. Distances from the median would give far
+    too little for three to five values, since these lie closer to their own median than to the
+    true value.
+    """
+    sizes = np.abs(differences)
+    return (MAD_TO_DEVIATION * float(np.median(sizes))) ** 2 / 2.0 if sizes.size else 0.0
+
+
 def nightly_variance(logs: Numbers) -> float:
     """Return the variance from night to night, by the differences of neighbours.
 
     A change moves a single difference, so it does not widen the variance.
     """
-    steps = np.abs(np.diff(logs))
-    own = (MAD_TO_DEVIATION * float(np.median(steps))) ** 2 / 2.0 if len(steps) else 0.0
-    total = _NIGHTLY_COUNTS * _NIGHTLY**2 + len(steps) * own
+    steps = np.diff(logs)
+    total = _NIGHTLY_COUNTS * _NIGHTLY**2 + len(steps) * variance_of_neighbours(steps)
     return total / (_NIGHTLY_COUNTS + len(steps))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from chaosity.components.component_history import read_json_object_or_none
+from chaosity.components.component_files import discovered_host
 from chaosity.errors import UserError
 from chaosity.health.choose_check_points import PointKey
 from chaosity.health.judge_check_values import CheckedValue
@@ -89,8 +89,7 @@ def days_of_times(times: Iterable[str]) -> list[float]:
 
 def is_simulated_host(folder: Path) -> bool:
     """Return whether the host of ``results/HOST/CONFIGURATION`` is simulated; False if unknown."""
-    host = read_json_object_or_none(folder.resolve().parent / "host.json") or {}
-    transport = host.get("transport")
+    transport = discovered_host(folder).get("transport")
     return isinstance(transport, dict) and transport.get("kind") == SIMULATED
 
 

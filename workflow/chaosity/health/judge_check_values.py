@@ -20,8 +20,8 @@ from statistics import fmean, median
 
 from scipy import stats
 
+from chaosity.health.change_points import variance_of_neighbours
 from chaosity.health.choose_check_points import CheckPoint, PointKey
-from chaosity.statistics.estimates_and_ratios import MAD_TO_DEVIATION
 from chaosity.store.measurements import less_is_better
 
 # Standard deviation between sessions of a healthy host, and the number of earlier deviations that
@@ -166,18 +166,17 @@ class Expectation:
             for key, values in earlier.items()
             if key in known
         }
-        # Differences of neighbouring nights; distances from the median of few are too small.
-        away = [
-            (later - sooner) / math.sqrt(2.0)
+        steps = [
+            later - sooner
             for logs in self.logs.values()
             if len(logs) > 2
             for sooner, later in pairwise(logs)
         ]
-        nightly = (MAD_TO_DEVIATION * median(map(abs, away))) ** 2 if away else 0.0
+        nightly = variance_of_neighbours(steps)
         # The values of nights scatter also as single measurements do.
-        own = max(nightly - median(each.variance for each in known.values()), 0.0) if away else 0.0
-        self.session_variance = (_SESSION_FREEDOM * _SESSION_DEVIATION**2 + len(away) * own) / (
-            _SESSION_FREEDOM + len(away)
+        own = max(nightly - median(each.variance for each in known.values()), 0.0) if steps else 0.0
+        self.session_variance = (_SESSION_FREEDOM * _SESSION_DEVIATION**2 + len(steps) * own) / (
+            _SESSION_FREEDOM + len(steps)
         )
 
     def judged(

@@ -156,7 +156,7 @@ class RateMeter:
     """Measure a program's rate, beginning at the time of the call."""
 
     source: RateSource  # source of the program's progress
-    # Function that lets the program run for some seconds; False if it has ended.
+    # Lets the program run for a number of seconds; returns False if the program has ended.
     let_program_run: Callable[[float], bool]
     until: float = math.inf  # end of the available time, by CLOCK_MONOTONIC in seconds
     has_measured: bool = False

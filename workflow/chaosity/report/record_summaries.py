@@ -29,7 +29,7 @@ class RecordSummary:
     # began_at, finished_at: times in UTC, ISO 8601.
     began_at: str
     finished_at: str
-    # Name of each load -> its command line.
+    # Name of a load -> the command line of this load.
     commands: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()  # the checks of the verdict
     programs: Mapping[str, str] = field(default_factory=dict)  # name of each program -> its version

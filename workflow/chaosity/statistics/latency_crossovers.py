@@ -47,7 +47,7 @@ class Crossover:
 
 @dataclass(frozen=True)
 class CurveComparison:
-    """The latencies of two configurations at equal bandwidth."""
+    """The latencies of two configurations, compared where both reach the same bandwidth."""
 
     reach: float  # largest bandwidth that every curve of both configurations reaches
     n: tuple[int, int]  # number of complete replicate blocks of each configuration

@@ -37,7 +37,7 @@ class LeftOutPoints:
 
     # A row for each load and metric, as in the tidy table, with the status "missing".
     rows: Measurements
-    # The predicted cells among them, with the columns `PREDICTION_COLUMNS`.
+    # The cells of these rows that were predicted, with the columns `PREDICTION_COLUMNS`.
     predictions: pd.DataFrame
 
     @classmethod

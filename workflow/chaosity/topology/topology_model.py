@@ -118,7 +118,7 @@ class Node:
     present_bytes: int | None = None  # size that firmware provided; it does not change
     initiator: bool = False  # whether its processing units can issue accesses
     target: bool = False  # whether its memory can be accessed
-    # Rank of the memory among all targets, 0 is the fastest; None without memory.
+    # 0 for the fastest memory of all targets, 1 for the next, and so on; None without memory.
     tier: int | None = None
     kind: str = UNKNOWN  # DRAM, HBM, CXL, NVM, ... or "none" without memory
     package: int | None = None  # package of the node; None when the node spans several packages
