@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from chaosity.checked_yaml_files import ROOT, schema_validator
+from wait_until_true import files_of_running_program
 from workflow_folder import Workflow
 
 SIMULATED_HOST = {
@@ -44,10 +45,11 @@ def chaosity(*words: str | Path, folder: Path | None = None) -> subprocess.Compl
 
 def record_files(results: Path) -> dict[Path, bytes]:
     """The current records below ``results`` with their bytes; each is a complete record."""
-    found = {path: path.read_bytes() for path in sorted(results.glob("*/*/*/*/rep*.json"))}
-    for text in found.values():
+    found = files_of_running_program(results, "*/*/*/*/rep*.json")
+    content = {path: path.read_bytes() for path in found}
+    for text in content.values():
         assert list(schema_validator("record").iter_errors(json.loads(text))) == []
-    return found
+    return content
 
 
 def start(workflow: Workflow, *arguments: str) -> subprocess.Popen[str]:

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 from snakemake.utils import update_config
 
+from wait_until_true import files_of_running_program
 from workflow_folder import SHORT, SMALL
 
 BIN = Path(sys.executable).parent
@@ -103,9 +104,10 @@ class Checkout:
 
     def records(self, host: str) -> list[Path]:
         """The current records of a host."""
-        return sorted((self.folder / "results").glob(f"{host}/*/*/*/rep*.json"))
+        return files_of_running_program(self.folder / "results", f"{host}/*/*/*/rep*.json")
 
     def attempts(self, host: str) -> list[Path]:
         """All attempts of a host, sorted by the time of their end."""
-        found = (self.folder / "results").glob(f"{host}/*/*/*/attempts/*.json")
+        pattern = f"{host}/*/*/*/attempts/*.json"
+        found = files_of_running_program(self.folder / "results", pattern)
         return sorted(found, key=lambda path: path.name.split(".", 1)[1])

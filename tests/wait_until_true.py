@@ -1,9 +1,11 @@
-"""Waits for another process, no longer than necessary."""
+"""Waits for another process, no longer than necessary, and finds the files that it writes."""
 
 from __future__ import annotations
 
+import glob
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 Found = TypeVar("Found")
@@ -27,3 +29,11 @@ def wait_until(
         assert time.monotonic() < limit, f"the condition is false after {seconds:g} s"
         time.sleep(pause)
     return found
+
+
+def files_of_running_program(folder: Path, pattern: str) -> list[Path]:
+    """Return the sorted files that match, in folders that another process makes and removes.
+
+    `Path.glob` raises FileNotFoundError if it lists a folder that is just being removed.
+    """
+    return sorted(folder / path for path in glob.glob(pattern, root_dir=folder))  # noqa: PTH207

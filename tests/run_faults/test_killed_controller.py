@@ -15,7 +15,7 @@ import pytest
 
 from broken_runs import BIN, ResultsFolder, kill_all, record_files, start
 from chaosity.topology.topology_sources import unpacked_tarball
-from wait_until_true import wait_until
+from wait_until_true import files_of_running_program, wait_until
 from workflow_folder import Workflow
 
 
@@ -24,7 +24,7 @@ def test_kill_in_the_middle_and_go_on(workflow: Workflow):
     workflow.config["experiments"] = ["memory_bandwidth"]
     results = workflow.folder / "results"
     run = start(workflow)
-    wait_until(lambda: len(list(results.glob("*/*/*/*/rep*.json"))) >= 3)
+    wait_until(lambda: len(files_of_running_program(results, "*/*/*/*/rep*.json")) >= 3)
     kill_all(run)
     kept = record_files(results)
     workflow.measure()
@@ -48,7 +48,7 @@ PHASES = {
 def test_the_controller_is_killed_while(simulated: Workflow, phase: str):
     results = simulated.folder / "results"
     run = start(simulated)
-    wait_until(lambda: list(results.glob(PHASES[phase])))
+    wait_until(lambda: files_of_running_program(results, PHASES[phase]))
     kill_all(run)
     kept = record_files(results)
     assert not list(results.glob("*/*/report.html"))
@@ -67,7 +67,7 @@ def test_ctrl_c_twice_leaves_no_process_and_the_next_run_goes_on(workflow: Workf
     workflow.config |= {"experiments": ["memory_bandwidth"], "replicates": 3}
     results = workflow.folder / "results"
     run = start(workflow)
-    wait_until(lambda: len(list(results.glob("*/*/*/*/rep*.json"))) >= 2)
+    wait_until(lambda: len(files_of_running_program(results, "*/*/*/*/rep*.json")) >= 2)
     os.killpg(run.pid, signal.SIGINT)
     time.sleep(0.5)  # so that the second interrupts what the first has begun
     os.killpg(run.pid, signal.SIGINT)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from chaosity.checked_yaml_files import ROOT
-from wait_until_true import wait_until
+from wait_until_true import files_of_running_program, wait_until
 from workflow_folder import Workflow
 
 HOST = {
@@ -30,7 +30,7 @@ def rounds_of(folder: Path) -> list[dict[str, object]]:
 
 def attempts(folder: Path) -> Counter[str]:
     """How often each replicate was measured."""
-    found = folder.glob("results/imagined/*/*/*/attempts/*.json")
+    found = files_of_running_program(folder, "results/imagined/*/*/*/attempts/*.json")
     return Counter(f"{path.parents[1].name}/{path.name.split('.')[0]}" for path in found)
 
 

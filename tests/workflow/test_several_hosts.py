@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from chaosity.checked_yaml_files import ROOT
-from wait_until_true import wait_until
+from wait_until_true import files_of_running_program, wait_until
 from workflow_folder import Workflow
 
 HOST = {
@@ -32,7 +32,8 @@ def several(workflow: Workflow) -> Workflow:
 
 def attempts(workflow: Workflow, host: str) -> Counter[str]:
     """How often each point of a host was measured."""
-    found = workflow.folder.glob(f"results/{host}/*/*/*/attempts/*.json")
+    pattern = f"results/{host}/*/*/*/attempts/*.json"
+    found = files_of_running_program(workflow.folder, pattern)
     return Counter(path.parents[1].name for path in found)
 
 

@@ -34,6 +34,16 @@ def test_an_ended_process_has_no_placement():
     assert observed_placement.read_process_memory(2**22 + 1) is None
 
 
+def test_threads_and_processes_may_end_while_they_are_listed():
+    """The folder of a process disappears at any time, in one of a hundred readings here."""
+    with subprocess.Popen(["sh", "-c", "while true; do (true); done"]) as shell:
+        try:
+            for _ in range(3000):
+                assert observed_placement.read_process_threads(shell.pid)
+        finally:
+            shell.kill()
+
+
 def test_the_memory_of_a_launcher_does_not_count():
     """As with chaosity-place: the launcher and its fork have memory of their own."""
     launches = (

@@ -49,15 +49,23 @@ def read_cpus_by_node(nodes: Path = NODES) -> dict[int, set[int]]:
     }
 
 
+def _threads_of_process(pid: int) -> list[Path]:
+    """Return the folders of a process's threads; empty if the process ends before or meanwhile."""
+    try:
+        return sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda thread: int(thread.name))
+    except OSError:
+        return []
+
+
 def process_and_descendants(pid: int) -> list[int]:
     """Return a process, then all its descendants that still run."""
     tree, queue = [], [pid]
     while queue:
         process = queue.pop()
         tree.append(process)
-        for children in Path(f"/proc/{process}/task").glob("*/children"):
+        for thread in _threads_of_process(process):
             try:
-                queue += [int(child) for child in children.read_text().split()]
+                queue += [int(child) for child in (thread / "children").read_text().split()]
             except (OSError, ValueError):
                 continue  # the thread ended between listing and reading
     return tree
@@ -97,7 +105,7 @@ def private_bytes_by_node(numa_maps: str, addresses: MappingAddresses = None) ->
 def _read_threads(pid: int) -> list[ThreadPlacement]:
     """Return each thread's allowed processing units, and the unit on which it last ran."""
     seen: list[ThreadPlacement] = []
-    for task in sorted(Path(f"/proc/{pid}/task").glob("*"), key=lambda p: int(p.name)):
+    for task in _threads_of_process(pid):
         try:
             status = (task / "status").read_text()
             last = int((task / "stat").read_text().rpartition(")")[2].split()[36])
