@@ -13,12 +13,13 @@ from chaosity.health.judge_check_values import (
     FAULTY,
     FINE,
     WARNING,
+    CheckedValue,
     Expectation,
     MapValue,
     status_of_values,
     suspected_parts,
 )
-from chaosity.health.measure_check_points import measure_and_judge
+from chaosity.health.measure_check_points import MOST_REPLICATES, measure_and_judge
 from chaosity.store.measurements import less_is_better
 from checked_server import check_points
 
@@ -106,6 +107,38 @@ def test_a_small_loss_is_a_warning():
 def test_a_loss_while_other_programs_ran_is_only_a_warning():
     values = check_with(lambda c: 0.3 if "node5" in c.parts else 0.0, disturbed=True)
     assert status_of_values(values) == WARNING
+    assert {len(value.values) for value in values if value.is_clear} == {MOST_REPLICATES}
+
+
+def check_one_point(*measured: tuple[float, bool]) -> tuple[CheckedValue, int]:
+    """Judge a point with these losses, each with whether it was disturbed; count the measured."""
+    point = next(each for each in check_points() if not less_is_better(each.metric))
+    left = list(measured)
+
+    def measure(_point, _replicate):
+        loss, disturbed = left.pop(0)
+        return 100.0 * (1.0 - loss), disturbed
+
+    [value] = measure_and_judge([point], Expectation(known(), {}), measure, lambda _: bool(left))
+    return value, len(measured) - len(left)
+
+
+def test_disturbed_measurements_of_a_slow_point_are_replaced():
+    value, count = check_one_point(
+        (0.3, False), (0.5, True), (0.32, False), (0.34, False), (0.0, False)
+    )
+    assert (value.is_fault, count) == (True, 4)
+    assert value.loss == pytest.approx(0.32)
+
+
+def test_a_loss_that_only_disturbed_measurements_show_is_no_fault():
+    value, count = check_one_point((0.3, True), (0.0, False), (0.01, False), (0.0, False))
+    assert (value.is_slow, value.disturbed, count) == (False, True, 3)
+
+
+def test_without_time_for_quiet_measurements_a_loss_stays_a_warning():
+    value, count = check_one_point((0.3, False), (0.4, True), (0.3, False))
+    assert (value.is_clear, value.is_fault, count) == (True, False, 3)
 
 
 def test_a_single_disturbance_is_outvoted():

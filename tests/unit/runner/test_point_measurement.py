@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from chaosity.cpusets import parse_cpu_list
 from chaosity.records.atomic_writes_and_record_files import load_record, save_record
 from chaosity.records.record_types_and_verdict import FAILED, VALID
 from chaosity.runner import load_process, metric_values
@@ -285,6 +287,55 @@ def test_time_of_other_programs_and_interrupts_is_noted(make_point, kind, drives
     seconds = dict(before["processor_seconds"])
     seconds["user"] += load["processor_seconds"] + record["runner_seconds"]
     seconds[kind] += 0.02 * elapsed * os.cpu_count()
-    after["processor_seconds"] = seconds
+    after["processor_seconds"] = after["load_units_processor_seconds"] = seconds
+    before["load_units_processor_seconds"] = before["processor_seconds"]
     [note] = [each for each in check_record(record) if each["name"] == "undisturbed"]
     assert note["passed"] is undisturbed, note
+
+
+@pytest.mark.parametrize(
+    ("here", "elsewhere", "runner", "undisturbed"),
+    [
+        (0.005, 0.03, 0.2, True),  # an idle server with hundreds of units
+        (0.02, 0.0, 0.0, False),  # on the unit of the load, or on a unit of the same core
+        (0.0, 0.2, 0.0, False),  # a program elsewhere that can use much bandwidth
+        (0.0, 0.03, 0.4, True),  # the runner itself, on other units
+    ],
+)
+def test_other_programs_may_use_other_units_a_little(
+    make_point, here, elsewhere, runner, undisturbed
+):
+    record = measure_point(make_point(), 1)
+    [load] = record["loads"]
+    load["placement"]["cpus"] = "0"
+    before, after = record["environment_before"], record["environment_after"]
+    before["taken_monotonic_seconds"], after["taken_monotonic_seconds"] = 0.0, 4.0
+    record["runner_seconds"] = 4.0 * runner
+    on_unit = load["processor_seconds"] + 4.0 * here
+    before["load_units_processor_seconds"] = before["processor_seconds"] = {"user": 0.0}
+    after["load_units_processor_seconds"] = {"user": on_unit}
+    after["processor_seconds"] = {"user": on_unit + 4.0 * (elsewhere + runner)}
+    [note] = [each for each in check_record(record) if each["name"] == "undisturbed"]
+    assert note["passed"] is undisturbed, note
+
+
+def test_a_program_on_another_unit_is_seen_there(make_point):
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < 2:
+        pytest.skip("this machine has one processing unit")
+    point = make_point()
+    command = point["loads"][0]["command"]
+    point["loads"][0] |= {"command": ["taskset", "--cpu-list", str(allowed[0]), *command]}
+    point["loads"][0]["placement"]["cpus"] = str(allowed[0])
+    loop = ["taskset", "--cpu-list", str(allowed[-1]), "sh", "-c", "while true; do :; done"]
+    with subprocess.Popen(loop) as other:
+        record = measure_point(point, 1, spent_before=spent_processor_seconds())
+        other.kill()
+    assert record["verdict"]["status"] == VALID, record["verdict"]["reason"]
+    [note] = [check for check in record["verdict"]["checks"] if check["name"] == "undisturbed"]
+    assert not note["passed"]
+    assert float(re.search(r"([0-9.]+) % of a unit elsewhere", note["detail"])[1]) > 30
+    after = record["environment_after"]
+    assert allowed[0] in parse_cpu_list(after["load_units"])
+    part, whole = after["load_units_processor_seconds"], after["processor_seconds"]
+    assert all(0 <= part[kind] <= whole[kind] for kind in whole)

@@ -38,7 +38,7 @@ from chaosity.health.judge_check_values import (
     status_of_values,
     suspected_parts,
 )
-from chaosity.health.measure_check_points import REPLICATES_OF_SLOW_VALUE, measure_and_judge
+from chaosity.health.measure_check_points import MOST_REPLICATES, measure_and_judge
 from chaosity.records.atomic_writes_and_record_files import load_record, utc_now_text
 from chaosity.records.point_types import Point
 from chaosity.records.record_types_and_verdict import VALID, Record
@@ -188,7 +188,7 @@ class HostCheck:
         chosen, result.left = fit_into_time(
             self.points, last_checks(self.series), _FIRST_SHARE * seconds
         )
-        number = len({row["time"] for row in self.series}) * REPLICATES_OF_SLOW_VALUE
+        number = len({row["time"] for row in self.series}) * MOST_REPLICATES
         virtual = 0.0  # the measurements of a simulated host take no time, so the plan's counts
 
         def spent() -> float:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from chaosity.health.choose_check_points import CheckPoint, PointKey
 from chaosity.health.judge_check_values import CheckedValue, Expectation
 
-# A slow value is measured so often in all.
+# A slow value is measured so often in all, without the measurements that other programs disturbed.
 REPLICATES_OF_SLOW_VALUE = 3
+# A point is measured at most so often. On a host that is disturbed longer, the loss is a warning.
+MOST_REPLICATES = 6
 
 
 def measure_and_judge(
@@ -19,6 +21,8 @@ def measure_and_judge(
 ) -> list[CheckedValue]:
     """Measure each point once, and slow ones again; return all values with what was expected.
 
+    Disturbed measurements of a slow point count only while there are too few others.
+
     Args:
         points: the points.
         expectation: what the map and earlier checks say.
@@ -26,26 +30,30 @@ def measure_and_judge(
             not valid, and whether other programs disturbed it.
         has_time: whether there is time for another measurement of a point.
     """
-    values: dict[PointKey, tuple[CheckPoint, list[float], bool]] = {}
+    # The values of each point, each with whether it was disturbed.
+    values: dict[PointKey, list[tuple[float, bool]]] = {}
 
-    def judged() -> list[CheckedValue]:
-        return [
-            expectation.judged(check, own, len(values), disturbed=disturbed)
-            for check, own, disturbed in values.values()
-        ]
+    def judged(check: CheckPoint) -> CheckedValue:
+        own = values[check.key]
+        quiet = [value for value, disturbed in own if not disturbed]
+        if len(quiet) < min(len(own), REPLICATES_OF_SLOW_VALUE):
+            every = [value for value, _ in own]
+            return expectation.judged(check, every, len(values), disturbed=True)
+        return expectation.judged(check, quiet, len(values))
 
     def add(check: CheckPoint, replicate: int) -> None:
         value, disturbed = measure(check, replicate)
         if value is not None:
-            _, own, before = values.get(check.key, (check, [], False))
-            values[check.key] = check, [*own, value], before or disturbed
+            values.setdefault(check.key, []).append((value, disturbed))
 
     for check in points:
         if has_time(check):
             add(check, 1)
-    for replicate in range(2, REPLICATES_OF_SLOW_VALUE + 1):
-        for slow in judged():
+    for replicate in range(2, MOST_REPLICATES + 1):
+        for slow in [judged(check) for check in points if check.key in values]:
             # A value that was slow once is measured to the end, so that the median has three.
-            if (slow.is_clear or len(slow.values) == replicate - 1 > 1) and has_time(slow.check):
+            begun = len(slow.values) == replicate - 1 > 1 and replicate <= REPLICATES_OF_SLOW_VALUE
+            complete = len(slow.values) >= REPLICATES_OF_SLOW_VALUE and not slow.disturbed
+            if (begun or (slow.is_clear and not complete)) and has_time(slow.check):
                 add(slow.check, replicate)
-    return judged()
+    return [judged(check) for check in points if check.key in values]

@@ -88,6 +88,10 @@ class HostState(TypedDict):
     taken_monotonic_seconds: float
     realtime_minus_monotonic_seconds: float
     processor_seconds: dict[str, float]
+    # The units of the loads with their SMT siblings, and their part of the processor time. Records
+    # before 2026-11-26 and simulated records lack both.
+    load_units: NotRequired[str]
+    load_units_processor_seconds: NotRequired[dict[str, float]]
     facts: dict[str, str | None]
     kernel: str
 

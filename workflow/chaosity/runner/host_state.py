@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import time
+from collections.abc import Collection
 from pathlib import Path
 
+from chaosity.cpusets import format_cpu_list, parse_cpu_list
 from chaosity.records.record_types_and_verdict import HostState
 
 # Files whose content can change a measured value, by the key of the record.
@@ -21,7 +23,7 @@ FACT_FILES = {
     "load_average": "/proc/loadavg",
     "boot_id": "/proc/sys/kernel/random/boot_id",
 }
-# The first columns of the line "cpu" in /proc/stat, proc(5); in clock ticks.
+# The first columns of the lines "cpu", "cpu0", "cpu1", ... in /proc/stat, proc(5); in clock ticks.
 STAT_COLUMNS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -36,17 +38,39 @@ def read_file_if_present(path: str | Path) -> str | None:
 
 def read_processor_seconds() -> dict[str, float]:
     """Return kind -> processor time of the whole host since boot, in seconds."""
-    line = (read_file_if_present("/proc/stat") or "cpu").splitlines()[0].split()[1:]
-    seconds = (int(word) / TICKS_PER_SECOND for word in line)
-    return dict(zip(STAT_COLUMNS, seconds, strict=False))
+    return _processor_seconds(read_file_if_present("/proc/stat") or "cpu", {"cpu"})
 
 
-def read_host_state() -> HostState:
-    """Return the host's state at this time."""
+def _processor_seconds(stat: str, names: Collection[str]) -> dict[str, float]:
+    """Return kind -> sum of the processor time in the lines of ``/proc/stat`` with these names."""
+    ticks = [line.split()[1:] for line in stat.splitlines() if line.split(" ", 1)[0] in names]
+    sums = [sum(map(int, column)) for column in zip(*ticks, strict=False)]
+    return {k: s / TICKS_PER_SECOND for k, s in zip(STAT_COLUMNS, sums, strict=False)}
+
+
+def units_with_siblings(units: Collection[int]) -> set[int]:
+    """Return processing units and those that share a core with them (SMT).
+
+    Source: cpu-topology in the kernel's admin guide, ``thread_siblings_list``.
+    """
+    folder = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+    listed = (read_file_if_present(folder.format(unit)) or str(unit) for unit in units)
+    return set(units).union(*map(parse_cpu_list, listed))
+
+
+def read_host_state(units: Collection[int]) -> HostState:
+    """Return the host's state at this time.
+
+    Args:
+        units: the processing units of the loads, with their siblings.
+    """
+    stat = read_file_if_present("/proc/stat") or "cpu"
     return {
         "taken_monotonic_seconds": time.monotonic(),
         "realtime_minus_monotonic_seconds": time.time() - time.monotonic(),
-        "processor_seconds": read_processor_seconds(),
+        "processor_seconds": _processor_seconds(stat, {"cpu"}),
+        "load_units": format_cpu_list(units),
+        "load_units_processor_seconds": _processor_seconds(stat, {f"cpu{u}" for u in units}),
         "facts": {name: read_file_if_present(path) for name, path in FACT_FILES.items()},
         "kernel": platform.release(),
     }

@@ -150,6 +150,12 @@ def _check_processing_units(point: Point) -> Check:
     return make_check("processing units", True, f"{len(allowed)} allowed")
 
 
+def _units_of_loads(point: Point) -> set[int]:
+    """Return the processing units of the loads, with those that share a core with them."""
+    listed = (parse_cpu_list(load["placement"]["cpus"]) for load in point["loads"])
+    return host_state.units_with_siblings(set().union(*listed))
+
+
 def _check_initiator_nodes_unchanged(point: Point) -> Check:
     """Check that the units of every initiator are on the nodes that the plan names.
 
@@ -328,7 +334,7 @@ def _run_loads(
         record["loads"] = [load.load_record() for load in started]
     spent = spent_processor_seconds() - spent_before
     record["runner_seconds"] = spent - sum(load.processor_seconds for load in started)
-    record["environment_after"] = host_state.read_host_state()
+    record["environment_after"] = host_state.read_host_state(_units_of_loads(point))
     check_room(folder, FULL_BYTES)
     checks += find_and_protect_drives.check_drives_are_still_there(point["loads"])
     return checks + check_record(record)
@@ -358,7 +364,8 @@ def measure_point(point: Point, replicate: int, *, spent_before: float = 0.0) ->
     try:
         with hold_host_lock() as lock, _working_folder() as (folder, guardian):
             temporary_kernel_settings.restore_leftover_kernel_settings()
-            measurement["environment_before"] = host_state.read_host_state()
+            units = _units_of_loads(point)
+            measurement["environment_before"] = host_state.read_host_state(units)
             checks = _run_loads(point, folder, measurement, lock, guardian, spent_before)
     except (MeasurementError, UserError) as error:
         checks.append(make_check("measured", False, str(error)))
