@@ -63,8 +63,9 @@ def check_command(
 
     FOLDER is results/HOST/CONFIGURATION, the results of an earlier run. The check measures where a
     fault of a single part shows most: the memory of each node, each drive, the paths between
-    packages. A slow value is measured three times. Values are also compared with the recent checks
-    of equal hosts, if results/ has at least four others of the same processor and configuration.
+    packages. A slow value is measured until three measurements are undisturbed by other programs,
+    six times at most. Values are also compared with the recent checks of equal hosts, if results/
+    has at least four others of the same processor and configuration.
     Values go to checks.csv and raw records to checks/ in FOLDER.
 
     Exit status: 0 fine, 1 warning, 2 fault, 3 not checked, for example because somebody works on

@@ -116,6 +116,7 @@ class HostCheck:
     """
 
     def __init__(self, folder: Path, *, with_equal_hosts: bool = True) -> None:
+        self.begin = time.monotonic()
         self.folder = folder
         host_file = folder.resolve().parent / "host.json"
         topology = read_topology(folder / "topology.json")
@@ -164,7 +165,7 @@ class HostCheck:
         """Measure, judge, append the values to the series, and return the result.
 
         Args:
-            seconds: time of the check.
+            seconds: time of the check, from reading the map on.
             progress: gets the point before each measurement.
             ignore_load: check the host also while other programs use it.
 
@@ -172,7 +173,6 @@ class HostCheck:
             HostBusyError: somebody works on the host.
             UserError: no measurement is valid, or the host is lost.
         """
-        begin = time.monotonic()
         if self.transport == SSH:
             control_socket_folder()  # discovery made it; the last boot can have emptied /tmp
         if self.transport in (LOCAL, SLURM):  # measured here
@@ -189,25 +189,30 @@ class HostCheck:
             self.points, last_checks(self.series), _FIRST_SHARE * seconds
         )
         number = len({row["time"] for row in self.series}) * MOST_REPLICATES
-        virtual = 0.0  # the measurements of a simulated host take no time, so the plan's counts
+        planned = taken = 0.0  # time of the measurements so far
 
         def spent() -> float:
-            return virtual if result.is_simulated else time.monotonic() - begin
+            # The measurements of a simulated host take no time, so the plan's counts.
+            return planned if result.is_simulated else time.monotonic() - self.begin
+
+        def has_time(check: CheckPoint) -> bool:
+            # On a busy host, measurements take longer than planned.
+            slowness = max(1.0, taken / planned) if planned else 1.0
+            return spent() + check.seconds * slowness <= seconds
 
         def measure(check: CheckPoint, replicate: int) -> tuple[float | None, bool]:
-            nonlocal virtual
+            nonlocal planned, taken
             progress("/".join(check.key))
+            began = time.monotonic()
             record = self._measure(check, number + replicate)
             records.append(record)
-            virtual += check.seconds
+            planned, taken = planned + check.seconds, taken + time.monotonic() - began
             value, reason, disturbed = _value_of_record(record, check)
             if value is None:
                 result.failed["/".join(check.key)] = reason or "it has no value"
             return value, disturbed
 
-        result.values = measure_and_judge(
-            chosen, self.expectation, measure, lambda check: spent() + check.seconds <= seconds
-        )
+        result.values = measure_and_judge(chosen, self.expectation, measure, has_time)
         result.values = compare_with_equal_hosts(result.values, self.recent, self.equals)
         if not result.values:
             first = next(iter(result.failed.values()), "the time is too short")
