@@ -121,6 +121,7 @@ def test_a_slow_drive_drains_the_node_and_its_repair_resumes_it(
     assert not is_drained(NODE) and seen(NODE, "Comment") == ""
 
     drive.limit(SLOW)
+    wait_for_status(2)
     wait_for(lambda: is_drained(NODE))
     name = f"disk-{drive.device.name}"
     assert re.match(
@@ -135,6 +136,7 @@ def test_a_slow_drive_drains_the_node_and_its_repair_resumes_it(
     assert "look at the health and the link of the drive" in state["output"]
 
     drive.limit(HEALTHY)
+    wait_for_status(0)
     wait_for(lambda: not is_drained(NODE))
     assert seen(NODE, "State").startswith("IDLE") and seen(NODE, "Comment") == ""
     assert command("srun", f"--nodelist={NODE}", "true", timeout=120).returncode == 0

@@ -122,6 +122,11 @@ def is_busy(settings: dict[str, Any]) -> bool:
     )
 
 
+def is_removed(settings: dict[str, Any]) -> bool:
+    """Return whether the node is no longer monitored, so that nothing may be written about it."""
+    return not (SETTINGS / f"{settings['node']}.json").exists()
+
+
 def run_as(name: str) -> dict[str, Any]:
     """Return the options of Popen that run a program as a user, with this user's environment."""
     user = pwd.getpwnam(name)
@@ -141,8 +146,8 @@ def run_as(name: str) -> dict[str, Any]:
 def check(settings: dict[str, Any]) -> tuple[int, str]:
     """Run the check and return its exit status and its output.
 
-    The check is ended if it takes too long or a job starts on the node. Its status is then
-    NOT_CHECKED.
+    The check is ended if it takes too long, a job starts on the node, or the node is no longer
+    monitored. Its status is then NOT_CHECKED.
     """
     begin = time.monotonic()
     process = subprocess.Popen(
@@ -161,6 +166,8 @@ def check(settings: dict[str, Any]) -> tuple[int, str]:
             except subprocess.TimeoutExpired:
                 if time.monotonic() - begin > LIMIT_SECONDS:
                     why = f"the check took more than {LIMIT_SECONDS:.0f} s"
+                elif is_removed(settings):
+                    why = "the node is no longer monitored"
                 elif is_busy(settings):
                     why = "a job started on the node"
                 else:
@@ -268,6 +275,8 @@ def monitor(settings: dict[str, Any], *, now: bool) -> int:
             say(f"{settings['host']}: not checked: a job uses the node")
         return NOT_CHECKED
     status, output = check(settings)
+    if is_removed(settings):
+        return NOT_CHECKED
     write_state(name, status, output)
     say(output, syslog.LOG_WARNING if status in (WARNING, FAULT) else syslog.LOG_INFO)
     node = describe_node(settings)
@@ -278,8 +287,12 @@ def monitor(settings: dict[str, Any], *, now: bool) -> int:
     return status
 
 
-def remove_comment(settings: dict[str, Any]) -> None:
-    """Remove this program's comment from the node."""
+def remove(settings: dict[str, Any]) -> None:
+    """Remove the node's settings, wait for the end of a check, and remove its comment."""
+    path = SETTINGS / f"{settings['node']}.json"
+    with path.open(encoding="utf-8") as locked:
+        path.unlink()  # a running check sees this and writes nothing more
+        fcntl.flock(locked, fcntl.LOCK_EX)
     if describe_node(settings)["comment"].startswith(MARK):
         run_slurm_command(
             settings, "scontrol", "update", f"nodename={settings['node']}", "comment="
@@ -293,7 +306,9 @@ def main() -> int:
     parser.add_argument("--node", default=os.environ.get("SLURMD_NODENAME"), help="name in Slurm")
     parser.add_argument("--now", action="store_true", help="check now, however recent the last is")
     parser.add_argument(
-        "--remove-comment", action="store_true", help="only remove its comment from the node"
+        "--remove",
+        action="store_true",
+        help="monitor the node no longer: remove its settings and its comment, end a check",
     )
     arguments = parser.parse_args()
     # /dev/log is missing where no system log runs.
@@ -301,8 +316,8 @@ def main() -> int:
         syslog.openlog("chaosity-monitor")
     try:
         settings = read_settings(arguments.node)
-        if arguments.remove_comment:
-            remove_comment(settings)
+        if arguments.remove:
+            remove(settings)
             return 0
         with alone(settings["node"]) as is_alone:
             if is_alone:
