@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from chaosity.checked_yaml_files import schema_validator
 from lab_workflow import Pipeline
 from virtual_lab import power_switch, replace_or_slow_drive
+from wait_until_true import files_of_running_program, wait_until
 
 pytestmark = pytest.mark.lab
 HOST = "small"
@@ -73,10 +73,8 @@ def test_a_host_that_loses_power_in_the_middle(host, pipeline: Pipeline) -> None
     run = subprocess.Popen(
         pipeline.command(), cwd=pipeline.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
-    limit = time.monotonic() + 300
-    while len(list(pipeline.folder.glob("results/*/*/*/*/rep*.json"))) < 3:
-        assert time.monotonic() < limit
-        time.sleep(0.1)
+    pattern = "results/*/*/*/*/rep*.json"
+    wait_until(lambda: len(files_of_running_program(pipeline.folder, pattern)) >= 3, 300)
     power_switch.stop_machine(host.folder, force=True)
     said = run.communicate(timeout=300)[0].decode()
     assert run.returncode != 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from chaosity.checked_yaml_files import schema_validator
 from chaosity.runner.build_zipapp import write_zipapp
 from sshd import Server, make_key_pair
+from wait_until_true import files_of_running_program, wait_until
 from workflow_folder import Workflow
 
 pytestmark = pytest.mark.alone
@@ -48,7 +48,7 @@ def host(workflow: Workflow, server: Server, **variables) -> dict:
 
 
 def records(workflow: Workflow, name: str) -> list[Path]:
-    return sorted((workflow.folder / "results").glob(f"{name}/*/*/*/rep*.json"))
+    return files_of_running_program(workflow.folder / "results", f"{name}/*/*/*/rep*.json")
 
 
 def test_a_host_is_measured_over_one_kept_connection(workflow, server):
@@ -147,9 +147,7 @@ def test_a_host_that_dies_in_the_middle_leaves_whole_records_and_the_next_run_go
     run = subprocess.Popen(
         workflow.command(), cwd=workflow.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
-    limit = time.monotonic() + 60
-    while len(records(workflow, "far")) < 3 and time.monotonic() < limit:
-        time.sleep(0.02)
+    wait_until(lambda: len(records(workflow, "far")) >= 3)
     server.stop()
     said = run.communicate(timeout=120)[0].decode()
     assert run.returncode != 0
