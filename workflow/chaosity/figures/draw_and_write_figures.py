@@ -15,9 +15,8 @@ from matplotlib.figure import Figure
 
 from chaosity.errors import UserError
 from chaosity.figures import figure_style_header_and_legends as style
-from chaosity.figures.axis_order_and_labels import Axis, make_text_axis_value
+from chaosity.figures.axis_order_and_labels import Axis, AxisValue
 from chaosity.figures.bar_charts import draw_bar_chart
-from chaosity.figures.cache_step_marks import latency_step_table
 from chaosity.figures.figure_captions import figure_caption
 from chaosity.figures.figure_data_and_value_limits import (
     FigureData,
@@ -200,7 +199,9 @@ def _write(
     has_numbers = spec.kind == "curve" or spec.cache_steps
     numbers = f"{spec.name}_numbers.csv" if has_numbers else None
     if numbers:
-        own = latency_step_table(data) if spec.cache_steps else _curve_csv(data)
+        # A row for each step or curve, in SI units, but latencies in ns.
+        steps = [asdict(step) for step in data.steps]
+        own = pd.json_normalize(steps, sep="_") if spec.cache_steps else _curve_csv(data)
         write_csv(own, directory / numbers)
     return FigureFile(
         name=spec.name,
@@ -280,7 +281,8 @@ def write_figure_of_rows(
     """
     named: dict[Role, Axis] = {}
     for role, title in axes.items():
-        values = map(make_text_axis_value, dict.fromkeys(marks[role]))
+        texts = dict.fromkeys(marks[role])
+        values = (AxisValue(text, "text", (text,), text, text) for text in texts)
         named[role] = Axis(title, title, tuple(values), ())
     data = FigureData(spec, named, marks, measurements, x_metric)
     with style.figure_style_context():

@@ -210,7 +210,7 @@ def draw_legend(
     left: float,
     top: float,
     symbol_width: float,
-    draw_symbol: Callable[[float, float, Entry], None],
+    draw_symbol: Callable[[float, float, Entry], object],
 ) -> None:
     """Draw legend entries row by row; `top` is the middle of the first row in inches."""
     for number, row in enumerate(rows):
