@@ -111,13 +111,13 @@ class _TextFormat:
 _TEXT_FORMATS = {
     "fio": _TextFormat(
         "drives.fio",
-        "fio_job_file",
+        "texts_of_main_matrices",
         "export_fio_job_file",
         "Export a fio job file that reads each drive from its best node.",
     ),
     "kubernetes": _TextFormat(
         "node_resource_topology.yaml",
-        "node_resource_topology",
+        "texts_of_main_matrices",
         "export_node_resource_topology",
         "Export a NodeResourceTopology with measured costs from node to node for Kubernetes.",
     ),
@@ -129,7 +129,7 @@ _TEXT_FORMATS = {
     ),
     "reframe": _TextFormat(
         "reframe_references.yaml",
-        "reframe_references",
+        "texts_of_main_matrices",
         "export_reframe_references",
         "Export references with limits for performance tests of ReFrame.",
     ),
@@ -141,7 +141,7 @@ _TEXT_FORMATS = {
     ),
     "slurm": _TextFormat(
         "slurm_features.conf",
-        "slurm_features",
+        "texts_of_main_matrices",
         "export_slurm_features",
         "Export features of a node for Slurm, such as local_memory_ge_20GBps.",
     ),

@@ -83,7 +83,7 @@ class NodeMeasurements:
         """Return initiator node, target node and reason of each planned cell without a value."""
         cells = self.cells[self.cells["n"] == 0][["initiator_node", "target_node", "reason"]]
         return [
-            (int(row), int(column), text_or_none(reason) or "not measured yet")
+            (int(row), int(column), reason_without_value(reason))
             for row, column, reason in cells.itertuples(index=False)
         ]
 
@@ -172,3 +172,8 @@ def size_sweeps(rows: Measurements) -> set[str]:
 def text_or_none(value: object) -> str | None:
     """Return a value of a table as text; None for a missing value."""
     return value if isinstance(value, str) else None
+
+
+def reason_without_value(reason: object) -> str:
+    """Return the reason in a row of a cell without a value, as text."""
+    return text_or_none(reason) or "not measured yet"

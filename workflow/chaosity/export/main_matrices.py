@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import pandas as pd
+
 from chaosity.errors import UserError, printable_line
 from chaosity.export.host_measurements_for_export import (
     MeasuredHost,
+    reason_without_value,
     select_most_complete_node_measurements,
-    text_or_none,
 )
 from chaosity.place_names import node_name, parse_place_name
 from chaosity.statistics.cell_summary import summarise_cells
@@ -137,17 +139,13 @@ def _memory_matrix(host: MeasuredHost, quantity: str, metric: str) -> MainMatrix
     found = select_most_complete_node_measurements(host, metric)
     if found is None:
         return None
-    cells = (
-        MatrixCell(
-            node,
-            node_name(target),
-            host.topology.node_relation(node, target),
-            Estimate.of_cell(dict(cell)),
-        )
-        for node, target, cell in found.valid_cells
+    pairs = found.cells[["initiator_node", "target_node"]].itertuples(index=False)
+    cells = found.cells.assign(
+        node=found.cells["initiator_node"],
+        target=found.cells["target_node"].map(node_name),
+        relation=[host.topology.node_relation(*pair) for pair in pairs],
     )
-    missing = {(node, node_name(target)): reason for node, target, reason in found.missing_cells}
-    return MainMatrix(quantity, metric, found.source_text, tuple(cells), missing)
+    return _matrix(quantity, metric, found.source_text, cells)
 
 
 def _drive_matrix(host: MeasuredHost) -> MainMatrix | None:
@@ -162,22 +160,22 @@ def _drive_matrix(host: MeasuredHost) -> MainMatrix | None:
         rows.groups_by_columns(["experiment", "benchmark"]),
         key=lambda item: item[1].valid_rows().initiator_target_pair_count,
     )
-    table = summarise_cells(part)
-    table = table.assign(node=table["initiator_nodes"].astype(int))
-    table = table.sort_values(["node", "target"], ignore_index=True)
-    measured = table["n"] > 0
-    cells = (
-        MatrixCell(
-            int(cell["node"]), cell["target"], cell["relation"], Estimate.of_cell(dict(cell))
-        )
-        for _, cell in table[measured].iterrows()
+    cells = summarise_cells(part)
+    cells = cells.assign(node=cells["initiator_nodes"].astype(int)).sort_values(["node", "target"])
+    return _matrix(DRIVE_BANDWIDTH, BANDWIDTH, f"{experiment}, {benchmark}", cells)
+
+
+def _matrix(quantity: str, metric: str, source: str, table: pd.DataFrame) -> MainMatrix:
+    """Return the matrix of a table of `summarise_cells` with a column `node`, in its order."""
+    cells = tuple(
+        MatrixCell(int(cell["node"]), cell["target"], cell["relation"], Estimate.of_cell(cell))
+        for cell in table[table["n"] > 0].to_dict("records")
     )
     missing = {
-        (int(cell["node"]), cell["target"]): text_or_none(cell["reason"]) or "not measured yet"
-        for _, cell in table[~measured].iterrows()
+        (int(cell["node"]), cell["target"]): reason_without_value(cell["reason"])
+        for cell in table[table["n"] == 0].to_dict("records")
     }
-    source = f"{experiment}, {benchmark}"
-    return MainMatrix(DRIVE_BANDWIDTH, BANDWIDTH, source, tuple(cells), missing)
+    return MainMatrix(quantity, metric, source, cells, missing)
 
 
 def render_export(template: str, host: MeasuredHost, **values: object) -> str:
@@ -191,7 +189,7 @@ def render_export(template: str, host: MeasuredHost, **values: object) -> str:
     """
     environment = make_environment(TEMPLATES / "exports", extensions=["jinja2.ext.do"])
     environment.keep_trailing_newline = True
-    environment.finalize = _one_line
+    environment.finalize = lambda value: printable_line(value) if type(value) is str else value
     origin = origin_of_export(host, template)
     return environment.get_template(f"{template}.j2").render(origin=origin, **values)
 
@@ -200,7 +198,3 @@ def origin_of_export(host: MeasuredHost, name: str, *options: str) -> dict[str, 
     """Return where the values of an export are from: measured or simulated, and its command."""
     command = shlex.join(["chaosity", "export", name, str(host.folder), *options])
     return {"origin": "measured", **host.origin_of_values, "command": command}
-
-
-def _one_line(value: object) -> object:
-    return printable_line(value) if type(value) is str else value

@@ -12,6 +12,12 @@ from chaosity.export.main_matrices import origin_of_export, read_main_matrices
 _PLACE = ("host", "configuration", "origin", "initiator", "target")
 # Ends of names of our metrics -> unit of OpenMetrics and its size in our unit.
 _UNITS = {"_bytes_per_second": ("bytes_per_second", 1.0), "_ns": ("seconds", 1e9)}
+# Field of an estimate, part of the gauge's name, and its help text.
+_GAUGES = (
+    ("median", "", "median"),
+    ("low", "_low", "lower end of the 95 % interval"),
+    ("high", "_high", "upper end of the 95 % interval"),
+)
 
 
 def export_openmetrics(host: MeasuredHost) -> str:
@@ -33,23 +39,14 @@ def export_openmetrics(host: MeasuredHost) -> str:
         unit, size = next(unit for suffix, unit in _UNITS.items() if matrix.metric.endswith(suffix))
         name = f"chaosity_map_{matrix.quantity.replace(' ', '_')}"
         what = f"{matrix.quantity.capitalize()} of {matrix.source}"
-        median, low, high = (
-            Gauge(f"{name}{part}_{unit}", f"{what}: {text}.", _PLACE, registry=registry, unit=unit)
-            for part, text in (
-                ("", "median"),
-                ("_low", "lower end of the 95 % interval"),
-                ("_high", "upper end of the 95 % interval"),
+        for field, part, meaning in _GAUGES:
+            gauge = Gauge(
+                f"{name}{part}_{unit}", f"{what}: {meaning}.", _PLACE, registry=registry, unit=unit
             )
-        )
-        for cell in matrix.cells:
-            place = (
-                *(str(origin[key]) for key in _PLACE[:3]),
-                cell.initiator,
-                cell.target,
-            )
-            median.labels(*place).set(cell.estimate.median / size)
-            if cell.estimate.low_and_high:
-                low.labels(*place).set(cell.estimate.low_and_high[0] / size)
-                high.labels(*place).set(cell.estimate.low_and_high[1] / size)
+            for cell in matrix.cells:
+                value = getattr(cell.estimate, field)
+                if value is not None:
+                    place = (*(str(origin[key]) for key in _PLACE[:3]), cell.initiator, cell.target)
+                    gauge.labels(*place).set(value / size)
     text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call] # has no types
     return text.decode()

@@ -142,11 +142,6 @@ def make_axis_value(value: object, nodes: tuple[int, ...] = (), column: str = ""
     return known or AxisValue(name, "text", natural_sort_key(name), label, label, nodes)
 
 
-def make_text_axis_value(text: str) -> AxisValue:
-    """Return a value that is labelled with its own text."""
-    return AxisValue(text, "text", (text,), text, text)
-
-
 def _place_value(name: str, place: PlaceName, nodes: tuple[int, ...]) -> AxisValue | None:
     """Return a place with its sort key and labels; None if its name is only a text."""
     index = place.indices[0] if place.indices else 0
@@ -159,7 +154,9 @@ def _place_value(name: str, place: PlaceName, nodes: tuple[int, ...]) -> AxisVal
             keys, short = natural_sort_key(name), name.replace("_", " ")
         case "drive":
             address = place.address or short
-            keys, short = natural_sort_key(address), _drive_label(address)
+            # A PCI address is written as lspci writes it; other texts are unchanged.
+            short = re.sub("^0+:", "", _PCI_ADDRESS.sub(r"\1:\2:\3.\4", address))
+            keys = natural_sort_key(address)
         case "node_drives" | "package_drives" if place.count:
             many = f"first {place.count}" if place.count > 1 else "first"
             long = f"{many} of {kind.removesuffix('_drives')} {index}"
@@ -180,11 +177,6 @@ def _place_value(name: str, place: PlaceName, nodes: tuple[int, ...]) -> AxisVal
             return None
     long = long or _KINDS[kind].get("label", "{}").format(short)
     return AxisValue(name, kind, keys, short, long, place.nodes_in_name or nodes)
-
-
-def _drive_label(address: str) -> str:
-    """Return the PCI address in a drive's name as lspci writes it; other texts unchanged."""
-    return re.sub("^0+:", "", _PCI_ADDRESS.sub(r"\1:\2:\3.\4", address))
 
 
 def add_node_of_pu(value: AxisValue, topology: Topology) -> AxisValue:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 from functools import partial
-
-import pandas as pd
 
 from chaosity.figures import figure_style_header_and_legends as style
 from chaosity.figures.figure_data_and_value_limits import FigureData
@@ -79,8 +76,3 @@ def draw_cache_steps(panel: Panel) -> None:
         if low <= math.log2(size) <= high:
             axes.axvline(math.log2(size), **CACHE_STYLE)
             write(math.log2(size), 0.98, f"{name} ", ha="right", va="top")
-
-
-def latency_step_table(data: FigureData) -> pd.DataFrame:
-    """Return the steps for a CSV: a row for each step, sizes in bytes, latencies in ns."""
-    return pd.json_normalize([asdict(step) for step in data.steps], sep="_")

@@ -67,7 +67,8 @@ def draw_checks_over_time(history: CheckHistory, place: str, directory: Path) ->
             draw = partial(draw_legend_line, sheet)
             style.draw_legend(sheet, [_LEGEND], *place_of_legend, 0.46, draw)
             place_of_legend = (_LEFT, header + 0.04 + style.LEGEND_LINE)
-        style.draw_legend(sheet, legend, *place_of_legend, 0.16, partial(_draw_letter, sheet))
+        write = partial(sheet.text, size=style.SMALL_POINTS, weight="bold", va="center_baseline")
+        style.draw_legend(sheet, legend, *place_of_legend, 0.16, write)
         for number, series in enumerate(panels):
             bottom = height - top - (number + 1) * each_height
             width = style.WIDTH - _LEFT - style.MARGIN
@@ -94,11 +95,6 @@ def draw_checks_over_time(history: CheckHistory, place: str, directory: Path) ->
 def _caption(history: CheckHistory) -> str:
     """Return all sentences on the history as one text."""
     return " ".join(history.sentences())
-
-
-def _draw_letter(sheet: Axes, x: float, y: float, letter: str) -> None:
-    """Draw the letter of a component change as the symbol of its legend entry."""
-    sheet.text(x, y, letter, size=style.SMALL_POINTS, weight="bold", va="center_baseline")
 
 
 def _mark_component_change(axes: Axes, letter: str, time: str) -> None:

@@ -15,9 +15,8 @@ from matplotlib.figure import Figure
 
 from chaosity.errors import UserError
 from chaosity.figures import figure_style_header_and_legends as style
-from chaosity.figures.axis_order_and_labels import Axis, make_text_axis_value
+from chaosity.figures.axis_order_and_labels import Axis, AxisValue
 from chaosity.figures.bar_charts import draw_bar_chart
-from chaosity.figures.cache_step_marks import latency_step_table
 from chaosity.figures.figure_captions import figure_caption
 from chaosity.figures.figure_data_and_value_limits import (
     FigureData,
@@ -185,11 +184,14 @@ def _write(
     """Draw a figure and write its files; if the caption is empty, compute one."""
     spec = data.spec
     caption = caption or figure_caption(data, limits.scale)
+    simulated = is_simulated(data)
     drawn = spec.kind in _DRAW and not (data.marks["status"] == UNMEASURED).all()
     if drawn:
-        _write_drawing(data, limits, directory, caption)
+        figure, texts = _DRAW[spec.kind](data, limits)
+        titles = (spec.name, data.title, caption)
+        write_drawing(figure, texts, *titles, directory, is_simulated=simulated)
     table = _figure_table(data)
-    if is_simulated(data):
+    if simulated:
         known = table["origin"] if "origin" in table else pd.Series(None, table.index, dtype=object)
         origin = f"{SIMULATED}, " + known
         table = table.assign(origin=origin.fillna(SIMULATED))
@@ -197,7 +199,9 @@ def _write(
     has_numbers = spec.kind == "curve" or spec.cache_steps
     numbers = f"{spec.name}_numbers.csv" if has_numbers else None
     if numbers:
-        own = latency_step_table(data) if spec.cache_steps else _curve_csv(data)
+        # A row for each step or curve, in SI units, but latencies in ns.
+        steps = [asdict(step) for step in data.steps]
+        own = pd.json_normalize(steps, sep="_") if spec.cache_steps else _curve_csv(data)
         write_csv(own, directory / numbers)
     return FigureFile(
         name=spec.name,
@@ -219,17 +223,6 @@ def _write(
     )
 
 
-def _write_drawing(
-    data: FigureData, limits: ShownValueRange, directory: Path, caption: str
-) -> None:
-    """Draw a figure as SVG and PNG."""
-    spec = data.spec
-    figure, texts = _DRAW[spec.kind](data, limits)
-    write_drawing(
-        figure, texts, spec.name, data.title, caption, directory, is_simulated=is_simulated(data)
-    )
-
-
 def write_drawing(
     figure: Figure,
     texts: Mapping[str, str],
@@ -244,14 +237,20 @@ def write_drawing(
     if is_simulated:  # SIMULATED stays visible in a picture that is cut out of its page
         mark = figure.text(0.5, 0.5, "SIMULATED", ha="center", va="center", rotation=25)
         mark.set(fontsize=7 * figure.get_figwidth(), color="0.5", alpha=0.18)
-    vector, picture = io.BytesIO(), io.BytesIO()
+    write_atomically(directory / f"{name}.svg", drawing_as_svg(figure, texts, name, title, caption))
+    picture = io.BytesIO()
     # No date and no program version: unchanged data gives unchanged files.
-    figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
     figure.savefig(picture, format="png", dpi=style.PNG_DOTS_PER_INCH, metadata={"Software": None})
-    write_atomically(
-        directory / f"{name}.svg", add_hover_texts(vector.getvalue(), name, title, caption, texts)
-    )
     write_atomically(directory / f"{name}.png", picture.getvalue())
+
+
+def drawing_as_svg(
+    figure: Figure, texts: Mapping[str, str], name: str, title: str, caption: str
+) -> str:
+    """Return a figure as SVG; `texts` has the hover text of each mark by its id."""
+    stream = io.BytesIO()
+    figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+    return add_hover_texts(stream.getvalue(), name, title, caption, texts)
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:
@@ -282,7 +281,8 @@ def write_figure_of_rows(
     """
     named: dict[Role, Axis] = {}
     for role, title in axes.items():
-        values = map(make_text_axis_value, dict.fromkeys(marks[role]))
+        texts = dict.fromkeys(marks[role])
+        values = (AxisValue(text, "text", (text,), text, text) for text in texts)
         named[role] = Axis(title, title, tuple(values), ())
     data = FigureData(spec, named, marks, measurements, x_metric)
     with style.figure_style_context():

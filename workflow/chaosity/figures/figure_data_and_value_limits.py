@@ -402,13 +402,10 @@ def find_round_value_limits(
     if top <= 0.0:
         return ShownValueRange(float(values.min()) - 1.0, 1.0, scale)
     bottom = min(float(values.min()), (1.0 - LEAST_SPAN) * top)
-    step = _round_step((top - bottom) / 10.0)
+    # The smallest 1, 2 or 5 times a power of ten that is not less than a tenth of the range.
+    width = (top - bottom) / 10.0
+    power = 10.0 ** math.floor(math.log10(width))
+    step = next(n * power for n in (1.0, 2.0, 5.0, 10.0) if n * power >= width * 0.999)
     low = math.floor(bottom / step + 1e-9) * step
     least = float(min(values[values > 0.0]))
     return ShownValueRange(low, math.ceil(top / step - 1e-9) * step, scale, least)
-
-
-def _round_step(width: float) -> float:
-    """Return the smallest 1, 2 or 5 times a power of ten that is not less than the width."""
-    power = 10.0 ** math.floor(math.log10(width))
-    return next(step * power for step in (1.0, 2.0, 5.0, 10.0) if step * power >= width * 0.999)

@@ -15,9 +15,9 @@ from typing import TypedDict, TypeVar
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties, findfont, get_font
-from matplotlib.ft2font import LoadFlags
+from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
+from matplotlib.textpath import text_to_path
 
 from chaosity.figures.svg_hover_texts import IGNORE
 from chaosity.store.left_out_points import LEFT_OUT, PREDICTED
@@ -78,19 +78,13 @@ def figure_style_context() -> Iterator[None]:
         yield
 
 
+@lru_cache(maxsize=8192)
 def text_width(text: str, points: float, bold: bool = False, fixed: bool = False) -> float:
     """Return the width of one line of text in inches; `fixed` says that the font is monospaced."""
-    return _unit_width(text, bold, fixed) * points / POINTS_PER_INCH
-
-
-@lru_cache(maxsize=8192)
-def _unit_width(text: str, bold: bool, fixed: bool) -> float:
-    """Return the width of a text as a multiple of its font size."""
     family = "DejaVu Sans Mono" if fixed else "DejaVu Sans"
-    font = get_font(findfont(FontProperties(family=family, weight="bold" if bold else "normal")))
-    font.set_size(100.0, POINTS_PER_INCH)
-    font.set_text(text, 0.0, flags=LoadFlags.NO_HINTING)
-    return float(font.get_width_height()[0]) / 64.0 / 100.0  # FreeType's unit is 1/64 point
+    font = FontProperties(family=family, weight="bold" if bold else "normal", size=points)
+    width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
+    return width / POINTS_PER_INCH
 
 
 def wrap_text(text: str, points: float, width: float, bold: bool = False) -> list[str]:
@@ -216,7 +210,7 @@ def draw_legend(
     left: float,
     top: float,
     symbol_width: float,
-    draw_symbol: Callable[[float, float, Entry], None],
+    draw_symbol: Callable[[float, float, Entry], object],
 ) -> None:
     """Draw legend entries row by row; `top` is the middle of the first row in inches."""
     for number, row in enumerate(rows):

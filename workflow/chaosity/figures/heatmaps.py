@@ -61,7 +61,9 @@ def draw_heatmap(data: FigureData, limits: ShownValueRange) -> tuple[Figure, dic
     bar_top = layout.top + layout.tallest_block_height + layout.column_label_height
     figure, sheet = style.new_figure_with_header(width, bar_top + _BAR_ROOM, *texts)
     painter = _HeatmapPainter(data, layout, limits, sheet, cells)
-    hover_texts = painter.draw_all_blocks()
+    for number, block in enumerate(layout.blocks):
+        painter.draw_block(layout.block_left(number), block)
+    painter.write_titles()
     left = min(layout.block_left(0), width - style.MARGIN - _BAR_WIDTH - 0.2)
     _draw_colour_bar(
         figure, left, bar_top, limits, painter.colours, value_axis_title(data, limits.scale)
@@ -70,7 +72,7 @@ def draw_heatmap(data: FigureData, limits: ShownValueRange) -> tuple[Figure, dic
     if legend := painter.note_legend:
         sheet.text(x, bar_top + 0.07, legend, size=style.SMALL_POINTS, va="center_baseline")
     style.draw_legend_of_missing_values(sheet, x, bar_top + 0.26, statuses)
-    return figure, hover_texts
+    return figure, painter.texts
 
 
 class _HeatmapPainter:
@@ -91,7 +93,7 @@ class _HeatmapPainter:
         self.scale, self.points = self._number_format()
         # Second line of each cell by row and column, its font size, and the text that explains it.
         self.notes, self.note_points, self.note_legend = self._fit_notes()
-        self.texts: dict[str, str] = {}
+        self.texts: dict[str, str] = {}  # hover text of each drawn cell by its id
 
     def _number_format(self) -> tuple[UnitScale, float]:
         """Return the format and font size of the numbers; size 0 when they would be too small.
@@ -130,14 +132,8 @@ class _HeatmapPainter:
                 return texts, size, legend
         return {}, 0.0, f"{name}: on hover and in the CSV" if full else ""
 
-    def draw_all_blocks(self) -> dict[str, str]:
-        """Draw all blocks and return the hover text of each cell by its id."""
-        for number, block in enumerate(self.layout.blocks):
-            self._draw_block(self.layout.block_left(number), block)
-        self._write_titles()
-        return self.texts
-
-    def _draw_block(self, left: float, block: RowBlock) -> None:
+    def draw_block(self, left: float, block: RowBlock) -> None:
+        """Draw a part of the row axis with its labels; `left` is the left edge of its cells."""
         layout, top = self.layout, self.layout.top
         if layout.repeated:
             self._write_column_labels(left, top - PAD, above=True)
@@ -239,7 +235,7 @@ class _HeatmapPainter:
             ends = [first + 0.02, last - 0.02]
             self.sheet.plot(ends, [edge - 0.045] * 2, color=style.RULE, lw=0.8)
 
-    def _write_titles(self) -> None:
+    def write_titles(self) -> None:
         """Write the titles of both axes."""
         layout, size = self.layout, style.TEXT_POINTS
         x = (layout.block_left(0) + layout.last_block_right) / 2

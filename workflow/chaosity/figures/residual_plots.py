@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from chaosity.figures import figure_style_header_and_legends as style
-from chaosity.figures.svg_hover_texts import add_hover_texts
-from chaosity.records.atomic_writes_and_record_files import write_atomically
+from chaosity.figures.draw_and_write_figures import drawing_as_svg, write_drawing
 from chaosity.statistics.anova import AnovaResult
 from chaosity.units import choose_scale
 
@@ -23,6 +21,7 @@ MOST_MARKS = 300
 _WIDTH, _HEIGHT = 6.6, 2.35  # inches
 # With a wider range of fitted values, the axis is logarithmic to spread small values.
 _WIDE = 20.0
+_WORDS = "Residuals against fitted values and against normal quantiles"
 
 
 def _draw_residuals(analysis: AnovaResult, metric: str, title: str = "") -> Figure:
@@ -40,23 +39,22 @@ def _draw_residuals(analysis: AnovaResult, metric: str, title: str = "") -> Figu
     else:
         small = choose_scale(metric, residuals)
         heights, unit, slope = residuals / small.factor, small.symbol, 1.0 / small.factor
-    with style.figure_style_context():
-        height = _HEIGHT + (0.2 if title else 0.0)
-        figure = Figure(figsize=(_WIDTH, height), facecolor="white")
-        bottom, top = 0.46 / height, 1.0 - (0.42 if title else 0.22) / height
-        if title:
-            figure.text(0.01, 0.99, title, size=style.TEXT_POINTS, weight="bold", va="top")
-        left, right = (figure.add_axes((x, bottom, 0.395, top - bottom)) for x in (0.085, 0.59))
-        label = f"Residual ({unit})" if unit else "Residual"
-        _plot_marks(left, fitted / scale.factor, heights, "Against the fitted values")
-        left.set(xlabel=f"Fitted ({scale.symbol})" if scale.symbol else "Fitted", ylabel=label)
-        left.axhline(0.0, color=style.GREY, linewidth=0.8, zorder=1)
-        if logs and fitted.max() > _WIDE * fitted.min():
-            left.set_xscale("log")
-        _plot_marks(right, quantiles, heights, "Against normal quantiles")
-        right.set(xlabel="Standard deviations", ylabel=label)
-        ends = np.array([quantiles.min(), quantiles.max()])
-        right.plot(ends, deviation * slope * ends, color=style.GREY, linewidth=0.8, zorder=1)
+    height = _HEIGHT + (0.2 if title else 0.0)
+    figure = Figure(figsize=(_WIDTH, height), facecolor="white")
+    bottom, top = 0.46 / height, 1.0 - (0.42 if title else 0.22) / height
+    if title:
+        figure.text(0.01, 0.99, title, size=style.TEXT_POINTS, weight="bold", va="top")
+    left, right = (figure.add_axes((x, bottom, 0.395, top - bottom)) for x in (0.085, 0.59))
+    label = f"Residual ({unit})" if unit else "Residual"
+    _plot_marks(left, fitted / scale.factor, heights, "Against the fitted values")
+    left.set(xlabel=f"Fitted ({scale.symbol})" if scale.symbol else "Fitted", ylabel=label)
+    left.axhline(0.0, color=style.GREY, linewidth=0.8, zorder=1)
+    if logs and fitted.max() > _WIDE * fitted.min():
+        left.set_xscale("log")
+    _plot_marks(right, quantiles, heights, "Against normal quantiles")
+    right.set(xlabel="Standard deviations", ylabel=label)
+    ends = np.array([quantiles.min(), quantiles.max()])
+    right.plot(ends, deviation * slope * ends, color=style.GREY, linewidth=0.8, zorder=1)
     return figure
 
 
@@ -70,24 +68,18 @@ def _plot_marks(axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64], titl
     axes.yaxis.label.set_fontsize(style.SMALL_POINTS)
 
 
-def residual_plots_svg(analysis: AnovaResult, metric: str, name: str, title: str = "") -> str:
+def residual_plots_svg(analysis: AnovaResult, metric: str, name: str) -> str:
     """Return both plots as SVG; every id starts with `name`, so that a page can hold several."""
-    stream = io.BytesIO()
     with style.figure_style_context():
-        figure = _draw_residuals(analysis, metric, title)
-        figure.savefig(stream, format="svg", metadata={"Date": None})
-    words = "Residuals against fitted values and against normal quantiles"
-    heading = f"{words}: {title}" if title else words
-    return add_hover_texts(stream.getvalue(), name, heading, words, {})
+        return drawing_as_svg(_draw_residuals(analysis, metric), {}, name, _WORDS, _WORDS)
 
 
 def write_residual_plots(analysis: AnovaResult, directory: Path, name: str) -> list[Path]:
     """Write both plots as SVG and PNG into a folder, and return the paths."""
     directory.mkdir(parents=True, exist_ok=True)
     title = f"Residuals of {analysis.response} by {' and '.join(analysis.factors)}"
-    vector, picture = directory / f"{name}.svg", directory / f"{name}.png"
-    write_atomically(vector, residual_plots_svg(analysis, analysis.response, name, title))
     with style.figure_style_context():
         figure = _draw_residuals(analysis, analysis.response, title)
-        figure.savefig(picture, dpi=style.PNG_DOTS_PER_INCH, metadata={"Software": None})
-    return [vector, picture]
+        texts = (f"{_WORDS}: {title}", _WORDS)
+        write_drawing(figure, {}, name, *texts, directory, is_simulated=False)
+    return [directory / f"{name}.svg", directory / f"{name}.png"]

@@ -36,7 +36,7 @@ from chaosity.report.resource_table import (
 from chaosity.store.measurements import Measurements
 from chaosity.units import format_count
 
-_CELL = ("experiment", "point", "load", "initiator", "target", "metric")
+_CELL = ["experiment", "point", "load", "initiator", "target", "metric"]
 _BEST, _WORST = "best place", "worst place"
 # `rows_comparable_to_level` selects equal requests; a responder belongs to the best place.
 _ALREADY_EQUAL = ("load", "asked", "file_backed")
@@ -229,10 +229,8 @@ def _ratios(levels: Sequence[_ComparedLevel], number: int) -> _Ratios:
 
 def _replicates(rows: pd.DataFrame, cell: pd.Series) -> pd.DataFrame:
     """Return the valid rows of a cell."""
-    same = rows["status"] == "valid"
-    for column in _CELL:
-        same &= rows[column] == cell[column]
-    return rows[same]
+    same = rows[_CELL].eq(cell[_CELL]).all(axis=1)
+    return rows[same & (rows["status"] == "valid")]
 
 
 def _row(compared: _ComparedLevel, ratios: Sequence[_Ratios]) -> ConfigurationRow:

@@ -7,6 +7,7 @@ over all places of a configuration, because places of two configurations do not 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -60,10 +61,14 @@ def compare_crossovers(
     sides = (left, right)
     if any(side.rows["host"].nunique() != 1 for side in sides):
         return
+    tables = [
+        {str(name): side.where(configuration=name) for name in side.rows["configuration"].unique()}
+        for side in sides
+    ]
     for spec in _specs_of_curves(sides):
         x_metric, curves = "", []
-        for side in sides:
-            selected = _data_of_each_configuration(spec, side)
+        for of_side in tables:
+            selected = data_of_each_configuration(spec, of_side)
             curves.append({name: mean_curves(data) for name, data in selected.items()})
             x_metric = next((data.x_metric for data in selected.values()), x_metric)
         if not all(curves):
@@ -88,28 +93,22 @@ def _specs_of_curves(sides: Sequence[Measurements]) -> list[FigureSpec]:
     documents = []
     for name in found[0]:
         if all(name in others for others in found):
-            try:
+            with suppress(UserError):  # published data of others, or an experiment that is gone
                 documents.append(load_experiment(str(name)))
-            except UserError:  # published data of others, or an experiment that is gone
-                continue
     specs = parse_figure_specs(documents)
     return [spec for spec in specs if spec.by_configuration and spec.kind == "curve"]
 
 
-def _data_of_each_configuration(spec: FigureSpec, side: Measurements) -> dict[str, FigureData]:
+def data_of_each_configuration(
+    spec: FigureSpec, tables: Mapping[str, Measurements]
+) -> dict[str, FigureData]:
+    """Return configuration -> data of a figure, except where data is missing or wrong."""
     found = {}
-    for name in side.rows["configuration"].unique():
-        if data := figure_data_or_none(spec, side.where(configuration=name)):
-            found[str(name)] = data
+    for name, table in tables.items():
+        with suppress(UserError):  # this configuration's own figure shows the reason
+            if data := select_figure_data(spec, table, Topology()):
+                found[name] = data
     return found
-
-
-def figure_data_or_none(spec: FigureSpec, table: Measurements) -> FigureData | None:
-    """Return the data of a figure in one configuration; None if data is missing or wrong."""
-    try:
-        return select_figure_data(spec, table, Topology())
-    except UserError:  # this configuration's own figure shows the reason
-        return None
 
 
 def mean_curves(data: FigureData) -> dict[str, pd.DataFrame]:

@@ -17,7 +17,7 @@ from chaosity.compare.comparison_text import ratio_text
 from chaosity.figures.draw_and_write_figures import FigureFile, write_figure_of_rows
 from chaosity.figures.figure_data_and_value_limits import FigureData
 from chaosity.figures.figure_spec import FigureSpec, parse_figure_specs
-from chaosity.report.crossovers import crossover_text, figure_data_or_none, mean_curves
+from chaosity.report.crossovers import crossover_text, data_of_each_configuration, mean_curves
 from chaosity.statistics.cell_summary import replace_values, summarise_cells
 from chaosity.statistics.estimates_and_ratios import Ratio
 from chaosity.statistics.latency_crossovers import compare_latency_curves
@@ -37,8 +37,7 @@ def draw_figures_by_configuration(
     for spec in parse_figure_specs(experiments):
         if not spec.by_configuration:
             continue
-        found = {name: figure_data_or_none(spec, table) for name, table in tables.items()}
-        selected = {name: data for name, data in found.items() if data is not None}
+        selected = data_of_each_configuration(spec, tables)
         if len(selected) > 1:
             shown = replace(
                 spec,
@@ -90,12 +89,13 @@ def _crossover_sentences(
 
 def _draw_bars(spec: FigureSpec, selected: Mapping[str, FigureData], folder: Path) -> FigureFile:
     """Draw a group of bars for each value of x, with a bar for each configuration."""
+    parts = ((data.marks, data.measurements) for data in selected.values())
     marks, rows = (
-        pd.concat([t.assign(series=name) for name, t in tables.items()], ignore_index=True)
-        for tables in (
-            {name: data.marks for name, data in selected.items()},
-            {name: data.measurements for name, data in selected.items()},
+        pd.concat(
+            [table.assign(series=name) for name, table in zip(selected, tables, strict=True)],
+            ignore_index=True,
         )
+        for tables in zip(*parts, strict=True)
     )
     axis = next(iter(selected.values())).axes["x"]
     return write_figure_of_rows(

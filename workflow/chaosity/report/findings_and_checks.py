@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,10 +53,11 @@ def check_results(
 ) -> list[ResultCheck]:
     """Return all checks of the rows of a tidy table and of their host, the worst first."""
     measured = not Measurements(rows).is_simulated
+    broken = [figure.problem for figure in figures if figure.problem]
     checks = [
         _failed_points(rows),
         _missing_points(rows),
-        *_broken_figures(figures),
+        *([_check("Figures", PROBLEM, problems=broken)] if broken else []),
         _drives(rows),
         *(_setting_checks(system, topology) if measured else ()),
         *(_clocks(rows, summaries) if measured else ()),
@@ -118,11 +119,6 @@ def _missing_points(rows: pd.DataFrame) -> ResultCheck:
         missing=_number_of_points(missing),
         reasons=reasons.most_common(1),
     )
-
-
-def _broken_figures(figures: Iterable[FigureFile]) -> Iterator[ResultCheck]:
-    if problems := [figure.problem for figure in figures if figure.problem]:
-        yield _check("Figures", PROBLEM, problems=problems)
 
 
 def _drives(rows: pd.DataFrame) -> ResultCheck:

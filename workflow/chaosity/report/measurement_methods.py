@@ -47,7 +47,10 @@ def methodology_facts(
         },
         replicates=replicates.max().astype(int).to_dict(),
         measured=measurements["status"].value_counts().to_dict(),
-        explained=_point_to_explain(rows),
+        # A row of a point that was measured, if there is one.
+        explained=rows.sort_values(
+            "status", key=lambda status: status != "valid", kind="stable"
+        ).iloc[0],
         similar_values=_range_text(moderated["prior_cells"]),
         more_replicates=_range_text(moderated["prior_freedom"].round()),
         most_cells=_MOST_CELLS,
@@ -69,11 +72,6 @@ def _range_text(values: pd.Series) -> str:
     """Return the lowest and the highest whole number: "3 to 8"; empty without values."""
     ends = [] if values.empty else [int(values.min()), int(values.max())]
     return " to ".join(map(str, dict.fromkeys(ends)))
-
-
-def _point_to_explain(rows: pd.DataFrame) -> pd.Series:
-    """Return a row of a point that was measured if there is one."""
-    return rows.sort_values("status", key=lambda status: status != "valid", kind="stable").iloc[0]
 
 
 def _stopping_rules(rows: pd.DataFrame, config: Document) -> Iterator[Fact]:

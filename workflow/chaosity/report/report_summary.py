@@ -93,15 +93,14 @@ def _worst_problems(report: ReportData) -> list[ProblemAndSeverity]:
     return lines[:_MOST_LINES] or [ProblemAndSeverity(OK, NO_PROBLEMS)]
 
 
-def problem_terminal_text(line: ProblemAndSeverity) -> str:
-    """Return the text of a problem for the terminal; it begins with the severity."""
-    return line.text if line.severity == OK else f"{line.severity}: {line.text}"
-
-
 def terminal_lines(report: ReportData, summary: ReportSummary) -> list[str]:
     """Return what is simulated, what a budget left out, and the worst problems, a line each."""
     notices = (report.measured if report.simulated else None, report.coverage)
-    return [*filter(None, notices), *map(problem_terminal_text, summary.worst)]
+    worst = (
+        each.text if each.severity == OK else f"{each.severity}: {each.text}"
+        for each in summary.worst
+    )
+    return [*filter(None, notices), *worst]
 
 
 def _points_by_status(rows: pd.DataFrame) -> dict[str, int]:

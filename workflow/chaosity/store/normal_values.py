@@ -56,15 +56,11 @@ def values_of_own_nodes(measurements: Measurements, metric: str) -> dict[str | N
     sizes = rows["load_parameters"].map(lambda text: WORKING_SET in parse_levels_json(text))
     own = (rows["relation"] == "same_node") & (rows["target_kind"] == "node") & ~sizes
     rows = rows[own & (rows["metric"] == metric) & (rows["category"] == _CATEGORIES[metric])]
-    best: dict[str | None, dict[str, float]] = {}
-    for (kernel, _, _, target), values in rows.groupby(
-        ["kernel", "experiment", "initiator", "target"], dropna=False
-    )["value"]:
-        middle, name = float(values.median()), kernel if isinstance(kernel, str) else None
-        nodes = best.setdefault(name, {})
-        known = nodes.get(str(target), middle)
-        nodes[str(target)] = min(known, middle) if less_is_better(metric) else max(known, middle)
-    return {kernel: median(nodes.values()) for kernel, nodes in best.items()}
+    cells = rows.groupby(["kernel", "experiment", "initiator", "target"], dropna=False)["value"]
+    nodes = cells.median().groupby(["kernel", "target"], dropna=False)
+    best = nodes.min() if less_is_better(metric) else nodes.max()
+    medians = best.groupby("kernel", dropna=False).median().items()
+    return {kernel if isinstance(kernel, str) else None: float(each) for kernel, each in medians}
 
 
 def published_values(
