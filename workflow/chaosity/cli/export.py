@@ -111,13 +111,13 @@ class _TextFormat:
 _TEXT_FORMATS = {
     "fio": _TextFormat(
         "drives.fio",
-        "texts_of_main_matrices",
+        "fio_job_file",
         "export_fio_job_file",
         "Export a fio job file that reads each drive from its best node.",
     ),
     "kubernetes": _TextFormat(
         "node_resource_topology.yaml",
-        "texts_of_main_matrices",
+        "node_resource_topology",
         "export_node_resource_topology",
         "Export a NodeResourceTopology with measured costs from node to node for Kubernetes.",
     ),
@@ -129,7 +129,7 @@ _TEXT_FORMATS = {
     ),
     "reframe": _TextFormat(
         "reframe_references.yaml",
-        "texts_of_main_matrices",
+        "reframe_references",
         "export_reframe_references",
         "Export references with limits for performance tests of ReFrame.",
     ),
@@ -141,7 +141,7 @@ _TEXT_FORMATS = {
     ),
     "slurm": _TextFormat(
         "slurm_features.conf",
-        "texts_of_main_matrices",
+        "slurm_features",
         "export_slurm_features",
         "Export features of a node for Slurm, such as local_memory_ge_20GBps.",
     ),
