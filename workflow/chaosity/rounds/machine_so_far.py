@@ -48,7 +48,8 @@ class MachineSoFar:
     # Packages, models and core kinds, for the search for anomalies.
     facts: HostComponentFacts = field(default_factory=HostComponentFacts)
     rounds: Sequence[Round] = ()  # the rounds so far; all their measurements are done
-    measured: Measurements | None = None  # the tidy table; None before the first round
+    # The tidy table; empty before the first round.
+    measured: Measurements = field(default_factory=lambda: rows_left_out(()))
     # (experiment, point) -> duration of each record in seconds.
     seconds: Mapping[PointKey, Sequence[float]] = field(default_factory=dict)
     # Cells of earlier runs, see `known_before.known_cells`; None without any.
@@ -64,24 +65,18 @@ class MachineSoFar:
         )
 
     @cached_property
-    def findings(self) -> Findings | None:
-        """Return the findings so far; None before the first measurement."""
-        if self.measured is None or not len(self.measured):
-            return None
+    def findings(self) -> Findings:
+        """Return the findings so far."""
         return analyse_host(self.measured, self.facts)
 
     @cached_property
-    def cells(self) -> pd.DataFrame | None:
-        """Return the measured cells beside what is known of them; None before any."""
-        if self.measured is None or not len(self.measured):
-            return None
+    def cells(self) -> pd.DataFrame:
+        """Return the measured cells beside what is known of them."""
         return own_cells(self.measured, self.known)
 
     @property
     def points_with_values(self) -> set[PointKey]:
         """Return the points with a valid value of any replicate."""
-        if self.measured is None:
-            return set()
         rows = self.measured.valid_rows().rows[["experiment", "point"]].drop_duplicates()
         return set(rows.itertuples(index=False, name=None))
 
@@ -94,14 +89,12 @@ class MachineSoFar:
     @cached_property
     def predicted(self) -> pd.DataFrame:
         """Return the predicted rows of points that no round measures."""
-        if self.measured is None:
-            return self.unmeasured.rows[:0]
         return predict_drive_sets(self.measured, self.unmeasured)
 
     @cached_property
     def surprises(self) -> list[Surprise]:
         """Return the measured drive sets that other measured sets contradict."""
-        return [] if self.measured is None else violated_bounds(self.measured, self.unmeasured)
+        return violated_bounds(self.measured, self.unmeasured)
 
     def replicates_of(self, rounds: Iterable[Round]) -> Counter[PointKey]:
         """Return how often rounds measure each point."""

@@ -142,7 +142,7 @@ class _NextRound:
         ]
         again += [k for k in dict.fromkeys(beside) if not self.done[k]]
         self._take(again, limit / 2.0, "{} of what departs from what is expected")
-        if self.so_far.known is not None and self.so_far.cells is not None:
+        if self.so_far.known is not None:
             cells = self.so_far.cells[departs_from_known(self.so_far.cells)]
             changed = dict.fromkeys(zip(cells["experiment"], cells["point"], strict=True))
             again = [k for k in changed if 0 < self.done[k] < _DEPARTING_REPLICATES]
@@ -185,11 +185,8 @@ class _NextRound:
 
     def _departing_points(self) -> list[PointKey]:
         """Return measured points that anomalies and suspicions use."""
-        findings = self.so_far.findings
-        if findings is None or self.so_far.measured is None:
-            return []
         found: dict[PointKey, None] = {}
-        for anomaly in (*findings.anomalies, *findings.suspicions):
+        for anomaly in (*self.so_far.findings.anomalies, *self.so_far.findings.suspicions):
             found |= dict.fromkeys(_points_of_anomaly(anomaly, self.so_far.measured))
         return [key for key in found if key in self.points]
 
@@ -229,16 +226,15 @@ class _NextRound:
         """
         found: dict[PointKey, float] = {}
         cells = self.so_far.cells
-        if cells is not None:
-            own = cells["own_variance"]
-            kinds = [cells[name].fillna("") for name in ("experiment", "load", "kernel", "metric")]
-            typical = own.groupby(kinds).transform("median").fillna(own.median())
-            if earlier_runs:
-                typical = cells["known_variance"].fillna(typical)
-            # Two values say little about a variance: that of earlier runs or the kind counts more.
-            n = cells["n"].to_numpy(dtype=float)
-            mixed = (own.fillna(0.0) * (n - 1.0) + 4.0 * typical) / (n + 3.0)
-            _keep_largest(found, cells, mixed)
+        own = cells["own_variance"]
+        kinds = [cells[name].fillna("") for name in ("experiment", "load", "kernel", "metric")]
+        typical = own.groupby(kinds).transform("median").fillna(own.median())
+        if earlier_runs:
+            typical = cells["known_variance"].fillna(typical)
+        # Two values say little about a variance: that of earlier runs or the kind counts more.
+        n = cells["n"].to_numpy(dtype=float)
+        mixed = (own.fillna(0.0) * (n - 1.0) + 4.0 * typical) / (n + 3.0)
+        _keep_largest(found, cells, mixed)
         predicted = self.so_far.predicted
         if len(predicted):
             half = (predicted["high"] - predicted["low"]) / (2.0 * predicted["value"])
