@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import median  # of a few values much faster than numpy's
 from typing import Generic, TypeVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -115,47 +115,36 @@ def score_cells(
     rows = tuple(rows or dict.fromkeys(row for row, _ in samples))
     columns = tuple(columns or dict.fromkeys(column for _, column in samples))
     sign = -1.0 if less_is_better(metric) else 1.0
-    logs = {
-        cell: sign * np.log(np.asarray(values, dtype=float)) for cell, values in samples.items()
-    }
+    # A row for each replicate; the index has initiator and target.
+    values = pd.Series(dict(samples)).explode().astype(float)
+    logs = pd.Series(sign * np.log(values))
+    cells = logs.groupby(level=[0, 1])
     if blocks:
-        logs = _without_drift(logs, blocks)
-    log_score = np.full((len(rows), len(columns)), np.nan)
-    n = np.zeros(log_score.shape, dtype=np.intp)
-    for (row, column), values in logs.items():
-        position = rows.index(row), columns.index(column)
-        log_score[position], n[position] = median(values.tolist()), len(values)
-    noise, freedom = _pooled_noise(list(logs.values()))
+        # The drift of a block is the typical departure of its values from the cells' medians.
+        departures = logs - cells.transform("median")
+        block = pd.Series(dict(blocks)).explode().to_numpy()
+        drift = departures.groupby(block).transform("median")
+        cells = (logs - drift).groupby(level=[0, 1])
+    log_score, n = (
+        found.unstack().reindex(index=rows, columns=columns).to_numpy(float)
+        for found in (cells.median(), cells.count())
+    )
+    noise, freedom = _pooled_noise(cells.var().to_numpy(float), cells.count().to_numpy(float) - 1.0)
+    n = np.nan_to_num(n).astype(np.intp)
     return ScoredCells(metric, rows, columns, log_score, n, noise, freedom)
 
 
-def _without_drift(
-    logs: Mapping[tuple[Name, Name], Scores],
-    blocks: Mapping[tuple[Name, Name], Sequence[int]],
-) -> dict[tuple[Name, Name], Scores]:
-    """Return each logarithm minus the typical departure of its block from the cells' medians."""
-    departures: dict[int, list[float]] = {}
-    for cell, values in logs.items():
-        for block, value in zip(blocks[cell], values - median(values.tolist()), strict=True):
-            departures.setdefault(block, []).append(float(value))
-    drift = {block: float(np.median(values)) for block, values in departures.items()}
-    return {
-        cell: values - np.array([drift[block] for block in blocks[cell]])
-        for cell, values in logs.items()
-    }
-
-
-def _pooled_noise(samples: Sequence[Scores]) -> tuple[float, float]:
+def _pooled_noise(variances: Scores, freedom: Scores) -> tuple[float, float]:
     """Return the standard deviation of a single replicate in all cells, and its degrees of freedom.
 
     It is assumed if most cells have one replicate and few have more. Else it is the median over the
     replicated cells, so that a few disturbed cells do not hide faults of others.
     """
-    replicated = [values for values in samples if len(values) > 1]
-    if not replicated or len(replicated) < min(_FEWEST_REPLICATED, len(samples) / 2.0):
+    replicated = freedom > 0.0
+    number = np.count_nonzero(replicated)
+    if not number or number < min(_FEWEST_REPLICATED, len(freedom) / 2.0):
         return ASSUMED_NOISE, 0.0
-    freedoms = np.array([len(values) - 1 for values in replicated], dtype=float)
-    variances = np.array([np.var(values, ddof=1) for values in replicated])
+    variances, freedom = variances[replicated], freedom[replicated]
     # The median of a sample's variance is below its mean, most of all for small samples.
-    typical = np.median(variances / (stats.chi2.median(freedoms) / freedoms))
-    return float(np.sqrt(typical)), float(max(1.0, _MEDIAN_INFORMATION * freedoms.sum()))
+    typical = np.median(variances / (stats.chi2.median(freedom) / freedom))
+    return float(np.sqrt(typical)), float(max(1.0, _MEDIAN_INFORMATION * freedom.sum()))
