@@ -129,22 +129,22 @@ def score_cells(
         found.unstack().reindex(index=rows, columns=columns).to_numpy(float)
         for found in (cells.median(), cells.count())
     )
-    noise, freedom = _pooled_noise(cells.var().to_numpy(float), cells.count().to_numpy(float) - 1.0)
+    noise, freedom = _pooled_noise(cells.var(), cells.count() - 1.0)
     n = np.nan_to_num(n).astype(np.intp)
     return ScoredCells(metric, rows, columns, log_score, n, noise, freedom)
 
 
-def _pooled_noise(variances: Scores, freedom: Scores) -> tuple[float, float]:
+def _pooled_noise(variances: pd.Series, freedom: pd.Series) -> tuple[float, float]:
     """Return the standard deviation of a single replicate in all cells, and its degrees of freedom.
 
     It is assumed if most cells have one replicate and few have more. Else it is the median over the
     replicated cells, so that a few disturbed cells do not hide faults of others.
     """
     replicated = freedom > 0.0
-    number = np.count_nonzero(replicated)
+    number = replicated.sum()
     if not number or number < min(_FEWEST_REPLICATED, len(freedom) / 2.0):
         return ASSUMED_NOISE, 0.0
     variances, freedom = variances[replicated], freedom[replicated]
     # The median of a sample's variance is below its mean, most of all for small samples.
-    typical = np.median(variances / (stats.chi2.median(freedom) / freedom))
+    typical = (variances / (stats.chi2.median(freedom.to_numpy()) / freedom)).median()
     return float(np.sqrt(typical)), float(max(1.0, _MEDIAN_INFORMATION * freedom.sum()))
