@@ -7,14 +7,14 @@ difference of 0.1 is about 10 %.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, TypeVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from chaosity.store.measurements import less_is_better
@@ -102,36 +102,37 @@ def loss_percent(departure: float, metric: str) -> float:
 
 def score_cells(
     metric: str,
-    samples: Mapping[tuple[Name, Name], Sequence[float]],
-    blocks: Mapping[tuple[Name, Name], Sequence[int]] | None = None,
-    rows: Sequence[Name] | None = None,
-    columns: Sequence[Name] | None = None,
+    values: pd.Series,
+    rows: Sequence[Name],
+    columns: Sequence[Name],
+    blocks: ArrayLike | None = None,
 ) -> ScoredCells[Name]:
-    """Return the scored cells of replicates, which are positive values in the metric's unit.
+    """Return the scored cells of replicates.
 
-    The noise does not contain the drift that all cells of a replicate block share. Default order of
-    initiators (rows) and targets (columns): as they appear in `samples`.
+    The noise does not contain the drift that all cells of a replicate block share.
+
+    Args:
+        metric: full name of the metric.
+        values: values above 0 in the metric's unit; the index has the initiator and the target.
+        rows: all initiators.
+        columns: all targets.
+        blocks: the replicate block of each value, if it is known.
     """
-    rows = tuple(rows or dict.fromkeys(row for row, _ in samples))
-    columns = tuple(columns or dict.fromkeys(column for _, column in samples))
     sign = -1.0 if less_is_better(metric) else 1.0
-    # A row for each replicate; the index has initiator and target.
-    values = pd.Series(dict(samples)).explode().astype(float)
-    logs = pd.Series(sign * np.log(values))
+    logs = pd.Series(sign * np.log(values.astype(float)))
     cells = logs.groupby(level=[0, 1])
-    if blocks:
+    if blocks is not None:
         # The drift of a block is the typical departure of its values from the cells' medians.
         departures = logs - cells.transform("median")
-        block = pd.Series(dict(blocks)).explode().to_numpy()
-        drift = departures.groupby(block).transform("median")
+        drift = departures.groupby(np.asarray(blocks)).transform("median")
         cells = (logs - drift).groupby(level=[0, 1])
     log_score, n = (
-        found.unstack().reindex(index=rows, columns=columns).to_numpy(float)
+        found.unstack().reindex(index=list(rows), columns=list(columns)).to_numpy(float)
         for found in (cells.median(), cells.count())
     )
     noise, freedom = _pooled_noise(cells.var(), cells.count() - 1.0)
     n = np.nan_to_num(n).astype(np.intp)
-    return ScoredCells(metric, rows, columns, log_score, n, noise, freedom)
+    return ScoredCells(metric, tuple(rows), tuple(columns), log_score, n, noise, freedom)
 
 
 def _pooled_noise(variances: pd.Series, freedom: pd.Series) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -118,19 +118,19 @@ class SecondsOfPoints:
 
     def __init__(self, so_far: MachineSoFar) -> None:
         estimates = {point_key(point): point["estimated_seconds"] for point in so_far.points}
-        by_experiment: dict[str, list[float]] = {}
-        for key, listed in so_far.seconds.items():
-            if listed and key in estimates:
-                ratio = float(np.median(listed)) / estimates[key]
-                by_experiment.setdefault(key[0], []).append(ratio)
-        ratios = {name: float(np.median(values)) for name, values in by_experiment.items()}
-        self._seconds = {
-            key: estimate * ratios.get(key[0], 1.0) + OVERHEAD_SECONDS
-            for key, estimate in estimates.items()
+        measured = {
+            key: float(np.median(listed))
+            for key, listed in so_far.seconds.items()
+            if listed and key in estimates
         }
-        for key, listed in so_far.seconds.items():
-            if listed and key in estimates:
-                self._seconds[key] = float(np.median(listed)) + OVERHEAD_SECONDS
+        ratios: dict[str, list[float]] = defaultdict(list)
+        for key, seconds in measured.items():
+            ratios[key[0]].append(seconds / estimates[key])
+        typical = {name: float(np.median(own)) for name, own in ratios.items()}
+        expected = {key: each * typical.get(key[0], 1.0) for key, each in estimates.items()}
+        self._seconds = {
+            key: each + OVERHEAD_SECONDS for key, each in {**expected, **measured}.items()
+        }
 
     def of(self, keys: Iterable[PointKey]) -> float:
         """Return the time of one measurement of each of these points."""
