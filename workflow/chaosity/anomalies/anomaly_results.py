@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
-from chaosity.store.measurements import less_is_better
+import numpy as np
+import pandas as pd
+
+from chaosity.store.measurements import SLICE, Measurements, less_is_better
 from chaosity.text_templates import write_text
 
 
@@ -122,6 +125,16 @@ class Anomaly(_JsonResult):
     def evidence_sentence(self) -> str:
         """Sentence with the loss, its interval, the confidence and the comparable cells."""
         return write_text("anomalies", "evidence", anomaly=self)
+
+    def rows_of_cells(self, measurements: Measurements) -> pd.DataFrame:
+        """Return the rows of a host's table that belong to the cells."""
+        known = {name: self.where[name] for name in SLICE if self.where.get(name) is not None}
+        rows = measurements.where(**known).rows
+        cells = {(str(initiator), str(target)) for initiator, target in self.cells}
+        # A cell of a matrix of nodes has the numbers of the nodes, another cell the names.
+        places = rows[["initiator", "target", "initiator_nodes", "target_nodes"]].astype(str)
+        own = [bool(cells & {(i, t), (m, n)}) for i, t, m, n in places.itertuples(index=False)]
+        return rows[np.array(own, dtype=bool)]
 
 
 def shared_initiator_and_target(
