@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -327,4 +328,5 @@ def test_a_few_replicated_cells_among_many_single_ones_do_not_decide_the_noise(r
     samples = {
         (i, j): [40e9, 40.4e9][: 1 + (4 * i + j < replicated)] for i in range(4) for j in range(4)
     }
-    assert score_cells(BANDWIDTH, samples).freedom == freedom
+    values = pd.Series(samples).explode()
+    assert score_cells(BANDWIDTH, values, range(4), range(4)).freedom == freedom

@@ -8,7 +8,7 @@ from chaosity.anomalies.anomaly_results import Anomaly
 from chaosity.anomalies.anomaly_text import advice_text
 from chaosity.anomalies.departure_significance import LEVEL
 from chaosity.statistics.cell_summary import summarise_cells
-from chaosity.store.measurements import POINT, SLICE, Measurements
+from chaosity.store.measurements import POINT, Measurements
 from chaosity.text_templates import write_text
 
 # If fewer than half of the replicates are disturbed or imprecise, the others decide the median.
@@ -47,13 +47,8 @@ def _share_with_remarks(anomaly: Anomaly, measurements: Measurements) -> float:
 
     A cell can have several points, such as one alone and one with all cores; the worst one counts.
     """
-    known = {name: anomaly.where.get(name) for name in SLICE if anomaly.where.get(name) is not None}
-    rows = measurements.where(**known).rows
-    cells = {(str(initiator), str(target)) for initiator, target in anomaly.cells}
-    # Cells have node numbers or names of places.
-    places = rows[["initiator", "target", "initiator_nodes", "target_nodes"]]
-    own = [bool(cells & {(i, t), (m, n)}) for i, t, m, n in places.itertuples(index=False)]
-    remarked = rows["remarks"].notna()[own]
+    rows = anomaly.rows_of_cells(measurements)
+    remarked = rows["remarks"].notna()
     of_points = remarked.groupby([rows[name] for name in ("initiator", "target", "point")]).mean()
     worst = of_points.groupby(level=[0, 1]).max()
     return float((worst >= _HALF).sum() / max(1, len(worst)))

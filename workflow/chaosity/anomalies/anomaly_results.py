@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
-from chaosity.store.measurements import less_is_better
+import numpy as np
+import pandas as pd
+
+from chaosity.store.measurements import SLICE, Measurements, less_is_better
 from chaosity.text_templates import write_text
 
 
@@ -57,6 +60,11 @@ def _json_value(value: Any, digits: int = _DEFAULT_DIGITS) -> Any:
     return (float(f"{value:.{digits}g}") or 0.0) if math.isfinite(value) else None  # no -0.0
 
 
+def _frozen(value: Any) -> Any:
+    """Return a JSON value with tuples for lists."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
 class _JsonResult:
     """A dataclass that can be written as JSON."""
 
@@ -66,6 +74,12 @@ class _JsonResult:
             _JSON_NAMES.get(name, name): _json_value(value, _DIGITS.get(name, _DEFAULT_DIGITS))
             for name, value in vars(self).items()
         }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Return the result from the JSON values that `to_json` returned."""
+        python_names = {renamed: name for name, renamed in _JSON_NAMES.items()}
+        return cls(**{python_names.get(name, name): _frozen(each) for name, each in values.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,19 +126,15 @@ class Anomaly(_JsonResult):
         """Sentence with the loss, its interval, the confidence and the comparable cells."""
         return write_text("anomalies", "evidence", anomaly=self)
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return the anomaly from the JSON values that `to_json` returned."""
-        fields = {_python_name(name): value for name, value in values.items()}
-        fields["components"] = tuple(fields["components"])
-        fields["cells"] = tuple((source, target) for source, target in fields["cells"])
-        fields["also"] = tuple(fields["also"])
-        return cls(**fields)
-
-
-def _python_name(json_name: str) -> str:
-    names = {renamed: name for name, renamed in _JSON_NAMES.items()}
-    return names.get(json_name, json_name)
+    def rows_of_cells(self, measurements: Measurements) -> pd.DataFrame:
+        """Return the rows of a host's table that belong to the cells."""
+        known = {name: self.where[name] for name in SLICE if self.where.get(name) is not None}
+        rows = measurements.where(**known).rows
+        cells = {(str(initiator), str(target)) for initiator, target in self.cells}
+        # A cell of a matrix of nodes has the numbers of the nodes, another cell the names.
+        places = rows[["initiator", "target", "initiator_nodes", "target_nodes"]].astype(str)
+        own = [bool(cells & {(i, t), (m, n)}) for i, t, m, n in places.itertuples(index=False)]
+        return rows[np.array(own, dtype=bool)]
 
 
 def shared_initiator_and_target(
@@ -178,11 +188,8 @@ class Findings(_JsonResult):
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Return a host's findings from the values that `to_json` returned, without cell groups."""
-        fields = {_python_name(name): value for name, value in values.items()}
-        packages = fields["packages"]
-        fields["packages"] = None if packages is None else tuple(map(tuple, packages))
-        for name in ("anomalies", "suspicions"):
-            fields[name] = tuple(map(Anomaly.from_json, fields.get(name, ())))
-        for name in ("groups", "notes", "checked"):
-            fields[name] = tuple(fields[name])
-        return cls(**fields)
+        parts = {
+            name: [Anomaly.from_json(each) for each in values.get(name, ())]
+            for name in ("anomalies", "suspicions")
+        }
+        return super().from_json({**values, **parts})

@@ -275,13 +275,9 @@ class TidyTableSliceCells(GroupedCells[str]):
         """Group the valid rows of a slice; comparable cells have equal values in `columns`."""
         firsts = rows.drop_duplicates(["initiator", "target"]).to_dict("records")
         self.first_rows = {(str(row["initiator"]), str(row["target"])): row for row in firsts}
-        samples: dict[tuple[str, str], list[float]] = {cell: [] for cell in self.first_rows}
-        blocks: dict[tuple[str, str], list[int]] = {cell: [] for cell in self.first_rows}
-        replicates = rows[["initiator", "target", "value", "replicate"]]
-        for source, target, value, replicate in replicates.itertuples(index=False):
-            samples[source, target].append(float(value))
-            blocks[source, target].append(int(replicate))
-        cells = score_cells(str(where["metric"]), samples, blocks)
+        values = rows.set_index(["initiator", "target"])["value"]
+        sources, targets = (rows[name].unique().tolist() for name in ("initiator", "target"))
+        cells = score_cells(str(where["metric"]), values, sources, targets, rows["replicate"])
         numbers: dict[tuple[str, ...], int] = {}
         labels = np.full(cells.log_score.shape, -1)
         for position in cell_positions_in_mask(cells.measured_mask):

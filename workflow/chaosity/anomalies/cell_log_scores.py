@@ -7,14 +7,14 @@ difference of 0.1 is about 10 %.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import median  # of a few values much faster than numpy's
 from typing import Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from chaosity.store.measurements import less_is_better
@@ -102,60 +102,50 @@ def loss_percent(departure: float, metric: str) -> float:
 
 def score_cells(
     metric: str,
-    samples: Mapping[tuple[Name, Name], Sequence[float]],
-    blocks: Mapping[tuple[Name, Name], Sequence[int]] | None = None,
-    rows: Sequence[Name] | None = None,
-    columns: Sequence[Name] | None = None,
+    values: pd.Series,
+    rows: Sequence[Name],
+    columns: Sequence[Name],
+    blocks: ArrayLike | None = None,
 ) -> ScoredCells[Name]:
-    """Return the scored cells of replicates, which are positive values in the metric's unit.
+    """Return the scored cells of replicates.
 
-    The noise does not contain the drift that all cells of a replicate block share. Default order of
-    initiators (rows) and targets (columns): as they appear in `samples`.
+    The noise does not contain the drift that all cells of a replicate block share.
+
+    Args:
+        metric: full name of the metric.
+        values: values above 0 in the metric's unit; the index has the initiator and the target.
+        rows: all initiators.
+        columns: all targets.
+        blocks: the replicate block of each value, if it is known.
     """
-    rows = tuple(rows or dict.fromkeys(row for row, _ in samples))
-    columns = tuple(columns or dict.fromkeys(column for _, column in samples))
     sign = -1.0 if less_is_better(metric) else 1.0
-    logs = {
-        cell: sign * np.log(np.asarray(values, dtype=float)) for cell, values in samples.items()
-    }
-    if blocks:
-        logs = _without_drift(logs, blocks)
-    log_score = np.full((len(rows), len(columns)), np.nan)
-    n = np.zeros(log_score.shape, dtype=np.intp)
-    for (row, column), values in logs.items():
-        position = rows.index(row), columns.index(column)
-        log_score[position], n[position] = median(values.tolist()), len(values)
-    noise, freedom = _pooled_noise(list(logs.values()))
-    return ScoredCells(metric, rows, columns, log_score, n, noise, freedom)
+    logs = pd.Series(sign * np.log(values.astype(float)))
+    cells = logs.groupby(level=[0, 1])
+    if blocks is not None:
+        # The drift of a block is the typical departure of its values from the cells' medians.
+        departures = logs - cells.transform("median")
+        drift = departures.groupby(np.asarray(blocks)).transform("median")
+        cells = (logs - drift).groupby(level=[0, 1])
+    log_score, n = (
+        found.unstack().reindex(index=list(rows), columns=list(columns)).to_numpy(float)
+        for found in (cells.median(), cells.count())
+    )
+    noise, freedom = _pooled_noise(cells.var(), cells.count() - 1.0)
+    n = np.nan_to_num(n).astype(np.intp)
+    return ScoredCells(metric, tuple(rows), tuple(columns), log_score, n, noise, freedom)
 
 
-def _without_drift(
-    logs: Mapping[tuple[Name, Name], Scores],
-    blocks: Mapping[tuple[Name, Name], Sequence[int]],
-) -> dict[tuple[Name, Name], Scores]:
-    """Return each logarithm minus the typical departure of its block from the cells' medians."""
-    departures: dict[int, list[float]] = {}
-    for cell, values in logs.items():
-        for block, value in zip(blocks[cell], values - median(values.tolist()), strict=True):
-            departures.setdefault(block, []).append(float(value))
-    drift = {block: float(np.median(values)) for block, values in departures.items()}
-    return {
-        cell: values - np.array([drift[block] for block in blocks[cell]])
-        for cell, values in logs.items()
-    }
-
-
-def _pooled_noise(samples: Sequence[Scores]) -> tuple[float, float]:
+def _pooled_noise(variances: pd.Series, freedom: pd.Series) -> tuple[float, float]:
     """Return the standard deviation of a single replicate in all cells, and its degrees of freedom.
 
     It is assumed if most cells have one replicate and few have more. Else it is the median over the
     replicated cells, so that a few disturbed cells do not hide faults of others.
     """
-    replicated = [values for values in samples if len(values) > 1]
-    if not replicated or len(replicated) < min(_FEWEST_REPLICATED, len(samples) / 2.0):
+    replicated = freedom > 0.0
+    number = replicated.sum()
+    if not number or number < min(_FEWEST_REPLICATED, len(freedom) / 2.0):
         return ASSUMED_NOISE, 0.0
-    freedoms = np.array([len(values) - 1 for values in replicated], dtype=float)
-    variances = np.array([np.var(values, ddof=1) for values in replicated])
+    variances, freedom = variances[replicated], freedom[replicated]
     # The median of a sample's variance is below its mean, most of all for small samples.
-    typical = np.median(variances / (stats.chi2.median(freedoms) / freedoms))
-    return float(np.sqrt(typical)), float(max(1.0, _MEDIAN_INFORMATION * freedoms.sum()))
+    typical = (variances / (stats.chi2.median(freedom.to_numpy()) / freedom)).median()
+    return float(np.sqrt(typical)), float(max(1.0, _MEDIAN_INFORMATION * freedom.sum()))

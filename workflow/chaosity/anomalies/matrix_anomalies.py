@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 
 from chaosity.anomalies import anomaly_text
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, CellGroup, Findings
@@ -58,9 +59,11 @@ def analyse_one_of_matrices(
         distances: (initiator, target) -> entry of the SLIT. Default: the SLIT is not checked.
         looks: number of matrices of one machine; each is one more chance of a false alarm.
     """
-    cells = score_cells(
-        matrix.metric, matrix.samples, matrix.blocks, matrix.initiators, matrix.targets
-    )
+    values = pd.Series(dict(matrix.samples)).explode()
+    blocks = None
+    if matrix.blocks:
+        blocks = [block for pair in matrix.samples for block in matrix.blocks[pair]]
+    cells = score_cells(matrix.metric, values, matrix.initiators, matrix.targets, blocks)
     structure = learn_matrix_structure(cells, packages, distances)
     firmware = check_packages_and_slit(cells, structure, packages, distances)
     structure = firmware.structure or structure

@@ -9,9 +9,9 @@ its initiators and targets has a cell in the group. And a cell that departs cost
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 from scipy.sparse import csgraph
@@ -26,6 +26,7 @@ from chaosity.anomalies.cell_log_scores import Mask, ScoredCells, cell_positions
 PackageNodes = tuple[tuple[int, ...], ...]  # nodes of each package
 NodePair = tuple[int, int]  # initiator node, target node
 SlitEntries = Mapping[NodePair, float]  # distance in the firmware's SLIT
+Groups = Mapping[str, Mask]  # name of each group -> mask of its cells
 UNKNOWN, NONE, LOCAL_REMOTE, PACKAGES = "unknown", "none", "local_remote", "packages"
 STEPS, HOPS, DISTANCES = "steps", "hops", "distances"
 # A departure of more than three standard deviations is not noise; beyond that, its size says
@@ -126,36 +127,42 @@ def _ordered(cells: ScoredCells[int], structure: EqualCellGroups) -> EqualCellGr
 def _hypotheses(
     cells: ScoredCells[int], packages: PackageNodes | None, distances: SlitEntries | None
 ) -> Iterator[EqualCellGroups]:
-    measured = cells.measured_mask
-    equal = np.where(measured, 0, -1)
-    local = cells.local_mask
-    one_sided = _one_sided(cells)
+    measured, local, one_sided = cells.measured_mask, cells.local_mask, _one_sided(cells)
     plain = measured & ~one_sided
-    if one_sided.any():
-        equal = _label_one_sided(cells, equal, one_sided)
-    if not (local & measured).any() or not (plain & ~local).any():
+    remote = plain & ~local
+    if not (local & measured).any() or not remote.any():
         yield _unknown(cells, local)
         return
-    yield EqualCellGroups(NONE, equal, _names(["all"], equal))
-    remote = np.where(plain & ~local, 1, _shifted(equal, plain, 2))
-    yield EqualCellGroups(LOCAL_REMOTE, remote, _names(["local", "remote"], remote))
+    ranks = _ranks_of_one_sided_cells(cells, one_sided)
+    others = {
+        f"other memory, rank {rank + 1}": ranks == rank for rank in range(int(ranks.max()) + 1)
+    }
+    own = {"local": plain & local}
+    yield _structure(NONE, {"all": plain, **others})
+    yield _structure(LOCAL_REMOTE, {**own, "remote": remote, **others})
     for nodes in [packages] if packages else _partitions(cells):
-        for hypothesis in _by_packages(cells, plain, local, equal, nodes):
+        for groups in _by_packages(cells, remote, nodes):
+            hypothesis = _structure(PACKAGES, {**own, **groups, **others}, nodes)
             if packages or are_groups_within_packages_better(cells, hypothesis):
                 yield hypothesis
-    yield from _by_steps(cells, plain & ~local, remote)
-    if distances:
-        yield from _by_distances(cells, plain & ~local, remote, distances)
+    for kind, groups in chain(_by_steps(cells, remote), _by_distances(cells, remote, distances)):
+        yield _structure(kind, {**own, **groups, **others})
+
+
+def _structure(kind: str, groups: Groups, packages: PackageNodes | None = None) -> EqualCellGroups:
+    """Return the structure with these groups, numbered in their order."""
+    labels = np.select(list(groups.values()), range(len(groups)), -1)
+    return EqualCellGroups(kind, labels, tuple(groups), packages)
 
 
 def _unknown(cells: ScoredCells[int], local: Mask) -> EqualCellGroups:
     """Return the structure in which local cells are one group and each other cell is a group."""
-    labels = np.where(local & cells.measured_mask, 0, -1)
-    names = ["local"] if (labels == 0).any() else []
+    groups = {"local": local & cells.measured_mask}
     for position in cell_positions_in_mask(~local & cells.measured_mask):
-        labels[position] = len(names)
-        names.append("{}->{}".format(*cells.initiator_and_target(position)))
-    return EqualCellGroups(UNKNOWN, labels, tuple(names))
+        mask = np.zeros(local.shape, dtype=bool)
+        mask[position] = True
+        groups["{}->{}".format(*cells.initiator_and_target(position))] = mask
+    return _structure(UNKNOWN, groups)
 
 
 def _one_sided(cells: ScoredCells[int]) -> Mask:
@@ -168,39 +175,22 @@ def _one_sided(cells: ScoredCells[int]) -> Mask:
     return mask
 
 
-def _label_one_sided(cells: ScoredCells[int], labels: Labels, one_sided: Mask) -> Labels:
-    """Return labels with groups for one-sided nodes: one for all nearest initiators, and so on.
+def _ranks_of_one_sided_cells(cells: ScoredCells[int], one_sided: Mask) -> Labels:
+    """Return the rank of each cell of a one-sided node among the node's cells; -1 for others.
 
-    If only one node is one-sided, each of its cells is a group, since no node is comparable.
+    The nearest initiators of all such nodes are comparable, and so on. If only one node is
+    one-sided, each of its cells is a group, since no node is comparable.
     """
-    labels = labels.copy()
-    done = np.zeros(labels.shape, dtype=bool)
+    ranks = np.full(one_sided.shape, -1)
     lines: list[tuple[slice | int, slice | int]] = [
         (slice(None), int(column)) for column in np.flatnonzero(one_sided.all(axis=0))
     ]
     lines += [(int(row), slice(None)) for row in np.flatnonzero(one_sided.all(axis=1))]
     for line in lines:
-        log_score = cells.log_score[line]
-        rank = np.empty(len(log_score), dtype=int)
-        rank[np.argsort(-log_score, kind="stable")] = np.arange(len(log_score))
-        here = one_sided[line] & cells.measured_mask[line] & ~done[line]
-        labels[line] = np.where(here, 1 + rank, labels[line])
-        done[line] |= here
-    return labels
-
-
-def _names(first: Sequence[str], labels: Labels) -> tuple[str, ...]:
-    """Return names for all groups: `first`, then the ranks of the one-sided nodes' cells."""
-    more = range(len(first), int(labels.max()) + 1)
-    return (*first, *(f"other memory, rank {number - len(first) + 1}" for number in more))
-
-
-def _shifted(labels: Labels, plain: Mask, used: int) -> Labels:
-    """Return labels with one-sided groups numbered after the `used` groups of plain cells."""
-    low = labels[~plain & (labels >= 0)]
-    if not len(low):
-        return labels
-    return np.where(~plain & (labels >= 0), labels - low.min() + used, labels)
+        rank = np.argsort(np.argsort(-cells.log_score[line], kind="stable"))
+        here = one_sided[line] & cells.measured_mask[line] & (ranks[line] < 0)
+        ranks[line] = np.where(here, rank, ranks[line])
+    return ranks
 
 
 def _partitions(cells: ScoredCells[int]) -> Iterator[PackageNodes]:
@@ -214,24 +204,23 @@ def _partitions(cells: ScoredCells[int]) -> Iterator[PackageNodes]:
         yield tuple(tuple(nodes[i::number]) for i in range(number))
 
 
-def _by_packages(
-    cells: ScoredCells[int], plain: Mask, local: Mask, equal: Labels, packages: PackageNodes
-) -> Iterator[EqualCellGroups]:
-    """Yield groups local, same package, other package; then these divided by steps of value."""
-    same = np.zeros(local.shape, dtype=bool)
+def _by_packages(cells: ScoredCells[int], remote: Mask, packages: PackageNodes) -> Iterator[Groups]:
+    """Yield the groups same package and other package; then these divided by steps of value."""
+    same = np.zeros(remote.shape, dtype=bool)
     for nodes in packages:
         same |= np.logical_and.outer(np.isin(cells.rows, nodes), np.isin(cells.columns, nodes))
-    parts = {"same package": plain & ~local & same, "other package": plain & ~same & ~local}
+    parts = {"same package": remote & same, "other package": remote & ~same}
     parts = {name: part for name, part in parts.items() if part.any()}
-    for gap in (None, *GAPS):
-        labels, names = np.where(plain, 0, equal), ["local"]
+    yield parts
+    for gap in GAPS:
+        groups: dict[str, Mask] = {}
         for name, part in parts.items():
-            steps = [part] if gap is None else next(_steps_of_value(cells, part, gap))
-            for number, step in enumerate(steps, start=1):
-                labels = np.where(step, len(names), labels)
-                names.append(name if len(steps) == 1 else f"{name}, step {number}")
-        labels = _shifted(labels, plain, len(names))
-        yield EqualCellGroups(PACKAGES, labels, _names(names, labels), packages)
+            steps = next(_steps_of_value(cells, part, gap))
+            names = [name]
+            if len(steps) > 1:
+                names = [f"{name}, step {number}" for number in range(1, len(steps) + 1)]
+            groups |= zip(names, steps, strict=True)
+        yield groups
 
 
 def are_groups_within_packages_better(cells: ScoredCells[int], structure: EqualCellGroups) -> bool:
@@ -244,45 +233,30 @@ def are_groups_within_packages_better(cells: ScoredCells[int], structure: EqualC
     return not same or not other or min(same) > max(other)
 
 
-def _by_steps(
-    cells: ScoredCells[int], remote: Mask, two_groups: Labels
-) -> Iterator[EqualCellGroups]:
-    """Yield structures of steps of value, and of hops between nearest neighbours."""
+def _by_steps(cells: ScoredCells[int], remote: Mask) -> Iterator[tuple[str, Groups]]:
+    """Yield groups that are steps of value, and groups that are hops between nearest neighbours."""
     for gap in GAPS:
         for steps in _steps_of_value(cells, remote, gap):
             if len(steps) < 2:
                 continue
             names = [f"step {number}" for number in range(1, len(steps) + 1)]
             names = ["near", "far"] if len(steps) == 2 else names
-            yield _structure(STEPS, steps, names, remote, two_groups)
-            hops = _cells_by_hop_count(steps[0])
-            if hops is not None:
-                names = [f"{number} hop{'s' if number > 1 else ''}" for number in hops]
-                parts = [part & remote for part in hops.values()]
-                typical = [np.nanmedian(cells.log_score[part]) for part in parts if part.any()]
-                if typical == sorted(typical, reverse=True):  # more hops are not better
-                    yield _structure(HOPS, parts, names, remote, two_groups)
-
-
-def _structure(
-    kind: str, parts: Sequence[Mask], names: Sequence[str], remote: Mask, two_groups: Labels
-) -> EqualCellGroups:
-    labels = two_groups
-    for number, part in enumerate(parts, start=1):
-        labels = np.where(part, number, labels)
-    labels = _shifted(labels, remote | (two_groups == 0), len(parts) + 1)
-    return EqualCellGroups(kind, labels, _names(["local", *names], labels))
+            yield STEPS, dict(zip(names, steps, strict=True))
+            hops = {name: part & remote for name, part in _cells_by_hops(steps[0]).items()}
+            typical = [np.nanmedian(cells.log_score[part]) for part in hops.values() if part.any()]
+            if hops and typical == sorted(typical, reverse=True):  # more hops are not better
+                yield HOPS, hops
 
 
 def _by_distances(
-    cells: ScoredCells[int], remote: Mask, two_groups: Labels, distances: SlitEntries
-) -> Iterator[EqualCellGroups]:
-    """Yield the structure with one group for each distance of the SLIT."""
-    table = np.array([[distances.get((r, c), np.nan) for c in cells.columns] for r in cells.rows])
-    values = np.unique(table[remote & ~np.isnan(table)])
-    if len(values) and not np.isnan(table[remote]).any():
-        parts = [remote & (table == value) for value in values]
-        yield _structure(DISTANCES, parts, [f"distance {v:g}" for v in values], remote, two_groups)
+    cells: ScoredCells[int], remote: Mask, distances: SlitEntries | None
+) -> Iterator[tuple[str, Groups]]:
+    """Yield one group for each distance of the SLIT, if it has all pairs of nodes."""
+    known = distances or {}
+    table = np.array([[known.get((r, c), np.nan) for c in cells.columns] for r in cells.rows])
+    if not np.isnan(table[remote]).any():
+        values = np.unique(table[remote])
+        yield DISTANCES, {f"distance {value:g}": remote & (table == value) for value in values}
 
 
 def _steps_of_value(cells: ScoredCells[int], remote: Mask, gap: float) -> Iterator[list[Mask]]:
@@ -337,17 +311,20 @@ def _recurs(step: Mask, part: Mask) -> bool:
     return all(bool((step.any(axis=axis) | ~part.any(axis=axis)).all()) for axis in (0, 1))
 
 
-def _cells_by_hop_count(nearest: Mask) -> dict[int, Mask] | None:
-    """Return number of hops -> mask of cells; None if nearest neighbours do not explain the cells.
+def _cells_by_hops(nearest: Mask) -> Groups:
+    """Return the cells of each number of hops; empty if nearest neighbours do not explain them.
 
     Each node must have a node two hops away. Not every node needs one at three or more hops: one in
     the middle of a row or of a mesh may have none.
     """
     if nearest.shape[0] != nearest.shape[1]:
-        return None
+        return {}
     distance = csgraph.shortest_path(nearest, unweighted=True)
     most = distance.max()
     other_nodes = ~np.eye(len(nearest), dtype=bool)
     if not 2 <= most < np.inf or not _recurs(distance == 2, other_nodes):
-        return None
-    return {number: distance == number for number in range(1, int(most) + 1)}
+        return {}
+    return {
+        f"{number} hop{'s' if number > 1 else ''}": distance == number
+        for number in range(1, int(most) + 1)
+    }

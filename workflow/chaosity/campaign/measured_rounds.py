@@ -62,7 +62,7 @@ def machine_so_far(
     facts = host_component_facts(
         plan.host.topology, read_component_documents(folder / "components")
     )
-    measured = None
+    measured = rows_left_out(())
     if rounds and (folder / "points").exists():
         measured = Measurements.from_table(build_tidy_table(folder / "points", folder))
     seconds: dict[PointKey, list[float]] = {}
@@ -213,7 +213,7 @@ class RoundsOfHost:
             seconds = SecondsOfPoints(so_far).of(chosen.measurements)
             following = describe_round(number, chosen, seconds)
         known = ""
-        if so_far.findings is not None:
+        if len(so_far.measured):
             measured = len(so_far.replicates_of(rounds))
             known = f" Known so far, from {measured} of {len(self.plan.points)} combinations:"
             # The list of tests is for the report.

@@ -53,7 +53,7 @@ def resource_speeds(
         deviations: their deviations from each other.
         packages: node -> its package; without it, paths are grouped by relation.
     """
-    typical = _typical_values(values)
+    typical = np.nanmedian(values.logs, axis=1)  # of the hosts, as a logarithm
     chosen: dict[tuple[str, tuple[str, ...], str], int] = {}
     for number, cell in enumerate(values.cells):
         found = _place_of_single_part(cell, packages)
@@ -80,12 +80,6 @@ def resource_speeds(
     if others and clear[others].any():
         shown.append(_speeds(OTHER, "", np.where(clear, speed, np.nan)[others], clear[others]))
     return shown
-
-
-def _typical_values(values: HostValues) -> NDArray[np.float64]:
-    """Return the median of each cell over the hosts, as a logarithm."""
-    middle: NDArray[np.float64] = np.nanmedian(values.logs, axis=1)
-    return middle
 
 
 def _speeds(

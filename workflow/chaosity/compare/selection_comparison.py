@@ -257,22 +257,17 @@ def _row(own: ComparableCell, other: ComparableCell, paired: bool) -> dict[str, 
 
 def _with_verdicts(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table with verdicts, sorted from the largest clear loss to the clear gains."""
-    p_adjusted = adjust_false_discovery_rate([None if pd.isna(p) else p for p in table["p"]])
+    p_values = [None if pd.isna(p) else p for p in table["p"]]
+    p_adjusted = pd.Series(adjust_false_discovery_rate(p_values), table.index, dtype=float)
     sign = [-1.0 if less_is_better(metric) else 1.0 for metric in table["metric"]]
     gains = np.log(table["ratio"].to_numpy(dtype=float)) * sign
-    verdicts = list(map(_verdict, p_adjusted, gains))
+    equal = (p_adjusted >= LEVEL) | (np.abs(gains) < np.log(MATTERS))
+    verdicts = np.select(
+        [p_adjusted.isna(), equal, gains > 0.0], [NOT_TESTED, NO_DIFFERENCE, BETTER], WORSE
+    )
     rank = {WORSE: 0, NOT_TESTED: 1, NO_DIFFERENCE: 1, BETTER: 2}
     order = np.lexsort((gains, [rank[verdict] for verdict in verdicts]))
-    p_column = pd.Series(p_adjusted, table.index, dtype=float)
-    return table.assign(p_adjusted=p_column, verdict=verdicts).iloc[order].reset_index(drop=True)
-
-
-def _verdict(p: float | None, gain: float) -> str:
-    if p is None:
-        return NOT_TESTED
-    if p >= LEVEL or abs(gain) < np.log(MATTERS):
-        return NO_DIFFERENCE
-    return BETTER if gain > 0.0 else WORSE
+    return table.assign(p_adjusted=p_adjusted, verdict=verdicts).iloc[order].reset_index(drop=True)
 
 
 def _group(name: str, cells: pd.DataFrame) -> GroupVerdict:

@@ -144,7 +144,6 @@ def predict_loads(
     topology: Topology,
     loads: Sequence[Load],
     measured_alone: dict[ValueKey, float] | None = None,
-    seed: int = 0,
 ) -> list[PredictedValue]:
     """Predict the values of loads that run at the same time.
 
@@ -153,14 +152,13 @@ def predict_loads(
         topology: its topology.
         loads: the loads, with different names, see `joined_loads`.
         measured_alone: medians of measurements of these loads alone.
-        seed: of the draws.
     """
     measured_alone = measured_alone or {}
     alone: dict[ValueKey, float] = {}
     for load in loads:
         alone |= _values(fitted, topology, [load])
     together = _values(fitted, topology, loads)
-    all_draws = fitted.draws(DRAWS, seed) if fitted.parameters else ()
+    all_draws = fitted.draws(DRAWS, seed=0) if fitted.parameters else ()
     draws = [_values(fitted, topology, loads, drawn) for drawn in all_draws]
     found = []
     for key, value in together.items():

@@ -51,11 +51,7 @@ def known_cells(earlier: Measurements, plan: Collection[PointKey], place: str) -
     freedom = cells["prior_freedom"] + cells["n"] - 1.0
     prior = (cells["prior_variance"] * cells["prior_freedom"]).fillna(0.0)
     own = _relative_variance(cells).fillna(0.0) * (cells["n"] - 1.0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        # A prior of infinite weight is the variance itself.
-        variance = np.where(
-            np.isinf(cells["prior_freedom"]), cells["prior_variance"], (prior + own) / freedom
-        )
+    variance = (prior + own) / freedom
     return cells.assign(variance=variance)[[*_CELL, "median", "n", "variance"]]
 
 

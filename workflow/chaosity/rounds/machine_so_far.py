@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -48,7 +48,8 @@ class MachineSoFar:
     # Packages, models and core kinds, for the search for anomalies.
     facts: HostComponentFacts = field(default_factory=HostComponentFacts)
     rounds: Sequence[Round] = ()  # the rounds so far; all their measurements are done
-    measured: Measurements | None = None  # the tidy table; None before the first round
+    # The tidy table; empty before the first round.
+    measured: Measurements = field(default_factory=lambda: rows_left_out(()))
     # (experiment, point) -> duration of each record in seconds.
     seconds: Mapping[PointKey, Sequence[float]] = field(default_factory=dict)
     # Cells of earlier runs, see `known_before.known_cells`; None without any.
@@ -64,24 +65,18 @@ class MachineSoFar:
         )
 
     @cached_property
-    def findings(self) -> Findings | None:
-        """Return the findings so far; None before the first measurement."""
-        if self.measured is None or not len(self.measured):
-            return None
+    def findings(self) -> Findings:
+        """Return the findings so far."""
         return analyse_host(self.measured, self.facts)
 
     @cached_property
-    def cells(self) -> pd.DataFrame | None:
-        """Return the measured cells beside what is known of them; None before any."""
-        if self.measured is None or not len(self.measured):
-            return None
+    def cells(self) -> pd.DataFrame:
+        """Return the measured cells beside what is known of them."""
         return own_cells(self.measured, self.known)
 
     @property
     def points_with_values(self) -> set[PointKey]:
         """Return the points with a valid value of any replicate."""
-        if self.measured is None:
-            return set()
         rows = self.measured.valid_rows().rows[["experiment", "point"]].drop_duplicates()
         return set(rows.itertuples(index=False, name=None))
 
@@ -94,14 +89,12 @@ class MachineSoFar:
     @cached_property
     def predicted(self) -> pd.DataFrame:
         """Return the predicted rows of points that no round measures."""
-        if self.measured is None:
-            return self.unmeasured.rows[:0]
         return predict_drive_sets(self.measured, self.unmeasured)
 
     @cached_property
     def surprises(self) -> list[Surprise]:
         """Return the measured drive sets that other measured sets contradict."""
-        return [] if self.measured is None else violated_bounds(self.measured, self.unmeasured)
+        return violated_bounds(self.measured, self.unmeasured)
 
     def replicates_of(self, rounds: Iterable[Round]) -> Counter[PointKey]:
         """Return how often rounds measure each point."""
@@ -125,19 +118,19 @@ class SecondsOfPoints:
 
     def __init__(self, so_far: MachineSoFar) -> None:
         estimates = {point_key(point): point["estimated_seconds"] for point in so_far.points}
-        by_experiment: dict[str, list[float]] = {}
-        for key, listed in so_far.seconds.items():
-            if listed and key in estimates:
-                ratio = float(np.median(listed)) / estimates[key]
-                by_experiment.setdefault(key[0], []).append(ratio)
-        ratios = {name: float(np.median(values)) for name, values in by_experiment.items()}
-        self._seconds = {
-            key: estimate * ratios.get(key[0], 1.0) + OVERHEAD_SECONDS
-            for key, estimate in estimates.items()
+        measured = {
+            key: float(np.median(listed))
+            for key, listed in so_far.seconds.items()
+            if listed and key in estimates
         }
-        for key, listed in so_far.seconds.items():
-            if listed and key in estimates:
-                self._seconds[key] = float(np.median(listed)) + OVERHEAD_SECONDS
+        ratios: dict[str, list[float]] = defaultdict(list)
+        for key, seconds in measured.items():
+            ratios[key[0]].append(seconds / estimates[key])
+        typical = {name: float(np.median(own)) for name, own in ratios.items()}
+        expected = {key: each * typical.get(key[0], 1.0) for key, each in estimates.items()}
+        self._seconds = {
+            key: each + OVERHEAD_SECONDS for key, each in {**expected, **measured}.items()
+        }
 
     def of(self, keys: Iterable[PointKey]) -> float:
         """Return the time of one measurement of each of these points."""

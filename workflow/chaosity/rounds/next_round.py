@@ -18,13 +18,11 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pandas as pd
 
-from chaosity.anomalies.anomaly_results import Anomaly
 from chaosity.rounds.known_before import departs_from_known
 from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints
 from chaosity.rounds.point_priority import Priority, kind_of_contention, point_priority
 from chaosity.rounds.round_types import ROUND_SECONDS, Budget, PointKey, Round, point_key
 from chaosity.statistics.moderated_variances import FEWEST_CELLS
-from chaosity.store.measurements import Measurements
 from chaosity.units import format_count, format_duration
 
 # Share of the budget for the first round. The rest decides where values scatter or depart.
@@ -142,7 +140,7 @@ class _NextRound:
         ]
         again += [k for k in dict.fromkeys(beside) if not self.done[k]]
         self._take(again, limit / 2.0, "{} of what departs from what is expected")
-        if self.so_far.known is not None and self.so_far.cells is not None:
+        if self.so_far.known is not None:
             cells = self.so_far.cells[departs_from_known(self.so_far.cells)]
             changed = dict.fromkeys(zip(cells["experiment"], cells["point"], strict=True))
             again = [k for k in changed if 0 < self.done[k] < _DEPARTING_REPLICATES]
@@ -185,12 +183,10 @@ class _NextRound:
 
     def _departing_points(self) -> list[PointKey]:
         """Return measured points that anomalies and suspicions use."""
-        findings = self.so_far.findings
-        if findings is None or self.so_far.measured is None:
-            return []
         found: dict[PointKey, None] = {}
-        for anomaly in (*findings.anomalies, *findings.suspicions):
-            found |= dict.fromkeys(_points_of_anomaly(anomaly, self.so_far.measured))
+        for anomaly in (*self.so_far.findings.anomalies, *self.so_far.findings.suspicions):
+            rows = anomaly.rows_of_cells(self.so_far.measured)
+            found |= dict.fromkeys(zip(rows["experiment"], rows["point"], strict=True))
         return [key for key in found if key in self.points]
 
     def _by_gain(self, departing: Iterable[PointKey]) -> list[PointKey]:
@@ -229,16 +225,15 @@ class _NextRound:
         """
         found: dict[PointKey, float] = {}
         cells = self.so_far.cells
-        if cells is not None:
-            own = cells["own_variance"]
-            kinds = [cells[name].fillna("") for name in ("experiment", "load", "kernel", "metric")]
-            typical = own.groupby(kinds).transform("median").fillna(own.median())
-            if earlier_runs:
-                typical = cells["known_variance"].fillna(typical)
-            # Two values say little about a variance: that of earlier runs or the kind counts more.
-            n = cells["n"].to_numpy(dtype=float)
-            mixed = (own.fillna(0.0) * (n - 1.0) + 4.0 * typical) / (n + 3.0)
-            _keep_largest(found, cells, mixed)
+        own = cells["own_variance"]
+        kinds = [cells[name].fillna("") for name in ("experiment", "load", "kernel", "metric")]
+        typical = own.groupby(kinds).transform("median").fillna(own.median())
+        if earlier_runs:
+            typical = cells["known_variance"].fillna(typical)
+        # Two values say little about a variance: that of earlier runs or the kind counts more.
+        n = cells["n"].to_numpy(dtype=float)
+        mixed = (own.fillna(0.0) * (n - 1.0) + 4.0 * typical) / (n + 3.0)
+        _keep_largest(found, cells, mixed)
         predicted = self.so_far.predicted
         if len(predicted):
             half = (predicted["high"] - predicted["low"]) / (2.0 * predicted["value"])
@@ -288,24 +283,6 @@ def _keep_largest(found: dict[PointKey, float], cells: pd.DataFrame, values: pd.
         if np.isfinite(value):
             key = (experiment, point)
             found[key] = max(found.get(key, 0.0), float(value))
-
-
-def _points_of_anomaly(anomaly: Anomaly, measured: Measurements) -> Iterator[PointKey]:
-    """Yield the points of the cells that an anomaly explains."""
-    rows = measured.rows
-    for column, value in anomaly.where.items():
-        name = "load_parameters" if column == "levels" else column
-        if name in rows and value is not None:
-            rows = rows[rows[name] == value]
-    columns = ("experiment", "point", "initiator", "initiator_nodes", "target", "target_nodes")
-    texts = (rows[name].astype(str) for name in columns)
-    cells = {(str(initiator), str(target)) for initiator, target in anomaly.cells}
-    for experiment, point, initiator, initiator_nodes, target, target_nodes in zip(
-        *texts, strict=True
-    ):
-        # A cell of a matrix of nodes has the numbers of the nodes, another cell the names.
-        if {(initiator, target), (initiator_nodes, target_nodes)} & cells:
-            yield experiment, point
 
 
 def describe_round(number: int, chosen: Round, seconds: float) -> str:

@@ -66,8 +66,6 @@ class AnovaDesign:
     def combination_of_each_row(self, members: Members) -> tuple[NDArray[np.intp], int]:
         """Return, for each row, the number of its combination of levels; and how many there are."""
         shape = [self.level_counts[member] for member in members]
-        if not shape:
-            return np.zeros(self.value_count, dtype=np.intp), 1
         return np.ravel_multi_index(tuple(self.codes[:, list(members)].T), shape), math.prod(shape)
 
     def rows_per_combination(self, members: Members) -> NDArray[np.intp]:

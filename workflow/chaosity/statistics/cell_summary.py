@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from chaosity.records.record_types_and_verdict import FAILED, VALID
-from chaosity.statistics.estimates_and_ratios import GroupedSample, Values
+from chaosity.statistics.estimates_and_ratios import t_interval
 from chaosity.statistics.moderated_variances import CellPriors
 from chaosity.store.measurements import CELL, Measurements, Table, as_measurements
 from chaosity.store.tidy_table_from_records import MISSING
@@ -64,8 +64,8 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
         - `reason`: of the first failed replicate, else of the first without a value, else None.
     """
     tidy = as_measurements(measurements).rows
-    codes, sample, valid = _values_by_cell(tidy, by)
-    number = len(sample.n)
+    codes, valid, samples = _samples_by_cell(tidy, by)
+    number = len(samples)
     columns = [column for column in tidy.columns if column not in _OF_A_REPLICATE]
     first = np.unique(codes, return_index=True)[1]
     cells = tidy[columns].iloc[first].reset_index(drop=True)
@@ -76,32 +76,31 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
         cells["file_backed"] = tidy["file_backed"].groupby(codes).any().to_numpy(dtype=bool)
 
     status = tidy["status"].to_numpy(dtype=object)
-    variance, freedom = sample.variance_of_each_group()
-    single = _is_one_cell(tidy, codes, by)
-    priors = _prior_of_each_cell(cells, sample, (variance, freedom), single)
-    variance, freedom, moderated = priors.moderate_variances(variance, freedom)
-    low, high = sample.interval_of_each_group((variance, freedom))
-    cells["n"] = sample.n
+    priors = _prior_of_each_cell(cells, samples, _is_one_cell(tidy, codes, by))
+    variance, freedom, moderated = priors.moderate_variances(
+        samples["variance"].to_numpy(), samples["freedom"].to_numpy()
+    )
+    n, median = samples["n"], samples["median"]
+    low, high = t_interval(samples["mean"], variance, freedom, n, median, samples["is_positive"])
+    cells["n"] = n
     cells["n_failed"] = np.bincount(codes[status == FAILED], minlength=number)
     cells["n_missing"] = np.bincount(codes[status == MISSING], minlength=number)
-    cells["median"] = sample.quantile_of_each_group(0.5)
+    cells["median"] = median
     cells["low"], cells["high"] = low, high
     cells["prior_variance"] = np.where(moderated, priors.variance, np.nan)
     cells["prior_freedom"] = np.where(moderated, priors.freedom, 0.0)
     cells["prior_cells"] = np.where(moderated, priors.cells, 0.0).astype(int)
-    cells["minimum"] = sample.quantile_of_each_group(0.0)
-    cells["maximum"] = sample.quantile_of_each_group(1.0)
-    cells["standard_deviation"] = sample.mean_and_deviation(sample.values)[1]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        cells["precision"] = (high - low) / (2.0 * np.abs(cells["median"]))
-    outside = _outside_fences(tidy, codes, sample, valid)
+    for name in ("minimum", "maximum", "standard_deviation"):
+        cells[name] = samples[name]
+    cells["precision"] = (high - low) / (2.0 * median.abs())
+    outside = _outside_fences(tidy, codes, valid, samples)
     counts = pd.array(np.bincount(codes[outside], minlength=number), dtype="Int64")
-    counts[sample.n < OUTLIERS_FROM_N] = pd.NA
+    counts[(n < OUTLIERS_FROM_N).to_numpy()] = pd.NA
     cells["outliers"] = counts
     without = (status == VALID) & ~valid
     some_without = np.bincount(codes[without], minlength=number) > 0
     cells["status"] = np.select(
-        [sample.n > 0, cells["n_failed"] > 0, some_without], [VALID, FAILED, UNMEASURED], MISSING
+        [n > 0, cells["n_failed"] > 0, some_without], [VALID, FAILED, UNMEASURED], MISSING
     )
     reasons: list[str | None] = [None] * number
     texts = tidy["reason"].to_numpy(dtype=object)
@@ -118,11 +117,10 @@ def with_variance_priors(measurements: Measurements) -> Measurements:
 
     Any selection of these rows then has the same intervals.
     """
-    codes, sample, _ = _values_by_cell(measurements.rows, CELL)
+    codes, _, samples = _samples_by_cell(measurements.rows, CELL)
     first = np.unique(codes, return_index=True)[1]
     cells = measurements.rows.iloc[first].drop(columns=[*PRIOR], errors="ignore")
-    single = np.full(len(first), True)
-    priors = _prior_of_each_cell(cells, sample, sample.variance_of_each_group(), single)
+    priors = _prior_of_each_cell(cells, samples, np.full(len(first), True))
     columns = (priors.variance, priors.freedom, priors.cells)
     rows = {name: prior[codes] for name, prior in zip(PRIOR, columns, strict=True)}
     return measurements.with_columns(**rows)
@@ -146,17 +144,12 @@ def _is_one_cell(
 
 
 def _prior_of_each_cell(
-    cells: pd.DataFrame,
-    sample: GroupedSample,
-    variances: tuple[Values, Values],
-    single: NDArray[np.bool_],
+    cells: pd.DataFrame, samples: pd.DataFrame, single: NDArray[np.bool_]
 ) -> CellPriors:
-    """Return the prior of each cell.
-
-    `variances` has variance and degrees of freedom of each cell. `single` is false for samples that
-    mix several cells.
-    """
-    lowest, highest = (sample.quantile_of_each_group(end) for end in (0.0, 1.0))
+    """Return the prior of each cell; `single` is false for samples that mix several cells."""
+    lowest, highest, variance, freedom = (
+        samples[name].to_numpy() for name in ("minimum", "maximum", "variance", "freedom")
+    )
     # A ratio that is 1 in each replicate is that of a value to itself, so it does not scatter.
     moderable = single & (lowest > 0.0) & ~((lowest == 1.0) & (highest == 1.0))
     if set(PRIOR) <= set(cells.columns):
@@ -164,35 +157,58 @@ def _prior_of_each_cell(
         return CellPriors(known, weight, np.where(moderable, number, 0.0))
     kind = [column for column in _KIND if column in cells]
     kinds = cells.groupby(kind, dropna=False, observed=True).ngroup().to_numpy(dtype=np.intp)
-    return CellPriors.of_kinds(*variances, np.where(moderable, kinds, -1))
+    return CellPriors.of_kinds(variance, freedom, np.where(moderable, kinds, -1))
 
 
-def compute_outlier_mask(measurements: Table, by: Sequence[str] = CELL) -> pd.Series:
+def compute_outlier_mask(measurements: Table) -> pd.Series:
     """Return, for each row, whether it is outside Tukey's fences of its cell; False below n = 5."""
     tidy = as_measurements(measurements).rows
-    return pd.Series(_outside_fences(tidy, *_values_by_cell(tidy, by)), tidy.index, name="outlier")
+    outside = _outside_fences(tidy, *_samples_by_cell(tidy, CELL))
+    return pd.Series(outside, tidy.index, name="outlier")
 
 
 def _outside_fences(
-    tidy: pd.DataFrame, codes: NDArray[np.intp], sample: GroupedSample, valid: NDArray[np.bool_]
+    tidy: pd.DataFrame, codes: NDArray[np.intp], valid: NDArray[np.bool_], samples: pd.DataFrame
 ) -> NDArray[np.bool_]:
     """Return, for each row, whether it is valid and outside the fences of a large enough cell."""
-    lower, upper = sample.quantile_of_each_group(0.25), sample.quantile_of_each_group(0.75)
+    lower, upper, n = (samples[name].to_numpy()[codes] for name in ("lower", "upper", "n"))
     reach = FENCE * (upper - lower)
     values = tidy["value"].to_numpy(dtype=float)
-    with np.errstate(invalid="ignore"):
-        outside = (values < (lower - reach)[codes]) | (values > (upper + reach)[codes])
-    return valid & outside & (sample.n >= OUTLIERS_FROM_N)[codes]
+    outside: NDArray[np.bool_] = (values < lower - reach) | (values > upper + reach)
+    return outside & valid & np.asarray(n >= OUTLIERS_FROM_N)
 
 
-def _values_by_cell(
+def _samples_by_cell(
     tidy: pd.DataFrame, by: Sequence[str]
-) -> tuple[NDArray[np.intp], GroupedSample, NDArray[np.bool_]]:
-    """Return each row's cell number (by first appearance), the valid values and their mask."""
+) -> tuple[NDArray[np.intp], NDArray[np.bool_], pd.DataFrame]:
+    """Return each row's cell number (by first appearance), the mask of valid values, and samples.
+
+    The sample of each cell has `n`, `minimum`, `lower` quartile, `median`, `upper` quartile,
+    `maximum` and `standard_deviation`; and `mean`, `variance` and its degrees of `freedom`, which
+    are those of logarithms where all values are above 0 (`is_positive`).
+    """
     groups = tidy.groupby(list(by), sort=False, dropna=False, observed=True)
     # pandas may number groups with nulls last; appearance order keeps tables readable.
     codes = pd.factorize(groups.ngroup().to_numpy())[0].astype(np.intp)
-    values = tidy["value"].to_numpy(dtype=float)
-    valid = (tidy["status"].to_numpy(dtype=object) == VALID) & ~np.isnan(values)
-    number = int(codes.max(initial=-1)) + 1
-    return codes, GroupedSample.of_values(values[valid], codes[valid], number), valid
+    values = tidy["value"].astype(float).reset_index(drop=True)
+    valid = (tidy["status"].to_numpy(dtype=object) == VALID) & values.notna().to_numpy()
+    values = values.where(valid)
+    own = values.groupby(codes)
+    n, minimum = own.count(), own.min()
+    is_positive = minimum > 0.0
+    logs = pd.Series(np.log(values.where(values > 0.0)))
+    scaled = logs.where(is_positive.to_numpy()[codes], values).groupby(codes)
+    samples = {
+        "n": n,
+        "minimum": minimum,
+        "lower": own.quantile(0.25),
+        "median": own.median(),
+        "upper": own.quantile(0.75),
+        "maximum": own.max(),
+        "standard_deviation": own.std(),
+        "is_positive": is_positive,
+        "mean": scaled.mean(),
+        "variance": scaled.var(),
+        "freedom": (n - 1.0).clip(lower=0.0),
+    }
+    return codes, valid, pd.DataFrame(samples)

@@ -122,11 +122,9 @@ def _ratios(together: pd.DataFrame, alone: pd.DataFrame) -> dict[float, Estimate
     """Return size -> geometric mean of the ratios of its pairs, by ascending size."""
     above, below = (side.groupby(_PAIR)["log"].mean() for side in (together, alone))
     pairs = (above - below).dropna()
-    blocks = pairs.groupby(["x", "host", "configuration", "replicate"]).mean().reset_index()
-    return {
-        float(size): Estimate.of_values(np.exp(own.rows["log"].to_numpy()))
-        for (size,), own in Measurements(blocks).groups_by_columns(["x"])
-    }
+    blocks = pairs.groupby(["x", "host", "configuration", "replicate"]).mean()
+    sizes = blocks.groupby("x")
+    return {float(x): Estimate.of_values(np.exp(own)) for x, own in sizes}  # type: ignore
 
 
 def _to_others(rows: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]:
@@ -141,8 +139,5 @@ def _to_others(rows: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]
     logs["ratio"] = logs["log"] - (sums - logs["log"]) / (sizes - 1)
     compared = logs[(sizes == whole) & (whole > 1)]
     keys = ["initiator", "initiator_nodes"]
-    blocks = compared.groupby([*keys, "replicate"], sort=True)["ratio"].mean().reset_index()
-    return {
-        (initiator, nodes): own.rows["ratio"].to_numpy(float)
-        for (initiator, nodes), own in Measurements(blocks).groups_by_columns(keys)
-    }
+    blocks = compared.groupby([*keys, "replicate"])["ratio"].mean()
+    return {place: own.to_numpy(float) for place, own in blocks.groupby(keys)}  # type: ignore

@@ -112,11 +112,14 @@ class Estimate(_HasInterval):
         """Return the median and t interval of one sample; NaN are skipped."""
         array = np.asarray(values, dtype=float).ravel()
         array = array[~np.isnan(array)]
-        sample = GroupedSample.of_values(array, np.zeros(len(array), dtype=np.intp), 1)
-        ends = [
-            float(end[0]) if len(array) > 1 else None for end in sample.interval_of_each_group()
-        ]
-        return cls(float(sample.quantile_of_each_group(0.5)[0]), ends[0], ends[1], len(array))
+        n = len(array)
+        median = float(np.median(array)) if n else math.nan
+        if n < 2:
+            return cls(median, None, None, n)
+        is_positive = (array > 0.0).all()
+        scaled = np.log(array) if is_positive else array
+        low, high = t_interval(scaled.mean(), scaled.var(ddof=1), n - 1, n, median, is_positive)
+        return cls(median, float(low), float(high), n)
 
     @classmethod
     def of_cell(cls, cell: Mapping[Any, Any]) -> Estimate:
@@ -218,70 +221,24 @@ def _ends(low: float, high: float, ratio: float) -> tuple[float, float]:
     return min(float(np.exp(low)), ratio), max(float(np.exp(high)), ratio)
 
 
-@dataclass(frozen=True)
-class GroupedSample:
-    """Values of several groups, for statistics of all groups at once."""
+def t_interval(
+    mean: ArrayLike,
+    variance: ArrayLike,
+    freedom: ArrayLike,
+    n: ArrayLike,
+    median: ArrayLike,
+    is_positive: ArrayLike,
+) -> tuple[Values, Values]:
+    """Return the ends of 95 % t intervals of samples; NaN for an unknown variance.
 
-    values: Values  # the values, sorted within groups
-    groups: NDArray[np.intp]  # the group of each value, 0 to the number of groups - 1
-    n: NDArray[np.intp]  # number of values of each group
-    start: NDArray[np.intp]  # index of the first value of each group
-
-    @classmethod
-    def of_values(cls, values: Values, groups: NDArray[np.intp], number: int) -> GroupedSample:
-        """Sort values without NaN into groups 0 to `number` - 1; some groups may be empty."""
-        order = np.lexsort((values, groups))
-        n = np.bincount(groups, minlength=number)
-        return cls(values[order], groups[order], n, np.cumsum(n) - n)
-
-    def quantile_of_each_group(self, share: float) -> Values:
-        """Return the quantile of each group by linear interpolation; NaN for an empty group."""
-        result = np.full(len(self.n), np.nan)
-        some = self.n > 0
-        position = share * (self.n[some] - 1)
-        below, above = (side(position).astype(np.intp) for side in (np.floor, np.ceil))
-        low, high = (self.values[self.start[some] + side] for side in (below, above))
-        result[some] = low + (high - low) * (position - below)
-        return result
-
-    def mean_and_deviation(self, values: Values) -> tuple[Values, Values]:
-        """Return each group's mean, and its sample standard deviation, which is NaN below n = 2."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            mean = np.bincount(self.groups, values, len(self.n)) / self.n
-            squares = np.bincount(self.groups, (values - mean[self.groups]) ** 2, len(self.n))
-            deviation = np.sqrt(squares / (self.n - 1.0))
-        return mean, np.where(self.n > 1, deviation, np.nan)
-
-    def variance_of_each_group(self) -> tuple[Values, Values]:
-        """Return each group's variance, NaN below n = 2, and its degrees of freedom.
-
-        The variance is that of logarithms if all values are > 0.
-        """
-        _, scaled = self._logs_if_positive()
-        return self.mean_and_deviation(scaled)[1] ** 2, np.maximum(self.n - 1.0, 0.0)
-
-    def interval_of_each_group(
-        self, variances: tuple[Values, Values] | None = None
-    ) -> tuple[Values, Values]:
-        """Return the ends of each group's 95 % t interval, of logarithms if all values are > 0.
-
-        `variances`: variance and degrees of freedom of each group. Default: its own.
-        """
-        positive, scaled = self._logs_if_positive()
-        mean, _ = self.mean_and_deviation(scaled)
-        variance, freedom = variances or self.variance_of_each_group()
-        with np.errstate(invalid="ignore", divide="ignore"):
-            errors = stats.t.ppf(0.5 + _confidence.get() / 2.0, freedom)
-            half = errors * np.sqrt(variance / self.n)
-            low, high = mean - half, mean + half
-            low, high = np.where(positive, np.exp(low), low), np.where(positive, np.exp(high), high)
-        # In an asymmetric sample the median can lie outside the interval of the mean.
-        # Then the interval is widened to include the median.
-        median = np.where(np.isnan(low), np.nan, self.quantile_of_each_group(0.5))
-        return np.fmin(low, median), np.fmax(high, median)
-
-    def _logs_if_positive(self) -> tuple[NDArray[np.bool_], Values]:
-        """Return which groups have only values > 0, and the logarithms of their values."""
-        positive = self.quantile_of_each_group(0.0) > 0.0
-        logs = positive[self.groups]
-        return positive, np.where(logs, np.log(np.where(logs, self.values, 1.0)), self.values)
+    Where `is_positive`, all values are above 0, and mean and variance are of their logarithms. In
+    an asymmetric sample the median can lie outside the interval of the mean. Then the interval is
+    widened to include the median.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        errors = stats.t.ppf(0.5 + _confidence.get() / 2.0, np.asarray(freedom, float))
+        half = errors * np.sqrt(np.divide(variance, n))
+        ends = np.subtract(mean, half), np.add(mean, half)
+        low, high = (np.where(is_positive, np.exp(end), end) for end in ends)
+    median = np.where(np.isnan(low), np.nan, median)
+    return np.fmin(low, median), np.fmax(high, median)

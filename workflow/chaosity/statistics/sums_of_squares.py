@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain, combinations
 
 import numpy as np
@@ -98,25 +99,20 @@ def _means(design: AnovaDesign, members: Members, responses: Values) -> Values:
 
 
 def _fit_by_least_squares(design: AnovaDesign, terms: Sequence[Members], centred: Values) -> _Fit:
-    solved: dict[frozenset[Members], tuple[Values, int]] = {}
+    @cache
+    def residual(members: frozenset[Members]) -> tuple[Values, int]:
+        predicted, rank = _predict(design, [term for term in terms if term in members], centred)
+        return ((centred - predicted) ** 2).sum(axis=0), rank
 
-    def _residual_of_columns(members: Sequence[Members]) -> tuple[Values, int]:
-        key = frozenset(members)
-        if key not in solved:
-            predicted, rank = _predict(design, members, centred)
-            solved[key] = ((centred - predicted) ** 2).sum(axis=0), rank
-        return solved[key]
-
-    fitted, error_rank = _predict(design, terms, centred)
-    solved[frozenset(terms)] = ((centred - fitted) ** 2).sum(axis=0), error_rank
     squares, freedom = [], []
     for term in terms:
-        others = [other for other in terms if not set(term) <= set(other)]
-        without, rank_without = _residual_of_columns(others)
-        with_term, rank = _residual_of_columns([*others, term])
+        others = frozenset(other for other in terms if not set(term) <= set(other))
+        without, rank_without = residual(others)
+        with_term, rank = residual(others | {term})
         squares.append(np.maximum(0.0, without - with_term))
         freedom.append(rank - rank_without)
-    return squares, freedom, fitted, design.value_count - error_rank
+    fitted, rank = _predict(design, terms, centred)
+    return squares, freedom, fitted, design.value_count - rank
 
 
 def _predict(
