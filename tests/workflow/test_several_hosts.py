@@ -138,3 +138,19 @@ def test_a_host_whose_last_run_changed_nothing_is_run_again_only_after_a_change(
     # Another variable of the other host can change its plan.
     several.hosts({"first": HOST, "second": {**HOST, "chaosity_slurm_node": "other"}})
     assert unchanged() == set()
+
+
+@pytest.mark.thorough
+def test_ansible_reads_the_inventory_once_for_the_runs_of_twenty_hosts(several: Workflow):
+    # Ansible calls an inventory that is a program each time it reads it.
+    names = [f"host{number}" for number in range(20)]
+    answer, program = several.folder / "answer.json", several.folder / "inventory.sh"
+    calls = several.folder / "calls"
+    hostvars = dict.fromkeys(names, HOST)
+    answer.write_text(json.dumps({"all": {"hosts": names}, "_meta": {"hostvars": hostvars}}))
+    program.write_text(f"#!/bin/sh\necho read >> {calls}\ncat {answer}\n")
+    program.chmod(0o755)
+    several.config["inventory"] = str(program)
+    text = several.run("--dry-run")
+    assert all(text.count(f"host={name},") >= 4 for name in names)
+    assert calls.read_text().splitlines() == ["read"]

@@ -8,11 +8,13 @@ import re
 import statistics
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from scipy import stats
 
-from chaosity.cli.explain import explain_value_command
+from chaosity.cli.explain import _mean_and_variance, explain_value_command
+from chaosity.cli.terminal_output import print_template
 from chaosity.errors import UserError
 
 POINT = "memory=node0+node1+triad"
@@ -231,3 +233,22 @@ def test_a_value_of_zero_is_a_value(folder: Path):
             count["count"] = 0
         path.write_text(json.dumps(record))
     assert shown_values(explain(folder, "--metric", "misses")) == [0.0, 0.0, 0.0]
+
+
+def test_a_variance_is_moderated_by_that_of_cells_of_its_kind(capsys: pytest.CaptureFixture[str]):
+    places = dict.fromkeys(("load", "host", "configuration", "experiment", "point"), "x")
+    values = pd.Series([142.377, 142.221, 142.486])
+    cell = {
+        **{"metric": "latency_ns", "median": 142.377, "low": 142.0, "high": 142.9, **places},
+        **{"n": 3, "n_failed": 0, "n_missing": 0, "initiator": "pu0", "target": "node2"},
+        **{"prior_cells": 16, "prior_variance": 3.679e-05, "prior_freedom": 32.0},
+    }
+    spread = _mean_and_variance(pd.Series(cell), values)
+    assert spread is not None
+    own = float(values.map(math.log).var())
+    expected = (2.0 * own + 32.0 * 3.679e-05) / 34.0
+    assert spread["variance"] == pytest.approx(expected)
+    print_template("explain_cell", cell=cell, numbers=values.tolist(), spread=spread)
+    text = capsys.readouterr().out
+    assert f"own variance {spread['own_variance']}, 2 degrees of freedom; moderated by" in text
+    assert f"with 32.0 degrees of freedom: {spread['variance']}, 34.0" in text

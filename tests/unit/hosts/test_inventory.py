@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from chaosity.errors import UserError
-from chaosity.hosts.ansible_inventory import read_inventory
+from chaosity.hosts import ansible_inventory
+from chaosity.hosts.ansible_inventory import read_inventory, share_inventory_with_processes_below
 from chaosity.hosts.host_discovery import checked_tool_versions_and_hashes, parse_version_number
 from chaosity.runner.describe_host import find_tool_path_version_and_hash as tool_on_host
 
@@ -156,3 +160,42 @@ def test_an_answer_that_is_no_inventory_is_an_error(tmp_path, monkeypatch, answe
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(UserError):
         read_inventory(inventory(tmp_path, "all: {}"))
+
+
+def inventory_program(folder: Path, host: str) -> tuple[str, Path]:
+    """Write a program that is an inventory with this host; return its path, a file of its calls."""
+    program, calls = folder / f"{host}.sh", folder / f"{host}.calls"
+    program.write_text(
+        f"#!/bin/sh\necho read >> {calls}\n"
+        f"""echo '{{"all": {{"hosts": ["{host}"]}}, "_meta": {{"hostvars": {{}}}}}}'\n"""
+    )
+    program.chmod(0o755)
+    return str(program), calls
+
+
+def hosts_read_below(path: str) -> str:
+    """Names of the hosts of an inventory, read by a process below this one."""
+    code = (
+        "import sys; from chaosity.hosts.ansible_inventory import read_inventory;"
+        "print(*[host.name for host in read_inventory(sys.argv[1])])"
+    )
+    return subprocess.check_output([sys.executable, "-c", code, path], text=True).strip()
+
+
+def test_processes_below_use_the_shared_inventory_and_no_other_file(tmp_path, monkeypatch):
+    variable = ansible_inventory._SHARED_ANSWER_VARIABLE
+    monkeypatch.setenv(variable, "")  # restores it after the test
+    path, calls = inventory_program(tmp_path, "a")
+    share_inventory_with_processes_below(path)
+    assert calls.read_text().count("read") == 1
+    monkeypatch.chdir(tmp_path)
+    assert hosts_read_below(path) == hosts_read_below("a.sh") == "a"
+    assert calls.read_text().count("read") == 1
+    # Another inventory is read, and each inventory if the path belongs to another file.
+    other, calls_of_other = inventory_program(tmp_path, "b")
+    assert hosts_read_below(other) == "b"
+    assert calls_of_other.exists()
+    for gone in ("/proc/0/fd/3", f"/proc/{os.getpid()}/fd/0"):
+        monkeypatch.setenv(variable, gone)
+        assert hosts_read_below(path) == "a"
+    assert calls.read_text().count("read") == 3

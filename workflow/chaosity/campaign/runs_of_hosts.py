@@ -24,7 +24,12 @@ from chaosity.checked_yaml_files import check_config
 from chaosity.design.host_plan import plan_host
 from chaosity.design.point_expansion import json_fingerprint
 from chaosity.errors import UserError
-from chaosity.hosts.ansible_inventory import CONFIGURATION, InventoryHost, read_inventory
+from chaosity.hosts.ansible_inventory import (
+    CONFIGURATION,
+    InventoryHost,
+    read_inventory,
+    share_inventory_with_processes_below,
+)
 from chaosity.hosts.host_discovery import (
     discover_hosts,
     is_this_machine,
@@ -168,9 +173,14 @@ class RunsOfHosts:
     def prepare(self) -> None:
         """Write the config of each run, and remove the files of finished runs to do again.
 
+        The runs use the inventory as this process has read it, so Ansible does not read it again
+        for each host. They do not between reboots, which can change what an inventory program says.
+
         Only a configuration with all records and its report is finished: its run would reboot the
         host. Every other run looks whether anything is to be done.
         """
+        if not self.config["configurations"]:
+            share_inventory_with_processes_below(self.config["inventory"])
         programs = _state_of_files(self.root / "workflow", self.root / "templates")
         for name, run in self.runs.items():
             folder = self.results / name

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from chaosity.cli.shared_options import EXISTING_FOLDER
-from chaosity.cli.terminal_output import echo
+from chaosity.cli.terminal_output import echo, print_template
 from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.units import format_quantity
 
@@ -76,8 +76,9 @@ def explain_value_command(
         of_cell = of_cell[
             (of_cell["initiator"] == cell["initiator"]) & (of_cell["target"] == cell["target"])
         ]
-        for line in _cell_lines(cell, of_cell):
-            echo(line)
+        values = of_cell.loc[of_cell["status"] == "valid", "value"].dropna().astype(float)
+        spread, numbers = _mean_and_variance(cell, values), values.tolist()
+        print_template("explain_cell", cell=cell.to_dict(), numbers=numbers, spread=spread)
         for _, row in of_cell.iterrows():
             if replicate in (None, row["replicate"]):
                 path = folder / record_file(row["experiment"], row["point"], int(row["replicate"]))
@@ -99,8 +100,8 @@ def _full_name(name: str, column: pd.Series, kind: str, folder: Path) -> str:
     raise UserError(what, str(folder), f"use {' or '.join(near[:_SHOWN_NAMES])}{more}")
 
 
-def _cell_lines(cell: pd.Series, rows: pd.DataFrame) -> Iterator[str]:
-    """Yield the value of a cell, and how median and interval follow from the replicates."""
+def _mean_and_variance(cell: pd.Series, values: pd.Series) -> dict[str, float] | None:
+    """Return the numbers of which the interval of a cell is made; None without an interval."""
     import numpy as np
     import pandas as pd
     from scipy import stats
@@ -108,38 +109,20 @@ def _cell_lines(cell: pd.Series, rows: pd.DataFrame) -> Iterator[str]:
     from chaosity.statistics.cell_summary import PRIOR
     from chaosity.statistics.moderated_variances import CellPriors
 
-    metric, values = cell["metric"], rows.loc[rows["status"] == "valid", "value"].dropna()
-    low, high = (format_quantity(metric, float(cell[end])) for end in ("low", "high"))
-    interval = f", 95 % interval {low} to {high}" if pd.notna(cell["low"]) else ""
-    yield f"{metric} of {cell['load']}: {format_quantity(metric, float(cell['median']))}{interval}"
-    yield (
-        f"  n = {cell['n']}, {cell['n_failed']} failed, {cell['n_missing']} missing; host "
-        f"{cell['host']}, configuration {cell['configuration']}, experiment {cell['experiment']}, "
-        f"point {cell['point']}, {cell['initiator']} -> {cell['target']}"
-    )
-    yield f"  median of {', '.join(map(repr, values.astype(float).tolist()))}"
-    if not values.size or pd.isna(cell["low"]):
-        return
+    if pd.isna(cell["low"]):
+        return None
     positive = bool((values > 0.0).all())
-    scaled = np.log(values.astype(float)) if positive else values.astype(float)
-    variance, freedom = float(scaled.var()), len(values) - 1.0
-    text = f"own variance {variance!r}, {freedom:g} degrees of freedom"
-    if len(values) == 1:
-        text = "no variance of its own"
+    scaled = np.log(values) if positive else values
+    own = variance, freedom = float(scaled.var()), len(values) - 1.0
     if cell["prior_cells"]:
-        prior, weight = cell["prior_variance"], cell["prior_freedom"]
         of_kind = CellPriors(*(np.array([cell[name]], dtype=float) for name in PRIOR))
         found = of_kind.moderate_variances(np.array([variance]), np.array([freedom]))
         variance, freedom = float(found[0][0]), float(found[1][0])
-        text += (
-            f"; moderated by the prior of {cell['prior_cells']} cells of one kind, variance "
-            f"{prior!r} with {weight!r} degrees of freedom: {variance!r}, {freedom!r}"
-        )
-    quantile = float(stats.t.ppf(0.975, freedom))
-    formula = f"mean ± t x sqrt(variance / {len(values)})"
-    yield f"  interval: {f'exp({formula}) of the logarithms' if positive else formula}"
-    yield f"    mean {float(scaled.mean())!r}, t {quantile!r}, {text}"
-    yield "    An interval without the median is widened to the median."
+    return {
+        **{"own_variance": own[0], "own_freedom": own[1], "of_logarithms": positive},
+        **{"variance": variance, "freedom": freedom},
+        **{"mean": float(scaled.mean()), "t": float(stats.t.ppf(0.975, freedom))},
+    }
 
 
 def _replicate_lines(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -69,7 +69,7 @@ def export_weights_command(folder: Path, output: Path | None, dwp: float, as_jso
     from chaosity.export.interleave_weights_document import interleave_weights_of_host
 
     exported = interleave_weights_of_host(read_measured_host(folder), dwp)
-    text = json_text(exported.to_json()) if as_json else "\n".join(_weights_lines(exported)) + "\n"
+    text = json_text(exported.to_json()) if as_json else _weights_text(exported)
     notes = [f"No weights for workers {name}: {why}." for name, why in exported.left_out.items()]
     _print_or_write(text, output, notes)
 
@@ -201,31 +201,12 @@ def export_all_command(folder: Path, output: Path) -> None:
     write_atomically(output / "notes.txt", "\n".join(notes) + "\n")
 
 
-def _weights_lines(exported: InterleaveWeightsExport) -> Iterator[str]:
-    """Yield weights as lines for a shell: commands, and comments that begin with #."""
-    origin = exported.origin
-    first, last = origin["measured_at_first"], origin["measured_at_last"]
-    yield f"# Interleave weights of {origin['host']}, {origin['configuration']}"
-    processor = printable_line(origin["cpu_model"] or "unknown processor")
-    yield f"# from {exported.measured}, {origin['origin']} {first} to {last} on {processor}"
-    # The name of a folder must not begin a line of its own, which a shell would run.
-    command = printable_line(str(origin["command"]))
-    yield f"# Written by chaosity {origin['chaosity_version']}: {command}"
-    for note in dict.fromkeys(
-        note for advice in exported.sets.values() for note in advice.sentences_before_commands
-    ):
-        yield f"# {note}"
-    yield "# Copy the lines of one set of workers."
-    for name, advice in exported.sets.items():
-        shares = ", ".join(f"node {n} {100.0 * share:.1f} %" for n, share in advice.weights.items())
-        yield f"\n# workers {name}: {shares}"
-        yield (
-            f"# expected bandwidth {advice.relative_to_equal_shares['weights']:.2f} times that of "
-            "equal shares; "
-            "the kernel's weights differ from the shares by at most "
-            f"{advice.error_percent:.1f} %"
-        )
-        yield from advice.commands_to_copy
+def _weights_text(exported: InterleaveWeightsExport) -> str:
+    """Return weights as lines for a shell."""
+    from chaosity.text_templates import TEMPLATES, make_environment
+
+    template = make_environment(TEMPLATES / "exports").get_template("weights.j2")
+    return template.render(exported=exported, printable_line=printable_line)
 
 
 def _print_or_write(text: str, output: Path | None, notes: Iterable[str]) -> None:

@@ -130,7 +130,8 @@ class DesignedLoad:
             share = self.config["working_set"]["at_most_share_of_node"]
             whole = room / share if math.isfinite(room) else _USUAL_CACHE_BYTES["l3"]
             return min(size["times"] * whole, room)
-        known = self.host.cache_bytes(initiator, int(size["of"][1:]))
+        level = int(size["of"][1:])
+        known = self.host.topology.data_cache_bytes.get((initiator.cpus[0], level))
         return size["times"] * (known or _USUAL_CACHE_BYTES[size["of"]])
 
     def _pages(

@@ -11,7 +11,7 @@ from chaosity.cpusets import CpuSet, make_cpu_set
 from chaosity.design.initiator_and_target_types import Endpoint, Initiator, PlannedDrive, Target
 from chaosity.place_names import InitiatorKind, PlaceName, nodes_name, parse_place_name, pu_name
 from chaosity.topology.device_types import OpenclDevice
-from chaosity.topology.topology_model import UNKNOWN, Core, CoreKind, Topology
+from chaosity.topology.topology_model import UNKNOWN, CoreKind, Topology
 
 DriveGroups = dict[int | None, tuple[PlannedDrive, ...]]
 # From near to far. Sets of nodes are compared by their farthest pair.
@@ -126,8 +126,8 @@ class HostResources:
         wanted = sorted(set(cpus))
         firsts: dict[int, int] = {}
         for cpu in wanted:
-            if cpu in self._core_of:
-                firsts.setdefault(self._core_of[cpu].index, cpu)
+            if cpu in self.topology.core_of_pu:
+                firsts.setdefault(self.topology.core_of_pu[cpu].index, cpu)
         return tuple(firsts.values()) or tuple(wanted)
 
     def first_pu_of_each_group(self, level: str) -> list[Initiator]:
@@ -164,7 +164,7 @@ class HostResources:
 
     def _with_siblings(self, initiator: Initiator) -> set[int]:
         """Return an initiator's units and the SMT siblings that share their cores."""
-        cores = (self._core_of.get(cpu) for cpu in initiator.cpus)
+        cores = (self.topology.core_of_pu.get(cpu) for cpu in initiator.cpus)
         return set(initiator.cpus).union(*(core.cpus for core in cores if core))
 
     @property
@@ -174,7 +174,9 @@ class HostResources:
 
     def uses_smt_siblings(self, initiator: Initiator) -> bool:
         """Return whether an initiator has several units of the same core."""
-        cores = [core.index for cpu in initiator.cpus if (core := self._core_of.get(cpu))]
+        cores = [
+            core.index for cpu in initiator.cpus if (core := self.topology.core_of_pu.get(cpu))
+        ]
         return len(set(cores)) < len(cores)
 
     def packed_and_spread_core_sets(self, level: str, *, half: bool = False) -> list[Initiator]:
@@ -220,12 +222,8 @@ class HostResources:
 
     def packages_of_initiator(self, initiator: Initiator) -> frozenset[int | None]:
         """Return the packages of an initiator's units."""
-        cores = (self._core_of.get(cpu) for cpu in initiator.cpus)
+        cores = (self.topology.core_of_pu.get(cpu) for cpu in initiator.cpus)
         return frozenset(core.package for core in cores if core)
-
-    @cached_property
-    def _core_of(self) -> dict[int, Core]:
-        return {cpu: core for core in self.topology.cores for cpu in core.cpus}
 
     # Caches and memory
 
@@ -239,17 +237,6 @@ class HostResources:
 
     def _l3_domains(self, initiator: Initiator) -> set[int | None]:
         return {self.topology.l3_of_pu.get(cpu) for cpu in initiator.cpus}
-
-    def cache_bytes(self, initiator: Initiator, level: int) -> int | None:
-        """Return the size in bytes of the first unit's data cache of a level; None if unknown."""
-        sizes = (
-            cache.size_bytes
-            for cache in self.topology.caches
-            if cache.level == level
-            and cache.kind != "instruction"
-            and set(initiator.cpus[:1]) <= set(cache.cpus)
-        )
-        return next(sizes, None)
 
     def memory_bytes(self, node: int) -> int | None:
         """Return the size of a node's memory in bytes, as firmware reports it if that is known."""

@@ -59,6 +59,9 @@ _EXPRESSION = (
     *(nodes.Not, nodes.And, nodes.Or, nodes.Test, nodes.If, nodes.Keyword),
 )
 _FILTERS = ("default", "d", "lower", "upper", "trim", "string", "int", "first", "last")
+# The variable with the path of the answer that a process above this one shares, and the name of
+# the file in memory with this answer.
+_SHARED_ANSWER_VARIABLE, _SHARED_ANSWER_NAME = "CHAOSITY_SHARED_INVENTORY", "chaosity-inventory"
 
 
 @dataclass(frozen=True)
@@ -172,13 +175,16 @@ def _lookup_environment(plugin: str, name: str) -> str:
 def _run_ansible_inventory(inventory: str) -> dict[str, Any]:
     """Return the whole inventory as ``ansible-inventory --list`` prints it.
 
-    A process keeps the first answer, since Ansible takes a second for a thousand hosts.
+    A process keeps the first answer, since Ansible takes a second for a thousand hosts. Processes
+    below one that shares its answer use this answer.
 
     Raises:
         UserError: the inventory is missing, or Ansible cannot read it.
     """
     if not Path(inventory).exists():
         raise UserError("the inventory does not exist", inventory)
+    if shared := _read_shared_answer(inventory):
+        return shared
     program = shutil.which("ansible-inventory")
     if program is None:
         raise UserError("ansible-inventory is not installed", remedy="run make in the repository")
@@ -193,6 +199,36 @@ def _run_ansible_inventory(inventory: str) -> dict[str, Any]:
     if "WARNING" in answer.stderr and "Unable to parse" in answer.stderr:
         raise UserError("Ansible cannot read the inventory", inventory)
     return document
+
+
+def share_inventory_with_processes_below(inventory: str) -> None:
+    """Let all processes below this one use the inventory as this process has read it.
+
+    The answer is a file in the memory of this process, since it can have decrypted passwords: only
+    processes of this user can open the file, and the file ends with this process.
+
+    Raises:
+        UserError: the inventory is missing, or Ansible cannot read it.
+    """
+    shared = {"inventory": os.path.realpath(inventory), "answer": _run_ansible_inventory(inventory)}
+    path = Path(f"/proc/{os.getpid()}/fd/{os.memfd_create(_SHARED_ANSWER_NAME)}")
+    path.write_text(json.dumps(shared), encoding="utf-8")
+    os.environ[_SHARED_ANSWER_VARIABLE] = str(path)
+
+
+def _read_shared_answer(inventory: str) -> dict[str, Any] | None:
+    """Return the answer that a process above this one shares; None if there is none.
+
+    On another machine, as in a job of Slurm, the path has no file, or another program's file.
+    """
+    path = Path(os.environ.get(_SHARED_ANSWER_VARIABLE, "/"))
+    try:
+        if not str(path.readlink()).startswith(f"/memfd:{_SHARED_ANSWER_NAME} "):
+            return None
+        shared = dict[str, Any](json.loads(path.read_text(encoding="utf-8")))
+    except OSError:
+        return None
+    return shared["answer"] if shared["inventory"] == os.path.realpath(inventory) else None
 
 
 def read_inventory(inventory: str, wanted: Sequence[str] = ()) -> list[InventoryHost]:

@@ -101,7 +101,7 @@ class AccessPaths:
             uses: dict[str, float] = {}
             own_shares = self.access_shares(load, unit, shares)
             seconds = self._core_seconds(load, unit, own_shares, beyond_caches)
-            uses[f"core{self._idle.core_of_pu[unit].index}"] = seconds
+            uses[f"core{self.topology.core_of_pu[unit].index}"] = seconds
             for node, share in own_shares.items():
                 missed = share * beyond_caches
                 add_uses(uses, self.memory_uses(unit, node, reads, writes), missed)
@@ -192,7 +192,7 @@ class AccessPaths:
         if load["writes"]:
             rate = drives.get("write_bytes_per_second", rate)
         cores = sorted(
-            {self._idle.core_of_pu[unit].index for unit in processing_units_of_load(load)}
+            {self.topology.core_of_pu[unit].index for unit in processing_units_of_load(load)}
         )
         for drive in load["target"]["drives"]:
             # A file that replaces a drive has no slot and therefore no link.

@@ -37,7 +37,6 @@ class IdleMachine:
         # The factor by which a fault of the whole host makes all accesses slower.
         self._slowdown = 1 / math.prod(whole)
         self._waiting = [fault for fault in faults if fault["fault"] == "waiting_l3_domains"]
-        self.core_of_pu = {pu: core for core in topology.cores for pu in core.cpus}
         self._domain_of_pu = {pu: domain for domain in topology.l3_domains for pu in domain.cpus}
 
     def memory_ns(self, begin: int, end: int) -> float:
@@ -151,7 +150,7 @@ class IdleMachine:
 
     def package_of(self, unit: int) -> int | None:
         """Return the package of a processing unit."""
-        return self.core_of_pu[unit].package
+        return self.topology.core_of_pu[unit].package
 
     def node_of(self, unit: int) -> int:
         """Return the node of a processing unit; the first node for a unit without a node."""

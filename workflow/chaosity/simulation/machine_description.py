@@ -242,15 +242,10 @@ def _check_parts(machine: MachineDescription, topology: Topology, where: str) ->
         "L3 domain": {str(domain.index) for domain in topology.l3_domains},
     }
     kinds = {
-        "node": "node",
-        "drive_node": "node",
-        "drive_nodes": "node",
-        "from_package": "package",
-        "to_package": "package",
-        "drive": "drive",
+        **dict.fromkeys(("node", "nodes", "drive_node", "drive_nodes"), "node"),
+        **dict.fromkeys(("from_package", "to_package"), "package"),
+        **dict.fromkeys(("drive", "drives"), "drive"),
         "core": "core",
-        "nodes": "node",
-        "drives": "drive",
         "l3_domains": "L3 domain",
     }
 

@@ -12,7 +12,7 @@ from chaosity.cpusets import parse_cpu_list
 from chaosity.place.page_share_arithmetic import shift_shares_to_workers
 from chaosity.records.point_types import Load
 from chaosity.runner.point_measurement import memory_shares_by_node
-from chaosity.yaml_document_types import BenchmarkDocument, SimulatedProgram
+from chaosity.yaml_document_types import SimulatedProgram
 
 # Bytes that STREAM-like kernels read and write, as they count them. An ordinary store also fetches
 # its line first; a non-temporal store (_nt) does not.
@@ -37,13 +37,13 @@ _read_benchmark = cache(load_benchmark)
 
 def simulated_program(load: Load) -> SimulatedProgram:
     """Return what the benchmark's file says about the program that a load runs."""
-    programs = _document(load).get("simulation", {}).get("programs", {})
+    programs = _read_benchmark(load["benchmark"]).get("simulation", {}).get("programs", {})
     return programs.get(load["kernel"] or "", _UNKNOWN_PROGRAM)
 
 
 def accesses_own_node_only(load: Load) -> bool:
     """Return whether each core of a load accesses only the memory of its own node."""
-    document = _document(load)
+    document = _read_benchmark(load["benchmark"])
     values = {**document.get("parameters", {}), **load.get("levels", {})}
     wanted = document.get("simulation", {}).get("own_node_if")
     return wanted is not None and all(values.get(name) == wanted[name] for name in wanted)
@@ -51,12 +51,7 @@ def accesses_own_node_only(load: Load) -> bool:
 
 def shares_work(load: Load) -> bool:
     """Return whether the threads of a load share its work equally, so all wait for the slowest."""
-    return _document(load).get("simulation", {}).get("shares_work", False)
-
-
-def _document(load: Load) -> BenchmarkDocument:
-    """Return the file of a load's benchmark."""
-    return _read_benchmark(load["benchmark"])
+    return _read_benchmark(load["benchmark"]).get("simulation", {}).get("shares_work", False)
 
 
 def processing_units_of_load(load: Load) -> frozenset[int]:

@@ -13,19 +13,12 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True)
 class ReplicateToMeasure:
-    """A replicate of a point that has to be measured.
-
-    Args:
-        key: identifies the measurement.
-        host: the host that is measured.
-        order: position of the replicate in the host's random order.
-        seconds: planned duration in seconds.
-    """
+    """A replicate of a point that has to be measured."""
 
     key: Key
     host: str
-    order: int
-    seconds: float
+    order: int  # position of the replicate in the host's random order
+    seconds: float  # planned duration
 
 
 @dataclass(frozen=True)

@@ -44,21 +44,13 @@ UNUSABLE = {
 
 @dataclass(frozen=True)
 class SlurmNode:
-    """A node in Slurm.
-
-    Args:
-        name: name of the node in Slurm.
-        states: state and flags of the node, such as ``("IDLE", "DRAIN")``.
-        reason: why the node is drained or down, from an administrator or Slurm; may be empty.
-        processors: number of processors that Slurm manages, without those reserved for the system.
-        memory_mib: memory in MiB that Slurm manages; 0 if the site does not manage memory.
-    """
+    """A node in Slurm."""
 
     name: str
-    states: tuple[str, ...]
-    reason: str
-    processors: int
-    memory_mib: int
+    states: tuple[str, ...]  # state and flags of the node, such as ``("IDLE", "DRAIN")``
+    reason: str  # why it is drained or down, from an administrator or Slurm; may be empty
+    processors: int  # number that Slurm manages, without processors reserved for the system
+    memory_mib: int  # memory in MiB that Slurm manages; 0 if the site does not manage memory
 
     @property
     def unusable_reason(self) -> str | None:

@@ -308,6 +308,11 @@ class Topology:
         return {pu: node.os_index for node in self.nodes for pu in (*node.shown_cpus, *node.cpus)}
 
     @cached_property
+    def core_of_pu(self) -> Mapping[int, Core]:
+        """Return usable processing unit -> its core."""
+        return {pu: core for core in self.cores for pu in core.cpus}
+
+    @cached_property
     def package_of_node(self) -> Mapping[int, int]:
         """Return node -> package, without nodes that span several packages."""
         return {node.os_index: node.package for node in self.nodes if node.package is not None}
