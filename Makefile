@@ -71,7 +71,7 @@ test-thorough: test-tools ## run the tests that `make test` leaves out
 	$(ON_ALL_CORES) '$(THOROUGH) and not alone'
 	$(ALONE) '$(THOROUGH) and alone'
 
-test-all: test test-thorough ## run everything that CI runs: about 47 minutes on two cores
+test-all: test test-thorough ## run everything that CI runs: about 44 minutes on two cores
 
 test-tools: .venv/requirements-test.installed
 	@$(BIN)/python provision.py $(INVENTORY) -e @tests/provision.yml

@@ -255,8 +255,9 @@ def _check_foreign_processor_time(record: UnfinishedRecord) -> Check:
     stolen = on_units.get("steal", 0) / (elapsed * len(units))
     allowed_elsewhere = max(FOREIGN_UNITS_ELSEWHERE, FOREIGN_SHARE * len(units))
     passed = share <= FOREIGN_SHARE and elsewhere <= allowed_elsewhere
-    detail = f"other programs took {100 * share:.1f} % of the units' time"
-    detail += f", and {100 * elsewhere:.1f} % of a unit elsewhere" if elsewhere > 0 else ""
+    detail = f"other programs took {100 * share:.1f} % of the time of the load's processing units"
+    if elsewhere > 0:
+        detail += f", and on all others {100 * elsewhere:.1f} % of the time of one unit"
     detail += f"; the hypervisor took {100 * stolen:.1f} %" if stolen > 0 else ""
     return make_check("undisturbed", passed, detail, decisive=False)
 
