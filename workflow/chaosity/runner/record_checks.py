@@ -251,8 +251,9 @@ def _check_foreign_processor_time(record: UnfinishedRecord) -> Check:
     here = min(foreign, max(0.0, sum(on_units.get(k, 0) for k in kinds) - loads))
     elapsed = max(after["taken_monotonic_seconds"] - before["taken_monotonic_seconds"], 1e-9)
     units = set().union(*(parse_cpu_list(load["placement"]["cpus"]) for load in record["loads"]))
-    share, elsewhere = here / (elapsed * len(units)), (foreign - here) / elapsed
-    stolen = on_units.get("steal", 0) / (elapsed * len(units))
+    available = elapsed * max(len(units), 1)
+    share, elsewhere = here / available, (foreign - here) / elapsed
+    stolen = on_units.get("steal", 0) / available
     allowed_elsewhere = max(FOREIGN_UNITS_ELSEWHERE, FOREIGN_SHARE * len(units))
     passed = share <= FOREIGN_SHARE and elsewhere <= allowed_elsewhere
     detail = f"other programs took {100 * share:.1f} % of the time of the load's processing units"
