@@ -142,7 +142,7 @@ def test_a_host_whose_last_run_changed_nothing_is_run_again_only_after_a_change(
 
 @pytest.mark.thorough
 def test_ansible_reads_the_inventory_once_for_the_runs_of_twenty_hosts(several: Workflow):
-    # Ansible calls an inventory that is a program each time it reads it.
+    # The inventory is a program: Ansible runs it for each reading, and it counts its runs.
     names = [f"host{number}" for number in range(20)]
     answer, program = several.folder / "answer.json", several.folder / "inventory.sh"
     calls = several.folder / "calls"

@@ -54,6 +54,11 @@ def say(text: str, priority: int = syslog.LOG_INFO) -> None:
         print(line)
 
 
+def settings_file(node: str) -> Path:
+    """Return the path of a node's settings. A check locks this file."""
+    return SETTINGS / f"{node}.json"
+
+
 def read_settings(node: str | None) -> dict[str, Any]:
     """Return the settings of a node; without a name, of the only node of this machine.
 
@@ -65,7 +70,7 @@ def read_settings(node: str | None) -> dict[str, Any]:
         [node] = known
     if node not in known:
         raise MonitorError(f"the node must be one of: {', '.join(known)}, and not {node!r}")
-    settings: dict[str, Any] = json.loads((SETTINGS / f"{node}.json").read_text(encoding="utf-8"))
+    settings: dict[str, Any] = json.loads(settings_file(node).read_text(encoding="utf-8"))
     return settings
 
 
@@ -124,7 +129,7 @@ def is_busy(settings: dict[str, Any]) -> bool:
 
 def is_removed(settings: dict[str, Any]) -> bool:
     """Return whether the node is no longer monitored, so that nothing may be written about it."""
-    return not (SETTINGS / f"{settings['node']}.json").exists()
+    return not settings_file(settings["node"]).exists()
 
 
 def run_as(name: str) -> dict[str, Any]:
@@ -255,7 +260,7 @@ def alone(node: str) -> Iterator[bool]:
 
     Slurm starts the program again although it still runs.
     """
-    with (SETTINGS / f"{node}.json").open(encoding="utf-8") as locked:
+    with settings_file(node).open(encoding="utf-8") as locked:
         try:
             fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -289,7 +294,7 @@ def monitor(settings: dict[str, Any], *, now: bool) -> int:
 
 def remove(settings: dict[str, Any]) -> None:
     """Remove the node's settings, wait for the end of a check, and remove its comment."""
-    path = SETTINGS / f"{settings['node']}.json"
+    path = settings_file(settings["node"])
     with path.open(encoding="utf-8") as locked:
         path.unlink()  # a running check sees this and writes nothing more
         fcntl.flock(locked, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""The runs below a small workflow use its reading of the inventory, except between reboots."""
+"""The runs of the single hosts share one reading of the inventory, unless hosts are rebooted."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_a_healthy_host_is_fine_and_a_slow_node_is_named(folder: Path, tmp_path:
     set_faults(folder, slow_node(1, 0.8))
     done = chaosity("check", folder, "--textfile", metrics)
     assert done.returncode == 2, done.stdout
-    # The node has lost 20 %, and the values scatter by one per cent.
+    # The simulated node is 20 % slower than before, and its values scatter by 1 %.
     assert re.search(r"sim: fault \[node_problem\] node1: (19|2\d) % worse", done.stdout)
     assert ", 3 measured (" in done.stdout
     assert "look at its memory modules" in done.stdout
@@ -125,7 +125,7 @@ def test_a_check_of_a_busy_host_leaves_out_more_and_ends_in_time(folder: Path):
     check = SlowHostCheck(folder)
     check.transport = SSH  # only the time of a simulated check is that of the plan
     result = check.run(15.0)
-    # The first measurement shows that the host is slow.
+    # After the first measurement, the check expects that all others are four times as slow, too.
     assert result.seconds < 15.0 + 4.0 * max(point.seconds for point in check.points)
     assert check.measured < 5.0
     assert result.left

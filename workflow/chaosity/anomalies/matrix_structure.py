@@ -205,7 +205,7 @@ def _partitions(cells: ScoredCells[int]) -> Iterator[PackageNodes]:
 
 
 def _by_packages(cells: ScoredCells[int], remote: Mask, packages: PackageNodes) -> Iterator[Groups]:
-    """Yield the groups same package and other package; then these divided by steps of value."""
+    """Yield two groups, same package and other package; then both divided where values differ."""
     same = np.zeros(remote.shape, dtype=bool)
     for nodes in packages:
         same |= np.logical_and.outer(np.isin(cells.rows, nodes), np.isin(cells.columns, nodes))

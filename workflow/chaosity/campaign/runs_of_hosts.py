@@ -174,7 +174,8 @@ class RunsOfHosts:
         """Write the config of each run, and remove the files of finished runs to do again.
 
         The runs use the inventory as this process has read it, so Ansible does not read it again
-        for each host. They do not between reboots, which can change what an inventory program says.
+        for each host. With `configurations`, each run reads the inventory itself, since a reboot
+        can change what a dynamic inventory says.
 
         Only a configuration with all records and its report is finished: its run would reboot the
         host. Every other run looks whether anything is to be done.

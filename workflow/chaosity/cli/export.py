@@ -13,12 +13,11 @@ import click
 
 from chaosity.cli.shared_options import DWP_OPTION, EXISTING_FOLDER, FILE, FOLDER, JSON_OPTION
 from chaosity.cli.terminal_output import echo, json_text
-from chaosity.errors import UserError, printable_line
+from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 
 if TYPE_CHECKING:
     from chaosity.export.host_measurements_for_export import MeasuredHost
-    from chaosity.export.interleave_weights_document import InterleaveWeightsExport
 
 _RESULTS = click.argument("folder", type=EXISTING_FOLDER, metavar="RESULTS")
 _OUTPUT = click.option("--output", type=FILE, help="Output file. Default: standard output.")
@@ -67,9 +66,14 @@ def export_weights_command(folder: Path, output: Path | None, dwp: float, as_jso
     """
     from chaosity.export.host_measurements_for_export import read_measured_host
     from chaosity.export.interleave_weights_document import interleave_weights_of_host
+    from chaosity.export.main_matrices import render_with_origin
 
     exported = interleave_weights_of_host(read_measured_host(folder), dwp)
-    text = json_text(exported.to_json()) if as_json else _weights_text(exported)
+    text = (
+        json_text(exported.to_json())
+        if as_json
+        else render_with_origin("weights", exported.origin, exported=exported)
+    )
     notes = [f"No weights for workers {name}: {why}." for name, why in exported.left_out.items()]
     _print_or_write(text, output, notes)
 
@@ -199,14 +203,6 @@ def export_all_command(folder: Path, output: Path) -> None:
             (output / name).unlink(missing_ok=True)  # delete the file of an earlier run
             notes.append(f"No {name}: {error}")
     write_atomically(output / "notes.txt", "\n".join(notes) + "\n")
-
-
-def _weights_text(exported: InterleaveWeightsExport) -> str:
-    """Return weights as lines for a shell."""
-    from chaosity.text_templates import TEMPLATES, make_environment
-
-    template = make_environment(TEMPLATES / "exports").get_template("weights.j2")
-    return template.render(exported=exported, printable_line=printable_line)
 
 
 def _print_or_write(text: str, output: Path | None, notes: Iterable[str]) -> None:

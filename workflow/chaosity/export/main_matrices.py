@@ -179,6 +179,11 @@ def _matrix(quantity: str, metric: str, source: str, table: pd.DataFrame) -> Mai
 
 
 def render_export(template: str, host: MeasuredHost, **values: object) -> str:
+    """Return the text of ``templates/exports/TEMPLATE.j2`` for a host; see `render_with_origin`."""
+    return render_with_origin(template, origin_of_export(host, template), **values)
+
+
+def render_with_origin(template: str, origin: Mapping[str, str | None], **values: object) -> str:
     """Return the text of ``templates/exports/TEMPLATE.j2``.
 
     Every template prints `origin`: where the values are from, and the command that wrote them.
@@ -190,7 +195,6 @@ def render_export(template: str, host: MeasuredHost, **values: object) -> str:
     environment = make_environment(TEMPLATES / "exports", extensions=["jinja2.ext.do"])
     environment.keep_trailing_newline = True
     environment.finalize = lambda value: printable_line(value) if type(value) is str else value
-    origin = origin_of_export(host, template)
     return environment.get_template(f"{template}.j2").render(origin=origin, **values)
 
 

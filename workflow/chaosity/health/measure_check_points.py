@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from chaosity.health.choose_check_points import CheckPoint, PointKey
 from chaosity.health.judge_check_values import CheckedValue, Expectation
 
-# A slow value is measured so often in all, without the measurements that other programs disturbed.
+# Number of undisturbed measurements by which a slow value is judged.
 REPLICATES_OF_SLOW_VALUE = 3
-# A point is measured at most so often. On a host that is disturbed longer, the loss is a warning.
+# Largest number of measurements of one point. If other programs disturb too many of them, a loss is
+# only a warning.
 MOST_REPLICATES = 6
 
 

@@ -202,7 +202,7 @@ def _run_ansible_inventory(inventory: str) -> dict[str, Any]:
 
 
 def share_inventory_with_processes_below(inventory: str) -> None:
-    """Let all processes below this one use the inventory as this process has read it.
+    """Give the inventory, as this process has read it, to its child processes and their children.
 
     The answer is a file in the memory of this process, since it can have decrypted passwords: only
     processes of this user can open the file, and the file ends with this process.

@@ -230,7 +230,8 @@ class _NextRound:
         typical = own.groupby(kinds).transform("median").fillna(own.median())
         if earlier_runs:
             typical = cells["known_variance"].fillna(typical)
-        # Two values say little about a variance: that of earlier runs or the kind counts more.
+        # Two values say little about a variance, so the variance of earlier runs, or of cells of
+        # the same kind, counts more.
         n = cells["n"].to_numpy(dtype=float)
         mixed = (own.fillna(0.0) * (n - 1.0) + 4.0 * typical) / (n + 3.0)
         _keep_largest(found, cells, mixed)

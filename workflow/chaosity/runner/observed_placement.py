@@ -50,7 +50,7 @@ def read_cpus_by_node(nodes: Path = NODES) -> dict[int, set[int]]:
 
 
 def _threads_of_process(pid: int) -> list[Path]:
-    """Return the folders of a process's threads; empty if the process ends before or meanwhile."""
+    """Return the folders of a process's threads; empty if the process has ended."""
     try:
         return sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda thread: int(thread.name))
     except OSError:

@@ -334,7 +334,8 @@ def _run_loads(
         record["loads"] = [load.load_record() for load in started]
     spent = spent_processor_seconds() - spent_before
     record["runner_seconds"] = spent - sum(load.processor_seconds for load in started)
-    record["environment_after"] = host_state.read_host_state(_units_of_loads(point))
+    units = parse_cpu_list(record["environment_before"]["load_units"])
+    record["environment_after"] = host_state.read_host_state(units)
     check_room(folder, FULL_BYTES)
     checks += find_and_protect_drives.check_drives_are_still_there(point["loads"])
     return checks + check_record(record)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from signal import Signals
 from typing import Any
 
@@ -34,10 +34,11 @@ CLOCK_STEP_SECONDS = 0.005
 # If other programs took more than this share of the time of the loads' units, the record has a
 # note. One per cent is well below the effects that are measured.
 FOREIGN_SHARE = 0.01
-# On all other units together, they may take this part of a unit's time, or the same share of as
-# many units as the loads have. Such programs share only memory and caches with the loads. A
-# core takes about a fifth of a node's bandwidth at most, so this part changes a value by one per
-# cent at most. An idle server with hundreds of units spends a few per cent of one on its services.
+# Time of one unit, as a share, that other programs may take on all units without a load together.
+# Loads with more than five units allow more: one per cent of the time of as many units. Programs
+# on other units share only memory and caches with the loads. One core uses at most about a fifth
+# of a node's bandwidth, so 5 % of its time change a value by at most 1 %. The services of an idle
+# server with hundreds of units need less than 5 % of the time of one unit.
 FOREIGN_UNITS_ELSEWHERE = 0.05
 
 # Share of the common window in which repeated tools should measure together. The value of a run is
@@ -240,20 +241,20 @@ def _check_foreign_processor_time(record: UnfinishedRecord) -> Check:
     reads_drives = any(load["target"].get("drives") for load in record["loads"])
     interrupts = () if reads_drives else ("irq", "softirq")
     kinds = ("user", "nice", "system", "steal", *interrupts)
-    spent = _seconds_between(before["processor_seconds"], after["processor_seconds"])
+    host = before["processor_seconds"], after["processor_seconds"]
     # Without counters of the loads' units, all of it counts as taken there.
-    on_units = _seconds_between(
-        before.get("load_units_processor_seconds", before["processor_seconds"]),
-        after.get("load_units_processor_seconds", after["processor_seconds"]),
+    on_units = (
+        before.get("load_units_processor_seconds", host[0]),
+        after.get("load_units_processor_seconds", host[1]),
     )
     loads = sum(load["processor_seconds"] for load in record["loads"])
-    foreign = max(0.0, sum(spent.get(k, 0) for k in kinds) - loads - record["runner_seconds"])
-    here = min(foreign, max(0.0, sum(on_units.get(k, 0) for k in kinds) - loads))
+    foreign = max(0.0, _seconds_between(*host, kinds) - loads - record["runner_seconds"])
+    here = min(foreign, max(0.0, _seconds_between(*on_units, kinds) - loads))
     elapsed = max(after["taken_monotonic_seconds"] - before["taken_monotonic_seconds"], 1e-9)
     units = set().union(*(parse_cpu_list(load["placement"]["cpus"]) for load in record["loads"]))
     available = elapsed * max(len(units), 1)
     share, elsewhere = here / available, (foreign - here) / elapsed
-    stolen = on_units.get("steal", 0) / available
+    stolen = _seconds_between(*on_units, ["steal"]) / available
     allowed_elsewhere = max(FOREIGN_UNITS_ELSEWHERE, FOREIGN_SHARE * len(units))
     passed = share <= FOREIGN_SHARE and elsewhere <= allowed_elsewhere
     detail = f"other programs took {100 * share:.1f} % of the time of the load's processing units"
@@ -263,9 +264,11 @@ def _check_foreign_processor_time(record: UnfinishedRecord) -> Check:
     return make_check("undisturbed", passed, detail, decisive=False)
 
 
-def _seconds_between(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """Return kind -> processor time between two states of the host in seconds."""
-    return {kind: after.get(kind, 0) - seconds for kind, seconds in before.items()}
+def _seconds_between(
+    before: Mapping[str, float], after: Mapping[str, float], kinds: Sequence[str]
+) -> float:
+    """Return the processor time of some kinds between two states of the host in seconds."""
+    return sum(after.get(kind, 0.0) - before.get(kind, 0.0) for kind in kinds)
 
 
 def _check_clock(record: UnfinishedRecord) -> Check:
