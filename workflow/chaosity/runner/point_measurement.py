@@ -9,14 +9,16 @@ import resource
 import shutil
 import socket
 import stat
+import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.errors import MeasurementError, UserError, check_room
+from chaosity.errors import MeasurementError, UserError, check_room, printable_text
 from chaosity.records.atomic_writes_and_record_files import SCHEMA_VERSION, utc_now_text
 from chaosity.records.point_types import Point, PointStoppingRule, RequiredPlacement
 from chaosity.records.record_types_and_verdict import (
@@ -373,4 +375,6 @@ def measure_point(point: Point, replicate: int, *, spent_before: float = 0.0) ->
         checks.append(make_check("measured", False, str(error)))
     except Exception as error:  # a fault of this program must not end the whole run
         checks.append(make_check("measured", False, f"{type(error).__name__}: {error}"))
+        # Where it happened is for the log; it shows lines of this program and no values.
+        sys.stderr.write(printable_text(traceback.format_exc()))
     return {**measurement, "finished_at": utc_now_text(), "verdict": make_verdict(checks)}
