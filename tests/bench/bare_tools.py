@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from chaosity.runner.find_and_protect_drives import check_and_link_drives
+from chaosity.runner.find_and_protect_drives import HeldDrives, check_and_link_drives
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,7 +48,7 @@ def read_point(path: Path, folder: Path) -> dict:
     folder.mkdir(exist_ok=True)
     for name, text in load["files"].items():
         (folder / name).write_text(text)
-    check_and_link_drives(load, folder)
+    check_and_link_drives(load, folder, HeldDrives())
     return point
 
 

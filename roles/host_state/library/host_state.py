@@ -181,24 +181,36 @@ def _alone(host: Host) -> Iterator[None]:
     """Hold the measurement lock while settings change; fail if a measurement runs."""
     lock = LOCKS[0] if host.exists(LOCKS[0]) else LOCKS[1]
     path = host.root / lock
-    # Neither a link nor a FIFO, which any user can put into /tmp, is followed or waited for.
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-    try:  # without O_CREAT first: the kernel forbids it on another user's file in /tmp
-        handle = os.open(path, flags)
-    except FileNotFoundError:
-        handle = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
-        os.fchmod(handle, 0o644)  # every user locks it, whatever the umask is
-    except OSError as error:
-        raise StateError(f"its lock /{lock} cannot be opened: {error.strerror}") from None
+    handle = _open_or_create(path, lock)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise StateError(f"its lock /{lock} must be a regular file; delete it")
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:  # only the lock: a setting of the kernel can fail with the same error
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StateError(f"it is measuring (/{lock} is held); try again afterwards") from None
         yield
-    except BlockingIOError:
-        raise StateError(f"it is measuring (/{lock} is held); try again afterwards") from None
     finally:
         os.close(handle)
+
+
+def _open_or_create(path: Path, lock: str) -> int:
+    """Open the lock file, or create it; another program may create it at the same time."""
+    # Neither a link nor a FIFO, which any user can put into /tmp, is followed or waited for.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    while True:
+        try:  # without O_CREAT first: the kernel forbids it on another user's file in /tmp
+            return os.open(path, flags)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise StateError(f"its lock /{lock} cannot be opened: {error.strerror}") from None
+        try:
+            handle = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
+        except FileExistsError:
+            continue
+        os.fchmod(handle, 0o644)  # every user locks it, whatever the umask is
+        return handle
 
 
 def _change(host: Host, saved: _SavedValues, targets: Values, beside: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -255,6 +256,32 @@ def test_nothing_changes_under_a_measurement(tried: Try) -> None:
         assert not tried.file.exists()
     assert tried.kernel.tree() == before
     tried.configure(numa_balancing=0)
+
+
+def test_a_setting_that_fails_as_a_held_lock_does_is_not_called_a_measurement(
+    tried: Try, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_: Any) -> None:
+        raise BlockingIOError(errno.EAGAIN, "try again")
+
+    monkeypatch.setattr(tried.kernel, "read", busy)
+    with pytest.raises(BlockingIOError, match="try again"):
+        tried.configure(numa_balancing=0)
+
+
+def test_two_starts_at_once_share_the_lock_file(tried: Try, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other start creates the file between this one's look and its own attempt."""
+    path = tried.kernel.root / "tmp/chaosity-measuring.lock"
+    really_open = os.open
+
+    def other_is_faster(name: Any, flags: int, mode: int = 0o777, **keys: Any) -> int:
+        if flags & os.O_CREAT and not path.exists():
+            os.mknod(path)
+        return really_open(name, flags, mode, **keys)
+
+    monkeypatch.setattr(os, "open", other_is_faster)
+    tried.configure(numa_balancing=0)
+    assert path.exists()
 
 
 def test_a_lock_that_somebody_replaced_by_a_fifo_is_refused(tried: Try) -> None:

@@ -16,6 +16,12 @@ from loop_devices import loop_device
 pytestmark = pytest.mark.alone
 
 
+def check_and_link(spec, folder):
+    """The checks of a load's drives, which are free again afterwards."""
+    with find_and_protect_drives.HeldDrives() as held:
+        return find_and_protect_drives.check_and_link_drives(spec, folder, held)
+
+
 def load(device, *, writes=False, **drive):
     one = {"component": "disk-test", "node": None, "path": str(device), **drive}
     return {"writes": writes, "target": {"drives": [one]}}
@@ -56,7 +62,7 @@ def test_a_mount_is_a_reason(tmp_path):
                 f"mounted at {place}" in r
                 for r in find_and_protect_drives.reasons_against_writing(device)
             )
-            note, _ = find_and_protect_drives.check_and_link_drives(load(device), tmp_path)
+            note, _ = check_and_link(load(device), tmp_path)
             assert note["passed"] is False and not note["decisive"]
             assert f"mounted at {place}" in note["detail"]
         finally:
@@ -73,7 +79,7 @@ def test_a_file_must_not_be_written_to(tmp_path):
 def test_writing_needs_the_inventory_and_a_blank_device(tmp_path, destructive):
     with loop_device(tmp_path / "image", filesystem=destructive) as device:
         with pytest.raises(MeasurementError) as caught:
-            find_and_protect_drives.check_and_link_drives(
+            check_and_link(
                 load(device, writes=True, destructive=destructive), tmp_path
             )
         expected = "has a signature" if destructive else "does not name it"
@@ -82,22 +88,47 @@ def test_writing_needs_the_inventory_and_a_blank_device(tmp_path, destructive):
 
 def test_a_named_blank_device_may_be_written_to(tmp_path):
     with loop_device(tmp_path / "image") as device:
-        find_and_protect_drives.check_and_link_drives(
+        check_and_link(
             load(device, writes=True, destructive=True), tmp_path
         )
         assert (tmp_path / "drives/disk-test").resolve() == device
 
 
+def test_a_drive_is_held_while_a_load_writes_to_it(tmp_path):
+    with loop_device(tmp_path / "image") as device:
+        spec = load(device, writes=True, destructive=True)
+        two_loads = tmp_path / "one", tmp_path / "other"
+        with find_and_protect_drives.HeldDrives() as held:
+            for folder in two_loads:
+                folder.mkdir()
+                find_and_protect_drives.check_and_link_drives(spec, folder, held)
+            with pytest.raises(OSError, match="busy"):  # as mount, RAID and LVM open it
+                os.open(device, os.O_RDWR | os.O_EXCL)
+            os.close(os.open(device, os.O_RDWR | os.O_DIRECT))  # as fio opens it
+        os.close(os.open(device, os.O_RDWR | os.O_EXCL))
+
+
+def test_a_drive_that_another_program_holds_must_not_be_written_to(tmp_path):
+    with loop_device(tmp_path / "image") as device:
+        holder = os.open(device, os.O_RDONLY | os.O_EXCL)
+        try:
+            with pytest.raises(MeasurementError, match="cannot be opened for this program alone"):
+                check_and_link(load(device, writes=True, destructive=True), tmp_path)
+        finally:
+            os.close(holder)
+        check_and_link(load(device, writes=True, destructive=True), tmp_path)
+
+
 def test_a_missing_device_is_an_error(tmp_path):
     with pytest.raises(MeasurementError, match="does not exist"):
-        find_and_protect_drives.check_and_link_drives(load(tmp_path / "none"), tmp_path)
+        check_and_link(load(tmp_path / "none"), tmp_path)
 
 
 def test_an_nvme_slot_without_a_drive_is_an_error(tmp_path):
     drive = {"component": "d", "pci": "ffff:ff:1f.7", "serial": "S1"}
     spec = {"writes": False, "target": {"drives": [drive]}}
     with pytest.raises(MeasurementError, match=r"no NVMe drive at ffff:.*; a drive with serial S1"):
-        find_and_protect_drives.check_and_link_drives(spec, tmp_path)
+        check_and_link(spec, tmp_path)
 
 
 @pytest.fixture
@@ -125,6 +156,33 @@ def test_a_drive_is_found_by_its_slot(block):
 def test_a_replaced_drive_is_an_error(block):
     with pytest.raises(MeasurementError, match="it was replaced after discovery"):
         find_and_protect_drives.find_nvme_by_slot("0000:41:00.0", "NEW")
+
+
+def test_a_drive_behind_the_address_of_a_bridge_is_not_the_drive_of_the_slot(tmp_path, monkeypatch):
+    """After slots were numbered anew, a bridge can have the address that a drive had."""
+    device = tmp_path / "sys/devices/pci0000:40/0000:41:00.0/0000:42:00.0/nvme/nvme3"
+    device.mkdir(parents=True)
+    (tmp_path / "sys/block/nvme3n1").mkdir(parents=True)
+    (tmp_path / "sys/block/nvme3n1/device").symlink_to(device)
+    monkeypatch.setattr(find_and_protect_drives, "SYS_BLOCK", tmp_path / "sys/block")
+    monkeypatch.setattr(Path, "exists", lambda p: True)
+    assert find_and_protect_drives.find_nvme_by_slot("0000:42:00.0", None).name == "nvme3n1"
+    with pytest.raises(MeasurementError, match="no NVMe drive at 0000:41:00.0"):
+        find_and_protect_drives.find_nvme_by_slot("0000:41:00.0", None)
+
+
+def test_the_second_namespace_of_a_drive_is_not_the_first(block, monkeypatch):
+    first = block / "sys/block/nvme3n1"
+    second = first.with_name("nvme3n2")
+    second.mkdir()
+    (second / "device").symlink_to((first / "device").resolve())
+    monkeypatch.setattr(Path, "exists", lambda p: True)
+    drive = {"pci": "0000:41:00.0", "serial": "OLD"}
+    found = [
+        find_and_protect_drives.find_device({"component": name, **drive}).name
+        for name in ("drive-0000-41-00-0", "drive-0000-41-00-0-n2")
+    ]
+    assert found == ["nvme3n1", "nvme3n2"]
 
 
 def test_a_path_of_a_multipath_drive_is_skipped(block):
@@ -217,5 +275,5 @@ def test_a_bad_block_leaves_the_answer_open(tmp_path, monkeypatch):
 
 def test_a_load_that_writes_needs_no_data_and_a_file_has_random_data(tmp_path):
     file = {"file": str(tmp_path / "file"), "size_bytes": 2**20}
-    checks = find_and_protect_drives.check_and_link_drives(load("", **file), tmp_path)
+    checks = check_and_link(load("", **file), tmp_path)
     assert [check["name"] for check in checks] == ["drive disk-test"]

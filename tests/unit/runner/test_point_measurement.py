@@ -32,6 +32,16 @@ def reason(record):
     return record["verdict"]["reason"]
 
 
+def test_a_fault_of_the_program_fails_the_point_and_the_log_says_where(make_point, capfd, monkeypatch):
+    monkeypatch.setenv("SECRET", "hunter2")
+    point = make_point()
+    del point["loads"][0]["initiator"]["nodes"]
+    assert reason(measure_point(point, 1)) == "measured: KeyError: 'nodes'"
+    log = capfd.readouterr().err
+    assert "Traceback" in log and "_check_initiator_nodes_unchanged" in log
+    assert "hunter2" not in log
+
+
 def test_a_good_load_gives_a_valid_record(make_point):
     record = measure_point(make_point(), 1)
     assert record["verdict"]["status"] == VALID, record["verdict"]["reason"]

@@ -219,6 +219,14 @@ def test_tarballs_of_every_compression(tmp_path, suffix, mode):
     assert len(discover_topology(str(renamed)).nodes) == 4
 
 
+def test_a_busy_file_while_a_tarball_is_used_is_not_taken_for_its_lock(tmp_path):
+    path = tmp_path / "machine.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(MEMORY_LESS.write(tmp_path / "machine"), "machine")
+    with pytest.raises(BlockingIOError), unpacked_tarball(path):
+        raise BlockingIOError
+
+
 def add_member(archive: tarfile.TarFile, name: str, link: str | None = None) -> None:
     """Adds a file of one byte, or a symbolic link."""
     member = tarfile.TarInfo(name)

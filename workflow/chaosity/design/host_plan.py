@@ -25,6 +25,7 @@ from chaosity.errors import UserError, check_allowed
 from chaosity.place_names import PlaceName
 from chaosity.records.atomic_writes_and_record_files import write_if_changed
 from chaosity.records.point_types import ExpandedPoint, Point, PointStoppingRule
+from chaosity.topology.device_types import NvmeDrive
 from chaosity.topology.topology_model import Topology
 from chaosity.yaml_document_types import Config, HostVariables
 
@@ -32,6 +33,8 @@ from chaosity.yaml_document_types import Config, HostVariables
 _DEFAULT_FILE_BYTES = 1024 * 1024 * 1024
 # Folder of the drive's file on other hosts: a real file system, kept over reboots (hier(7)).
 _SCRATCH = Path("/var/tmp/chaosity")
+# Where udev makes links that name a drive by its model and serial number.
+_BY_ID = "/dev/disk/by-id"
 
 
 class PlanCounts(TypedDict):
@@ -72,7 +75,11 @@ class PlannedHost:
 
     def drives_to_measure(self, results: Path) -> tuple[PlannedDrive, ...]:
         """Return NVMe drives and the inventory's drives; if there are none, files in `results`."""
-        destructive = set(self.variables.get("chaosity_destructive_drives", []))
+        nvme = [drive for drive in self.topology.drives if drive.name and drive.pci is not None]
+        extra = self.variables.get("chaosity_extra_drives", [])
+        named = self.variables.get("chaosity_destructive_drives", [])
+        where = f"host {self.name}, chaosity_destructive_drives"
+        destructive = [_named_drive(name, nvme, where) for name in named if name not in extra]
         found = [
             PlannedDrive(
                 component=drive_component_name(drive),
@@ -81,15 +88,14 @@ class PlannedHost:
                 serial=drive.serial,
                 size_bytes=drive.size_bytes,
                 link_bytes_per_second=drive.link_bytes_per_second,
-                destructive=any(drive.serial and d.endswith(drive.serial) for d in destructive),
+                destructive=drive in destructive,
             )
-            for drive in self.topology.drives
-            if drive.name is not None and drive.pci is not None
+            for drive in nvme
         ]
-        for path in self.variables.get("chaosity_extra_drives", []):
+        for path in extra:
             name = re.sub(r"[^A-Za-z0-9_]+", "-", Path(path).name)
             component = str(PlaceName("disk", address=name))
-            found.append(PlannedDrive(component, None, path=path, destructive=path in destructive))
+            found.append(PlannedDrive(component, None, path=path, destructive=path in named))
         # A simulated host has the drives of its topology and no file in their place.
         return tuple(found) or (() if self.is_simulated else self._files_for_drives(results))
 
@@ -103,6 +109,41 @@ class PlannedHost:
         return tuple(
             PlannedDrive(name, None, file=str(folder / name), size_bytes=size) for name in names
         )
+
+
+def _named_drive(name: str, drives: Sequence[NvmeDrive], where: str) -> NvmeDrive:
+    """Return the only drive that a name of `chaosity_destructive_drives` names.
+
+    The name is a serial number, or udev's name below /dev/disk/by-id: ``nvme-MODEL_SERIAL``, to which
+    newer versions add ``_NAMESPACE``. Whole names are compared, since the serial number of a drive
+    can be the end of another one. A drive with several namespaces cannot be named.
+
+    Raises:
+        UserError: no drive has this name, or several have it.
+    """
+    folder, _, link = name.rpartition("/")
+    serials = set()
+    for drive in drives:
+        usual = f"nvme-{_udev_text(drive.model or '')}_{_udev_text(drive.serial or '')}"
+        links = (usual, f"{usual}_{str(drive.name).rpartition('n')[2]}")
+        by_link = drive.model and folder in ("", _BY_ID) and _udev_text(link) in links
+        if drive.serial and (name == drive.serial or by_link):
+            serials.add(drive.serial)
+    matching = [drive for drive in drives if drive.serial in serials]
+    if len(matching) == 1:
+        return matching[0]
+    remedy = f"give a drive's serial number, or its name nvme-MODEL_SERIAL below {_BY_ID}"
+    if matching:
+        names = ", ".join(str(drive.name) for drive in matching)
+        raise UserError(f"{name!r} can mean several drives ({names})", where, remedy)
+    found = ", ".join(drive.serial for drive in drives if drive.serial) or "none"
+    what = f"{name!r} names no drive of this host"
+    raise UserError(what, where, f"{remedy}; serial numbers of this host: {found}")
+
+
+def _udev_text(text: str) -> str:
+    """Return a text in the form of udev, which writes ``_`` for spaces and most other signs."""
+    return re.sub(r"[^A-Za-z0-9#+.:=@-]+", "_", text.strip())
 
 
 def _count_points(points: Iterable[Point]) -> PlanCounts:

@@ -11,6 +11,7 @@ import contextlib
 import mmap
 import os
 import platform
+import re
 import shutil
 import stat
 import subprocess
@@ -33,17 +34,27 @@ SAMPLED_BLOCKS, SAMPLED_BLOCK_BYTES = 64, 4096
 _BEGIN_BYTES = 64 * 1024**3
 # A drive in use has single blocks of zeros. More than this share means blocks without data.
 _FEW_ZEROS = 0.02
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+# The end of a component's name: `drive-0000-41-00-0-n2` is the second namespace of the drive.
+_FURTHER_NAMESPACE = re.compile(r"-n(\d+)$")
 
 
-def find_nvme_by_slot(pci: str, serial: str | None) -> Path:
+def find_nvme_by_slot(pci: str, serial: str | None, namespace: str | None = None) -> Path:
     """Return the device file of the NVMe namespace at a PCI address.
+
+    Args:
+        pci: the PCI address.
+        serial: the serial number of the drive; None if it is unknown.
+        namespace: the number of the namespace in its kernel name; None for the first one.
 
     Raises:
         MeasurementError: the slot has no drive, or a drive with another serial number.
     """
-    for block in sorted(SYS_BLOCK.glob("nvme*n*")):
+    for block in sorted(SYS_BLOCK.glob(f"nvme*n{namespace or '*'}")):
         device = block / "device"
-        if f"/{pci}/" not in f"{device.resolve()}/":
+        # The bridges above the drive are in the path, too; the drive's own address is the last one.
+        addresses = [part for part in device.resolve().parts if _PCI_ADDRESS.fullmatch(part)]
+        if addresses[-1:] != [pci]:
             continue
         if not (Path("/dev") / block.name).exists():
             continue  # a path of a multipath drive, such as nvme0c0n1, has no device file
@@ -70,7 +81,8 @@ def find_device(drive: DriveFacts) -> Path:
         if not path.exists():
             raise MeasurementError(f"{path} does not exist")
         return path.resolve()
-    return find_nvme_by_slot(drive["pci"], drive.get("serial"))
+    further = _FURTHER_NAMESPACE.search(drive["component"])
+    return find_nvme_by_slot(drive["pci"], drive.get("serial"), further[1] if further else None)
 
 
 def _list_partitions(name: str) -> list[str]:
@@ -159,8 +171,32 @@ def _check_readable(device: Path) -> None:
         ) from error
 
 
-def check_and_link_drives(load: Load, folder: Path) -> list[Check]:
+class HeldDrives(contextlib.ExitStack):
+    """Drives that this process holds while loads write to them, as a context manager.
+
+    The kernel then refuses mounts and other exclusive uses (open(2), O_EXCL). The loads open the
+    drives without O_EXCL, which is allowed.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._devices: set[Path] = set()
+
+    def hold(self, device: Path) -> list[str]:
+        """Hold a block device until the end of the context; return the reason if that fails."""
+        if device not in self._devices:
+            try:
+                self.callback(os.close, os.open(device, os.O_RDONLY | os.O_EXCL))
+            except OSError as error:
+                return [f"it cannot be opened for this program alone ({error.strerror})"]
+            self._devices.add(device)
+        return []
+
+
+def check_and_link_drives(load: Load, folder: Path, held: HeldDrives) -> list[Check]:
     """Link a load's drives into its working folder, and return a check of each drive.
+
+    Drives that the load writes to are held until the end of the context `held`.
 
     Raises:
         MeasurementError: a drive is missing, unreadable, or must not be written to.
@@ -173,10 +209,11 @@ def check_and_link_drives(load: Load, folder: Path) -> list[Check]:
             create_random_file_as_drive(Path(file), drive["size_bytes"])
         device = find_device(drive)
         if load["writes"]:
-            reasons = reasons_against_writing(device)
-            if not drive.get("destructive"):
-                reasons.insert(0, "chaosity_destructive_drives does not name it")
-            if reasons:
+            if drive.get("destructive"):
+                reasons = held.hold(device)  # before the checks, so that nothing changes after them
+            else:
+                reasons = ["chaosity_destructive_drives does not name it"]
+            if reasons := reasons + reasons_against_writing(device):
                 raise MeasurementError(f"{device} must not be written to: {'; '.join(reasons)}")
         _check_readable(device)
         links.mkdir(exist_ok=True)

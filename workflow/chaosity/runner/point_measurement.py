@@ -9,14 +9,16 @@ import resource
 import shutil
 import socket
 import stat
+import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.errors import MeasurementError, UserError, check_room
+from chaosity.errors import MeasurementError, UserError, check_room, printable_text
 from chaosity.records.atomic_writes_and_record_files import SCHEMA_VERSION, utc_now_text
 from chaosity.records.point_types import Point, PointStoppingRule, RequiredPlacement
 from chaosity.records.record_types_and_verdict import (
@@ -176,7 +178,7 @@ def _check_initiator_nodes_unchanged(point: Point) -> Check:
 
 
 def _prepare_loads(
-    point: Point, folder: Path, guardian: Guardian
+    point: Point, folder: Path, guardian: Guardian, held: find_and_protect_drives.HeldDrives
 ) -> tuple[list[LoadProcess], list[Check]]:
     """Check the preconditions and make a working folder for each load."""
     checks = [
@@ -188,7 +190,7 @@ def _prepare_loads(
     for spec in point["loads"]:
         own_folder = folder / spec["name"]
         own_folder.mkdir()
-        checks += find_and_protect_drives.check_and_link_drives(spec, own_folder)
+        checks += find_and_protect_drives.check_and_link_drives(spec, own_folder, held)
         spec, device_checks = opencl_device_lookup.fill_in_device_numbers(spec)
         checks += device_checks
         loads.append(LoadProcess(spec, own_folder, guardian))
@@ -319,19 +321,20 @@ def _run_loads(
 
     The record gets the data of all loads that were started, also after a failure.
     """
-    loads, checks = _prepare_loads(point, folder, guardian)
-    try:
-        began = _start_loads(loads, lock)
-        _wait_for_end(loads, began, point["stopping"], point["timeout_seconds"])
-        if any(load.reports_no_progress for load in loads) and len(loads) > 1:
-            time.sleep(TAIL_SECONDS)
-    finally:
-        started = [load for load in loads if hasattr(load, "process")]
-        for load in started:
-            load.send_stop_signal()
-        for load in started:
-            load.wait_for_end_or_kill()
-        record["loads"] = [load.load_record() for load in started]
+    with find_and_protect_drives.HeldDrives() as held:
+        loads, checks = _prepare_loads(point, folder, guardian, held)
+        try:
+            began = _start_loads(loads, lock)
+            _wait_for_end(loads, began, point["stopping"], point["timeout_seconds"])
+            if any(load.reports_no_progress for load in loads) and len(loads) > 1:
+                time.sleep(TAIL_SECONDS)
+        finally:
+            started = [load for load in loads if hasattr(load, "process")]
+            for load in started:
+                load.send_stop_signal()
+            for load in started:
+                load.wait_for_end_or_kill()
+            record["loads"] = [load.load_record() for load in started]
     spent = spent_processor_seconds() - spent_before
     record["runner_seconds"] = spent - sum(load.processor_seconds for load in started)
     units = parse_cpu_list(record["environment_before"]["load_units"])
@@ -372,4 +375,6 @@ def measure_point(point: Point, replicate: int, *, spent_before: float = 0.0) ->
         checks.append(make_check("measured", False, str(error)))
     except Exception as error:  # a fault of this program must not end the whole run
         checks.append(make_check("measured", False, f"{type(error).__name__}: {error}"))
+        # Where it happened is for the log; it shows lines of this program and no values.
+        sys.stderr.write(printable_text(traceback.format_exc()))
     return {**measurement, "finished_at": utc_now_text(), "verdict": make_verdict(checks)}

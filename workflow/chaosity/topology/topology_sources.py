@@ -195,10 +195,12 @@ def _locked_folder(folder: Path) -> Iterator[bool]:
     """Lock a folder while a block runs; yield whether no other process has locked it."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield True
-    except BlockingIOError:
-        yield False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locked = True
+        except BlockingIOError:
+            locked = False
+        yield locked
     finally:
         os.close(handle)
 
