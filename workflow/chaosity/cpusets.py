@@ -16,13 +16,19 @@ _BITS_PER_WORD = 32
 # The Linux kernel allows at most 8192 processing units and 1024 nodes. A text with a far higher
 # index is damaged, and its set could fill the memory. Names of places allow indexes of six digits.
 # Their lists take at most 0.2 GB. Masks name no places, and a topology has thousands of them.
-_HIGHEST_INDEX = 2**20 - 1
+HIGHEST_INDEX = 2**20 - 1
 _MOST_WORDS = 2**16 // _BITS_PER_WORD
 
 
 def make_cpu_set(indexes: Iterable[int]) -> CpuSet:
     """Return the indexes as a set: sorted, without duplicates."""
     return tuple(sorted(set(indexes)))
+
+
+def is_index(text: str) -> bool:
+    """Return whether a text is the decimal index of a processing unit or node."""
+    # Python refuses to convert some thousands of digits.
+    return text.isascii() and text.isdigit() and len(text) <= 9 and int(text) <= HIGHEST_INDEX
 
 
 def parse_cpu_list(text: str) -> CpuSet:
@@ -34,13 +40,12 @@ def parse_cpu_list(text: str) -> CpuSet:
     indexes: set[int] = set()
     for part in text.split(",") if text.strip() else []:
         first, dash, last = part.strip().partition("-")
-        if not _is_index(first) or (dash and not _is_index(last)):
-            raise ValueError(f"{part.strip()!r} in {text!r} is neither an index nor a range")
+        if not is_index(first) or (dash and not is_index(last)):
+            wrong = f"{part.strip()!r} in {text!r} is neither an index nor a range"
+            raise ValueError(f"{wrong} of indexes up to {HIGHEST_INDEX}")
         start, end = int(first), int(last or first)
         if end < start:
             raise ValueError(f"range {part.strip()!r} in {text!r} runs backwards")
-        if end > _HIGHEST_INDEX:
-            raise ValueError(f"{part.strip()!r} in {text!r} has an index above {_HIGHEST_INDEX}")
         indexes.update(range(start, end + 1))
     return make_cpu_set(indexes)
 
@@ -82,11 +87,6 @@ def format_mask(indexes: Iterable[int]) -> str:
     while bits := bits >> _BITS_PER_WORD:
         words.append(bits & 0xFFFFFFFF)
     return ",".join(f"0x{word:08x}" for word in reversed(words))
-
-
-def _is_index(text: str) -> bool:
-    # More digits would be above the highest index, and Python refuses to convert some thousands.
-    return text.isascii() and text.isdigit() and len(text) <= 9
 
 
 def _is_word(text: str) -> bool:

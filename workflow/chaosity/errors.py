@@ -55,6 +55,7 @@ class UserError(Exception):
     def __str__(self) -> str:
         parts = (self.what, self.where, self.remedy)
         what, where, remedy = (printable_line(part or "") for part in parts)
+        what, remedy = what.removesuffix("."), remedy.removesuffix(".")  # of a quoted sentence
         sentence = f"{where}: {what}" if where else what
         return f"{sentence}; {remedy}." if remedy else f"{sentence}."
 

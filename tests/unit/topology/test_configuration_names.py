@@ -46,11 +46,26 @@ def test_names_of_memory_layouts(model, packages, name):
     assert configuration_name(machine(model, packages)) == name
 
 
+def beside(found: Topology, package: int | None = 0, **changed: object) -> Topology:
+    """The topology with HBM without processors in a package."""
+    node = Node(9, (), 1, None, False, True, 0, "HBM", package, (), False)
+    return replace(found, nodes=(*found.nodes, replace(node, **changed)))
+
+
 def test_on_package_memory_is_part_of_the_name():
-    assert configuration_name(machine(XEON, [0], memory_side_cache_bytes=2**30)) == "snc1-cache"
-    assert configuration_name(machine(XEON, [0], kind="HBM")) == "snc1-flat"
-    both = machine(XEON, [0], kind="HBM", memory_side_cache_bytes=2**30)
-    assert configuration_name(both) == "snc1-hybrid"
+    cached = machine(XEON, [0], memory_side_cache_bytes=2**30)
+    assert configuration_name(cached) == "snc1-cache"
+    assert configuration_name(beside(machine(XEON, [0]))) == "snc1-flat"
+    assert configuration_name(beside(cached)) == "snc1-hybrid"
+    assert configuration_name(beside(machine(None, [None]), None)) == "1node-over-packages-flat"
+
+
+def test_a_guessed_kind_of_memory_with_processors_is_not_part_of_the_name():
+    assert configuration_name(machine(XEON, [0, 1], kind="HBM")) == "snc1"
+    one = machine(OTHER, [0, 0])
+    guessed = replace(one, nodes=(one.nodes[0], replace(one.nodes[1], kind="HBM")))
+    assert configuration_name(guessed) == configuration_name(one) == "2nodes-per-package"
+    assert configuration_name(beside(one, package=1)) == "2nodes-per-package"
 
 
 def test_memory_without_processors_does_not_count():

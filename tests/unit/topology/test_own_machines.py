@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -78,6 +80,15 @@ def test_high_bandwidth_memory_owns_no_processing_units(own):
     ]
     assert found.node_relation(0, 2) == "same_package"
     assert configuration_name(found) == "snc1-flat"
+
+
+@pytest.mark.parametrize("name", ["epyc-7413-2s-nps4-30drives", "xeon-max-2s-hbm-flat"])
+def test_packages_without_numbers_are_numbered_in_their_order(own, tmp_path, name):
+    path = tmp_path / "unnumbered.xml"
+    numbered = (own / f"{name}.xml").read_text()
+    path.write_text(re.sub(r'(type="Package") os_index="\d+"', r"\1", numbered))
+    found, wanted = (discover_topology(str(one)) for one in (path, own / f"{name}.xml"))
+    assert found == replace(wanted, source=str(path))
 
 
 def test_processing_units_forbidden_by_a_cgroup_are_shown_but_not_used(own):

@@ -6,10 +6,13 @@ import errno
 import io
 import json
 import re
+import shutil
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from captured import Capture, CapturedNode
 from lxml import etree
 
 from chaosity.errors import UserError
@@ -58,6 +61,41 @@ def test_xml_of_another_program(written):
     said = refusal(written("<html><body/></html>"))
     assert "not the XML of hwloc" in said
     assert "<html>" in said
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_xml_with_windows_line_ends_or_another_encoding_is_read(tmp_path, own, line_end, encoding):
+    plain, path = own / "devices.xml", tmp_path / "devices.xml"
+    text = plain.read_text().replace('encoding="UTF-8"', "").replace("\n", line_end)
+    commented = text.replace("<object", "<!-- a comment --><object", 3)
+    path.write_bytes(commented.encode(encoding))
+    assert discover_topology(str(path)) == replace(discover_topology(str(plain)), source=str(path))
+
+
+def test_truncated_utf_16_is_truncated(tmp_path, whole):
+    path = tmp_path / "topology.xml"
+    path.write_bytes(whole.replace('encoding="UTF-8"', "")[:5000].encode("utf-16"))
+    assert "is truncated" in refusal(path)
+
+
+@pytest.mark.parametrize("type_name", ["PU", "NUMANode"])
+@pytest.mark.parametrize("index", ["9" * 20, "1048576", "-1", ""])
+def test_an_index_that_no_machine_has_is_refused_before_hwloc_reads_it(
+    written, whole, monkeypatch, type_name, index
+):
+    monkeypatch.setattr(run_lstopo, "run_lstopo", lambda *_, **__: pytest.fail("hwloc was run"))
+    changed = re.sub(f'(type="{type_name}" os_index=)"[0-9]+"', rf'\1"{index}"', whole, count=1)
+    said = refusal(written(changed))
+    assert f"topology.xml: the topology cannot be read: a {type_name} has the os_index" in said
+    assert "indexes are 0 to 1048575" in said
+
+
+def test_a_container_that_hides_the_nodes(tmp_path):
+    root = Capture(nodes={0: CapturedNode("0-1", 1)}, packages={0: "0-1"}).write(tmp_path)
+    shutil.rmtree(root / "sys/devices/system/node")
+    (root / "sys/devices/system/node").mkdir()
+    assert "sys/devices/system/node is empty; if a container hides it, mount" in refusal(root)
 
 
 def test_a_truncated_file(written, whole):

@@ -45,6 +45,9 @@ TIMEOUT_SECONDS = 120
 SYSTEM_PATH = "/usr/sbin:/sbin"
 
 TOPOLOGY_MEMBER, FACTS_MEMBER = "topology.xml", "host.json"
+# hwloc ends with a failed assertion if this folder is there without a node.
+_NODES_FOLDER = "sys/devices/system/node"
+NODES_HIDDEN = f"/{_NODES_FOLDER} is empty; if a container hides it, mount it into the container"
 # Files that discovery reads besides hwloc's XML, by folder (topology/sysfs_reader.py and
 # topology/host_facts.py).
 KERNEL_FILES = {
@@ -57,7 +60,7 @@ KERNEL_FILES = {
     " cpuidle/current_* intel_pstate/no_turbo smt/control vulnerabilities/*",
     "sys/devices/system/cpu/cpufreq": "boost policy*/scaling_driver policy*/scaling_governor"
     " policy*/scaling_m*_freq policy*/energy_performance_preference",
-    "sys/devices/system/node/node*": "cpulist distance meminfo hugepages/*/nr_hugepages",
+    f"{_NODES_FOLDER}/node*": "cpulist distance meminfo hugepages/*/nr_hugepages",
     "sys/devices/virtual/memory_tiering/memory_tier*": "nodelist",
     "sys/kernel/mm": "hugepages/*/nr_hugepages ksm/run numa/demotion_enabled"
     " transparent_hugepage/enabled transparent_hugepage/defrag",
@@ -100,6 +103,12 @@ def lstopo_command(program: str, version: int, source: Sequence[str] = ()) -> li
     return [program, *source, "--filter", "io:all", "--of", "xml", *format_2, "-"]
 
 
+def are_nodes_hidden(root: Path = Path("/")) -> bool:
+    """Return whether the kernel's folder of NUMA nodes below `root` is there, but has no node."""
+    folder = root / _NODES_FOLDER
+    return folder.is_dir() and not any(folder.glob("node[0-9]*"))
+
+
 def _run_and_read(command: Sequence[str], seconds: float = TIMEOUT_SECONDS) -> str | None:
     """Return the standard output and standard error of a program.
 
@@ -137,6 +146,8 @@ def _read_lstopo_xml() -> bytes:
     except subprocess.TimeoutExpired:
         raise DescriptionError(f"lstopo did not answer within {TIMEOUT_SECONDS} s") from None
     if answer.returncode or not answer.stdout.strip():
+        if are_nodes_hidden():
+            raise DescriptionError(NODES_HIDDEN)
         errors = answer.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
         raise DescriptionError(f"lstopo failed: {errors[0]}")
     return answer.stdout

@@ -6,9 +6,11 @@
 | Intel Xeon | `snc1`, `snc2`, `snc4`: sub-NUMA clusters per socket, `snc1` is clustering off |
 | others, or unknown | `1node-per-package`, `2nodes-per-package`, `1-2nodes-per-package` |
 
-Only nodes with processors count. High-bandwidth memory adds `-flat` when it has nodes of its own,
-`-cache` when a memory-side cache is present, and `-hybrid` when both are present (`snc4-flat`).
-Slow memory adds nothing, because it is not a firmware mode.
+Only nodes with processors count. High-bandwidth memory adds `-flat` when it has nodes without
+processors beside other nodes of its package, `-cache` when a memory-side cache is present, and
+`-hybrid` when both are present (`snc4-flat`). hwloc guesses the kind of memory, and its guess about
+a node with processors does not change the name. Slow memory adds nothing, because it is not a
+firmware mode.
 """
 
 from __future__ import annotations
@@ -46,7 +48,11 @@ def _nodes(number: int) -> str:
 
 
 def _memory_mode(topology: Topology) -> str:
-    flat = any(node.kind in _ON_PACKAGE_MEMORY for node in topology.memory_nodes)
+    beside = {node.package for node in topology.nodes if node.has_cpus}
+    flat = any(
+        node.kind in _ON_PACKAGE_MEMORY and not node.has_cpus and node.package in beside
+        for node in topology.memory_nodes
+    )
     cached = any(node.memory_side_cache_bytes for node in topology.memory_nodes)
     return {(False, False): "", (True, False): "-flat", (False, True): "-cache"}.get(
         (flat, cached), "-hybrid"

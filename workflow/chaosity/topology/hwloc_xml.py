@@ -49,7 +49,7 @@ class HwlocObject:
 
     @property
     def required_os_index(self) -> int:
-        """Return the OS index of a node or processing unit, which always has an OS index."""
+        """Return the OS index of a node, processing unit or package, which always has one."""
         return int(self.attributes["os_index"])
 
     @property
@@ -96,6 +96,10 @@ class HwlocTree:
 
     def __init__(self, root: etree._Element) -> None:
         self.machine = _object(next(root.iterfind("object")), None)
+        packages = self.machine.objects_of_type("Package")
+        if any(package.os_index is None for package in packages):  # as hwloc on Windows writes them
+            for index, package in enumerate(packages):
+                package.attributes["os_index"] = str(index)
         self._root = root
 
     @property

@@ -44,8 +44,8 @@ class CoreAndCacheMaker:
     def make_packages(self, package_of_node: Mapping[int, int | None]) -> tuple[Package, ...]:
         """Return the packages with at least one usable processing unit."""
         packages = []
-        for index, item, cpus in self._usable_objects("Package"):
-            os_index = item.os_index if item.os_index is not None else index
+        for _, item, cpus in self._usable_objects("Package"):
+            os_index = item.required_os_index
             nodes = tuple(n for n in sorted(package_of_node) if package_of_node[n] == os_index)
             name = item.infos.get("CPUModel") or self._machine.infos.get("CPUModel") or ""
             model = " ".join(name.split()) or None  # firmware pads it with blanks

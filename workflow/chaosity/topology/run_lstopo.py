@@ -9,17 +9,19 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from lxml import etree
 
+from chaosity.cpusets import HIGHEST_INDEX, is_index
 from chaosity.errors import UserError
 from chaosity.runner.describe_host import (
     LSTOPO_PROGRAMS,
+    NODES_HIDDEN,
     TIMEOUT_SECONDS,
+    are_nodes_hidden,
     lstopo_command,
     lstopo_environment,
 )
@@ -28,8 +30,11 @@ _INSTALL = (
     "install hwloc (`apt install hwloc-nox` on Debian and Ubuntu, `dnf install hwloc` on RHEL)"
 )
 _OLDEST_HWLOC = (2, 0)
-# This parser loads no DTD, since none is needed, and expands no entities.
-_PARSER = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
+# This parser loads no DTD, since none is needed, and expands no entities. hwloc's own parser, which
+# reads what is written again, knows no comments.
+_PARSER = etree.XMLParser(
+    resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True, remove_pis=True
+)
 _SHOWN_CHARACTERS = 80  # of unexpected output that an error shows
 # A server with 12 nodes and 192 processing units has an XML of 0.3 MB.
 _MOST_XML_BYTES = 2**27
@@ -56,8 +61,7 @@ def read_hwloc_xml_as_format_2(path: Path) -> etree._Element:
         return root  # format 2 needs no conversion, so a simulated host needs no hwloc
     if int(major) > installed_hwloc_version()[0]:
         raise _too_new(f"version {stated}", str(path))
-    # --disallowed keeps forbidden processing units that the file has; lstopo would drop them.
-    return run_lstopo(str(path), ["--if", "xml", "--input", str(path), "--disallowed"])
+    return run_lstopo(str(path), root=root)
 
 
 @cache
@@ -91,30 +95,49 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 
 def run_lstopo(
-    where: str, arguments: Sequence[str] = (), variables: Mapping[str, str] | None = None
+    where: str, *, root: etree._Element | None = None, capture: Path | None = None
 ) -> etree._Element:
     """Return the root element of the XML that lstopo prints.
 
     Args:
         where: the source, for errors.
-        arguments: arguments that select the source; none for this machine.
-        variables: additional environment variables.
+        root: root element of the XML that lstopo converts. It is written again, because hwloc's own
+            parser reads neither UTF-16 nor Windows' line ends.
+        capture: the folder with a captured `sys`. Without both, lstopo explores this machine.
 
     Raises:
         UserError: hwloc is missing or too old, or lstopo failed.
     """
-    command = lstopo_command(_program(), installed_hwloc_version()[0], list(arguments))
-    environment = {**lstopo_environment(), **(variables or {})}
+    environment, given, source = lstopo_environment(), None, []
+    if root is not None:
+        tree = root.getroottree()
+        given = etree.tostring(tree, xml_declaration=True, encoding="UTF-8")
+        # --disallowed keeps forbidden processing units that the file has; lstopo would drop them.
+        source = ["--if", "xml", "--input", "-", "--disallowed"]
+    elif capture:
+        # Only hwloc's Linux component runs. Others (CUDA, cpuid) would explore this machine.
+        environment |= {"HWLOC_COMPONENTS": "linux,stop", "HWLOC_FSROOT": f"{capture}/"}
+    command = lstopo_command(_program(), installed_hwloc_version()[0], source)
     try:
         answer = subprocess.run(
-            command, env=environment, capture_output=True, timeout=TIMEOUT_SECONDS, check=False
+            command,
+            env=environment,
+            input=given,
+            capture_output=True,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         message = f"lstopo did not answer within {TIMEOUT_SECONDS} s"
         remedy = f"run `{' '.join(command)}` to see where lstopo hangs"
         raise UserError(message, where, remedy) from None
     if answer.returncode or not answer.stdout.strip():
-        raise _failure(answer.stderr.decode(errors="replace"), where)
+        if root is None and are_nodes_hidden(capture or Path("/")):
+            raise UserError(NODES_HIDDEN, where)
+        remedy = f"run `{_program()}` to see the whole message"
+        if root is not None or capture:
+            remedy = "write or capture it again"
+        raise _failure(answer.stderr.decode(errors="replace"), where, remedy)
     try:
         xml = etree.fromstring(answer.stdout, _PARSER)
     except etree.XMLSyntaxError:
@@ -125,24 +148,22 @@ def run_lstopo(
     return xml
 
 
-def _failure(stderr: str, where: str) -> UserError:
+def _failure(stderr: str, where: str, remedy: str) -> UserError:
     """Return the error for a failure of lstopo, with the first line of its own message."""
     if "XML version" in stderr and ">" in stderr:
         return _too_new("newer", where)
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    message = lines[0] if lines else "no message"
-    return UserError(
-        f"hwloc {_dotted(installed_hwloc_version())} cannot read the topology: {message}",
-        where,
-        "test the file with `lstopo --input`, then write or capture it again",
-    )
+    message = lines[0].removeprefix("stdin: ") if lines else "no message"
+    version = _dotted(installed_hwloc_version())
+    return UserError(f"hwloc {version} cannot read the topology: {message}", where, remedy)
 
 
 def read_xml_root_element(path: Path) -> etree._Element:
-    """Return the root element of an XML file.
+    """Return the root element of an XML file, in any encoding and with any line ends.
 
     Raises:
-        UserError: the file is missing or is not complete XML.
+        UserError: the file is missing, is not complete XML, or has an index of a node or processing
+            unit that no machine has.
     """
     try:
         with path.open("rb") as stream:
@@ -153,21 +174,27 @@ def read_xml_root_element(path: Path) -> etree._Element:
     except OSError as error:
         raise UserError(f"the file cannot be read: {error.strerror}", str(path)) from None
     remedy = "write the file again with `lstopo --of xml FILE`"
-    if not text.lstrip().startswith(b"<"):
-        raise UserError("the file is not XML", str(path), remedy)
     if len(text) > _MOST_XML_BYTES:
         raise UserError(f"the file is larger than {_MOST_XML_BYTES // 2**20} MiB", str(path))
     try:
         root = etree.fromstring(text, _PARSER)
-        declared: Any = root.getroottree().docinfo.internalDTD
-        if declared is not None and any(True for _ in declared.iterentities()):
-            # hwloc writes no entities. lstopo could expand them, or read files that they name.
-            raise UserError("the file declares XML entities", str(path), remedy)
-        return root
     except etree.XMLSyntaxError as error:
-        whole = text.rstrip().endswith(b"</topology>")
+        if getattr(error, "code", None) == etree.ErrorTypes.ERR_DOCUMENT_EMPTY:
+            raise UserError("the file is not XML", str(path), remedy) from None
+        whole = text.replace(b"\0", b"").rstrip().endswith(b"</topology>")  # zeros of UTF-16
         what = "the file is not well-formed XML" if whole else "is truncated"
         raise UserError(f"{what}: {error.msg}", str(path), remedy) from None
+    declared: Any = root.getroottree().docinfo.internalDTD
+    if declared is not None and any(True for _ in declared.iterentities()):
+        # hwloc writes no entities. lstopo could expand them, or read files that they name.
+        raise UserError("the file declares XML entities", str(path), remedy)
+    for item in root.iter("object"):
+        index = item.get("os_index", "")
+        if item.get("type") in ("PU", "NUMANode") and not is_index(index):
+            # hwloc would need minutes and gigabytes for a set with a large index.
+            wrong = f"the topology cannot be read: a {item.get('type')} has the os_index {index!r}"
+            raise UserError(wrong, str(path), f"indexes are 0 to {HIGHEST_INDEX}; {remedy}")
+    return root
 
 
 def _too_new(stated: str, where: str) -> UserError:

@@ -95,9 +95,7 @@ def open_topology_source(name: str) -> Iterator[TopologySource]:
 
 
 def _open_capture(name: str, root: Path) -> TopologySource:
-    # Only hwloc's Linux component runs. Other components (CUDA, cpuid) would explore this machine.
-    variables = {"HWLOC_COMPONENTS": "linux,stop", "HWLOC_FSROOT": f"{root}/"}
-    xml = run_lstopo.run_lstopo(name, variables=variables)
+    xml = run_lstopo.run_lstopo(name, capture=root)
     return TopologySource(name, "sysfs", xml, SysfsReader(root))
 
 
