@@ -29,6 +29,9 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from chaosity.errors import UserError
+from chaosity.hosts.ansible_programs import ansible_command
+
 ROOT = Path(__file__).resolve().parent
 PLAYBOOK = "provision.yml"
 # Where provision.yml writes a JSON file for each host; see its last task.
@@ -158,8 +161,7 @@ def _run_playbook(inventory: str, arguments: Iterable[str], evidence: Path) -> i
         arguments: further arguments.
         evidence: an empty folder; the playbook writes a file for each host into it.
     """
-    program = Path(sys.executable).with_name("ansible-playbook")
-    command = [str(program), "-i", inventory, PLAYBOOK, *arguments]
+    command = [*ansible_command("ansible-playbook"), "-i", inventory, PLAYBOOK, *arguments]
     return subprocess.run(
         command, cwd=ROOT, env={**os.environ, EVIDENCE: str(evidence)}, check=False
     ).returncode
@@ -185,7 +187,11 @@ def _write_stamp(stamp: Path, inputs: dict[str, str], evidence: Path) -> None:
 
 
 def main() -> int:
-    """Run the playbook if there is a reason to, and return the exit code."""
+    """Run the playbook if there is a reason to, and return the exit code.
+
+    Raises:
+        UserError: this user cannot run Ansible.
+    """
     words = sys.argv[1:]
     force = "--force" in words[:1]
     inventory, *arguments = words[force:]
@@ -208,4 +214,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except UserError as error:
+        sys.exit(f"provision.py: {error}")

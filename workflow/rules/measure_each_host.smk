@@ -2,6 +2,7 @@
 import shlex
 
 from chaosity.result_folders import summary_files
+from chaosity.hosts.ansible_programs import ansible_command
 from chaosity.campaign.hosts_and_plans_of_run import (
     call_or_exit_on_user_error,
     put_own_programs_first_in_path,
@@ -16,12 +17,17 @@ if workflow.is_main_process:
         sys.exit(RUNS.run_each_host())
     if "runs_of_hosts" not in workflow.global_resources:
         workflow.register_resource("runs_of_hosts", RUNS.runs_at_once)
+PLAYBOOK = (
+    shlex.join(call_or_exit_on_user_error(lambda: ansible_command("ansible-playbook")))
+    if config["configurations"]
+    else ""
+)
 # Set the firmware and the host, before the run in a configuration. The playbooks skip simulated
 # hosts.
 SET_CONFIGURATION = (
-    f"{{{{ ansible-playbook --inventory {shlex.quote(config['inventory'])} {shlex.quote(str(ROOT))}/firmware.yml"
+    f"{{{{ {PLAYBOOK} --inventory {shlex.quote(config['inventory'])} {shlex.quote(str(ROOT))}/firmware.yml"
     " --limit {params.host:q} --extra-vars firmware_mode={params.configuration:q}"
-    f" && ansible-playbook --inventory {shlex.quote(config['inventory'])} {shlex.quote(str(ROOT))}/configure.yml"
+    f" && {PLAYBOOK} --inventory {shlex.quote(config['inventory'])} {shlex.quote(str(ROOT))}/configure.yml"
     " --limit {params.host:q};"
     " }} > {log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}; "
     if config["configurations"]

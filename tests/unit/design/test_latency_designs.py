@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
-from chaosity.checked_yaml_files import check_config, read_config
+from chaosity.checked_yaml_files import ROOT, check_config, read_config
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources, thread_counts
@@ -20,7 +20,7 @@ from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.point_names import format_level
 from chaosity.errors import UserError
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_model import HugePagePool
+from chaosity.topology.topology_model import HugePagePool, Topology
 
 MACHINES = Path(__file__).resolve().parents[2] / "data" / "topologies"
 GIB = 1024**3
@@ -349,3 +349,40 @@ def test_an_experiment_without_a_point_here_is_a_note(config, paper_host):
     assert any(note.startswith("core_to_core: no points") for note in plan.notes)
     with pytest.raises(UserError, match="no experiment has a point"):
         plan_host(one_core, config, ["core_to_core"])
+
+
+def without_l3(topology: Topology, *, as_l2: bool) -> Topology:
+    """A topology whose L3 caches are L2 caches, or unknown."""
+    caches = [cache for cache in topology.caches if cache.level == 3]
+    kept = tuple(replace(cache, level=2) for cache in caches) if as_l2 else ()
+    return replace(topology, l3_domains=(), caches=kept)
+
+
+SHIPPED = sorted((ROOT / "machines/topologies").glob("*.xml"))
+
+
+@pytest.fixture(scope="module", params=SHIPPED, ids=lambda path: path.stem)
+def shipped(request) -> Topology:
+    return discover_topology(str(request.param))
+
+
+def test_without_an_l3_cache_the_largest_shared_cache_takes_its_place(shipped):
+    def firsts(topology):
+        return HostResources(topology, ()).first_pu_of_each_group("l3_domain", 2)
+
+    domains = [domain for domain in shipped.l3_domains if len(domain.cpus) > 1]
+    if 2 <= len(domains) == len(shipped.l3_domains) <= 16:
+        level, units = firsts(without_l3(shipped, as_l2=True))
+        assert (level, units) == ("shared_cache", firsts(shipped)[1])
+
+
+@pytest.mark.parametrize("as_l2", [True, False])
+def test_a_host_without_l3_caches_has_few_pairs_of_cores(shipped, as_l2):
+    hosts = [without_l3(shipped, as_l2=as_l2)]
+    if len(shipped.l3_domains) < 2:
+        hosts.append(shipped)  # too few L3 domains for pairs
+    for topology in hosts:
+        level, units = HostResources(topology, ()).first_pu_of_each_group("l3_domain", 2)
+        nodes = {node.os_index for node in topology.initiator_nodes}
+        assert level == "shared_cache" or {unit.nodes[0] for unit in units} == nodes
+        assert 2 <= len(units) <= max(16, len(nodes))

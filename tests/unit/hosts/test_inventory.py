@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,96 @@ def test_hosts_with_their_own_variables(tmp_path):
 def test_a_wrong_inventory_is_an_error(tmp_path, text, message):
     with pytest.raises(UserError, match=message):
         read_inventory(inventory(tmp_path, text))
+
+
+UNREADABLE = {
+    "a host named no": (
+        "all: {hosts: {no: {}}}",
+        "hosts.yml: .*Host pattern False must be a string",
+    ),
+    "a tab": (
+        "all:\n  hosts:\n\ta: {}\n",
+        r"hosts.yml, line 3: .*Tabs are usually invalid in YAML\.$",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), UNREADABLE.values(), ids=UNREADABLE)
+@pytest.mark.parametrize("others_can_write", [False, True])
+def test_the_reason_of_an_unreadable_inventory_names_its_file(
+    tmp_path, monkeypatch, text, message, others_can_write
+):
+    working, folder = tmp_path / "working", tmp_path / "inventories"
+    working.mkdir()
+    if others_can_write:  # Ansible ignores the ansible.cfg there, and goes on with the other files
+        working.chmod(0o777)
+        monkeypatch.chdir(working)
+    folder.mkdir()
+    (folder / "a.yml").write_text("all: {hosts: {a: {}}}")
+    inventory(folder, text)
+    with pytest.raises(UserError, match=message):
+        read_inventory(str(folder))
+
+
+def test_the_reason_for_an_ini_file_is_that_of_its_format(tmp_path):
+    (tmp_path / "hosts").write_text("[all]\na b=c d\n")
+    with pytest.raises(UserError, match=r"hosts: .*: Expected key=value .*, got: d"):
+        read_inventory(str(tmp_path / "hosts"))
+
+
+def test_an_xml_file_in_a_folder_of_inventories_does_not_belong_there(tmp_path, root):
+    inventory(tmp_path, "all: {hosts: {a: {}}}")
+    shutil.copy(root / "machines/topologies/desktop.xml", tmp_path)
+    with pytest.raises(UserError, match=r"desktop\.xml: an XML file is no inventory; move it out"):
+        read_inventory(str(tmp_path))
+
+
+@pytest.mark.parametrize("through", ["", "{{ secret }}"])
+def test_an_inline_vault_value_is_decrypted_with_the_password_of_the_vault(
+    tmp_path, monkeypatch, root, through
+):
+    shipped = root / "tests/data/inventories"
+    text = (shipped / "inline-vault.yml").read_text()
+    if through:
+        text = text.replace("ansible_password:", f"ansible_password: '{through}'\n      secret:")
+    path = inventory(tmp_path, text)
+    monkeypatch.delenv("ANSIBLE_VAULT_PASSWORD_FILE", raising=False)
+    wanted = "ansible_password: Ansible cannot decrypt the vault value; name the file with the"
+    with pytest.raises(UserError, match=wanted):
+        read_inventory(path)
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(shipped / "inline-vault.password"))
+    [host] = read_inventory(path)
+    assert host.connection_variables["ansible_password"] == "secret"
+
+
+@pytest.mark.parametrize("locale", ["C", "xx_XX.UTF-8"])
+def test_any_locale_and_an_environment_that_is_not_active(tmp_path, monkeypatch, locale):
+    monkeypatch.setenv("LC_ALL", locale)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    [host] = read_inventory(inventory(tmp_path, "all: {hosts: {a: {}}}"))
+    assert host.name == "a"
+
+
+def run_ansible(*, user: int, home: str) -> str:
+    """What is said before a playbook of a user starts."""
+    code = (
+        "import os; from chaosity.hosts.ansible_programs import ansible_command; "
+        f"from chaosity.errors import UserError; os.setuid({user})\n"
+        "try: ansible_command('ansible-playbook')\n"
+        "except UserError as error: print(error)"
+    )
+    environment = {"HOME": home, "PATH": "/usr/bin:/bin"}
+    return subprocess.check_output([sys.executable, "-c", code], text=True, env=environment)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_users_that_ansible_does_not_expect(tmp_path):
+    said = run_ansible(user=65001, home="/nonexistent")
+    assert "the folder /nonexistent/.ansible, in which Ansible keeps files, cannot be" in said
+    assert "set HOME to a folder" in said
+    said = run_ansible(user=65001, home="/tmp")
+    assert "the user 65001 has no entry in /etc/passwd" in said
+    assert run_ansible(user=0, home=str(tmp_path)) == ""
 
 
 def test_an_unknown_host_is_an_error(tmp_path):
@@ -157,7 +248,7 @@ def test_an_answer_that_is_no_inventory_is_an_error(tmp_path, monkeypatch, answe
     program = tmp_path / "ansible-inventory"
     program.write_text(f"#!/bin/sh\nexec cat {tmp_path}/answer\n")
     program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(UserError):
         read_inventory(inventory(tmp_path, "all: {}"))
 

@@ -72,7 +72,8 @@ class Project:
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A provisioned project: a playbook, a role, an inventory and a tool called fio."""
     tools = tmp_path / "tools"
-    environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+    path = f"{tools}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "workflow")}
     project = Project(tmp_path, environment)
     shutil.copy2(ROOT / "provision.py", tmp_path)
     for name in ("provision.yml", "ansible.cfg", "requirements.lock"):

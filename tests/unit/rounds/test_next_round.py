@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from chaosity.checked_yaml_files import ROOT, read_config
+from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.errors import UserError
 from chaosity.rounds.machine_so_far import MachineSoFar
 from chaosity.rounds.next_round import FIRST_SHARE, next_round
@@ -68,6 +69,21 @@ def test_the_first_round_measures_every_cell_of_the_node_matrices_once(host, rou
     pairs = {(node, target) for node in range(8) for target in range(8)}
     names = {name for experiment, name in matrix if experiment == "latency_matrix"}
     assert len(names) == len(pairs)
+
+
+@pytest.mark.parametrize("machine", ["epyc_7413_nps4", "epyc_9575f_nps1"])
+def test_a_budget_leaves_pairs_of_cores_out_before_the_node_matrices(machine):
+    topology = shipped_topology(machine)
+    config = {**read_config(), "experiments": ["core_to_core", "latency_matrix"]}
+    points = plan_host(PlannedHost("host", "x", topology), config).points
+    cells = {p["point"] for p in points if point_priority(p, topology) == Priority.MATRIX}
+    pairs = {p["point"]: p for p in points if p["experiment"] == "core_to_core"}
+    nodes = len(topology.initiator_nodes)
+    assert len(cells - pairs.keys()) == nodes * len(topology.memory_nodes)
+    assert len(cells & pairs.keys()) == nodes * (nodes - 1) + 2 * (len(topology.memory_nodes) - 1)
+    assert all(
+        point_priority(pairs[one], topology) == Priority.ALONE for one in pairs.keys() - cells
+    )
 
 
 def test_the_first_round_uses_the_documented_share_of_the_budget(rounds):

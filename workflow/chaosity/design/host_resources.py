@@ -8,12 +8,16 @@ from functools import cached_property
 from itertools import groupby, zip_longest
 
 from chaosity.cpusets import CpuSet, make_cpu_set
+from chaosity.design.even_samples_and_plan_notes import pick_evenly_spread
 from chaosity.design.initiator_and_target_types import Endpoint, Initiator, PlannedDrive, Target
 from chaosity.place_names import InitiatorKind, PlaceName, nodes_name, parse_place_name, pu_name
 from chaosity.topology.device_types import OpenclDevice
 from chaosity.topology.topology_model import UNKNOWN, CoreKind, Topology
 
 DriveGroups = dict[int | None, tuple[PlannedDrive, ...]]
+# Cores of each node in place of groups that a host lacks, and the most units of a host that has
+# fewer nodes than this.
+_FALLBACK_CORES_OF_NODE, _MOST_FALLBACK_UNITS = 4, 16
 # From near to far. Sets of nodes are compared by their farthest pair.
 _RELATIONS = ("same_node", "same_package", "other_package", UNKNOWN)
 
@@ -130,10 +134,42 @@ class HostResources:
                 firsts.setdefault(self.topology.core_of_pu[cpu].index, cpu)
         return tuple(firsts.values()) or tuple(wanted)
 
-    def first_pu_of_each_group(self, level: str) -> list[Initiator]:
-        """Return the first processing unit of each group of a level."""
-        firsts = dict.fromkeys(min(cpus) for _, cpus in self.cpu_groups_of_level(level) if cpus)
-        return [self._initiator("pu", pu_name(pu), (pu,)) for pu in firsts]
+    def first_pu_of_each_group(self, level: str, at_least: int = 1) -> tuple[str, list[Initiator]]:
+        """Return the first processing unit of each group of a level, and the level that was used.
+
+        If a host has fewer than `at_least` such groups, a few cores of each node take their place
+        (`some_cores`, or `core` if these are all). Without any L3 cache, the cores that share the
+        largest cache (`shared_cache`) are tried before. Both are few, because experiments measure
+        all pairs of the units.
+        """
+        groups = [cpus for _, cpus in self.cpu_groups_of_level(level)]
+        used, firsts = level, dict.fromkeys(min(cpus) for cpus in groups if cpus)
+        if len(firsts) < at_least and level == "l3_domain" and not self.topology.l3_domains:
+            shared = pick_evenly_spread(self._cores_of_largest_shared_cache(), _MOST_FALLBACK_UNITS)
+            used, firsts = "shared_cache", dict.fromkeys(map(min, shared))
+        if len(firsts) < at_least:
+            firsts = dict.fromkeys(self._some_cores())
+            used = "core" if len(firsts) == len(self.topology.cores) else "some_cores"
+        return used, [self._initiator("pu", pu_name(pu), (pu,)) for pu in firsts]
+
+    def _cores_of_largest_shared_cache(self) -> list[CpuSet]:
+        """Return the units of each cache of the highest level that several cores share."""
+        core_of = {pu: core.index for pu, core in self.topology.core_of_pu.items()}
+        # hwloc's order: the cores of a cache follow each other.
+        ordered = [pu for core in self.topology.cores for pu in core.cpus]
+        found: dict[int, list[CpuSet]] = {}
+        for cache in self.topology.caches:
+            units = [pu for pu in ordered if pu in set(cache.cpus)]
+            sets = [tuple(units[at : at + cache.pus]) for at in range(0, len(units), cache.pus)]
+            if cache.kind != "instruction" and any(len({core_of[p] for p in s}) > 1 for s in sets):
+                found.setdefault(cache.level, []).extend(sets)
+        return found[max(found)] if found else []
+
+    def _some_cores(self) -> list[int]:
+        """Return the first units of a few cores of each node, evenly spread."""
+        nodes = [self._one_pu_per_core(node.cpus) for node in self.topology.initiator_nodes]
+        each = min(_FALLBACK_CORES_OF_NODE, _MOST_FALLBACK_UNITS // max(len(nodes), 1))
+        return [pu for cores in nodes for pu in pick_evenly_spread(cores, max(each, 1))]
 
     def remaining_cores(self, initiator: Initiator, levels: Sequence[str]) -> Initiator | None:
         """Return the cores that an initiator leaves unused in its groups; None if it uses all.

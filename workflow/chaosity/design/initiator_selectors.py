@@ -102,7 +102,7 @@ def select_initiators(
         elif "each_set_of" in selector:
             named += _worker_sets(selector, host)
         elif "first_pu_of" in selector:
-            firsts = host.first_pu_of_each_group(_first_pu_level(selector, host))
+            _, firsts = _first_pus(selector, host)
             found += pick_evenly_spread(firsts, selector.get("at_most", len(firsts)))
         elif "growing" in selector:
             named += host.packed_and_spread_core_sets(selector["growing"])
@@ -161,7 +161,7 @@ def joint_name_of_initiators(
     words = []
     for selector in as_list(selectors):
         if "first_pu_of" in selector:
-            words.append(f"each_first_pu_of_{_first_pu_level(selector, host)}")
+            words.append(f"each_first_pu_of_{_first_pus(selector, host)[0]}")
         else:
             words.append(f"each_{selector['each']}" if "each" in selector else "named")
     return "_and_".join(words)
@@ -206,14 +206,9 @@ def _worker_sets(selector: InitiatorSelector, host: HostResources) -> list[Initi
     return [host.worker_initiator(chosen, _one_per_core(selector, host)) for chosen in sets]
 
 
-def _first_pu_level(selector: InitiatorSelector, host: HostResources) -> str:
-    """Return the level of a selector `first_pu_of`, or core if the level has too few groups.
-
-    For example, on a machine with only one L3 domain, `at_least: 2` gives core.
-    """
-    level = selector["first_pu_of"]
-    enough = len(host.first_pu_of_each_group(level)) >= selector.get("at_least", 1)
-    return level if enough else "core"
+def _first_pus(selector: InitiatorSelector, host: HostResources) -> tuple[str, list[Initiator]]:
+    """Return the level and the units of a selector `first_pu_of`."""
+    return host.first_pu_of_each_group(selector["first_pu_of"], selector.get("at_least", 1))
 
 
 def first_of_each_relation(

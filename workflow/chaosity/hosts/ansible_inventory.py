@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from chaosity.checked_yaml_files import ROOT, path_as_given_or_in_repository, validate_document
 from chaosity.errors import MALFORMED, UserError, check_allowed, malformed_as_user_error
+from chaosity.hosts.ansible_programs import ansible_command
 from chaosity.topology.topology_sources import LIVE
 from chaosity.yaml_document_types import HostVariables
 
@@ -127,23 +127,55 @@ def _render_variables(given: Mapping[str, Any], inventory: str, name: str) -> di
     for key in _CONNECTION_VARIABLES:
         if str(values.get("ansible_connection")).endswith("local"):
             break  # no connection is needed, and the tools are on the search path
-        value = given.get(key)
+        where = f"{inventory}, host {name}, {key}"
+        value = _decrypted(given.get(key), where)
         try:
             for _ in range(_LONGEST_CHAIN):
                 if not (isinstance(value, str) and "{{" in value):
                     break
-                _check_expression(environment.parse(value))
+                template = environment.parse(value)
+                _check_expression(template)
+                for used in template.find_all(nodes.Name):
+                    if used.name in known:
+                        known[used.name] = _decrypted(known[used.name], where)
                 value = environment.from_string(value).render(known)
                 if len(value) > _LONGEST_VALUE:
                     raise UndefinedError(f"it has more than {_LONGEST_VALUE} characters")
             if isinstance(value, dict | list) or "\0" in str(value):
                 raise UndefinedError("it is no text, number or truth value")
         except (TemplateError, *MALFORMED) as error:
-            where = f"{inventory}, host {name}, {key}"
-            raise UserError(f"the value is wrong: {error}", where, "give a plain value") from None
+            remedy = "give a value, or an expression of docs/adding-a-host.md"
+            raise UserError(f"the value is wrong: {error}", where, remedy) from None
         if value not in (None, ""):
             values[key] = value
     return values
+
+
+def _decrypted(value: Any, where: str) -> Any:
+    """Return a variable's value, decrypted if it is an inline vault value (`!vault`).
+
+    Raises:
+        UserError: Ansible has no password that decrypts it.
+    """
+    encrypted = value.get("__ansible_vault") if isinstance(value, dict) else None
+    return value if encrypted is None else _decrypt_vault_value(str(encrypted), where)
+
+
+@lru_cache
+def _decrypt_vault_value(encrypted: str, where: str) -> str:
+    # In a session of its own it cannot ask for a password on the terminal and wait for ever.
+    answer = subprocess.run(
+        [*ansible_command("ansible-vault"), "decrypt", "--output", "-", "-"],
+        input=encrypted,
+        capture_output=True,
+        text=True,
+        check=False,
+        start_new_session=True,
+    )
+    if answer.returncode:
+        remedy = "name the file with the vault's password in ANSIBLE_VAULT_PASSWORD_FILE"
+        raise UserError("Ansible cannot decrypt the vault value", where, remedy)
+    return answer.stdout
 
 
 def _check_expression(template: nodes.Template) -> None:
@@ -185,20 +217,40 @@ def _run_ansible_inventory(inventory: str) -> dict[str, Any]:
         raise UserError("the inventory does not exist", inventory)
     if shared := _read_shared_answer(inventory):
         return shared
-    program = shutil.which("ansible-inventory")
-    if program is None:
-        raise UserError("ansible-inventory is not installed", remedy="run make in the repository")
-    answer = subprocess.run(
-        [program, "--inventory", inventory, "--list"], capture_output=True, text=True, check=False
-    )
+    command = [*ansible_command("ansible-inventory"), "--inventory", inventory, "--list"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
         document = dict[str, Any](json.loads(answer.stdout))
     except MALFORMED:
-        first = (answer.stderr.strip() or "it printed no error").splitlines()[0]
-        raise UserError(f"Ansible cannot read the inventory: {first}", inventory) from None
-    if "WARNING" in answer.stderr and "Unable to parse" in answer.stderr:
-        raise UserError("Ansible cannot read the inventory", inventory)
+        raise _unreadable(answer.stderr, inventory) from None
+    # In a folder that others can write, Ansible ignores ansible.cfg, which makes this an error.
+    if "Unable to parse" in answer.stderr:
+        raise _unreadable(answer.stderr, inventory)
     return document
+
+
+def _unreadable(errors: str, inventory: str) -> UserError:
+    """Return the error for an inventory, with the file and reason in what Ansible printed.
+
+    Ansible tries a file with several plugins, and tells of each why it failed. The reason is that
+    of the plugin for the file's format.
+    """
+    failed = re.search(
+        r"(?:parse inventory source|Unable to parse) (.+?)(?: as an .*)?$", errors, re.M
+    )
+    source = failed[1] if failed else inventory
+    if source.endswith(".xml"):
+        remedy = "move it out of the folder of the inventory"
+        return UserError("an XML file is no inventory", source, remedy)
+    reasons = dict(
+        re.findall(r"^\S+ Failed to parse inventory with '(\w+)' plugin: (.+)$", errors, re.M)
+    )
+    plugin = "yaml" if source.endswith((".yml", ".yaml", ".json")) else "ini"
+    first = (errors.strip() or "it printed no error").splitlines()[0]
+    reason = reasons.get(plugin, re.sub(r"^\[\w+\]: ", "", first))
+    line = re.search(rf"^Origin: {re.escape(source)}:(\d+)", errors, re.M)
+    where = f"{source}, line {line[1]}" if line else source
+    return UserError(f"Ansible cannot read the inventory: {reason}", where)
 
 
 def share_inventory_with_processes_below(inventory: str) -> None:

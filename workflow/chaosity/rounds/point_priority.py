@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
+from chaosity.cpusets import parse_cpu_list
 from chaosity.records.point_types import Load, Point
 from chaosity.rounds.round_types import OVERHEAD_SECONDS
 from chaosity.topology.topology_model import Topology
@@ -22,6 +23,8 @@ NODE, NODES = "node", "nodes"
 WHOLE_PARTS = ("package", "machine")
 # Level with the size of a working set; `store.measurements` names it too, but imports pandas.
 _WORKING_SET = "bytes"
+# Level with the second core of a pair.
+_RESPONDER = "responder"
 # A set of at most so many nodes is measured early: pairs show shared paths.
 _PAIR = 2
 
@@ -30,11 +33,11 @@ class Priority(IntEnum):
     """When a point is measured; see the members' comments."""
 
     # Node matrices: initiators to memory, to all drives of each node, and to all drives; memory of
-    # whole packages.
+    # whole packages; of the pairs of cores, one for each pair of nodes.
     MATRIX = 0
     DRIVES = 1  # each drive from its own node, and all drives of a package
     SHARED_PATHS = 2  # drives of pairs of nodes, from one initiator of each package
-    ALONE = 3  # other loads alone: caches, cores, and some drives of their own node
+    ALONE = 3  # other loads alone: caches, cores, other pairs, and some drives of their own node
     TOGETHER = 4  # several loads at the same time
     OTHER_INITIATORS = 5  # pairs of nodes from other initiators, and drives from other nodes
     PREDICTED = 6  # drives of more nodes, whose bandwidth follows from their parts
@@ -43,7 +46,8 @@ class Priority(IntEnum):
 def point_priority(point: Point, topology: Topology) -> Priority:
     """Return the priority of a point on a machine with this topology."""
     loads = point["loads"]
-    if not loads[0]["target"]["drives"] and (is_matrix_cell(loads) or _is_of_packages(loads)):
+    of_memory = not loads[0]["target"]["drives"]
+    if of_memory and (is_matrix_cell(loads, topology) or _is_of_packages(loads)):
         return Priority.MATRIX
     if len(loads) > 1:
         return Priority.TOGETHER
@@ -96,18 +100,24 @@ def kind_of_contention(point: Point, topology: Topology) -> frozenset[object] | 
     )
 
 
-def is_matrix_cell(loads: list[Load]) -> bool:
+def is_matrix_cell(loads: list[Load], topology: Topology) -> bool:
     """Return whether a point measures one node's memory, by a node's cores or a latency load.
 
-    A working set of a sweep over sizes is no cell of a matrix of nodes.
+    A working set of a sweep over sizes is no cell of a matrix of nodes. Of the pairs of cores, only
+    those of the first cores of two nodes are.
     """
     [load, *others] = loads
+    firsts = {node.cpus[0] for node in topology.initiator_nodes}
     return (
         not others
         and load["target"]["kind"] == NODE
         and len(load["target"]["nodes"]) == 1
         and (load["initiator"]["kind"] == NODE or "latency_ns" in load["metrics"])
         and _WORKING_SET not in load.get("levels", {})
+        and (
+            _RESPONDER not in load.get("levels", {})
+            or firsts.issuperset(parse_cpu_list(load["placement"]["cpus"]))
+        )
     )
 
 
