@@ -6,7 +6,13 @@ import pytest
 import yaml
 
 from chaosity import checked_yaml_files as module
-from chaosity.checked_yaml_files import check_config, load_benchmark, read_config, yaml_file_names
+from chaosity.checked_yaml_files import (
+    CONFIG,
+    check_config,
+    load_benchmark,
+    read_config,
+    yaml_file_names,
+)
 from chaosity.errors import UserError
 
 
@@ -83,7 +89,18 @@ def test_numbers_may_be_texts_from_a_command_line(good):
 
 
 def test_null_means_all_levels(good):
-    assert check_config({**good, "levels": None})["levels"] == {}
+    assert check_config({**good, "levels": None})["levels"] is None
+
+
+@pytest.mark.parametrize("path", sorted(CONFIG.parent.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_written_config_says_the_same_when_it_is_merged_over_the_default(path, tmp_path):
+    # The runs of single hosts and of rounds get such a file; Snakemake merges it in the same way.
+    config = read_config(path)
+    optional = {"working_set": {**config["working_set"], "sweep_at_most_bytes": None}, "sample": {}}
+    for given in (config, check_config({**config, **optional})):
+        written = tmp_path / path.name
+        written.write_text(yaml.safe_dump(given, sort_keys=False))
+        assert read_config(written) == given
 
 
 def test_a_file_that_is_not_yaml_is_named_with_its_line(tmp_path):

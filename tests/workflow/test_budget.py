@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections import Counter
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from chaosity.checked_yaml_files import ROOT
+from chaosity.records.atomic_writes_and_record_files import utc_now_text
 from wait_until_true import files_of_running_program, wait_until
 from workflow_folder import Workflow
 
@@ -132,6 +135,54 @@ def test_without_a_budget_only_what_is_missing_is_measured(killed: Workflow):
     assert {experiment for experiment, _ in other["measurements"]} == {"memory_bandwidth"}
     plan = json.loads(killed.path("imagined/*/plan.json").read_text())
     assert plan["measurements"] == len(attempts(killed.folder))
+
+
+def upgrade(workflow: Workflow, version: str) -> Path:
+    """Note another version of a tool, which every point uses; return the folder of the results."""
+    folder = workflow.path("imagined/*/rounds.json").parent
+    system = folder / "components/system.json"
+    document = json.loads(system.read_text())
+    tools = {**document["tools"], "simulated machine": version}
+    system.write_text(json.dumps({**document, "tools": tools}))
+    return folder
+
+
+def test_after_an_upgrade_a_dry_run_counts_what_is_measured_again(killed: Workflow):
+    killed.run()
+    upgrade(killed, "newer")
+    every = measured(killed).total()
+    whole = killed.run("--dry-run")
+    assert f"first {every} measurements of earlier rounds" in whole
+    assert f"{every} older than a change" in whole
+    killed.config["budget"] = "1m"
+    part = killed.run("--dry-run")
+    killed.config["budget"] = "1m50s"
+    [first] = re.findall(r"first (\d+) measurements of earlier rounds", part)
+    assert 0 < int(first) < every
+    assert f"leaves out {every - int(first)} measurements from before a change" in part
+    assert "no further round" not in whole + part
+
+
+@pytest.mark.thorough
+def test_after_an_upgrade_a_run_stays_within_its_budget(killed: Workflow):
+    killed.run()
+    changed_at = utc_now_text()
+    folder = upgrade(killed, "newest")
+    before = sum(attempts(killed.folder).values())
+    killed.config["budget"] = "1m"
+    text = killed.run()
+    killed.config["budget"] = "1m50s"
+    again = sum(attempts(killed.folder).values()) - before
+    assert again == measured(killed).total()
+    seconds = [
+        json.loads(path.read_text())["estimated_seconds"] for path in folder.glob("points/*/*.json")
+    ]
+    assert again * min(seconds) <= 60
+    assert "leaves out" in text
+    table = duckdb.sql(f"SELECT measured_at FROM '{folder}/measurements.parquet'").fetchall()
+    assert all(moment >= changed_at for (moment,) in table)
+    notes = json.loads((folder / "plan.json").read_text())["notes"]
+    assert any("measured only before a change" in note for note in notes)
 
 
 @pytest.mark.parametrize(

@@ -304,12 +304,11 @@ def check_config(config: Mapping[str, object], where: str = "config") -> Config:
     numbers = {key: _convert_number_texts(config[key]) for key in NUMBER_KEYS if key in config}
     document = {**config, **numbers}
     validate_document(document, "config", where)
-    document["levels"] = document["levels"] or {}
     checked = cast(Config, document)
     experiments = {
         name: load_experiment(name, f"{where}, experiments") for name in checked["experiments"]
     }
-    for name, levels in checked["levels"].items():
+    for name, levels in (checked["levels"] or {}).items():
         place = f"{where}, levels"
         varied = _varied_names(experiments.get(name) or load_experiment(name, place))
         for level in levels:

@@ -53,8 +53,9 @@ class Config(TypedDict):
     results: str
     experiments: list[str]
     sample: dict[str, int]  # experiment -> maximum number of its points that are measured
-    # Experiment -> factor -> maximum number of its levels that are measured.
-    levels: dict[str, dict[str, int]]
+    # Experiment -> factor -> maximum number of its levels that are measured; None without a limit.
+    # None stays None: merged over the default config, an empty mapping changes nothing.
+    levels: dict[str, dict[str, int]] | None
     benchmarks: dict[str, str]  # category -> the benchmark that is used for it
     # Benchmark -> parameters that replace those of its file.
     parameters: dict[str, dict[str, Level]]

@@ -7,15 +7,16 @@ Every start of the workflow imports this module, so it imports no library of the
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from chaosity.checked_yaml_files import AUTO_BUDGET
 from chaosity.design.host_plan import HostPlan
 from chaosity.errors import UserError
-from chaosity.records.atomic_writes_and_record_files import record_file, replicate_numbers
+from chaosity.records.atomic_writes_and_record_files import record_file
 from chaosity.rounds.point_priority import least_budget_seconds
-from chaosity.rounds.round_types import ROUNDS_FILE, Budget, point_key, read_rounds
-from chaosity.units import format_duration, parse_duration, parse_share
+from chaosity.rounds.round_types import ROUND_SECONDS, Budget, point_key, read_rounds
+from chaosity.units import format_count, format_duration, parse_duration, parse_share
 from chaosity.yaml_document_types import Config
 
 # The budget "auto" is this time: most of what there is to find on a server with eight nodes
@@ -45,34 +46,39 @@ def budget_of_config(config: Config, plan: HostPlan) -> Budget:
 def plan_of_rounds(plan: HostPlan, folder: Path) -> HostPlan:
     """Return the plan of all rounds so far, from the complete plan of a host."""
     rounds = read_rounds(folder)
-    return plan.only_measurements([key for each in rounds for key in each.measurements])
-
-
-def missing_seconds(plan: HostPlan, folder: Path) -> float:
-    """Return the planned time of all measurements of a plan that have no record, in seconds."""
-    return sum(
-        point["estimated_seconds"]
-        for point in plan.points
-        for replicate in replicate_numbers(point)
-        if not (folder / record_file(*point_key(point), replicate)).exists()
+    own = plan.only_measurements([key for each in rounds for key in each.measurements])
+    # The first round of a run takes all records that count, so these do not.
+    older = sum((folder / record_file(*point_key(point), 1)).exists() for point in own.left_out)
+    if not older:
+        return own
+    note = (
+        f"budget: {format_count(older, 'combination')} left out, measured only before a change of"
+        " a component or of the definition: the records stay, and no table or figure has them"
     )
+    return replace(own, notes=(*own.notes, note))
 
 
-def needs_rounds(plan: HostPlan, folder: Path, budget: Budget) -> bool:
+def needs_rounds(
+    plan: HostPlan, budget: Budget, *, used_seconds: float, missing_seconds: float, is_new: bool
+) -> bool:
     """Return whether a run within the budget cannot measure the complete plan.
+
+    Args:
+        plan: the complete plan of the host.
+        budget: when to end.
+        used_seconds: planned time of the measurements in the rounds so far that count.
+        missing_seconds: planned time of all measurements of the plan without a record that counts.
+        is_new: whether no record counts.
 
     Raises:
         UserError: the budget is too short to measure the node matrices once.
     """
     if budget.seconds is None:
         return True
-    planned = {point_key(point): point["estimated_seconds"] for point in plan.points}
-    earlier = (each for each in read_rounds(folder) if not each.earlier)
-    used = sum(planned.get(key, 0.0) for each in earlier for key in each.measurements)
-    if used + missing_seconds(plan, folder) <= budget.seconds:
+    if used_seconds + missing_seconds <= budget.seconds:
         return False
-    least = least_budget_seconds(plan.points, plan.host.topology)
-    if budget.seconds < least and not (folder / ROUNDS_FILE).exists():
+    least = ROUND_SECONDS + least_budget_seconds(plan.points, plan.host.topology)
+    if budget.seconds < least and is_new:
         what = (
             f"a budget of {format_duration(budget.seconds)} is too short: measuring each cell of"
             f" the node matrices once takes about {format_duration(least)}, and would leave out"

@@ -22,9 +22,9 @@ from chaosity.campaign.kept_page_weights import HostPageWeights
 from chaosity.checked_yaml_files import check_config
 from chaosity.components.component_history import (
     ComponentState,
+    components_changed_since,
     notes_on_missing_components,
     read_component_histories,
-    state_at,
 )
 from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
 from chaosity.errors import UserError, file_system_error
@@ -246,9 +246,7 @@ class Campaign:
             return []
         written = time_in_file_name(file_time(record))
         return [
-            str(folder / f"{name}.json")
-            for name in own
-            if state_at(written, changed[name]).content != changed[name][-1].content
+            str(folder / f"{name}.json") for name in components_changed_since(written, own, changed)
         ]
 
     def failed_attempts(self, wildcards: MeasurementWildcards) -> int:

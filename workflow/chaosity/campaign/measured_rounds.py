@@ -16,26 +16,38 @@ import yaml
 from chaosity.anomalies.host_anomalies import host_component_facts
 from chaosity.campaign.budgeted_plan import (
     budget_of_config,
-    missing_seconds,
     needs_rounds,
 )
 from chaosity.campaign.runs_of_hosts import HostWorkflow
 from chaosity.compare.selections_to_compare import read_selections
 from chaosity.components.component_files import read_component_documents
+from chaosity.components.component_history import (
+    components_changed_since,
+    read_component_histories,
+)
 from chaosity.design.host_plan import HostPlan
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import (
-    is_measured,
+    file_time,
     load_record,
     record_file,
+    replicate_numbers,
+    time_in_file_name,
     utc_now_text,
     write_atomically,
 )
-from chaosity.records.record_types_and_verdict import SIMULATED
+from chaosity.records.record_types_and_verdict import SIMULATED, VALID
 from chaosity.result_folders import UNMEASURED_FILE
 from chaosity.rounds.known_before import known_cells
 from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints, rows_left_out
 from chaosity.rounds.next_round import describe_round, next_round
+from chaosity.rounds.resumed_rounds import (
+    RecordState,
+    RecordStates,
+    Replicate,
+    replicates_of_rounds,
+    resume_rounds,
+)
 from chaosity.rounds.round_types import (
     PointKey,
     Round,
@@ -55,45 +67,82 @@ _CONFIG_FILE = "rounds_config.yaml"
 _DIGEST_FILE = ".unmeasured_digest"
 
 
+def record_states(
+    plan: HostPlan, folder: Path, rounds: Sequence[Round]
+) -> dict[Replicate, RecordState]:
+    """Return (point, replicate) -> state of each record in a host's folder."""
+    histories = read_component_histories(folder / "components")
+    asked = MachineSoFar((), plan.host.topology).replicates_of(rounds)
+    found = {}
+    with kept_readings(folder, "rounds") as kept:
+        for point in plan.points:
+            key = point_key(point)
+            for number in range(1, 1 + max(asked[key], len(point["orders"]))):
+                path = folder / record_file(*key, number)
+                if not path.exists():
+                    continue
+                seconds, is_valid, definition = _facts_of_record(path, kept)
+                written = time_in_file_name(file_time(path))
+                is_outdated = definition not in (None, point["definition"]) or bool(
+                    components_changed_since(written, point["components"], histories)
+                )
+                found[key, number] = RecordState(seconds, is_valid, is_outdated)
+    return found
+
+
+def _facts_of_record(path: Path, kept: KeptReadings) -> tuple[float, bool, str | None]:
+    """Return duration, validity and definition; 0, False and None for a broken record.
+
+    A simulated measurement takes the planned time, though its record is written in milliseconds.
+    """
+
+    def read() -> tuple[float, bool, str]:
+        record = load_record(path)
+        point, is_valid = record["point"], record["verdict"]["status"] == VALID
+        if record.get("origin") == SIMULATED:
+            return point["estimated_seconds"], is_valid, point["definition"]
+        began, finished = map(datetime.fromisoformat, (record["began_at"], record["finished_at"]))
+        return (finished - began).total_seconds(), is_valid, point["definition"]
+
+    try:
+        seconds, is_valid, definition = kept.reading(path, "", read)
+    except ValueError:
+        return 0.0, False, None
+    return float(seconds), bool(is_valid), str(definition)
+
+
 def machine_so_far(
-    plan: HostPlan, folder: Path, rounds: Sequence[Round], known: pd.DataFrame | None = None
+    plan: HostPlan,
+    folder: Path,
+    rounds: Sequence[Round],
+    states: RecordStates,
+    known: pd.DataFrame | None = None,
 ) -> MachineSoFar:
-    """Return what the records in a host's folder tell, for the choice of the next round."""
+    """Return what the records of the rounds tell, for the choice of the next round."""
     facts = host_component_facts(
         plan.host.topology, read_component_documents(folder / "components")
     )
     measured = rows_left_out(())
     if rounds and (folder / "points").exists():
-        measured = Measurements.from_table(build_tidy_table(folder / "points", folder))
-    seconds: dict[PointKey, list[float]] = {}
-    with kept_readings(folder, "seconds") as kept:
-        for key, count in MachineSoFar((), plan.host.topology).replicates_of(rounds).items():
-            paths = [folder / record_file(*key, number) for number in range(1, count + 1)]
-            seconds[key] = [_duration_seconds(path, kept) for path in paths if path.exists()]
+        rows = build_tidy_table(folder / "points", folder)
+        outdated = [(*key, number) for (key, number), each in states.items() if each.is_outdated]
+        places = pd.MultiIndex.from_frame(rows[["experiment", "point", "replicate"]])
+        measured = Measurements.from_table(rows[~places.isin(outdated)])
+    seconds = {
+        key: [
+            states[key, number].seconds
+            for number in range(1, count + 1)
+            if (key, number) in states and not states[key, number].is_outdated
+        ]
+        for key, count in MachineSoFar((), plan.host.topology).replicates_of(rounds).items()
+    }
     return MachineSoFar(plan.points, plan.host.topology, facts, rounds, measured, seconds, known)
 
 
-def _duration_seconds(path: Path, kept: KeptReadings) -> float:
-    """Return the duration of a measurement in seconds; 0 for a broken record.
-
-    A simulated measurement takes the planned time, though its record is written in milliseconds.
-    """
-
-    def read() -> float:
-        record = load_record(path)
-        if record.get("origin") == SIMULATED:
-            return record["point"]["estimated_seconds"]
-        began, finished = map(datetime.fromisoformat, (record["began_at"], record["finished_at"]))
-        return (finished - began).total_seconds()
-
-    try:
-        return float(kept.reading(path, "", read))
-    except ValueError:
-        return 0.0
-
-
-def with_other_records(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> list[Round]:
-    """Return the rounds, and as a further round all valid records that no round requested.
+def with_other_records(
+    plan: HostPlan, rounds: Sequence[Round], states: RecordStates
+) -> list[Round]:
+    """Return the rounds, and as a further round all records that count and no round requested.
 
     Runs without a budget took these records, before the first round or between rounds.
     """
@@ -102,7 +151,7 @@ def with_other_records(plan: HostPlan, folder: Path, rounds: Sequence[Round]) ->
     for point in plan.points:
         key = point_key(point)
         for replicate in range(1 + planned[key], 1 + len(point["orders"])):
-            if not is_measured(folder, point, replicate):
+            if (key, replicate) not in states or not states[key, replicate].counts:
                 break
             found.append(key)
     other = Round("records of runs without a budget", tuple(found), earlier=True)
@@ -149,28 +198,48 @@ class RoundsOfHost:
     """
 
     def __init__(self, plan: HostPlan, folder: Path, config: Config) -> None:
-        self.plan, self.folder = plan, folder
+        self.plan, self.folder, self.config = plan, folder, config
         self.budget = budget_of_config(config, plan)
-        self.config = config
         self.known = _known_before(plan, config["known_from"])
+        rounds = read_rounds(folder)
+        states = record_states(plan, folder, rounds)
+        planned = {point_key(point): point["estimated_seconds"] for point in plan.points}
+        counting = {each for each, state in states.items() if state.counts}
+        own = [each for each in rounds if not each.earlier]
+        self.missing_seconds = sum(
+            planned[point_key(point)]
+            for point in plan.points
+            for number in replicate_numbers(point)
+            if (point_key(point), number) not in counting
+        )
         # Another run may have completed the plan meanwhile.
-        self.in_rounds = needs_rounds(plan, folder, self.budget)
+        self.in_rounds = needs_rounds(
+            plan,
+            self.budget,
+            used_seconds=sum(
+                planned[each[0]] for _, each in replicates_of_rounds(own) if each in counting
+            ),
+            missing_seconds=self.missing_seconds,
+            is_new=not counting,
+        )
+        self.resumed = resume_rounds(plan.points, plan.host.topology, self.budget, rounds, states)
 
-    def choose(self) -> tuple[list[Round], Round | None, MachineSoFar]:
+    def choose(self, rounds: Sequence[Round]) -> tuple[list[Round], Round | None, MachineSoFar]:
         """Return the rounds so far, the next round or None, and what is known."""
-        rounds = with_other_records(self.plan, self.folder, read_rounds(self.folder))
-        so_far = machine_so_far(self.plan, self.folder, rounds, self.known)
-        return rounds, next_round(so_far, self.budget, self.config["seed"]), so_far
+        states = record_states(self.plan, self.folder, rounds)
+        known = with_other_records(self.plan, rounds, states)
+        so_far = machine_so_far(self.plan, self.folder, known, states, self.known)
+        return known, next_round(so_far, self.budget, self.config["seed"]), so_far
 
     def describe_next_round(self) -> str:
         """Return what a run would measure next, as a line for the terminal."""
-        name, whole = self.plan.host.name, missing_seconds(self.plan, self.folder)
+        name, whole = self.plan.host.name, format_duration(self.missing_seconds)
         if not self.in_rounds:
-            return f"{name}: the budget is enough for the complete plan of {format_duration(whole)}"
-        rounds, chosen, so_far = self.choose()
+            return f"{name}: the budget is enough for the complete plan of {whole}"
         return (
-            self._state(rounds, chosen, so_far)
-            + f" Without a budget, the run would take {format_duration(whole)}."
+            self._state(*self.choose(self.resumed.rounds), self.resumed.first_measurements)
+            + self.resumed.note_on_left_out
+            + f" Without a budget, the run would take {whole}."
         )
 
     def run(self, workflow: HostWorkflow) -> int:
@@ -189,27 +258,36 @@ class RoundsOfHost:
         write_atomically(file, yaml.safe_dump(dict(own), sort_keys=False))
         if not self.in_rounds:
             return workflow.run(file, self.config)
-        if read_rounds(self.folder) and (status := workflow.run(file, self.config, "measurements")):
+        rounds = self.resumed.rounds
+        write_rounds(self.folder, rounds)
+        if rounds and (status := workflow.run(file, self.config, "measurements")):
             return status
         while True:
-            rounds, chosen, so_far = self.choose()
+            rounds, chosen, so_far = self.choose(rounds)
             if chosen is None:
                 write_rounds(self.folder, rounds)
                 break
             print(self._state(rounds, chosen, so_far), file=sys.stderr, flush=True)
-            write_rounds(self.folder, [*rounds, chosen])
+            rounds.append(chosen)
+            write_rounds(self.folder, rounds)
             if status := workflow.run(file, self.config, "measurements"):
                 return status
         return workflow.run(file, self.config)
 
-    def _state(self, rounds: Sequence[Round], chosen: Round | None, so_far: MachineSoFar) -> str:
-        """Return the time used and the next round as a line for the terminal."""
+    def _state(
+        self,
+        rounds: Sequence[Round],
+        chosen: Round | None,
+        so_far: MachineSoFar,
+        first: str | None = None,
+    ) -> str:
+        """Return the time used, and `first` or the next round, as a line for the terminal."""
         used = format_duration(so_far.spent_seconds)
         if self.budget.seconds is not None:
             used += f" of {format_duration(self.budget.seconds)}"
         number = 1 + sum(not each.earlier for each in rounds)
-        following = "no further round"
-        if chosen is not None:
+        following = first or "no further round"
+        if chosen is not None and not first:
             seconds = SecondsOfPoints(so_far).of(chosen.measurements)
             following = describe_round(number, chosen, seconds)
         known = ""

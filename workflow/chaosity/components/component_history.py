@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -127,6 +127,18 @@ def state_at(stamp: str, states: Sequence[ComponentState]) -> ComponentState:
     """
     before = [state for state in states if time_in_file_name(state.since) <= stamp]
     return before[-1] if before else states[0]
+
+
+def components_changed_since(
+    stamp: str, names: Iterable[str], histories: Mapping[str, Sequence[ComponentState]]
+) -> list[str]:
+    """Return the components whose content is another than at a time, in the form of `state_at`."""
+    return [
+        name
+        for name in names
+        if len(states := histories.get(name, ())) > 1
+        and state_at(stamp, states).content != states[-1].content
+    ]
 
 
 def read_states(history: Path) -> list[ComponentState]:

@@ -68,7 +68,7 @@ class LoadCombinations:
         self, experiment: str, role: str, spec: LoadDesign, chosen: Combination, where: str
     ) -> DesignedLoad:
         benchmark = self._benchmark(spec["category"], where)
-        at_most = self.config["levels"].get(experiment, {})
+        at_most = (self.config["levels"] or {}).get(experiment, {})
         label = f"{experiment}, {role}"
         kernels = self._kernels(spec, benchmark, where)
         return DesignedLoad(

@@ -1,0 +1,161 @@
+"""What a run with a budget does first: complete the rounds of earlier runs, as far as time allows.
+
+A measurement of these rounds lacks a record that counts if its record is missing or failed, or if a
+component or the definition of its point changed after it. An upgrade of a tool can so ask for
+everything again, which may take longer than the budget.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from chaosity.records.point_types import Point
+from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints
+from chaosity.rounds.point_priority import point_priority
+from chaosity.rounds.round_types import (
+    OVERHEAD_SECONDS,
+    ROUND_SECONDS,
+    Budget,
+    PointKey,
+    Round,
+    point_key,
+)
+from chaosity.topology.topology_model import Topology
+from chaosity.units import format_count, format_duration
+
+Replicate = tuple[PointKey, int]  # point and number of the replicate, from 1
+
+
+class RecordState(NamedTuple):
+    """What the choice of rounds needs to know of a record."""
+
+    seconds: float  # how long the measurement took; 0 for a broken record
+    is_valid: bool
+    # Whether a component of the point, or its definition, changed after the measurement.
+    is_outdated: bool
+
+    @property
+    def counts(self) -> bool:
+        """Return whether no further measurement is needed in place of this one."""
+        return self.is_valid and not self.is_outdated
+
+
+RecordStates = Mapping[Replicate, RecordState]
+
+
+@dataclass(frozen=True)
+class ResumedRounds:
+    """The rounds of earlier runs, without the measurements for which there is no time."""
+
+    rounds: list[Round]
+    lacking: list[Replicate]  # measurements of the rounds that are made first
+    lacking_seconds: float  # expected time of these measurements
+    outdated: int  # how many of them have an outdated record
+    left_out: int  # how many outdated measurements do not fit into the budget
+
+    @property
+    def first_measurements(self) -> str | None:
+        """Return what is measured first, as a clause for the terminal; None for nothing."""
+        if not self.lacking:
+            return None
+        other = len(self.lacking) - self.outdated
+        reasons = {
+            "older than a change of a component or of the definition": self.outdated,
+            "missing or failed": other,
+        }
+        counts = ", ".join(f"{number} {text}" for text, number in reasons.items() if number)
+        number = format_count(len(self.lacking), "measurement")
+        duration = format_duration(self.lacking_seconds)
+        return f"first {number} of earlier rounds, about {duration}: {counts}"
+
+    @property
+    def note_on_left_out(self) -> str:
+        """Return a sentence about measurements for which there is no time; empty without any."""
+        if not self.left_out:
+            return ""
+        number = format_count(self.left_out, "measurement")
+        return (
+            f" The budget leaves out {number} from before a change of a component or of the"
+            " definition: the records stay, and no table or figure has them."
+        )
+
+
+def replicates_of_rounds(rounds: Iterable[Round]) -> Iterator[tuple[int, Replicate]]:
+    """Yield the index of the round, the point and the replicate of each measurement."""
+    counts: Counter[PointKey] = Counter()
+    for index, each in enumerate(rounds):
+        for key in each.measurements:
+            counts[key] += 1
+            yield index, (key, counts[key])
+
+
+def resume_rounds(
+    points: Sequence[Point],
+    topology: Topology,
+    budget: Budget,
+    rounds: Sequence[Round],
+    states: RecordStates,
+) -> ResumedRounds:
+    """Return the rounds with as many of the lacking measurements as fit into the budget.
+
+    Earlier rounds come first, and within a round what tells most about the machine. Records that
+    were there before the first round are no part of the budget, so no time is planned for them.
+
+    Args:
+        points: the complete plan; measurements of other points stay, and nothing measures them.
+        topology: of the machine.
+        budget: when to end.
+        rounds: the rounds of earlier runs.
+        states: the records that exist.
+    """
+    planned = {point_key(point): point for point in points}
+    durations: dict[PointKey, list[float]] = {}
+    for (key, _), each in states.items():
+        if each.seconds:
+            durations.setdefault(key, []).append(each.seconds)
+    seconds = SecondsOfPoints(MachineSoFar(points, topology, seconds=durations))
+    left = float("inf") if budget.seconds is None else budget.seconds
+    lacking: list[tuple[int, int, Replicate]] = []
+    for index, (key, number) in replicates_of_rounds(rounds):
+        state = states.get((key, number))
+        if key in planned and (state is None or not state.counts):
+            priority = point_priority(planned[key], topology)
+            lacking.append((index, int(priority), (key, number)))
+        elif state is not None and not rounds[index].earlier:
+            left -= state.seconds + OVERHEAD_SECONDS
+    left -= ROUND_SECONDS * sum(not each.earlier for each in rounds)
+    kept: list[Replicate] = []
+    first_without_time: dict[PointKey, int] = {}
+    for index, _, (key, number) in sorted(lacking, key=lambda each: each[:2]):
+        needed = seconds.of([key])
+        if key in first_without_time or rounds[index].earlier or needed > left:
+            first_without_time.setdefault(key, number)
+        else:
+            kept.append((key, number))
+            left -= needed
+    stays = [
+        (index, key)
+        for index, (key, number) in replicates_of_rounds(rounds)
+        if number < first_without_time.get(key, number + 1)
+    ]
+    shortened = [
+        _only(own, [key for index, key in stays if index == number])
+        for number, own in enumerate(rounds)
+    ]
+    outdated = {one for *_, one in lacking if one in states and states[one].is_outdated}
+    return ResumedRounds(
+        [own for own in shortened if own.measurements],
+        kept,
+        seconds.of(key for key, _ in kept),
+        len(outdated.intersection(kept)),
+        len(outdated.difference(kept)),
+    )
+
+
+def _only(whole: Round, keys: Sequence[PointKey]) -> Round:
+    """Return a round with these of its measurements."""
+    audit = tuple(key for key in whole.audit if key in keys)
+    return replace(whole, measurements=tuple(keys), audit=audit)
