@@ -29,6 +29,7 @@ class ThrottledDrive:
 
     device: Path
     socket: Path  # of the program's monitor
+    pid: int  # of the program; while it is stopped, the drive answers nothing
 
     def limit(self, bytes_per_second: int) -> None:
         """Set how fast the drive can be read; a running fio notices it at once."""
@@ -76,6 +77,6 @@ def throttled_drive(folder: Path, bytes_per_second: int) -> Iterator[ThrottledDr
             assert daemon.poll() is None, "qemu-storage-daemon ended"
             # The cache of the loop device would answer without the limit.
             with attached_loop_device(served, "--direct-io=on", "--read-only") as device:
-                yield ThrottledDrive(device, socket)
+                yield ThrottledDrive(device, socket, daemon.pid)
         finally:
             daemon.terminate()

@@ -25,7 +25,6 @@ from chaosity.components.component_history import read_component_histories
 from chaosity.components.make_component_documents import make_component_documents
 from chaosity.cpusets import format_cpu_list, parse_cpu_list, parse_mask
 from chaosity.runner.memory_module_table import parse_memory_modules
-from chaosity.runner.opencl_device_lookup import parse_clinfo
 from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.host_facts import parse_dmidecode_memory_modules
 from chaosity.topology.topology_discovery import discover_topology, discover_topology_with_xml
@@ -123,9 +122,10 @@ def description_samples() -> list[Files]:
         files[f"{base}/distance"] = b"10 21\n" if node == 0 else b"21 10\n"
         files[f"{base}/meminfo"] = f"Node {node} MemTotal:       24683520 kB\n".encode()
         files[f"{base}/hugepages/hugepages-2048kB/nr_hugepages"] = b"4\n"
-    clinfo = (DATA / "recorded" / "clinfo-3.0.23_pocl-3.1.txt").read_text()
+    listed = json.loads((DATA / "recorded" / "opencl-devices_pocl-3.1.json").read_text())
     facts = {
-        **{"hostname": "node01", "architecture": "x86_64", "boot_id": "1-2-3\n", "opencl": clinfo},
+        **{"hostname": "node01", "architecture": "x86_64", "boot_id": "1-2-3\n"},
+        "opencl_devices": listed["devices"],
         **{"memory_modules": DMIDECODE, "module_table": [[2**34, 25_600_000_000, "P0 A"]]},
         **{"tools": [], "runner_sha256": None, "user_id": 0, "usable_cpus": 4},
     }
@@ -316,7 +316,6 @@ def parsers() -> list[Parser]:
     """Return the parsers of this family."""
     components = [{"component": "drive", "serial": "S1", "node": 0, "size_bytes": 10**12}]
     history = [json.dumps({"since": "2026-11-20T13:45:00.000Z", "content": components[0]}) + "\n"]
-    clinfo = [path.read_text() for path in sorted((DATA / "recorded").glob("clinfo*"))]
     return [
         Parser(
             "hwloc XML",
@@ -335,7 +334,7 @@ def parsers() -> list[Parser]:
         Parser(
             "description",
             "the tarball of `chaosity-run --describe` from a host: hwloc's XML, files of /sys and"
-            " /proc, facts with the outputs of dmidecode and clinfo",
+            " /proc, facts with the output of dmidecode and the OpenCL devices",
             description_inputs,
             _parse_description,
             examples=120,
@@ -359,12 +358,6 @@ def parsers() -> list[Parser]:
             lambda: st.one_of(mutated([smbios_table()], change_bytes), st.binary(max_size=200)),
             _parse_smbios,
             examples=200,
-        ),
-        Parser(
-            "clinfo",
-            "output of clinfo --raw",
-            lambda: mutated(clinfo, change_text),
-            lambda text, _: parse_clinfo(text),
         ),
         Parser(
             "CPU lists and masks",

@@ -349,7 +349,7 @@ def test_a_mirror_without_optional_packages_stops_nothing(
     outcome = play(root, "--tags", "toolchain", extra=extra, environment=apt_with_a_small_mirror)
     assert outcome.status == 0, outcome.said
     assert outcome.says(
-        "Missing on localhost, and what therefore is not measured: clpeak (gpu_copies and"
+        "Missing on localhost, and what therefore is not measured: clpeak (only benchmarks that"
     ), outcome.said
     assert not outcome.says("; likwid-bench")
     lacking = {**extra, "toolchain_optional": [], "toolchain_test_tools": ["clpeak"]}

@@ -147,10 +147,15 @@ def test_working_sets_fit_into_the_l3_cache_alone_and_not_together():
 
 
 def test_copies_of_a_gpu_leave_their_core_to_themselves():
+    directions = ("to_device", "from_device", "both_ways")
+    beside = "memory=node0_without_pu0+node0+triad"
     assert names("desktop", "interference_gpu_copies") == [
-        "copy=pu0+opencl0",
-        "copy=pu0+none.memory=node0_without_pu0+node0+triad",
-        "copy=pu0+opencl0.memory=node0_without_pu0+node0+triad",
+        *(f"copy=pu0+opencl0+{direction}" for direction in directions),
+        f"copy=pu0+none.{beside}",
+        *(f"copy=pu0+opencl0+{direction}.{beside}" for direction in directions),
     ]
+    points = planned("desktop", "interference_gpu_copies").points
+    levels = [point["factors"]["copies"] for point in points]
+    assert levels == [*directions, "alone", *directions]
     with pytest.raises(UserError, match="this host has no OpenCL device"):
         planned("xeon_8358", "interference_gpu_copies")

@@ -161,10 +161,10 @@ def test_a_gpu_is_a_component_by_its_slot_too(config):
         assert load["target"]["device"]["pci"] == "0000:01:00.0"
         assert load["memory_bytes"] == 2**24  # on the host, to check the result
         assert load["command"][4:8] == [
-            "--platform",
-            "OPENCL_PLATFORM_NUMBER",
-            "--device",
-            "OPENCL_DEVICE_NUMBER",
+            "--platform=unknown",  # in hwloc's XML
+            "--device=NVIDIA H200",
+            "--slot=0000:01:00.0",
+            "--twin=0",
         ]
 
 
@@ -173,7 +173,7 @@ def test_without_a_device_there_is_no_point_and_a_reason(paper_host, config):
         with pytest.raises(UserError) as error:
             names(paper_host.topology, config, experiment)
         assert "no experiment has a point" in str(error.value)
-        assert "install clinfo and the driver of the GPU's vendor, or PoCL" in str(error.value)
+        assert "install the driver of the GPU's vendor, or PoCL" in str(error.value)
 
 
 def test_a_named_device_must_be_there(paper_host, config):

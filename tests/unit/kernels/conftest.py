@@ -39,6 +39,7 @@ paths = program("chaosity-paths")
 summing = program("chaosity-sum")
 tasks = program("chaosity-tasks")
 opencl = program("chaosity-opencl")
+copying = program("chaosity-copies")
 
 
 @pytest.fixture(scope="session")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import resource
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,6 +26,8 @@ from kernel_binary import (
     run,
     waiting,
 )
+
+from throttled_drive import throttled_drive
 
 KIB, MIB = 1 << 10, 1 << 20
 CHUNK = 64 * KIB
@@ -163,6 +167,29 @@ def test_a_read_that_gives_less_than_a_chunk_ends_it(
     assert process.returncode == 1
     assert '"stopped_by":"error"' in out
     assert str(path) in said
+
+
+def test_a_drive_that_never_answers_is_named(built: Built, start: Start, cpu: str, tmp_path: Path):
+    program = built("chaosity-sum", "-DSILENT_SECONDS=1")
+    with throttled_drive(tmp_path, 100 * MIB) as drive:
+        options = [*on([drive.device]), "--queue-depth", "4", "--max-seconds", "60"]
+        needs_rings(program, [drive.device], cpu)
+        process = start([program, "--cpus", cpu, *options])
+        assert [next_event(process)["event"] for _ in range(2)] == ["ready", "sample"]
+        os.kill(drive.pid, signal.SIGSTOP)  # from now on the drive is silent
+        try:
+            time.sleep(0.5)
+            process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=20)
+        finally:
+            os.kill(drive.pid, signal.SIGCONT)
+    assert process.returncode == 2
+    device = re.escape(str(drive.device))
+    missing = re.search(
+        f"{device} does not answer: the read at ([0-9]+) is missing after 1 s", said
+    )
+    assert missing, said
+    assert int(missing[1]) % CHUNK == 0
 
 
 def test_a_kernel_that_is_wrong_is_found_out(built: Built, drives: list[Path], cpu: str):

@@ -224,8 +224,9 @@ class LoadCombinations:
         wanted = any("opencl" in selector for selector in as_list(load.spec["target"]))
         if wanted and not self.host.topology.opencl_devices:
             self.plan_notes.add_note(
-                f"{load.label}: this host has no OpenCL device; install clinfo and the driver of"
-                " the GPU's vendor, or PoCL (package pocl-opencl-icd), a driver for processors"
+                f"{load.label}: this host has no OpenCL device; install the driver of the GPU's"
+                " vendor, or PoCL (package pocl-opencl-icd), a driver for processors, and run"
+                " ansible-playbook provision.yml, which builds the program that lists devices"
             )
 
     def _benchmark(self, category: str, where: str) -> Benchmark:

@@ -98,6 +98,8 @@ def factor_level_of_point(
     group, side = _referred_group(spec["level"], chosen)
     if group and side == "initiator":
         return group.initiator
+    if group and side == "kernel" and not group.is_left_out:
+        return group.members[0].kernel or group.members[0].target.name
     endpoint = _referred_endpoint(spec["level"], chosen)
     return endpoint.name if endpoint and endpoint.kind != "none" else ALONE
 

@@ -39,8 +39,8 @@ class DriveFacts(TypedDict):
     destructive: NotRequired[bool]
 
 
-class ClinfoDeviceFacts(TypedDict):
-    """The facts of an OpenCL device in clinfo's output.
+class OpenclDeviceFacts(TypedDict):
+    """The facts of an OpenCL device, as its driver tells them.
 
     `twin` numbers the devices with equal names, from 0.
     """
@@ -57,7 +57,7 @@ class ClinfoDeviceFacts(TypedDict):
     uuid: str | None
 
 
-class OpenclTargetDevice(ClinfoDeviceFacts):
+class OpenclTargetDevice(OpenclDeviceFacts):
     """An OpenCL device of a target: its name in this project, and its node."""
 
     name: str

@@ -19,9 +19,9 @@ import sys
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, TypedDict
+from typing import BinaryIO, TypedDict, cast
 
-from chaosity.records.point_types import RequiredProgram
+from chaosity.records.point_types import OpenclDeviceFacts, RequiredProgram
 from chaosity.runner.guardian_process import kill_program
 from chaosity.runner.load_process import VERSION_SECONDS
 from chaosity.runner.memory_module_table import read_memory_modules
@@ -43,6 +43,9 @@ LSTOPO_SETTINGS = {"HWLOC_KEEP_NVIDIA_GPU_NUMA_NODES": "1", "HWLOC_XML_VERBOSE":
 TIMEOUT_SECONDS = 120
 # Folders of programs that are meant for root; often not in PATH.
 SYSTEM_PATH = "/usr/sbin:/sbin"
+
+# The kernel that also lists the OpenCL devices; its list and the loads have the same loader.
+OPENCL_PROGRAM = "chaosity-opencl"
 
 TOPOLOGY_MEMBER, FACTS_MEMBER = "topology.xml", "host.json"
 # hwloc ends with a failed assertion if this folder is there without a node.
@@ -69,6 +72,22 @@ KERNEL_FILES = {
 
 class DescriptionError(Exception):
     """This host cannot be described; the text gives the reason."""
+
+
+class ListedOpenclDevice(OpenclDeviceFacts):
+    """An OpenCL device with its present numbers, and facts that do not define a point."""
+
+    platform_number: int
+    device_number: int
+    unified_memory: bool | None
+    shared_virtual_memory: str | None
+
+
+class OpenclDeviceList(TypedDict):
+    """All OpenCL devices, and the path of the loader (libOpenCL) whose numbers they have."""
+
+    loader: str | None
+    devices: list[ListedOpenclDevice]
 
 
 class _ToolFacts(TypedDict):
@@ -109,24 +128,32 @@ def are_nodes_hidden(root: Path = Path("/")) -> bool:
     return folder.is_dir() and not any(folder.glob("node[0-9]*"))
 
 
-def _run_and_read(command: Sequence[str], seconds: float = TIMEOUT_SECONDS) -> str | None:
-    """Return the standard output and standard error of a program.
+def _run_program(
+    command: Sequence[str], seconds: float = TIMEOUT_SECONDS
+) -> tuple[str, str] | None:
+    """Return the standard output and standard error of a program; what is no UTF-8 is replaced.
 
     The result is None if the program cannot run, or is killed because it takes longer.
     """
     pipe = subprocess.PIPE
     try:
         program = subprocess.Popen(
-            command, text=True, stdout=pipe, stderr=pipe, start_new_session=True
+            command, text=True, errors="replace", stdout=pipe, stderr=pipe, start_new_session=True
         )
     except OSError:
         return None
     try:
-        return "".join(program.communicate(timeout=seconds)).strip()
+        return program.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         kill_program(program.pid)
         program.communicate()
         return None
+
+
+def _run_and_read(command: Sequence[str], seconds: float = TIMEOUT_SECONDS) -> str | None:
+    """Return the standard output and error of a program together; None as `_run_program`."""
+    outputs = _run_program(command, seconds)
+    return outputs and "".join(outputs).strip()
 
 
 def _read_lstopo_xml() -> bytes:
@@ -161,13 +188,16 @@ def read_dmidecode_output() -> str | None:
     return _run_and_read([program, "--quiet", "--type", "17"])
 
 
-def read_clinfo_output() -> str | None:
-    """Return the output of ``clinfo --raw``; None without clinfo.
+def list_opencl_devices() -> OpenclDeviceList | None:
+    """Return this host's OpenCL devices and the library that numbers them.
 
-    clinfo's JSON is not used: it has duplicate keys up to version 3.0.
+    The result is None if the kernels' program is not installed or does not list them.
     """
-    program = shutil.which("clinfo")
-    return None if program is None else _run_and_read([program, "--raw"])
+    outputs = _run_program([OPENCL_PROGRAM, "--list"])
+    try:
+        return cast(OpenclDeviceList, json.loads(outputs[0])) if outputs else None
+    except ValueError:  # it refused, and said why on its standard error
+        return None
 
 
 def find_tool_path_version_and_hash(need: RequiredProgram) -> _ToolFacts:
@@ -187,14 +217,14 @@ def _sha256(path: Path) -> str:
 
 def _host_facts(needs: Iterable[RequiredProgram]) -> dict[str, object]:
     """Return the content of ``host.json``: facts that only a process on the host can find."""
-    zipapp = Path(sys.argv[0])
+    zipapp, listed = Path(sys.argv[0]), list_opencl_devices()
     return {
         "hostname": platform.node(),
         "architecture": platform.machine(),
         "boot_id": _read_kernel_file(Path("/proc/sys/kernel/random/boot_id")),
         "memory_modules": read_dmidecode_output(),  # output of dmidecode
         "module_table": read_memory_modules(),
-        "opencl": read_clinfo_output(),  # output of clinfo
+        "opencl_devices": listed and listed["devices"],
         "tools": [find_tool_path_version_and_hash(need) for need in needs],
         # None if the runner runs from its sources.
         "runner_sha256": _sha256(zipapp) if zipapp.suffix == ".pyz" else None,

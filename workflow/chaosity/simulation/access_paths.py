@@ -30,6 +30,13 @@ LINE_BYTES = 64
 # are always on the way, so drives keep most of their rate next to programs (document 000, figure
 # 7).
 _DRIVE_PACE = 4.0
+# Of a byte that is copied to or from a device, the shares that are read from the host's memory and
+# written to it, by the direction of the copies.
+_READ_AND_WRITTEN_BY_COPIES = {
+    "to_device": (1.0, 0.0),
+    "from_device": (0.0, 1.0),
+    "both_ways": (0.5, 0.5),
+}
 
 
 @dataclass(frozen=True)
@@ -77,18 +84,23 @@ class AccessPaths:
 
         The memory of a device can be that of a node, so its accesses use the node's controllers.
         """
-        copies = "host_to_device_bytes_per_second" in load["metrics"]
+        copied = _READ_AND_WRITTEN_BY_COPIES.get(load["kernel"] or "")
+        if "host_to_device_bytes_per_second" in load["metrics"]:
+            copied = 1.0, 0.0
         devices, package_of_node = self.machine["devices"], self.topology.package_of_node
-        uses = {f"{device['name']}_in" if copies else device["name"]: 1.0}
+        uses = {device["name"]: 1.0}
+        if copied:
+            links = (f"{device['name']}_in", f"{device['name']}_out")
+            uses = {link: share for link, share in zip(links, copied, strict=True) if share}
         if (own := devices.get("memory_node")) is not None:
             reads, writes, _ = read_written_and_counted_shares(load["kernel"])
-            accesses = (0.0, 1.0) if copies else (reads, writes)
+            accesses = copied[::-1] if copied else (reads, writes)
             add_uses(uses, self._way_uses(package_of_node.get(own), own, own, *accesses))
-        if not copies:
+        if not copied:
             return Flow(uses, pace=devices.get("competes_as_cores", 1.0))
         [node, *_] = load["placement"]["memory_nodes"]
         begin = node if device["node"] is None else device["node"]
-        add_uses(uses, self._way_uses(package_of_node.get(begin), begin, node, 1.0, 0.0))
+        add_uses(uses, self._way_uses(package_of_node.get(begin), begin, node, *copied))
         return Flow(uses, pace=_DRIVE_PACE)
 
     def memory_paths(

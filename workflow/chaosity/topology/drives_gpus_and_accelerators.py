@@ -7,11 +7,11 @@ the machine has only one node with processors.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from chaosity.place_names import PlaceName
-from chaosity.runner.opencl_device_lookup import parse_clinfo, parse_whole_number
+from chaosity.runner.describe_host import ListedOpenclDevice
 from chaosity.topology.device_types import Accelerator, Gpu, Nic, NvmeDrive, OpenclDevice
 from chaosity.topology.hwloc_xml import IO_TYPES, HwlocObject, HwlocTree
 from chaosity.topology.sysfs_reader import SysfsReader
@@ -216,12 +216,20 @@ def _kib_in_bytes(infos: Mapping[str, str], *names: str) -> int | None:
     return next((int(infos[k]) * 1024 for k in names if infos.get(k, "").isdigit()), None)
 
 
+def _whole_number(text: str | None) -> int | None:
+    """Return the whole number in a text; None for any other text."""
+    return int(text) if text and re.fullmatch("[0-9]{1,19}", text) else None
+
+
 def _clean(text: str | None) -> str | None:
     return " ".join(text.split()) or None if text else None
 
 
 def list_opencl_devices(
-    clinfo_output: str | None, tree: HwlocTree, gpus: Iterable[Gpu], nodes: Iterable[Node]
+    listed: Sequence[ListedOpenclDevice] | None,
+    tree: HwlocTree,
+    gpus: Iterable[Gpu],
+    nodes: Iterable[Node],
 ) -> tuple[OpenclDevice, ...]:
     """Return all OpenCL devices, named `opencl0`, `opencl1`, ... in the same order each time.
 
@@ -229,15 +237,16 @@ def list_opencl_devices(
     processors.
 
     Args:
-        clinfo_output: output of `clinfo --raw` on the host; None if there is only an XML file.
-        tree: hwloc's objects; their OpenCL devices are used if `clinfo_output` is empty.
+        listed: the devices that the kernels' program lists on the host; None if it is not there, as
+            before provisioning, or if there is only an XML file.
+        tree: hwloc's objects; their OpenCL devices are used if `listed` is None.
         gpus: the GPUs of the host; an OpenCL device at the same PCI address has the GPU's node.
         nodes: all nodes of the host.
     """
     devices = (
-        [part_from_json(OpenclDevice, {**one, "name": ""}) for one in parse_clinfo(clinfo_output)]
-        if clinfo_output
-        else _opencl_of_tree(tree)
+        _opencl_of_tree(tree)
+        if listed is None
+        else [part_from_json(OpenclDevice, {**one, "name": ""}) for one in listed]
     )
     node_of = {gpu.pci: gpu.node for gpu in gpus if gpu.pci}
     with_cpus = [node.os_index for node in nodes if node.shown_cpus]
@@ -265,9 +274,9 @@ def _opencl_of_tree(tree: HwlocTree) -> list[OpenclDevice]:
             platform=item.infos.get("OpenCLPlatformName", "unknown"),
             device=item.infos.get("GPUModel", item.name or "unknown"),
             type=_OPENCL_TYPES.get(item.infos.get("OpenCLDeviceType", ""), "other"),
-            twin=parse_whole_number(item.infos.get("OpenCLPlatformDeviceIndex")) or 0,
+            twin=_whole_number(item.infos.get("OpenCLPlatformDeviceIndex")) or 0,
             vendor=item.infos.get("GPUVendor"),
-            compute_units=parse_whole_number(item.infos.get("OpenCLComputeUnits")),
+            compute_units=_whole_number(item.infos.get("OpenCLComputeUnits")),
             memory_bytes=_kib_in_bytes(item.infos, "OpenCLGlobalMemorySize"),
             pci=_pci_address(item),
         )

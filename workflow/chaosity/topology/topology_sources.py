@@ -63,7 +63,8 @@ class TopologySource:
     sysfs: SysfsReader = NO_KERNEL_FILES
     architecture: str | None = None  # architecture of a live machine, such as x86_64
     memory_modules: str | None = None  # output of dmidecode on a live machine
-    opencl: str | None = None  # output of clinfo on a live machine
+    # OpenCL devices of a live machine; None if nobody listed them.
+    opencl: list[describe_host.ListedOpenclDevice] | None = None
     # Memory modules in the SMBIOS table of a live machine, or why they are unknown.
     module_table: list[MemoryModule] | str = "the source has no speed of memory modules"
 
@@ -81,9 +82,10 @@ def open_topology_source(name: str) -> Iterator[TopologySource]:
     path = Path(name)
     if name == LIVE:
         xml, machine = run_lstopo.run_lstopo("this machine"), platform.machine()
-        printed = describe_host.read_dmidecode_output(), describe_host.read_clinfo_output()
-        sysfs, table = SysfsReader(Path("/")), read_memory_modules()
-        yield TopologySource(name, LIVE, xml, sysfs, machine, *printed, table)
+        modules, opencl = describe_host.read_dmidecode_output(), describe_host.list_opencl_devices()
+        devices, sysfs = opencl["devices"] if opencl else None, SysfsReader(Path("/"))
+        table = read_memory_modules()
+        yield TopologySource(name, LIVE, xml, sysfs, machine, modules, devices, table)
     elif path.is_dir():
         yield _open_capture(name, _find_capture_root(path.resolve(), path))
     elif path.exists() and _is_tarball(path):
@@ -105,7 +107,7 @@ def _open_description(name: str, root: Path) -> TopologySource:
     xml = run_lstopo.read_xml_root_element(root / describe_host.TOPOLOGY_MEMBER)
     printed = (
         facts["memory_modules"],
-        facts.get("opencl"),
+        facts.get("opencl_devices"),
         facts.get("module_table", "an older runner described the host"),
     )
     return TopologySource(name, LIVE, xml, SysfsReader(root), facts["architecture"], *printed)

@@ -16,6 +16,12 @@
 /* Longest wait for a chunk, after which a stop signal is noticed. */
 static const long longest_wait_ns = 5 * 1000 * 1000;
 
+/* Longest silence of the drives at the end. Then the drive is named, instead of a program that somebody
+ * has to kill: the runner does so after 20 s. */
+#ifndef SILENT_SECONDS /* tests choose a shorter one */
+#define SILENT_SECONDS 10
+#endif
+
 static _Noreturn void refuse_ring(int error) {
     if (error == ENOSYS)
         refuse("this kernel has no io_uring; it needs Linux 5.1 or later");
@@ -115,6 +121,7 @@ static void request_next_chunk(struct reader *reader, struct pending_read *pendi
     else
         io_uring_prep_read(entry, fd, to, (unsigned)bytes, pending->chunk.offset);
     io_uring_sqe_set_data(entry, pending);
+    pending->in_flight = true;
     reader->pending_count++;
 }
 
@@ -142,6 +149,7 @@ static struct pending_read *next_arrival(struct reader *reader, int *result) {
     struct pending_read *pending = io_uring_cqe_get_data(event);
     *result = event->res;
     io_uring_cqe_seen(&reader->ring, event);
+    pending->in_flight = false;
     reader->pending_count--;
     return pending;
 }
@@ -184,10 +192,24 @@ enum arrival sum_next_chunk(struct reader *reader) {
     return CHUNK_SUMMED;
 }
 
+static _Noreturn void refuse_silent_drive(const struct reader *reader) {
+    const struct pending_read *missing = reader->pending_reads;
+    while (!missing->in_flight)
+        missing++;
+    refuse("%s does not answer: the read at %" PRIu64 " is missing after %d s, and %d more",
+           reader->stripes->drives[missing->chunk.drive].path, missing->chunk.offset, SILENT_SECONDS,
+           reader->pending_count - 1);
+}
+
 void stop_reading(struct reader *reader) {
+    uint64_t heard_ns = monotonic_ns();
     int ignored;
-    while (reader->pending_count > 0)
-        next_arrival(reader, &ignored);
+    while (reader->pending_count > 0) {
+        if (next_arrival(reader, &ignored) != NULL)
+            heard_ns = monotonic_ns();
+        else if (monotonic_ns() - heard_ns > SILENT_SECONDS * UINT64_C(1000000000))
+            refuse_silent_drive(reader);
+    }
 }
 
 int kept_count(const struct reader *reader) {

@@ -19,9 +19,10 @@
 /* Number of chunks whose sums a thread keeps, to compare them at the end. */
 enum { KEPT_CHUNKS = 16 };
 
-struct pending_read { /* a read in flight */
+struct pending_read {
     struct chunk chunk;
     int buffer;
+    bool in_flight; /* always, until stop_reading() */
 };
 
 struct kept {
@@ -66,7 +67,8 @@ void start_reading(struct reader *reader);
 /* Waits a few milliseconds at most for a chunk; requests the next chunk and sums it. */
 enum arrival sum_next_chunk(struct reader *reader);
 
-/* Waits for all reads in flight, without summing them. */
+/* Waits for all reads in flight, without summing them. Refuses when a drive does not answer for some
+ * seconds, and names the drive and the read. */
 void stop_reading(struct reader *reader);
 
 /* Reads the kept chunks again with ordinary reads; returns how many of them have another sum now.

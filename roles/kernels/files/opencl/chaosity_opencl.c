@@ -9,6 +9,7 @@
  */
 #include <inttypes.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "common/command_line.h"
@@ -21,7 +22,9 @@
 #include "opencl/opencl_device.h"
 
 static struct {
-    uint64_t platform, device, elements;
+    struct opencl_choice choice;
+    bool list;
+    uint64_t elements;
     struct run_options run_options;
 } options = {
     .elements = 8192 * 8192,
@@ -29,10 +32,9 @@ static struct {
 };
 
 static const struct command_option command_options[] = {
-    {"--platform", "N", "number of the platform, as clinfo counts (default 0)", set_count,
-     &options.platform},
-    {"--device", "N", "number of the platform's device, as clinfo counts (default 0)", set_count,
-     &options.device},
+    OPENCL_OPTIONS(options.choice),
+    {"--list", NULL, "print all devices with their facts as JSON, and measure nothing", set_flag,
+     &options.list},
     {"--elements", "N",
      "floats of each of the four matrices, a multiple of 4 (default 67108864: 8192 x 8192)",
      set_count, &options.elements},
@@ -92,10 +94,13 @@ static int print_done(const struct matrices *matrices, const char *stopped_by, b
 }
 
 static int run(void) {
+    if (options.list) {
+        print_opencl_devices();
+        return EXIT_VALID;
+    }
     if (options.elements == 0 || options.elements % VECTOR != 0 || options.elements > MOST_BYTES)
         refuse("--elements takes a multiple of %d above 0, not %" PRIu64, VECTOR, options.elements);
-    struct opencl_device device =
-        open_opencl_device(options.platform, options.device, matrix_kernels);
+    struct opencl_device device = open_opencl_device(&options.choice, matrix_kernels);
     struct matrices matrices = new_matrices(&device, options.elements);
     deliver_stop_signals();
     uint64_t passes = choose_passes_per_sample(&matrices, options.run_options.sample_seconds);
@@ -122,7 +127,7 @@ const struct program program = {
              "are checked. Prints JSON lines: one \"ready\", many \"sample\" (bytes moved between "
              "two readings of CLOCK_MONOTONIC, in nanoseconds; 16 bytes for each element of a "
              "pass), one \"done\". Exit code: 0 right result, 1 wrong result, 2 refused.",
-    .example = "the second device of the first platform, for 2 seconds\n"
-               "  chaosity-opencl --platform 0 --device 1 --max-seconds 2",
+    .example = "the GPU in a PCI slot, for 2 seconds\n"
+               "  chaosity-opencl --slot 0000:41:00.0 --max-seconds 2",
     .run = run,
 };

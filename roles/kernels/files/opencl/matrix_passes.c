@@ -44,24 +44,13 @@ static void set_argument(cl_kernel kernel, cl_uint number, size_t bytes, const v
 }
 
 static void enqueue(const struct matrices *matrices, cl_kernel kernel, size_t items) {
-    cl_int status = clEnqueueNDRangeKernel(matrices->device->queue, kernel, 1, NULL, &items, NULL, 0,
+    cl_int status = clEnqueueNDRangeKernel(matrices->device->queue[0], kernel, 1, NULL, &items, NULL, 0,
                                            NULL, NULL);
     require_opencl(status, "a kernel cannot be started");
 }
 
 static void finish(const struct matrices *matrices) {
-    require_opencl(clFinish(matrices->device->queue), "the device did not finish");
-}
-
-static cl_mem new_matrix(const struct matrices *matrices) {
-    cl_int status;
-    size_t bytes = matrices->elements * sizeof(float);
-    cl_mem matrix =
-        clCreateBuffer(matrices->device->context, CL_MEM_READ_WRITE, bytes, NULL, &status);
-    if (status != CL_SUCCESS)
-        refuse("the device has no memory for a matrix of %zu MiB: OpenCL error %d", bytes >> 20,
-               status);
-    return matrix;
+    require_opencl(clFinish(matrices->device->queue[0]), "the device did not finish");
 }
 
 struct matrices new_matrices(const struct opencl_device *device, size_t elements) {
@@ -70,7 +59,7 @@ struct matrices new_matrices(const struct opencl_device *device, size_t elements
                              &matrices.sum[1]};
     cl_kernel fill = opencl_kernel(device, "fill");
     for (cl_uint i = 0; i < MATRICES; i++) {
-        *all[i] = new_matrix(&matrices);
+        *all[i] = new_opencl_buffer(device, CL_MEM_READ_WRITE, elements * sizeof(float), "a matrix");
         set_argument(fill, i, sizeof(cl_mem), all[i]);
     }
     enqueue(&matrices, fill, elements);
@@ -124,7 +113,7 @@ static uint64_t wrong_after(const struct matrices *matrices, uint64_t passes) {
     uint64_t wrong = 0, times = times_added(passes);
     for (size_t from = 0, count; from < matrices->elements; from += count) {
         count = matrices->elements - from < PIECE ? matrices->elements - from : PIECE;
-        cl_int status = clEnqueueReadBuffer(matrices->device->queue, matrices->sum[passes % 2],
+        cl_int status = clEnqueueReadBuffer(matrices->device->queue[0], matrices->sum[passes % 2],
                                             CL_TRUE, from * sizeof(float), count * sizeof(float),
                                             matrices->readback, 0, NULL, NULL);
         require_opencl(status, "the results cannot be read back");
