@@ -36,12 +36,7 @@ from chaosity.anomalies.component_anomalies import CheckResult
 from chaosity.anomalies.departure_significance import Departure, SuspectedComponent
 from chaosity.anomalies.matrix_structure import PackageNodes, learn_matrix_structure
 from chaosity.cpusets import parse_cpu_list
-from chaosity.place_names import (
-    initiator_to_target_name,
-    link_name,
-    package_name,
-    packages_of_link,
-)
+from chaosity.place_names import link_name, packages_of_link
 from chaosity.store.measurements import SLICE, Measurements
 from chaosity.text_templates import write_text
 
@@ -221,21 +216,18 @@ class PackageLinkCells(GroupedCells[str]):
     def _anomaly(self, departure: Departure) -> Anomaly:
         directions = dict.fromkeys(map(self._direction, departure.cells))
         suspect, [row, column] = departure.suspect, departure.cells[0]
-        if suspect is None:
+        if suspect is None:  # only reads or only writes are slow
             facts, target = self._facts.iloc[row], self.packages[column]
-            ends = package_name(facts["source"]), package_name(target)
             kind, part, advice = AnomalyKind.SLOW_PATH, str(facts["access"]), BLOCK
-            components = [initiator_to_target_name(*ends)]
             numbers: tuple[int, ...] = (int(facts["source"]), target)
         else:
             kind, part, advice = AnomalyKind.SLOW_COMPONENT, suspect.part, LINK
-            components = [link_name(*direction) for direction in directions]
             numbers = suspect.name if isinstance(suspect.name, tuple) else (int(suspect.name),)
         opposite = len(self.packages) == 2  # packages: the only comparable cell
         anomaly = self.build_anomaly(
             departure,
             kind,
-            tuple(components),
+            tuple(link_name(*direction) for direction in directions),
             write_text("anomalies", "slow_link", part=part, packages=numbers),
             advice,
             than=" than in the opposite direction" if opposite else " than comparable links",
@@ -275,7 +267,7 @@ def packages_of_places(
     rows: Measurements, package_of_node: Mapping[int, int]
 ) -> dict[int | str, int]:
     """Return node, or name of an initiator or target -> its package, if it is in a single one."""
-    found: dict[int | str, int] = {node: package for node, package in package_of_node.items()}
+    found: dict[int | str, int] = dict(package_of_node.items())
     for end in ("initiator", "target"):
         places = rows.rows[[end, f"{end}_nodes"]].drop_duplicates()
         for name, nodes in places.itertuples(index=False):
@@ -294,6 +286,8 @@ def is_same_link(cause: Anomaly, anomaly: Anomaly, places: Mapping[int | str, in
         anomaly: the anomaly that may be explained.
         places: package of each place, see `packages_of_places`.
     """
+    if cause is anomaly:
+        return False
     if _is_across(cause, anomaly, places):
         return anomaly.observed >= _SAME_RATE * cause.observed
     if not _is_across(anomaly, cause, places) or cause.observed >= _SAME_RATE * anomaly.observed:
