@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import fcntl
+import gzip
 import json
 import os
 import re
@@ -52,6 +54,20 @@ def test_a_healthy_host_is_fine_and_a_slow_node_is_named(folder: Path, tmp_path:
     assert document["suspects"][0]["components"] == ["node1"]
     assert len((folder / "checks.csv").read_text().splitlines()) == 1 + 3 * len(document["values"])
     assert len(list((folder / "checks").iterdir())) == 3
+
+
+def test_records_do_not_grow_from_night_to_night(folder: Path):
+    for _ in range(3):
+        assert chaosity("check", folder).returncode == 0
+    for path in sorted((folder / "checks").iterdir()):
+        for record in json.loads(gzip.decompress(path.read_bytes())):
+            assert record["point"]["orders"] == [0]
+
+
+def test_names_are_whole_in_a_pipe(folder: Path):
+    said = chaosity("check", folder, "--all").stdout
+    for row in csv.DictReader((folder / "checks.csv").open()):
+        assert f"{row['experiment']}/{row['point']} " in said
 
 
 def test_a_host_whose_map_was_bad_is_told_by_equal_hosts(mapped: Path, tmp_path: Path):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from chaosity.cli.shared_options import EXISTING_FOLDER
-from chaosity.cli.terminal_output import print_template, terminal_width
+from chaosity.cli.terminal_output import line_width, print_template
 from chaosity.errors import UserError
 from chaosity.units import choose_scale
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 # Least share of the best value of the matrix -> colour; the numbers say the same.
 _COLOURS = ((0.9, "green"), (0.7, "yellow"), (0.0, "red"))
-# Wide enough for every matrix: a pager shows a part of long lines.
-_NO_LIMIT = 100_000
 
 
 @dataclass(frozen=True)
@@ -50,10 +48,9 @@ def show_command(folder: Path, intervals: bool) -> None:
     matrices = read_main_matrices(host)
     if not matrices:
         raise UserError("no matrix was measured", str(folder), "run `make run`")
-    width = terminal_width() or _NO_LIMIT
+    width = line_width()
     print_template(
         "show",
-        width=width,
         origin=host.origin_of_values,
         is_simulated=host.measurements.is_simulated,
         shown=[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import zip_longest
 
@@ -16,6 +17,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from chaosity.errors import printable_text
+
+# Wide enough for every table.
+_NO_LIMIT = 100_000
 
 
 def json_text(document: object) -> str:
@@ -52,25 +56,26 @@ class _PrintableConsole(Console):
                 yield Segment(printable_text(segment.text), segment.style)
 
 
-def terminal_width() -> int | None:
-    """Return the number of characters in a line of the terminal, or None without a terminal."""
-    console = Console()
-    return console.width if console.is_terminal else None
+def line_width() -> int:
+    """Return the number of characters in a line of the terminal, or what COLUMNS says.
+
+    Files, pipes and the journal have no limit: a name that is broken there is not found any more.
+    """
+    return shutil.get_terminal_size((_NO_LIMIT, 0)).columns
 
 
-def print_rich(
-    parts: Iterable[RenderableType], *, wrap: bool = False, width: int | None = None
-) -> None:
+def print_rich(parts: Iterable[RenderableType], *, wrap: bool = False) -> None:
     """Print texts and tables to the terminal, without highlighted numbers.
 
     Colours are used only in a terminal, and only without the environment variable NO_COLOR.
 
     Args:
         parts: objects that rich can print; a plain `str` can have rich's markup.
-        wrap: break lines at the width of the terminal.
-        width: largest width of a table. Default: that of the terminal, or 80 without a terminal.
+        wrap: break lines at the width of the terminal, as tables do; see `line_width`.
     """
-    console = _PrintableConsole(highlight=False, emoji=False, soft_wrap=not wrap, width=width)
+    console = _PrintableConsole(
+        highlight=False, emoji=False, soft_wrap=not wrap, width=line_width()
+    )
     for part in parts:
         console.print(part)
 
@@ -166,9 +171,7 @@ class _TablesOfTemplate:
         self.tables[-1].add_row(*texts, style=style or None, end_section=ends_section)
 
 
-def print_template(
-    name: str, *, wrap: bool = False, width: int | None = None, **values: object
-) -> None:
+def print_template(name: str, *, wrap: bool = False, **values: object) -> None:
     """Print the lines and tables of ``templates/terminal/NAME.j2``.
 
     The lines of the template can have rich's markup; `values` are printed as they are.
@@ -176,7 +179,6 @@ def print_template(
     Args:
         name: of the template.
         wrap: break lines at the width of the terminal.
-        width: largest width of a table, see `print_rich`.
         values: values that the template uses.
     """
     from chaosity.text_templates import TEMPLATES, make_environment
@@ -190,7 +192,6 @@ def print_template(
     print_rich(
         (tables.tables[int(line[1:])] if line.startswith(_Place.mark) else line for line in lines),
         wrap=wrap,
-        width=width,
     )
 
 

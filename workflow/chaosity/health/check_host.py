@@ -126,7 +126,7 @@ class HostCheck:
         with malformed_as_user_error("the file is no description of a host", str(host_file)):
             self.host: DiscoveredHostDocument = json.loads(host_file.read_text(encoding="utf-8"))
             self.transport = self.host["transport"]["kind"]
-        points = list(read_points(folder / "points"))
+        points = _points_of_plan(folder)
         measured = Measurements.read(table)
         plan = {(point["experiment"], point["point"]) for point in points}
         cells = known_cells(measured, plan, str(table))
@@ -249,14 +249,30 @@ class HostCheck:
         Raises:
             UserError: the host does not answer.
         """
-        # A check has no random order, so all its replicates are at position 0.
+        # A check has no random order, so all its replicates are at position 0. The record keeps one
+        # position: replicates are counted over all nights.
         point: Point = {**check.point, "orders": [0] * replicate}
         try:
             results = self.folder.resolve().parent
             spent = spent_processor_seconds()  # by earlier points, too
-            return measure_replicate(self.host, point, replicate, results, spent)
+            record = measure_replicate(self.host, point, replicate, results, spent)
+            return {**record, "point": {**record["point"], "orders": [0]}}
         except (HostLostOrChangedError, ValueError) as error:
             raise UserError(str(error), f"host {self.host['host']}") from None
+
+
+def _points_of_plan(folder: Path) -> list[Point]:
+    """Return the points of ``results/HOST/CONFIGURATION``, the experiments in the plan's order.
+
+    Raises:
+        UserError: a file is damaged.
+    """
+    plan = folder / "plan.json"
+    with malformed_as_user_error("the file is not the plan.json of a host", str(plan), MAP_REMEDY):
+        names = [*json.loads(plan.read_text(encoding="utf-8"))["experiments"]]
+    places = {name: place for place, name in enumerate(names)}
+    points = read_points(folder / "points")
+    return sorted(points, key=lambda point: places.get(point["experiment"], len(names)))
 
 
 def may_read_drives(check: CheckPoint) -> bool:

@@ -57,12 +57,13 @@ def choose_check_points(
     """Return a point for each part and kind of load: local ones and drives first, then paths.
 
     Args:
-        points: the points of the map.
+        points: the points of the map, in the order of its plan.
         medians: experiment and point -> median of its first metric in the map, in the metric's
             unit; points without a median are left out.
         topology: the host's topology; it tells which nodes a package has.
         popularity: experiment and point -> in the checks of how many equal hosts it is. Of points
-            with nearly equal medians, equal hosts should check the same one.
+            with nearly equal medians, equal hosts should check the same one: else the first of the
+            plan. The best median of several would be the luckiest one, and so expect too much.
     """
     hosts = popularity or {}
     alike: dict[tuple[object, ...], list[tuple[float, CheckPoint]]] = {}
@@ -81,8 +82,8 @@ def choose_check_points(
     best = []
     for found in alike.values():
         least = _NEARLY_EQUAL * max(median for median, _ in found)
-        near = [each for each in found if each[0] >= least]
-        best.append(max(near, key=lambda each: (hosts.get(each[1].key, 0), each[0]))[1])
+        near = [check for median, check in found if median >= least]
+        best.append(max(near, key=lambda check: hosts.get(check.key, 0)))
     chosen = [replace(check, point=_shortened(check.point)) for check in best]
     return sorted(chosen, key=lambda check: (len(check.parts) > 1, check.parts, check.metric))
 

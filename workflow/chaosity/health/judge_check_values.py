@@ -28,7 +28,7 @@ from chaosity.store.measurements import less_is_better
 # it counts as. Runs of a machine differ by 1 to 2 % from boot to boot.
 _SESSION_DEVIATION, _SESSION_FREEDOM = 0.015, 8.0
 # A smaller loss is not reported, however clear: it is within what a boot changes.
-_MATTERS = 0.02
+MATTERS = 0.02
 # A false alarm in so many checks.
 _CHECKS_PER_FALSE_ALARM = 365.0
 # Number of last checks that are judged together, and of first checks that they are compared with.
@@ -91,7 +91,7 @@ class CheckedValue:
     @property
     def is_clear(self) -> bool:
         """Return whether the loss is large enough to matter and not explained by chance."""
-        return self.loss > max(self.limit, _MATTERS)
+        return self.loss > max(self.limit, MATTERS)
 
     @property
     def is_slow(self) -> bool:
@@ -101,7 +101,7 @@ class CheckedValue:
     @property
     def is_recently_slow(self) -> bool:
         """Return whether the last checks together show a clear loss."""
-        return self.recent_loss > max(self.recent_limit, _MATTERS)
+        return self.recent_loss > max(self.recent_limit, MATTERS)
 
     @property
     def is_slower_than_equals(self) -> bool:

@@ -12,14 +12,13 @@ from scipy.ndimage import median_filter
 
 from chaosity.health.change_points import find_segments
 from chaosity.health.check_series import days_of_times
+from chaosity.health.judge_check_values import MATTERS
 from chaosity.store.measurements import less_is_better
 
 # With fewer checks, a few odd nights would be most of the series.
 _FEWEST_CHECKS = 7
-# A smaller loss is no deviation on the page of all hosts. `chaosity history` tells smaller ones.
-_MATTERS = 0.03
-# Difference of the last median to the best running median below which there is no such loss.
-_LIKELY = 0.9 * _MATTERS
+# Difference of the last median to the best running median below which there is no loss to tell.
+_LIKELY = 0.9 * MATTERS
 
 
 @dataclass(frozen=True)
@@ -68,4 +67,4 @@ def _largest_lasting_step(
     lasting = [(min(after, end) - before, begin) for before, after, begin in changes]
     away, begin = max(lasting, default=(0.0, 0))
     loss = float(sign * math.expm1(sign * away))
-    return SeriesStep(point, rows[begin]["time"], loss) if loss > _MATTERS else None
+    return SeriesStep(point, rows[begin]["time"], loss) if loss > MATTERS else None
