@@ -47,6 +47,8 @@ EXAMPLE_FILES = {
 def shell(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
     """Run a shell script in a folder, with the programs of its environment."""
     path = path_with_cache(ROOT / "build/compilers", os.environ["PATH"])
+    # Whoever only activated the environment has no kernels in the search path.
+    path = os.pathsep.join(each for each in path.split(os.pathsep) if "build/kernels" not in each)
     return subprocess.run(
         ["bash", "-c", script],
         cwd=folder,

@@ -3,10 +3,8 @@ import shlex
 
 from chaosity.result_folders import summary_files
 from chaosity.hosts.ansible_programs import ansible_command
-from chaosity.campaign.hosts_and_plans_of_run import (
-    call_or_exit_on_user_error,
-    put_own_programs_first_in_path,
-)
+from chaosity.campaign.hosts_and_plans_of_run import call_or_exit_on_user_error
+from chaosity.transport.own_programs import put_own_programs_first_in_path
 
 put_own_programs_first_in_path(ROOT)
 RESULTS = config["results"]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +43,33 @@ def test_a_file_that_is_not_a_point_is_refused(tmp_path, text, words):
         CliRunner().invoke(
             measure_point_command, [str(tmp_path / "point.json")], catch_exceptions=False
         )
+
+
+def measured(folder: Path, point: dict[str, object]) -> subprocess.CompletedProcess[str]:
+    """Run the command without an activated environment."""
+    file = folder / "point.json"
+    file.write_text(json.dumps({**point, "estimated_seconds": 1.0}))
+    return subprocess.run(
+        [Path(sys.executable).parent / "chaosity", "run", file],
+        env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+
+
+def test_it_finds_the_kernels_without_an_activated_environment(tmp_path, make_point):
+    kernel = {"program": "chaosity-latency", "install": "run ansible-playbook provision.yml"}
+    done = measured(tmp_path, make_point(needs=kernel))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["verdict"]["status"] == "valid"
+
+
+def test_a_failed_measurement_has_a_status_and_a_reason(tmp_path, make_point):
+    done = measured(tmp_path, make_point("dies"))
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["verdict"]["status"] == "failed"
+    assert "point.json: failed: " in done.stderr.splitlines()[-1]
 
 
 def run(folder: Path) -> None:

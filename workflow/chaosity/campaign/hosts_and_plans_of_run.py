@@ -40,6 +40,7 @@ from chaosity.result_folders import MEASUREMENTS_FILE, PREDICTIONS_FILE, UNMEASU
 from chaosity.simulation.simulated_records import open_machine_model
 from chaosity.simulation.true_values import check_programs_can_be_simulated
 from chaosity.topology.topology_sources import LIVE
+from chaosity.transport.own_programs import put_own_programs_first_in_path
 
 T = TypeVar("T")
 
@@ -69,16 +70,6 @@ def call_or_exit_on_user_error(make: Callable[[], T]) -> T:
 def measuring_resource_name(host: str) -> str:
     """Return the name of the Snakemake resource that allows one measurement at a time on a host."""
     return "measuring_" + re.sub(r"\W", "_", host)
-
-
-def put_own_programs_first_in_path(root: Path) -> None:
-    """Put this installation's programs at the start of the search path.
-
-    Rules call `chaosity` and `snakemake`, and measurements call the kernels that were installed.
-    """
-    own = [str(root / "build" / "kernels"), str(Path(sys.executable).parent)]
-    given = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    os.environ["PATH"] = os.pathsep.join(dict.fromkeys(own + given))
 
 
 class Campaign:

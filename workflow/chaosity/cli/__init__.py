@@ -14,6 +14,7 @@ import click
 
 from chaosity import __version__
 from chaosity.errors import UserError, file_system_error
+from chaosity.transport.own_programs import put_own_programs_first_in_path
 
 # Each command with its help in one line. `chaosity.cli.NAME` defines it, unless listed below.
 COMMANDS = {
@@ -80,6 +81,7 @@ def main() -> None:
 
     The exit status is 2 then: for a `UserError`, and for a file system that is full or broken.
     """
+    put_own_programs_first_in_path()
     try:
         chaosity()
     except UserError as error:

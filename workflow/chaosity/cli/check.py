@@ -71,14 +71,11 @@ def check_command(
     Exit status: 0 fine, 1 warning, 2 fault, 3 not checked, for example because somebody works on
     the host.
     """
-    from chaosity.campaign.hosts_and_plans_of_run import put_own_programs_first_in_path
-    from chaosity.checked_yaml_files import ROOT
     from chaosity.health.check_host import HostCheck
     from chaosity.health.judge_check_values import RECENT
 
     if textfile and textfile.suffix != ".prom":
         raise UserError("node_exporter reads only files that end in .prom", str(textfile))
-    put_own_programs_first_in_path(ROOT)
     with _failure_is_no_result():
         try:
             check = HostCheck(folder, with_equal_hosts=not without_equal_hosts)

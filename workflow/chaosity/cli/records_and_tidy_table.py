@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from chaosity.cli.terminal_output import echo
 from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.records.atomic_writes_and_record_files import save_record, write_atomically
 from chaosity.records.point_types import Point
-from chaosity.records.record_types_and_verdict import SIMULATED
+from chaosity.records.record_types_and_verdict import SIMULATED, VALID
 from chaosity.runner.point_measurement import measure_point
 
 
@@ -28,7 +29,8 @@ from chaosity.runner.point_measurement import measure_point
 def measure_point_command(point: Path, replicate: int, record: Path | None) -> None:
     """Measure one POINT and print its checks.
 
-    POINT is a file of results/HOST/CONFIGURATION/points.
+    POINT is a file of results/HOST/CONFIGURATION/points. The exit status is 1 if the measurement
+    failed.
     """
     with malformed_as_user_error("the file is not a point of a plan", str(point)):
         document = json.loads(point.read_text(encoding="utf-8"))
@@ -49,6 +51,9 @@ def measure_point_command(point: Path, replicate: int, record: Path | None) -> N
     for check in measured["verdict"]["checks"]:
         mark = {True: "ok  ", False: "FAIL" if check["decisive"] else "note", None: "?   "}
         echo(f"{mark[check['passed']]} {check['name']}: {check['detail']}", err=True)
+    if measured["verdict"]["status"] != VALID:
+        echo(f"chaosity: {point}: failed: {measured['verdict']['reason']}", err=True)
+        sys.exit(1)
 
 
 def _is_simulated(point: Path) -> bool:
