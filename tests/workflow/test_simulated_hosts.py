@@ -31,6 +31,24 @@ def simulated(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workflow:
     return workflow
 
 
+def test_a_dry_run_for_slurm_needs_neither_slurm_nor_a_locale_nor_an_active_environment(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    workflow = Workflow(root, tmp_path)
+    workflow.host("imagined", **HOST)
+    workflow.config["experiments"] = ["latency_matrix"]
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("bash", "env", "which"):
+        (programs / name).symlink_to(f"/usr/bin/{name}")
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.setenv("LC_ALL", "C")
+    done = workflow.snakemake("--profile", str(root / "profiles/cluster"), "--dry-run")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("this dry run does not ask Slurm's nodes") == 1
+    assert "rule measure:" in done.stdout
+
+
 def chaosity(workflow: Workflow, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command of chaosity in the workflow's folder."""
     return subprocess.run(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+import sys
 from pathlib import Path
 
 import pytest
@@ -135,3 +137,11 @@ def test_interleave_without_nodes_is_refused(bandwidth: Path, cpu: str):
     assert "needs --memory-nodes" in refusal(
         [bandwidth, *arguments("copy", cpu, 64, "--interleave")]
     )
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="mbind has another number")
+def test_a_container_that_forbids_memory_policies_is_named(bandwidth: Path, cpu: str, root: Path):
+    filtered = [sys.executable, root / "tests/denied_system_calls.py", "237"]
+    command = [bandwidth, *arguments("copy", cpu, MIB, "--memory-nodes", "0")]
+    said = refusal([*filtered, *command])
+    assert "the container forbids memory policies; add CAP_SYS_NICE" in said

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import platform
 import subprocess
 import sys
 import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -63,3 +65,19 @@ def test_without_hwloc_there_is_no_description(monkeypatch):
     with pytest.raises(describe_host.DescriptionError, match="lstopo is not installed"):
         describe_host.write_host_description_tarball([], output)
     assert output.getvalue() == b""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the calls have other numbers")
+@pytest.mark.parametrize(
+    "program", ["chaosity-run --describe", "chaosity-place --policy first_touch --workers 0 true"]
+)
+def test_a_container_that_forbids_memory_policies_is_told_before_all_points(program, root):
+    filtered = [sys.executable, root / "tests/denied_system_calls.py", "237,238,239"]
+    name, *arguments = program.split()
+    command = [*filtered, Path(sys.executable).with_name(name), *arguments]
+    answer = subprocess.run(command, input="", capture_output=True, text=True, check=False)
+    if answer.returncode == 77:
+        pytest.skip("this machine allows no filter of system calls")
+    assert (answer.returncode != 0, answer.stdout) == (True, "")
+    wanted = "the container forbids memory policies; add CAP_SYS_NICE (docker --cap-add SYS_NICE)"
+    assert answer.stderr == f"{name}: {wanted}.\n"

@@ -51,6 +51,14 @@ def test_a_good_load_gives_a_valid_record(make_point):
     assert "value" not in json.dumps(record)  # a record holds no derived number
 
 
+def test_a_measurement_leaves_no_file_open(make_point):
+    command = [sys.executable, "-W", "error", "-m", "chaosity.runner", "-"]
+    asked = json.dumps(make_point())
+    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["verdict"]["status"] == VALID
+    assert done.stderr == ""
+
+
 @pytest.mark.parametrize(
     ("wrong", "expected"),
     [

@@ -9,6 +9,7 @@ from machine_by_hand import TODAY, TOPOLOGY
 
 from chaosity.errors import UserError
 from chaosity.simulation.machine_description import current_faults, read_machine_description
+from chaosity.topology.topology_discovery import discover_topology
 
 HEAD = "simulated_machine: bad\ndescription: for a test\nsources: [this test]\n"
 BODY = """memory: {core_bytes_per_second: 1.0e+10, package_bytes_per_second: 1.0e+11}
@@ -91,3 +92,18 @@ def test_descriptions_that_are_based_on_each_other_are_refused(tmp_path):
         (tmp_path / f"{name}.yaml").write_text(text)
     with pytest.raises(UserError, match="unknown machine 'bad'"):
         read_machine_description(tmp_path / "bad.yaml", TOPOLOGY)
+
+
+def test_a_description_in_any_folder_is_based_on_a_machine_that_ships(tmp_path, root):
+    name = "desktop"
+    shipped = root / f"machines/{name}.yaml"
+    topology = discover_topology(str(root / f"machines/topologies/{name}.xml"))
+    mine = tmp_path / "bad.yaml"
+    mine.write_text(HEAD + f"based_on: {name}\nseed: 7\n")
+    wanted = {**read_machine_description(shipped, topology), "seed": 7}
+    found = read_machine_description(mine, topology)
+    assert found["seed"] == 7
+    assert (found["memory"], found["latency_ns"]) == (wanted["memory"], wanted["latency_ns"])
+    # A description beside the file is preferred.
+    (tmp_path / f"{name}.yaml").write_text(HEAD.replace("bad", name) + BODY)
+    assert read_machine_description(mine, topology)["latency_ns"]["l1"] == 1

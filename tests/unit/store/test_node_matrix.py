@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -231,3 +233,23 @@ def test_a_node_with_thousands_of_digits_is_no_node(tmp_path):
     path.write_text(f"x,node0\nnode{'9' * 5000},1\n")
     with pytest.raises(UserError, match="is not a node"):
         read_matrix_csv(path, "bandwidth")
+
+
+MLC = Path(__file__).parents[2] / "data/mlc_bandwidth_matrix.txt"
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_a_matrix_as_intel_mlc_prints_it(write, line_end):
+    text = MLC.read_text()
+    found = read_matrix_csv(write(text.replace("\n", line_end), "mlc.txt"), "bandwidth")
+    csv = read_matrix_csv(write("node,0,1\n0,90935.7,34457.4\n1,34387.1,90870.6\n"), "bandwidth")
+    assert (found.samples, found.initiators, found.targets) == (csv.samples, (0, 1), (0, 1))
+    absent = read_matrix_csv(write(text.replace("34457.4", "-      ") + "\nDone\n"), "bandwidth")
+    assert absent.samples.keys() == found.samples.keys() - {(0, 1)}
+    with pytest.raises(UserError, match="row 12: the row has 2 cells, but the first row has 3"):
+        read_matrix_csv(write(text.replace(" 90870.6", "")), "bandwidth")
+
+
+def test_a_table_without_separators_is_told_which_there_are(write):
+    with pytest.raises(UserError, match="commas, semicolons or tabs separate the columns"):
+        read_matrix_csv(write("from 0 1\n0 40 10\n1 20 40\n"), "bandwidth")

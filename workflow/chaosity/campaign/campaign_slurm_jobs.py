@@ -84,9 +84,9 @@ class CampaignSlurmJobs:
             check_finished_jobs_stay_visible(run_slurm_command("scontrol", "show", "config"))
             nodes = list_slurm_nodes()
             for name in campaign.hosts:
-                self._resources[name] = whole_node_job_resources(
-                    nodes[self.slurm_node_name(name)], self.slurm
-                )
+                # A simulated host has no node, so its jobs run anywhere.
+                node = nodes.get(self.slurm_node_name(name))
+                self._resources[name] = whole_node_job_resources(node, self.slurm) if node else {}
         else:
             processors = int(os.environ.get("SLURM_CPUS_ON_NODE", 1))
             # With mem_mb 0 the step gets the job's memory.

@@ -192,8 +192,10 @@ def _request_description(
     if answer.returncode:
         last = (errors.strip().splitlines() or ["the runner printed no error"])[-1]
         text = f"the host cannot be described: {last.removeprefix('chaosity-run: ')}"
-        by_sudo = re.match(r"sudo: |Sorry, user", last)
-        raise UserError(text, where, _LET_SUDO if by_sudo else _PROVISION)
+        if re.match(r"sudo: |Sorry, user", last):
+            raise UserError(text, where, _LET_SUDO)
+        # The runner's own sentence can end with what to do.
+        raise UserError(text, where, None if "; " in last else _PROVISION)
     write_atomically(path, answer.stdout)
     facts = cast(DescribedFacts, described_facts(path))
     if missing := DescribedFacts.__annotations__.keys() - facts.keys():

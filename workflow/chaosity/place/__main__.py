@@ -16,6 +16,7 @@ from chaosity.place.page_share_arithmetic import parse_shares
 from chaosity.place.placement_policies import POLICIES
 from chaosity.place.run_placed_program import NOT_PLACED, run_program_with_placed_pages
 from chaosity.runner import lock_files
+from chaosity.runner.memory_policies import check_memory_policies
 
 REFUSED = 2
 METHOD_HELP = "how shares are enforced: by the kernel's weights, or by moving pages"
@@ -79,12 +80,10 @@ def request_from_arguments(arguments: argparse.Namespace) -> PlacementRequest:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its status; print an error as one sentence to stderr."""
+    request = argument_parser().parse_args(arguments)
     try:
-        sys.exit(
-            run_program_with_placed_pages(
-                request_from_arguments(argument_parser().parse_args(arguments))
-            )
-        )
+        check_memory_policies()
+        sys.exit(run_program_with_placed_pages(request_from_arguments(request)))
     except UserError as error:
         print(f"chaosity-place: {error}", file=sys.stderr)
         sys.exit(REFUSED)

@@ -21,10 +21,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, TypedDict, cast
 
+from chaosity.errors import UserError
 from chaosity.records.point_types import OpenclDeviceFacts, RequiredProgram
 from chaosity.runner.guardian_process import kill_program
 from chaosity.runner.load_process import VERSION_SECONDS
 from chaosity.runner.memory_module_table import read_memory_modules
+from chaosity.runner.memory_policies import check_memory_policies
 
 # Debian's hwloc-nox and RHEL's hwloc have only the first program; graphical builds have both.
 LSTOPO_PROGRAMS = ("lstopo-no-graphics", "lstopo")
@@ -258,8 +260,13 @@ def write_host_description_tarball(needs: Iterable[RequiredProgram], output: Bin
         output: file for the tarball, or a pipe, since the tarball is written from begin to end.
 
     Raises:
-        DescriptionError: hwloc is missing or fails; nothing was written.
+        DescriptionError: hwloc is missing or fails, or memory policies are forbidden; nothing was
+            written.
     """
+    try:
+        check_memory_policies()  # nearly all points would fail
+    except UserError as error:
+        raise DescriptionError(str(error)) from None
     facts = json.dumps(_host_facts(needs)).encode()
     members = [(TOPOLOGY_MEMBER, _read_lstopo_xml()), (FACTS_MEMBER, facts)]
     members += [(name, text.encode()) for name, text in _read_kernel_files()]

@@ -300,6 +300,11 @@ class LoadProcess:
                 self.send_signal("KILL")
             time.sleep(0.002)
         self.reader.join(GRACE_SECONDS)
+        # A child of the tool can still hold the output, then its reader goes on.
+        for pipe in (self.process.stdin, None if self.reader.is_alive() else self.process.stdout):
+            with contextlib.suppress(OSError):
+                if pipe:
+                    pipe.close()
         self.counters.close_counters()
         self.stderr.seek(0)
         self.errors = self.stderr.read(OUTPUT_LIMIT_BYTES).decode(errors="replace")

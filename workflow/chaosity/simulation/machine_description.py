@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, cast
 
-from chaosity.checked_yaml_files import read_yaml, validate_document
+from chaosity.checked_yaml_files import ROOT, read_yaml, validate_document
 from chaosity.components.make_component_documents import drive_component_name
 from chaosity.errors import UserError, check_allowed
 from chaosity.topology.topology_model import Topology
@@ -221,11 +221,14 @@ def _read_with_base(path: Path, users: frozenset[str] = frozenset()) -> MachineD
         found = f"the file has `{KIND}: {document[KIND]}`"
         raise UserError(found, str(path), f"the file's name requires {path.stem!r}")
     base = document.get("based_on")
-    known = {file.stem for file in path.parent.glob("*.yaml")} - users
     if base is None:
         return cast(MachineDescription, document)
-    check_allowed(base, known, f"unknown machine {base!r}", f"{path}, based_on")
-    return cast(MachineDescription, {**_read_with_base(path.with_stem(base), users), **document})
+    # Those that ship, and those beside the file, which are preferred.
+    folders = (ROOT / "machines", path.parent)
+    known = {file.stem: file for folder in folders for file in folder.glob("*.yaml")}
+    others = known.keys() - users
+    check_allowed(base, others, f"unknown machine {base!r}", f"{path}, based_on")
+    return cast(MachineDescription, {**_read_with_base(known[base], users), **document})
 
 
 def _check_parts(machine: MachineDescription, topology: Topology, where: str) -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 
@@ -131,6 +133,18 @@ def run_slurm_command(*command: str) -> str:
         message = (answer.stderr.strip() or "without a message").splitlines()[-1]
         raise UserError(f"{command[0]} failed: {message}", "Slurm")
     return answer.stdout
+
+
+def transport_of_dry_run(transport: str) -> str:
+    """Return the transport for a dry run: that of the inventory where Slurm's programs are missing.
+
+    So a campaign can be planned on any machine; the nodes are not asked, and a sentence says so.
+    """
+    if transport != "slurm" or shutil.which("scontrol"):
+        return transport
+    text = "Slurm's programs are not installed here, so this dry run does not ask Slurm's nodes"
+    print(f"chaosity: {text}; hosts are described as without Slurm.", file=sys.stderr)
+    return "inventory"
 
 
 def list_slurm_nodes() -> dict[str, SlurmNode]:

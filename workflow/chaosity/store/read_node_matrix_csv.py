@@ -1,8 +1,9 @@
 """Read matrices of initiator node x target node from CSV files.
 
 The first column of a file has the initiator nodes; each further column is a target node. A node's
-number is at the end of its name (`3`, `mem_3`, `node3`). Rows that repeat an initiator are further
-replicates. An empty cell or `-` was not measured.
+number is at the end of its name (`3`, `mem_3`, `node3`). The output of Intel MLC with such a matrix
+is read too. Rows that repeat an initiator are further replicates. An empty cell or `-` was not
+measured.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ _OUT_OF_BOUNDS = {
 _UNIT_BY_MAGNITUDE = ((1e8, "B/s"), (2e3, "MB/s"))
 _NUMBERED = re.compile(r"(.*?)(?<![0-9])([0-9]{1,6})")
 _NOT_MEASURED = ("", "-")
+# The rows of a matrix as Intel MLC prints it, see tests/data/mlc_bandwidth_matrix.txt.
+_MLC_HEAD = re.compile(r"\s*Numa node((?:\s+[0-9]{1,6})+)\s*")
+_MLC_ROW = re.compile(r"\s*[0-9]{1,6}(?:\s+(?:[0-9.]+|-))+\s*")
 Pair = tuple[int, int]
 
 
@@ -165,13 +169,16 @@ def read_csv_rows(path: Path) -> list[tuple[int, list[str]]]:
     """Return the cells of each row of a CSV file that is not empty, with the row's line number.
 
     Cells are stripped of spaces. The cells are separated by commas, semicolons or tabs, whichever
-    the first row has most of.
+    the first row has most of. A matrix in the output of Intel MLC, whose columns are separated by
+    spaces, is read too.
 
     Raises:
         UserError: the file cannot be read, or is not a CSV file.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
+        if rows := _rows_of_mlc_matrix(text):
+            return rows
         first = next(filter(str.strip, text.splitlines()), "")
         reader = csv.reader(io.StringIO(text), delimiter=max(",;\t", key=first.count))
         stripped = ([field.strip() for field in fields] for fields in reader)
@@ -182,6 +189,19 @@ def read_csv_rows(path: Path) -> list[tuple[int, list[str]]]:
         raise UserError(f"the file is not a CSV file: {error}", str(path)) from error
 
 
+def _rows_of_mlc_matrix(text: str) -> list[tuple[int, list[str]]]:
+    """Return the rows of the first matrix that Intel MLC printed, with line numbers; or no rows."""
+    rows: list[tuple[int, list[str]]] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if rows and not _MLC_ROW.fullmatch(line):
+            break
+        if rows:
+            rows.append((number, line.split()))
+        elif head := _MLC_HEAD.fullmatch(line):
+            rows.append((number, ["node", *head[1].split()]))
+    return rows
+
+
 def _node(text: str) -> int | None:
     """Return the number at the end of a node's name; None without a number."""
     match = _NUMBERED.fullmatch(text)
@@ -190,7 +210,10 @@ def _node(text: str) -> int | None:
 
 def _target_nodes(head: Sequence[str], where: str) -> tuple[int, ...]:
     """Return the node numbers in the column names."""
-    remedy = "columns after the first are target nodes, such as 0, mem_0 or node0"
+    remedy = (
+        "commas, semicolons or tabs separate the columns; those after the first are target nodes, "
+        "such as 0, mem_0 or node0"
+    )
     if len(head) < 2:
         raise UserError("the first row has no target node", where, remedy)
     found: dict[int, None] = {}

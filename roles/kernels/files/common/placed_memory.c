@@ -164,6 +164,9 @@ static void bind(struct mapping mapping, struct placement placement) {
             refuse("--memory-nodes: no memory of nodes %s can be used (see has_memory in "
                    "/sys/devices/system/node and Mems_allowed_list in /proc/self/status)",
                    list);
+        if (errno == EPERM) /* the kernel never answers this, a filter of system calls does */
+            refuse("--memory-nodes: the container forbids memory policies; add CAP_SYS_NICE "
+                   "(docker --cap-add SYS_NICE)");
         refuse("--memory-nodes: memory cannot be bound to nodes %s: %s", list, strerror(errno));
     }
     /* The kernel silently ignores nodes that do not exist, if at least one does. */
