@@ -63,13 +63,16 @@ ON_ALL_CORES = $(BIN)/pytest --numprocesses auto --dist worksteal $(PYTEST_ARGUM
 # ends a run that finds other files with them.
 ALONE = $(BIN)/pytest $$(grep -rl --include='test_*.py' 'mark\.alone' tests) $(PYTEST_ARGUMENTS) -m
 
+# Properties are tried on other examples each time. A failure prints its example: add it to the test.
+RANDOM = --hypothesis-profile=random
+
 test: test-tools ## set up and run every kind of test once: about 10 minutes on two cores
 	$(ON_ALL_CORES) '$(FAST) and not alone'
 	$(ALONE) '$(FAST) and alone'
 
 test-thorough: test-tools ## run the tests that `make test` leaves out
-	$(ON_ALL_CORES) '$(THOROUGH) and not alone'
-	$(ALONE) '$(THOROUGH) and alone'
+	$(ON_ALL_CORES) '$(THOROUGH) and not alone' $(RANDOM)
+	$(ALONE) '$(THOROUGH) and alone' $(RANDOM)
 
 test-all: test test-thorough ## run everything that CI runs: about 44 minutes on two cores
 
