@@ -20,7 +20,7 @@ COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.1
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-thorough test-all test-tools lab lab-down lab-test slurm-test fuzz provision environment redfish lint format bench lock clean distclean
+.PHONY: help run demo test test-thorough test-all test-tools lab lab-down lab-test slurm-test fresh-test fuzz provision environment redfish lint format bench lock clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -55,23 +55,27 @@ demo: .venv/requirements.installed ## simulate the server of the paper and repor
 	@$(BIN)/chaosity reports --results $(DEMO)
 
 # Tests marked `alone` measure, pin threads or change a setting of the kernel, so nothing runs next to them.
-FAST = not lab and not slurm and not thorough
-THOROUGH = not lab and not slurm and thorough
+HERE = not fresh and not lab and not slurm
+FAST = $(HERE) and not thorough
+THOROUGH = $(HERE) and thorough
 # Each core begins with neighbouring tests, which share their prepared data.
 ON_ALL_CORES = $(BIN)/pytest --numprocesses auto --dist worksteal $(PYTEST_ARGUMENTS) -m
 # Reading all tests takes ten seconds, so here only files with such tests are read. tests/conftest.py
 # ends a run that finds other files with them.
 ALONE = $(BIN)/pytest $$(grep -rl --include='test_*.py' 'mark\.alone' tests) $(PYTEST_ARGUMENTS) -m
 
+# Properties are tried on other examples each time. A failure prints its example: add it to the test.
+RANDOM = --hypothesis-profile=random
+
 test: test-tools ## set up and run every kind of test once: about 10 minutes on two cores
 	$(ON_ALL_CORES) '$(FAST) and not alone'
 	$(ALONE) '$(FAST) and alone'
 
 test-thorough: test-tools ## run the tests that `make test` leaves out
-	$(ON_ALL_CORES) '$(THOROUGH) and not alone'
-	$(ALONE) '$(THOROUGH) and alone'
+	$(ON_ALL_CORES) '$(THOROUGH) and not alone' $(RANDOM)
+	$(ALONE) '$(THOROUGH) and alone' $(RANDOM)
 
-test-all: test test-thorough ## run everything that CI runs: about 44 minutes on two cores
+test-all: test test-thorough ## run everything that CI runs but fresh-test: about 44 minutes on two cores
 
 test-tools: .venv/requirements-test.installed
 	@$(BIN)/python provision.py $(INVENTORY) -e @tests/provision.yml
@@ -87,6 +91,10 @@ lab-test: .venv/requirements-test.installed ## run the tests that need virtual m
 
 slurm-test: test-tools ## set up a Slurm with two nodes on this machine, run its tests, remove it; needs root
 	$(BIN)/pytest -m slurm tests/slurm $(PYTEST_ARGUMENTS)
+
+FRESH_RELEASES ?= bookworm trixie
+fresh-test: ## set the last commit up in a bare Debian 12 and 13, measure and test there; needs root; FRESH_RELEASES=trixie for one
+	@sh tests/fresh/run.sh $(FRESH_RELEASES)
 
 environment: .venv/requirements-test.installed ## make the virtual environment, test tools included
 
@@ -105,7 +113,7 @@ lint: .venv/requirements-test.installed ## run every linter and format check
 format: .venv/requirements-test.installed ## format Python and Snakemake files
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/snakefmt workflow/Snakefile workflow/rules
+	$(BIN)/snakefmt Snakefile workflow/Snakefile workflow/rules
 
 bench: .venv/requirements.installed ## compare kernels, overhead and planning with simpler programs; simulate intervals and faults; BENCH_ARGUMENTS=streaming for one part
 	$(BIN)/python tests/bench/run.py $(BENCH_ARGUMENTS)
@@ -119,14 +127,16 @@ lock: ## bring the lock files in line with pyproject.toml; LOCK_ARGUMENTS=--upgr
 	$(BACK_END) | $(COMPILE) $(LOCK_ARGUMENTS) --extra firmware --extra lab --extra test \
 		-c requirements.lock -c requirements-firmware.lock pyproject.toml - -o requirements-test.lock
 
-clean: ## remove what was measured and built: results/ build/ .snakemake/ and caches
+clean: ## remove what was measured and built: results/* build/ .snakemake/ and caches
 # A machine must not go on without the files that it is made of.
 	@for machine in $(wildcard build/lab/*/machine.json); do \
 		PYTHONPATH=roles/virtual_lab/files python3 -m virtual_lab stop --force "$${machine%/*}"; done
 	@for bmc in $(wildcard build/lab/bmc); do \
 		PYTHONPATH=roles/virtual_bmc/files python3 -m virtual_bmc stop "$$bmc" >/dev/null; done
-	@echo "Removing results/ build/ .snakemake/ .pytest_cache/ .ruff_cache/ .hypothesis/ .ansible/"
-	@rm -rf results build .snakemake .pytest_cache .ruff_cache .hypothesis .ansible
+	@echo "Removing results/* build/ .snakemake/ .pytest_cache/ .ruff_cache/ .hypothesis/ .ansible/"
+# The page in results/ belongs to the project.
+	@! test -d results || find results -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +
+	@rm -rf build .snakemake .pytest_cache .ruff_cache .hypothesis .ansible
 
 distclean: clean ## remove the same files and the virtual environment
 	@echo "Removing .venv/ workflow/chaosity.egg-info/"

@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from expected_skips import pytest_runtest_makereport as pytest_runtest_makereport
 from small_load import make_point as make_point
 from workflow_folder import Workflow
 
-# On a busy machine, the time that an example takes says nothing about the code.
-settings.register_profile("without deadline", deadline=None)
-settings.load_profile("without deadline")
+# On a busy machine, the time that an example takes says nothing about the code. `make test` takes
+# the same examples each time, so it fails only for what was changed; `make test-thorough` others.
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("random", deadline=None)
+settings.load_profile("same")
 
 # Started in the background by a shell or nohup, tests and their programs would ignore these
 # signals. Tests press Ctrl-C.
@@ -40,12 +43,3 @@ def root() -> Path:
 def workflow(root: Path, tmp_path: Path) -> Workflow:
     """A workflow of its own for a test."""
     return Workflow(root, tmp_path)
-
-
-@pytest.fixture(scope="session")
-def shared() -> Path:
-    """Real topologies and published measurements that do not ship with the project."""
-    folder = ROOT.parent / "shared"
-    if not folder.is_dir():
-        pytest.skip("../shared is not here: it holds real topologies and published measurements")
-    return folder

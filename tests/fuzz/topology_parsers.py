@@ -40,9 +40,9 @@ from fuzz.mutations import (
     mutated_json,
 )
 from fuzz.watched_parser import Parser
+from shipped_data import REAL_MACHINES
 
 DATA = ROOT / "tests" / "data"
-SHARED = ROOT.parent / "shared" / "topologies"
 _LARGEST_SAMPLE = 120_000
 
 Files = dict[str, bytes]
@@ -50,8 +50,8 @@ Files = dict[str, bytes]
 
 @cache
 def xml_samples() -> list[etree._Element]:
-    """Return small and middle-sized topologies: shipped, recorded, and shared if there are any."""
-    folders = (ROOT / "machines" / "topologies", DATA / "topologies", SHARED / "xml")
+    """Return small and middle-sized topologies: shipped, made for tests, and real."""
+    folders = (ROOT / "machines" / "topologies", DATA / "topologies", REAL_MACHINES / "xml")
     paths = [path for folder in folders for path in sorted(folder.glob("*.xml"))]
     small = [path for path in paths if path.stat().st_size < _LARGEST_SAMPLE]
     return [etree.fromstring(path.read_bytes()) for path in small]
@@ -200,7 +200,7 @@ def _parse_description(data: bytes, folder: Path) -> None:
 
 @cache
 def capture_samples() -> list[bytes]:
-    """Return captured /sys of a small machine, and a shared one if there is any."""
+    """Return captured /sys of a small machine."""
     files = {
         name: content
         for name, content in description_samples()[0].items()

@@ -22,6 +22,7 @@ from chaosity.store.tidy_table_parquet import COLUMNS
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_json import topology_from_json, topology_to_json
 from chaosity.topology.topology_model import Topology
+from shipped_data import REAL_MACHINES
 
 SLOW = "drive-0000-11-00-0"
 
@@ -309,7 +310,7 @@ def test_drives_of_an_unknown_node_are_not_part_of_a_nodes_drive_set():
 ROOT = Path(__file__).resolve().parents[3]
 HYBRIDS = [
     ROOT / "tests/data/topologies/m1-pro-by-hand.xml",
-    ROOT.parent / "shared/topologies/xml/20em64t-hybrid-1p6c2t+2ca4co1t.xml",
+    REAL_MACHINES / "xml/20em64t-hybrid-1p6c2t+2ca4co1t.xml",
 ]
 
 
@@ -354,8 +355,6 @@ def core_latencies(topology: Topology, slow: int) -> pd.DataFrame:
 
 @pytest.mark.parametrize("xml", HYBRIDS, ids=lambda path: path.stem)
 def test_cores_are_compared_with_cores_of_their_kind(xml):
-    if not xml.exists():
-        pytest.skip("../shared is missing")
     topology = discover_topology(str(xml))
     performance = topology.core_kinds[-1].cpus
     slow = performance[3]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import faulty_machines as faulty
@@ -282,6 +282,7 @@ def test_nodes_can_have_any_ascending_numbers(fault, seed):
 
 @few
 @given(seeds, st.permutations(range(4)), st.integers(0, 3))
+@example(140, [0, 3, 2, 1], 0)  # by chance the pairs 0, 1 and 2, 3 are 3.5 % faster than the others
 def test_equal_nodes_can_change_numbers(seed, order, slow):
     layout = faulty.full_mesh(4)
     measured = measure(layout, rng(seed), faulty.slow_memory(layout, slow, 0.25))

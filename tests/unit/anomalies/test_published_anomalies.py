@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from chaosity.anomalies.host_anomalies import analyse_host
@@ -11,9 +9,8 @@ from chaosity.anomalies.matrix_anomalies import analyse_matrix
 from chaosity.store.measurements import Measurements
 from chaosity.store.read_node_matrix_csv import read_matrix_csv
 from chaosity.store.read_published_csv import read_published_csv
+from shipped_data import PUBLISHED_TABLES
 
-PUBLISHED = Path(__file__).resolve().parents[4] / "shared" / "published"
-pytestmark = pytest.mark.skipif(not PUBLISHED.exists(), reason="../shared is not here")
 TWO = (("local", "remote"), None)
 DIE = (("local", "same package", "other package"), ((0, 1), (2, 3)))
 MATRICES = {
@@ -37,7 +34,7 @@ MATRICES = {
 
 def matrix(name):
     return read_matrix_csv(
-        PUBLISHED / f"{name}.csv", "latency" if name.endswith("_ns") else "bandwidth"
+        PUBLISHED_TABLES / f"{name}.csv", "latency" if name.endswith("_ns") else "bandwidth"
     )
 
 
@@ -70,7 +67,7 @@ def test_the_structural_pattern_of_a_broadwell_is_noted():
 
 
 def sweep():
-    path = PUBLISHED / "numa_bench_epyc7a53_latency_sweep_ns.csv"
+    path = PUBLISHED_TABLES / "numa_bench_epyc7a53_latency_sweep_ns.csv"
     return analyse_host(Measurements.from_table(read_published_csv(path, "numa_bench", "x")))
 
 
@@ -103,7 +100,7 @@ def test_the_epyc_has_no_anomaly_when_each_core_runs_alone():
 
 
 def test_a_drive_that_its_own_node_reads_slower_is_reported():
-    path = PUBLISHED / "fio_issue141_nvme_node1_seqread4k_qd1.csv"
+    path = PUBLISHED_TABLES / "fio_issue141_nvme_node1_seqread4k_qd1.csv"
     (one,) = analyse_host(
         Measurements.from_table(read_published_csv(path, "fio_numa", "x"))
     ).anomalies
@@ -113,6 +110,6 @@ def test_a_drive_that_its_own_node_reads_slower_is_reported():
 
 
 def test_published_cores_of_different_kinds_are_not_compared():
-    path = PUBLISHED / "chaosity_table1_m1pro_GBps.csv"
+    path = PUBLISHED_TABLES / "chaosity_table1_m1pro_GBps.csv"
     found = analyse_host(Measurements.from_table(read_published_csv(path, "table_1", "x")))
     assert found.anomalies == ()

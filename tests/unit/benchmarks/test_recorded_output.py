@@ -173,9 +173,9 @@ def test_likwid_bench():
     assert checks(one, {"stdout": smaller})["working set"] is False
 
 
-def test_likwid_benchs_own_triad_is_not_streams(shared):
+def test_likwid_benchs_own_triad_is_not_streams():
     one = load("likwid_bench", kernel="stream")
-    text = (shared / "recorded/likwid-bench-5.2_triad_mem_avx512.txt").read_text()
+    text = (RECORDED / "likwid-bench-5.2_triad_mem_avx512.txt").read_text()
     assert checks(one, {"stdout": text})["kernel"] is False
 
 
@@ -187,9 +187,9 @@ def test_stream(stream, kernel):
     assert extract_number(one["metrics"][METRIC], stream) == pytest.approx(expected)
 
 
-def test_the_real_stream_output(shared):
+def test_the_real_stream_output():
     one = load("stream", kernel="Triad")
-    text = (shared / "recorded/stream-5.10_gcc12_2threads.txt").read_text()
+    text = (RECORDED / "stream-5.10_gcc12_2threads.txt").read_text()
     # It was compiled with the default, ten.
     assert failed_checks(one, {"stdout": text}) == {"iterations"}
     assert extract_number(one["metrics"][METRIC], {"stdout": text}) == pytest.approx(

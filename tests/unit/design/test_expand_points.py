@@ -26,6 +26,7 @@ from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import replicate_numbers
 from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology
+from shipped_data import REAL_MACHINES
 
 
 def with_orders(points, replicates, seed):
@@ -133,13 +134,10 @@ def test_cpuless_nodes_are_targets_but_no_initiators(config, root):
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "file",
-    sorted(
-        p.name
-        for p in (Path(__file__).resolve().parents[4] / "shared/topologies/xml").glob("*.xml")
-    ),
+    sorted(path.name for path in REAL_MACHINES.glob("xml/*.xml")),
 )
-def test_every_real_machine_can_be_planned(config, shared, file):
-    topology = discover_topology(str(shared / "topologies/xml" / file))
+def test_every_real_machine_can_be_planned(config, file):
+    topology = discover_topology(str(REAL_MACHINES / "xml" / file))
     plan = plan_host(PlannedHost("real", configuration_name(topology), topology), config)
     usable = set(topology.pus)
     nodes = {n.os_index for n in topology.memory_nodes}

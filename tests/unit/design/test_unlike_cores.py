@@ -18,11 +18,12 @@ from chaosity.errors import UserError
 from chaosity.topology.device_types import OpenclDevice
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import CoreKind
+from shipped_data import REAL_MACHINES
 
 ROOT = Path(__file__).resolve().parents[3]
 MACHINES = ROOT / "tests" / "data" / "topologies"
 MAC = MACHINES / "m1-pro-by-hand.xml"
-HYBRID = ROOT.parent / "shared/topologies/xml/20em64t-hybrid-1p6c2t+2ca4co1t.xml"
+HYBRID = REAL_MACHINES / "xml/20em64t-hybrid-1p6c2t+2ca4co1t.xml"
 CPU = OpenclDevice(
     "opencl0", "Portable Computing Language", "pthread", "cpu", vendor="GenuineIntel"
 )
@@ -56,7 +57,6 @@ def two_kinds(topology, **first):
     return replace(topology, core_kinds=kinds)
 
 
-@pytest.mark.skipif(not HYBRID.exists(), reason="../shared with the real topologies is not here")
 def test_a_hybrid_processor_alone_and_together(config):
     found, _ = names(discover_topology(str(HYBRID)), config, "unlike_cores")
     kinds = ("pu12", "pu0", "efficiency_cores", "performance_cores", "node0")

@@ -18,11 +18,11 @@ from chaosity.export.host_measurements_for_export import read_measured_host
 from chaosity.export.hwloc_xml_with_measurements import export_hwloc_xml
 from chaosity.topology.topology_discovery import discover_topology
 from host_results import BANDWIDTH, folder_of, measured, rows, table
+from shipped_data import REAL_MACHINES
 
 ROOT = Path(__file__).resolve().parents[3]
 EPYC = ROOT / "tests/data/topologies/epyc-7413-2s-nps4-30drives.xml"
 HBM = ROOT / "tests/data/topologies/xeon-max-2s-hbm-flat.xml"
-REAL = ROOT.parent / "shared/topologies/xml"
 LSTOPO = shutil.which("lstopo-no-graphics") or shutil.which("lstopo") or "lstopo"
 
 
@@ -95,7 +95,7 @@ def test_nodes_without_units_answer_as_measured(tmp_path):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("xml", sorted(REAL.glob("*.xml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("xml", sorted(REAL_MACHINES.glob("xml/*.xml")), ids=lambda path: path.stem)
 def test_real_machines_answer_as_measured(xml, tmp_path):
     assert check_answers(xml, tmp_path / "r", at_most=3) > 0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -15,11 +14,9 @@ from lxml import etree
 from table_figures import draw
 
 from chaosity.figures.axis_order_and_labels import is_byte_column, make_axis_value
+from shipped_data import PUBLISHED_TABLES
 
-SWEEP = (
-    Path(__file__).resolve().parents[4]
-    / "shared/published/numa_bench_epyc7a53_latency_sweep_ns.csv"
-)
+SWEEP = PUBLISHED_TABLES / "numa_bench_epyc7a53_latency_sweep_ns.csv"
 SVG = "{http://www.w3.org/2000/svg}"
 LINES = {"name": "f", "kind": "lines", "title": "t"}
 
@@ -324,7 +321,6 @@ def test_unchanged_data_gives_equal_files(one_node, tmp_path):
         assert path.read_bytes() == (tmp_path / path.name).read_bytes()
 
 
-@pytest.mark.skipif(not SWEEP.exists(), reason="../shared is not here")
 def test_the_published_sweep_goes_through_the_same_figures(tmp_path):
     _, files = sweep_figures(tmp_path)
     said = files["latency_together"].sentence

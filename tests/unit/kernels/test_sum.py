@@ -275,7 +275,7 @@ def test_rings_that_are_forbidden_are_said(summing: Path, drives: list[Path], cp
     command = [sys.executable, child, "425", summing, "--cpus", cpu, *on(drives)]
     ended = subprocess.run(command, capture_output=True, text=True)
     if ended.returncode == 77:
-        pytest.skip(ended.stderr)
+        pytest.skip("this kernel has no filter of system calls")
     assert ended.returncode == 2
     assert "io_uring is not permitted" in ended.stderr
 

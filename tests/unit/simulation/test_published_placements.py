@@ -26,10 +26,9 @@ from chaosity.simulation.machine_description import MachineDescription
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.store.measurements import Measurements
 from chaosity.store.read_published_csv import read_published_csv
+from shipped_data import PUBLISHED_TABLES
 from simulated_tables import TODAY, SimulatedHost, shipped_machine, shipped_topology
 
-PUBLISHED = Path(__file__).resolve().parents[4] / "shared" / "published"
-pytestmark = pytest.mark.skipif(not PUBLISHED.exists(), reason="../shared is not here")
 # Four packages with one node and eight cores each, like the published machine.
 TOPOLOGY = shipped_topology("xeon_e5_4620")
 MB = 1e6
@@ -42,11 +41,8 @@ def single_initiators() -> pd.DataFrame:
 
     A node has eight rows: sizes and repetitions.
     """
-    table = pd.read_csv(PUBLISHED / "nes_penguin_stream_8t_long.csv")
-    triad = table[table["kernel"] == "triad"]
-    runs = triad.groupby(["cpu_node", "mem_node"]).cumcount()
-    return triad.assign(run=runs).pivot_table(
-        index=["run", "cpu_node"], columns="mem_node", values="best_rate_MBps"
+    return pd.read_csv(PUBLISHED_TABLES / "nes_penguin_stream_8t_long.csv").pivot_table(
+        index=["slurm_job", "cpu_node"], columns="mem_node", values="best_rate_MBps"
     )
 
 
@@ -55,7 +51,7 @@ def placements() -> pd.Series:
 
     Medians over sizes and repetitions, as in the comparison of `chaosity weights`.
     """
-    table = pd.read_csv(PUBLISHED / "nes_penguin_stream_16t_placement_long.csv", dtype=str)
+    table = pd.read_csv(PUBLISHED_TABLES / "nes_penguin_stream_16t_placement_long.csv", dtype=str)
     table["rate"] = table["triad_best_MBps"].astype(float)
     return table.groupby(["policy", "cpu_nodes", "mem_nodes"])["rate"].median()
 
@@ -142,7 +138,7 @@ def test_single_initiators_tell_the_ranks_of_placements_in_part():
 @pytest.mark.thorough  # 42 predictions of 200 draws each
 def test_the_fit_to_single_initiators_says_how_little_they_determine(tmp_path: Path):
     """No number is stated, and the intervals hold 31 of 42 placements, as in docs/simulation.md."""
-    single_initiators().droplevel("run").to_csv(tmp_path / "penguin_MBps.csv")
+    single_initiators().droplevel("slurm_job").to_csv(tmp_path / "penguin_MBps.csv")
     table = read_published_csv(tmp_path / "penguin_MBps.csv", "stream_matrix", "penguin")
     points = planned("stream")
     fitted = fit_machine(Measurements.from_table(table), points, TOPOLOGY)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
 import synthetic
@@ -13,11 +11,9 @@ from chaosity.statistics.corun_interference import (
     summarise_corun_to_alone_ratios,
 )
 from chaosity.store.measurements import Measurements, less_is_better
+from shipped_data import PUBLISHED_TABLES
 
-SWEEP = (
-    Path(__file__).resolve().parents[4]
-    / "shared/published/numa_bench_epyc7a53_latency_sweep_ns.csv"
-)
+SWEEP = PUBLISHED_TABLES / "numa_bench_epyc7a53_latency_sweep_ns.csv"
 MIB = 2**20
 
 
@@ -92,7 +88,6 @@ def test_without_pairs_there_is_no_divergence():
     assert (result.ratios, result.start, result.slow) == ({}, None, ())
 
 
-@pytest.mark.skipif(not SWEEP.exists(), reason="../shared is not here")
 def test_the_published_sweep_diverges_at_128_mb_with_slow_even_ranks():
     table = pd.read_csv(SWEEP)
     sweep = pd.DataFrame(

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -11,9 +10,7 @@ from chaosity.statistics.loaded_latency_curves import (
     latency_curve_quantities,
     repeat_unloaded_points_on_each_line,
 )
-
-PUBLISHED = Path(__file__).resolve().parents[4] / "shared" / "published"
-published = pytest.mark.skipif(not PUBLISHED.exists(), reason="../shared is not here")
+from shipped_data import PUBLISHED_TABLES
 
 
 def rows(*blocks, **columns):
@@ -147,7 +144,7 @@ def test_points_without_other_loads_belong_to_every_line():
 
 
 def of_csv(name, **columns):
-    table = pd.read_csv(PUBLISHED / name)
+    table = pd.read_csv(PUBLISHED_TABLES / name)
     given = {key: table[column] for key, column in columns.items()}
     return pd.DataFrame(
         {
@@ -164,7 +161,6 @@ def of_csv(name, **columns):
     )
 
 
-@published
 def test_loaded_latency_of_published_servers():
     table = of_csv(
         "mlc_vsc_loaded_latency.csv",
@@ -184,7 +180,6 @@ def test_loaded_latency_of_published_servers():
     assert notes.notna().sum() == 3  # no doubling on three of the seven
 
 
-@published
 def test_curves_of_every_share_of_reads():
     table = of_csv(
         "mess_xeon_gold5218_local_curves.csv",

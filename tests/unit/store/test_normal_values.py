@@ -11,7 +11,6 @@ from click.testing import CliRunner
 
 from chaosity.checked_yaml_files import (
     PROCESSORS,
-    ROOT,
     load_validated_document,
     read_yaml,
     validate_document,
@@ -29,13 +28,13 @@ from chaosity.store.normal_values import (
     values_of_own_nodes,
 )
 from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table, write_parquet_table
+from shipped_data import PUBLISHED_TABLES
 from simulated_fleet import write_fleet
 from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
 
 MODEL = "Intel(R) Xeon(R) Platinum 8360Y CPU @ 2.40GHz"
 TOPOLOGY = shipped_topology("xeon_8358")
 HOST = SimulatedHost.planned(shipped_machine("xeon_8358", TOPOLOGY), TOPOLOGY, [])
-SHARED = ROOT.parent / "shared" / "published"
 
 
 def scaled(table, share):
@@ -62,7 +61,6 @@ def test_every_shipped_value_has_a_source_and_the_form_of_the_schema():
         validate_document(document, "processors", "test")
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the published tables are not here")
 def test_shipped_values_are_those_of_the_published_tables():
     found = load_validated_document(PROCESSORS, "vsc_intel_mlc", "test", "processors")["values"]
     tables = {"8360Y": "wice_icelake_8360y", "6240": "genius_cascadelake", "6140": "genius_skylake"}
@@ -72,15 +70,15 @@ def test_shipped_values_are_those_of_the_published_tables():
     for each in found:
         name = tables[each["model"].split()[-1]]
         for key, unit in ((BANDWIDTH, "bandwidth_MBps"), (LATENCY, "idle_latency_ns")):
-            table = pd.read_csv(SHARED / f"mlc_vsc_{name}_{unit}.csv", index_col=0).to_numpy()
+            path = PUBLISHED_TABLES / f"mlc_vsc_{name}_{unit}.csv"
+            table = pd.read_csv(path, index_col=0).to_numpy()
             scale = 1e6 if key == BANDWIDTH else 1.0
             assert each[key] == pytest.approx(scale * np.median(np.diag(table)))
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the published tables are not here")
 def test_the_latency_of_the_epyc_7a53_is_the_median_of_the_published_cores():
     [found] = load_validated_document(PROCESSORS, "numa_mem_bench", "test", "processors")["values"]
-    rows = pd.read_csv(SHARED / "numa_bench_epyc7a53_latency_sweep_ns.csv")
+    rows = pd.read_csv(PUBLISHED_TABLES / "numa_bench_epyc7a53_latency_sweep_ns.csv")
     chosen = rows[(rows["mode"] == "serial") & (rows["size_MB"] == 4096)]
     assert found[LATENCY] == pytest.approx(chosen["latency_ns"].median(), abs=0.5)
     assert (chosen["cpu_node"] == chosen["mem_node"]).all() and len(chosen) == 8

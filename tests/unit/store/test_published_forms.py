@@ -12,11 +12,7 @@ from chaosity.errors import UserError
 from chaosity.statistics.corun_interference import summarise_corun_to_alone_ratios
 from chaosity.store.measurements import Measurements
 from chaosity.store.read_published_csv import parse_number_with_si_prefix, read_published_csv
-
-
-@pytest.fixture
-def published(shared):
-    return shared / "published"
+from shipped_data import PUBLISHED_TABLES
 
 
 def run(*arguments):
@@ -25,8 +21,8 @@ def run(*arguments):
     return done.output
 
 
-def test_cpu_and_gpu_slow_down_as_the_paper_reports(published, tmp_path):
-    file = published / "chaosity_table1_m1pro_GBps.csv"
+def test_cpu_and_gpu_slow_down_as_the_paper_reports(tmp_path):
+    file = PUBLISHED_TABLES / "chaosity_table1_m1pro_GBps.csv"
     output = run(file, "--form", "table_1", "--host", "m1pro", "--output", tmp_path)
     assert "8P loses 54 % with 16GPU co-running" in output
     assert "8P+2E loses 56 % with 16GPU co-running" in output
@@ -41,8 +37,8 @@ def test_cpu_and_gpu_slow_down_as_the_paper_reports(published, tmp_path):
     assert all(0.53 < 1 - share < 0.57 for (load, _), share in kept.items() if load == "cpu")
 
 
-def test_a_drive_whose_own_node_is_slower(published, tmp_path):
-    file = published / "fio_issue141_nvme_node1_seqread4k_qd1.csv"
+def test_a_drive_whose_own_node_is_slower(tmp_path):
+    file = PUBLISHED_TABLES / "fio_issue141_nvme_node1_seqread4k_qd1.csv"
     table = read_published_csv(file, "fio_numa", "theirs").set_index("initiator")
     assert table.loc["node0", "value"] == 189e6 and table.loc["node1", "value"] == 93e6
     assert table.loc["node1", "relation"] == "same_node"
@@ -60,8 +56,8 @@ def test_a_drive_whose_own_node_is_slower(published, tmp_path):
         ("mlc_vsc_genius_cascadelake_idle_latency_ns.csv", "latency_matrix", 80.8),
     ],
 )
-def test_a_matrix_becomes_rows_with_initiator_and_target(published, name, form, first):
-    table = read_published_csv(published / name, form, "theirs")
+def test_a_matrix_becomes_rows_with_initiator_and_target(name, form, first):
+    table = read_published_csv(PUBLISHED_TABLES / name, form, "theirs")
     nodes = table["initiator"].nunique()
     assert len(table) == nodes * nodes == table["point"].nunique()
     if first is not None:
@@ -70,11 +66,11 @@ def test_a_matrix_becomes_rows_with_initiator_and_target(published, name, form, 
     assert set(table["label"]) == {"published by others"}
 
 
-def test_published_machines_are_compared_with_each_other(published):
+def test_published_machines_are_compared_with_each_other():
     ivy, haswell, skylake = (
         Measurements.from_table(
             read_published_csv(
-                published / f"mlc_vsc_{name}_idle_latency_ns.csv", "latency_matrix", name
+                PUBLISHED_TABLES / f"mlc_vsc_{name}_idle_latency_ns.csv", "latency_matrix", name
             )
         )
         for name in ("thinking_ivybridge", "thinking_haswell", "genius_skylake")

@@ -11,6 +11,7 @@ from chaosity.topology.host_facts import (
 )
 from chaosity.topology.sysfs_reader import SysfsReader, link_bytes_per_second
 from chaosity.topology.topology_discovery import discover_topology
+from shipped_data import REAL_MACHINES
 
 DMIDECODE = """\
 Memory Device
@@ -57,8 +58,8 @@ def test_unrelated_text_has_no_memory_modules():
     assert parse_dmidecode_memory_modules("# No SMBIOS nor DMI entry point found, sorry.\n") == []
 
 
-def test_memory_modules_in_hwlocs_xml(shared):
-    path = shared / "topologies/xml/32em64t-2n8c+dax+nvme+mic+dimms.xml"
+def test_memory_modules_in_hwlocs_xml():
+    path = REAL_MACHINES / "xml/32em64t-2n8c+dax+nvme+mic+dimms.xml"
     modules = discover_topology(str(path)).host["memory_modules"]
     assert len(modules) == 8
     assert modules[0]["slot"] == "DIMM_A1"

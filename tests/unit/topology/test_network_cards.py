@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 
 from chaosity.cli.topology import topology_command
@@ -14,18 +12,13 @@ from chaosity.store.profile_anonymisation import topology_without_private_facts
 from chaosity.topology.sysfs_reader import SysfsReader
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_json import topology_from_json, topology_to_json
+from shipped_data import REAL_MACHINES
 
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "topologies" / "xml"
-NAPLES = SHARED / "mpibind_naples-2s-7401-8n.xml"
-TRENTO = SHARED / "mpibind_trento-7A53-nps4.xml"
+NAPLES = REAL_MACHINES / "xml" / "mpibind_naples-2s-7401-8n.xml"
+TRENTO = REAL_MACHINES / "xml" / "mpibind_trento-7A53-nps4.xml"
 HARDWARE_ADDRESS = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
 
-real = pytest.mark.skipif(
-    not SHARED.is_dir(), reason="../shared with the real topologies is not here"
-)
 
-
-@real
 def test_an_interface_and_its_openfabrics_device_are_one_card():
     found = discover_topology(str(NAPLES)).nics
     assert [(nic.name, nic.kind, nic.node) for nic in found] == [
@@ -36,7 +29,6 @@ def test_an_interface_and_its_openfabrics_device_are_one_card():
     assert found[2].model == "MT28908 Family [ConnectX-6]"
 
 
-@real
 def test_four_cards_of_a_node_with_four_gpus_are_on_four_nodes():
     found = discover_topology(str(TRENTO)).nics
     places = {nic.name: nic.node for nic in found if nic.name.startswith("hsi")}
@@ -44,7 +36,6 @@ def test_four_cards_of_a_node_with_four_gpus_are_on_four_nodes():
     assert len(set(places.values())) == 4
 
 
-@real
 def test_cards_survive_the_file_and_are_shown():
     topology = discover_topology(str(NAPLES))
     assert topology_from_json(topology_to_json(topology)).nics == topology.nics
@@ -56,7 +47,6 @@ def test_cards_survive_the_file_and_are_shown():
     assert re.search(r"0000:33:00.0 +hsi0 +infiniband", shown)
 
 
-@real
 def test_no_address_is_stored_and_names_are_not_published():
     """The XML of the topology has the addresses; what a profile holds comes from the JSON."""
     assert HARDWARE_ADDRESS.search(NAPLES.read_text())

@@ -16,9 +16,9 @@ from chaosity.topology.drives_gpus_and_accelerators import list_opencl_devices a
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_json import topology_from_json, topology_to_json
 from chaosity.topology.topology_model import Topology
+from shipped_data import REAL_MACHINES
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "recorded"
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "topologies" / "xml"
 POCL = json.loads((RECORDED / "opencl-devices_pocl-3.1.json").read_text())
 [PROCESSOR] = POCL["devices"]
 NAME = "pthread-haswell-AMD EPYC"
@@ -147,9 +147,10 @@ def test_hwloc_shows_devices_too():
     assert document["pci"] == one.pci
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="../shared with the real topologies is not here")
 def test_four_real_gpus_are_on_their_nodes():
-    found = discover_topology(str(SHARED / "mpibind_naples-2s-7401-8n.xml")).opencl_devices
+    found = discover_topology(
+        str(REAL_MACHINES / "xml/mpibind_naples-2s-7401-8n.xml")
+    ).opencl_devices
     assert [one.node for one in found] == [1, 2, 5, 7]
     assert {one.platform for one in found} == {"AMD Accelerated Parallel Processing"}
 

@@ -1,4 +1,4 @@
-"""The topologies of real machines in ../shared, compared with known facts on each.
+"""The topologies of real machines, compared with known facts on each.
 
 `facts.json` has the facts that hwloc 2.9.0 shows for each file. Where hwloc is wrong or shows
 nothing (`overrides`, and the kernel's own view), TRUTH below has the facts.
@@ -17,15 +17,11 @@ from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_json import topology_to_json
 from chaosity.topology.topology_model import Topology
+from shipped_data import REAL_MACHINES
 
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "topologies"
-FACTS = json.loads((SHARED / "facts.json").read_text()) if SHARED.is_dir() else {}
+FACTS = json.loads((REAL_MACHINES / "facts.json").read_text())
 XMLS = sorted(name for name in FACTS if name.startswith("xml/"))
-CAPTURES = sorted(path.name for path in SHARED.glob("sysfs/*"))
-# A capture without an XML has no facts there; a test at the end has them.
-WITH_FACTS = [name for name in CAPTURES if f"xml/{name.partition('.tar')[0]}.xml" in FACTS]
-
-pytestmark = pytest.mark.skipif(not FACTS, reason="../shared with the real topologies is not here")
+CAPTURES = sorted(path.name for path in REAL_MACHINES.glob("sysfs/*"))
 
 # Initiators and targets of machines where hwloc's output does not separate them.
 TRUTH = {
@@ -34,7 +30,6 @@ TRUTH = {
     "fakememinitiators-1np2c+1npp+gi": ("0-3", "5-10"),
     "mpibind_knl7250-snc4-flat": ("0-3", "0-7"),
     "nri_clx-2s-snc2-pmem-8n": ("0-3", "0-7"),
-    "util-linux_rv64-milkvpioneer": ("0-3", "0-3"),
 }
 RESTRICTED = {
     "16amd64-8n2c-cpusets",
@@ -56,7 +51,7 @@ CONFIGURATIONS = {
 
 @cache
 def topology(file: str) -> Topology:
-    return discover_topology(str(SHARED / file))
+    return discover_topology(str(REAL_MACHINES / file))
 
 
 def stem(file: str) -> str:
@@ -187,7 +182,7 @@ def test_cores_partition_the_usable_processing_units(file):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", WITH_FACTS)
+@pytest.mark.parametrize("name", CAPTURES)
 def test_captures_show_the_nodes_of_the_kernel(name):
     found, view = topology(f"sysfs/{name}"), FACTS[f"xml/{stem(name)}.xml"]["sysfs_view"]
     assert [node.os_index for node in found.nodes] == [node["node"] for node in view["nodes"]]
@@ -214,7 +209,7 @@ def test_captures_have_the_correct_initiators_and_targets(name):
     assert found.is_restricted is (stem(name) in RESTRICTED)
 
 
-@pytest.mark.parametrize("name", WITH_FACTS)
+@pytest.mark.parametrize("name", CAPTURES)
 def test_a_capture_and_its_xml_agree(name):
     ours, theirs = topology(f"sysfs/{name}"), topology(f"xml/{stem(name)}.xml")
     assert ours.counts == theirs.counts
@@ -303,9 +298,23 @@ def test_nvme_functions_without_a_block_device_have_no_name():
     assert {(drive.name, drive.node) for drive in drives} == {(None, 0)}
 
 
-def test_interleaved_cores_of_a_risc_v_server():
-    found = topology("sysfs/util-linux_rv64-milkvpioneer.tar.gz")
-    assert [node.cpus for node in found.nodes] == list(
-        map(parse_cpu_list, ("0-7,16-23", "8-15,24-31", "32-39,48-55", "40-47,56-63"))
-    )
+def test_interleaved_cores_of_a_risc_v_server(tmp_path):
+    """The nodes of a Milk-V Pioneer, of which its kernel tells the CPUs alone."""
+    nodes = ["0-7,16-23", "8-15,24-31", "32-39,48-55", "40-47,56-63"]
+    files = {"cpu/possible": "0-63", "cpu/present": "0-63", "cpu/online": "0-63"}
+    files |= {"node/online": "0-3", "node/possible": "0-3"}
+    for cpu in range(64):
+        files[f"cpu/cpu{cpu}/topology/core_cpus"] = f"{1 << cpu:x}"
+        files[f"cpu/cpu{cpu}/topology/core_id"] = f"{cpu}"
+        files[f"cpu/cpu{cpu}/topology/physical_package_id"] = "0"
+    for number, cpus in enumerate(nodes):
+        mask = sum(1 << cpu for cpu in parse_cpu_list(cpus))
+        files[f"node/node{number}/cpumap"] = f"{mask >> 32:08x},{mask & 0xFFFFFFFF:08x}"
+    for name, content in files.items():
+        path = tmp_path / "sys/devices/system" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{content}\n")
+    found = discover_topology(str(tmp_path))
+    assert [node.cpus for node in found.nodes] == [parse_cpu_list(cpus) for cpus in nodes]
+    assert flagged(found, "initiator") == flagged(found, "target") == (0, 1, 2, 3)
     assert {node.memory_bytes for node in found.nodes} == {None}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -29,12 +28,11 @@ from chaosity.weights.placement_bandwidth_model import (
     rank_correlation,
     rank_correlations_of_all_and_interleaved,
 )
+from shipped_data import PUBLISHED_TABLES
 
 BANDWIDTH = "bandwidth_bytes_per_second"
-PUBLISHED = Path(__file__).resolve().parents[4] / "shared" / "published"
-PENGUIN = PUBLISHED / "nes_penguin_stream_triad_5gb_8t.csv"
-PLACEMENTS = PUBLISHED / "nes_penguin_stream_16t_placement_long.csv"
-published = pytest.mark.skipif(not PENGUIN.exists(), reason="../shared is not here")
+PENGUIN = PUBLISHED_TABLES / "nes_penguin_stream_triad_5gb_8t.csv"
+PLACEMENTS = PUBLISHED_TABLES / "nes_penguin_stream_16t_placement_long.csv"
 
 
 def matrix(rows: list[list[float | None]], metric: str = BANDWIDTH) -> NodeMatrix:
@@ -335,7 +333,6 @@ def on_a_workers_node(row: dict[str, str]) -> bool:
     return row["policy"] == "membind" and row["mem_nodes"] in row["cpu_nodes"].split("-")
 
 
-@published
 def test_published_placements_rank_as_expected():
     found = rank_correlations_of_all_and_interleaved(
         read_matrix_csv(PENGUIN, "bandwidth"),
@@ -350,7 +347,6 @@ def test_published_placements_rank_as_expected():
     assert rank_correlation(*small).correlation > 0.85
 
 
-@published
 def test_the_command_prints_the_rank_correlation():
     wanted = [str(PENGUIN), "--workers", "0,1", "--against", str(PLACEMENTS)]
     said = run(*wanted)
@@ -361,7 +357,6 @@ def test_the_command_prints_the_rank_correlation():
 
 
 @pytest.mark.thorough
-@published
 @pytest.mark.parametrize("size", ["05", "1", "2", "5"])
 def test_placements_rank_at_every_size_if_threads_stay(size):
     expected, measured = expected_and_measured_where(
@@ -372,7 +367,6 @@ def test_placements_rank_at_every_size_if_threads_stay(size):
     assert min(ratios) > 0.75 and max(ratios) < 1.2
 
 
-@published
 @pytest.mark.parametrize("size", ["05", "1", "2", "5"])
 def test_the_best_interleavings_are_among_those_expected_best(size):
     # The other fifteen are expected within 1 % of each other: their order says nothing.
@@ -385,7 +379,6 @@ def test_the_best_interleavings_are_among_those_expected_best(size):
     assert set(sorted(range(len(measured)), key=measured.__getitem__)[-2:]) < set(order[:3])
 
 
-@published
 def test_the_weights_of_the_published_machine():
     found = read_matrix_csv(PENGUIN, "bandwidth")
     assert canonical_weights(found, [0, 1, 2, 3]) == pytest.approx(

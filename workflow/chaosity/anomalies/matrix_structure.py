@@ -143,7 +143,9 @@ def _hypotheses(
     for nodes in [packages] if packages else _partitions(cells):
         for groups in _by_packages(cells, remote, nodes):
             hypothesis = _structure(PACKAGES, {**own, **groups, **others}, nodes)
-            if packages or are_groups_within_packages_better(cells, hypothesis):
+            # Learned from less, packages would be drawn from the noise, and which packages can be
+            # drawn depends on the numbers of the nodes.
+            if packages or are_groups_within_packages_better(cells, hypothesis, by=GAPS[0]):
                 yield hypothesis
     for kind, groups in chain(_by_steps(cells, remote), _by_distances(cells, remote, distances)):
         yield _structure(kind, {**own, **groups, **others})
@@ -223,14 +225,19 @@ def _by_packages(cells: ScoredCells[int], remote: Mask, packages: PackageNodes) 
         yield groups
 
 
-def are_groups_within_packages_better(cells: ScoredCells[int], structure: EqualCellGroups) -> bool:
-    """Return whether each group of cells within packages is better than each between packages."""
+def are_groups_within_packages_better(
+    cells: ScoredCells[int], structure: EqualCellGroups, by: float = 0.0
+) -> bool:
+    """Return whether each group of cells within packages is better than each between packages.
+
+    `by` is the difference of scores that they must exceed.
+    """
     level = dict(
         zip(structure.names, expected_score_of_each_group(cells, structure.labels), strict=False)
     )
     same = [value for name, value in level.items() if name.startswith("same package")]
     other = [value for name, value in level.items() if name.startswith("other package")]
-    return not same or not other or min(same) > max(other)
+    return not same or not other or min(same) > max(other) + by
 
 
 def _by_steps(cells: ScoredCells[int], remote: Mask) -> Iterator[tuple[str, Groups]]:
