@@ -95,23 +95,31 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     of_few = performance.rows["metric"].map(is_percentile_of_slow_accesses).astype(bool)
     performance = performance.select(~of_few)
     rows = performance.single_load_rows().valid_rows()
-    checks: list[CheckResult] = []
+    # Kind of places, as in sentences -> results of its tests.
+    kinds: dict[str, list[CheckResult]] = {
+        "memory of the nodes": [],
+        "drives": [],
+        "sets of drives": [],
+        "latency over sizes": [],
+    }
     structure, limits = "not measured", tuple[str, ...]()
     valid = performance.valid_rows()
     unusable = reason_for_unusable_results(valid) if len(valid) else ""
     if len(rows):
-        structure, checks = _check_memory(_comparable(rows.where(target_kind="node")), parts)
+        memory = _comparable(rows.where(target_kind="node"))
+        structure, kinds["memory of the nodes"] = _check_memory(memory, parts)
         # Rows with buffers on a third node are left out: the relation of cores and drives does not
         # say how far the data has to go.
         own_buffers = rows.factor_level_of_each_row("buffers").isin([None, "own"])
         drives = rows.select(own_buffers & ~rows.rows["file_backed"].astype(bool))
-        checks += _check_drives(drives, parts)
+        kinds["drives"], kinds["sets of drives"] = _check_drives(drives, parts)
         times = performance.rows["metric"].map(less_is_better).astype(bool)
         sweeps = select_latency_size_sweeps(performance.select(times).valid_rows())
         if len(sweeps):
-            found, untested = find_contention_and_inversions(sweeps)
-            limits = tuple(dict.fromkeys(untested.values()))
-            checks.append(found)
+            found, reasons = find_contention_and_inversions(sweeps)
+            limits = tuple(dict.fromkeys(reasons.values()))
+            kinds["latency over sizes"].append(found)
+    checks = [check for own in kinds.values() for check in own]
     tests_count = sum(check.tests_count for check in checks)
     doubted = [
         add_doubt(anomaly, tests_count, valid, unusable=bool(unusable))
@@ -127,11 +135,12 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     checked = tuple(
         write_text("anomalies", "test", name=name, loss=tested[name]) for name in tested
     )
+    untested = tuple(name for name, own in kinds.items() if not any(check.tested for check in own))
     detectable = max((loss for loss in tested.values() if loss is not None), default=None)
     return Findings(
         metric=None,
         verdict=("SIMULATED. " if measurements.is_simulated else "")
-        + _verdict(told, checked, detectable, unusable),
+        + _verdict(told, checked, untested, detectable, unusable),
         structure=structure,
         packages=parts.packages,
         groups=(),
@@ -140,6 +149,7 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
         noise_percent=None,
         notes=limits,
         checked=checked,
+        untested=untested,
         suspicions=tuple(anomaly for anomaly in merged if anomaly.doubt),
         unusable=unusable,
     )
@@ -182,13 +192,16 @@ def _check_memory(memory: Measurements, parts: HostComponentFacts) -> tuple[str,
     return max(structures, key=structures.count, default="not measured"), [check, *found]
 
 
-def _check_drives(rows: Measurements, parts: HostComponentFacts) -> list[CheckResult]:
+def _check_drives(
+    rows: Measurements, parts: HostComponentFacts
+) -> tuple[list[CheckResult], list[CheckResult]]:
     """Test drives and drive sets."""
     check = find_slow_drives_and_drive_paths(rows.where(target_kind="drive"), parts.models)
     check.anomalies = [_with_description(anomaly, parts) for anomaly in check.anomalies]
     sets = rows.select(rows.rows["drives"].notna())
     slow = check.anomalies
-    return [check, find_slow_drive_sets(sets, parts.packages, parts.models, slow, parts.drives)]
+    found = find_slow_drive_sets(sets, parts.packages, parts.models, slow, parts.drives)
+    return [check], [found]
 
 
 def _comparable(rows: Measurements) -> Measurements:
@@ -295,12 +308,14 @@ def _explains(cause: Anomaly, anomaly: Anomaly) -> bool:
 
 
 def _verdict(
-    found: Sequence[Anomaly], checked: Sequence[str], detectable: float | None, unusable: str
+    found: Sequence[Anomaly],
+    checked: Sequence[str],
+    untested: Sequence[str],
+    detectable: float | None,
+    unusable: str,
 ) -> str:
     if unusable:
         return unusable
     if found:
         return f"{format_count(len(found), 'anomaly', 'anomalies')}; the worst: {found[0].sentence}"
-    if not checked:
-        return "Not tested: there are no comparable measurements."
-    return f"{no_problems_text(detectable)} Tested with 95 % power: {'; '.join(checked)}."
+    return no_problems_text(checked, untested, detectable)
