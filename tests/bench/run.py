@@ -23,6 +23,7 @@ import fio_by_hand
 import fitted_machines
 import fleet
 import fleet_page
+import half_width_links
 import history
 import interval_coverage
 import kernels
@@ -64,6 +65,7 @@ PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
     "planted_faults": shipped_machines.compare_faults,
     "healthy_machines": shipped_machines.compare_healthy,
     "false_alarms_and_recall": false_alarms_and_recall.compare,
+    "half_width_links": half_width_links.compare,
     "budgets": budgets.compare,
     "predicted_drive_sets": predicted_drive_sets.compare,
     "fitted_machines": fitted_machines.compare,

@@ -30,6 +30,7 @@ from chaosity.checked_yaml_files import CONFIG, read_config
 from chaosity.compare.outlier_host_search import find_outlier_hosts
 from chaosity.components.make_component_documents import drive_component_name
 from chaosity.cpusets import parse_cpu_list
+from chaosity.place_names import packages_of_link
 from chaosity.simulation.machine_description import Fault, MachineDescription
 from chaosity.store.measurements import SLICE, less_is_better
 from chaosity.topology.topology_model import Topology
@@ -59,7 +60,7 @@ MACHINES = {
 # One configuration of each machine gets the planted faults, the one with most nodes.
 WITH_FAULTS = {machine: name for name, machine in MACHINES.items()}.values()
 # Experiments that show a fault of a kind; the healthy machines run all that run by default.
-MEMORY = ("memory_bandwidth", "latency_matrix")
+MEMORY = ("memory_bandwidth", "package_bandwidth", "latency_matrix")
 STORAGE = ("storage_bandwidth",)
 SERVER_WITH_FAULTS = "epyc_7413_nps4"
 # The other machine that ships with a fault. Only sizes to 16 GiB show it, as its profile has them.
@@ -362,9 +363,9 @@ def is_named(anomaly: Anomaly, fault: Fault, topology: Topology) -> bool:
 
 
 def packages_of_path(name: str, topology: Topology) -> set[int | None]:
-    """Return the packages at both ends of a path such as node0->node4; empty for another name."""
-    packages: set[int | None] = set()
-    for end in name.split("->") if "->" in name else []:
+    """Return the packages at both ends of a path or link; empty for another name."""
+    packages: set[int | None] = set(packages_of_link(name) or ())
+    for end in name.split("->") if "->" in name and not packages else []:
         if end.startswith("package"):
             packages.add(int(end.removeprefix("package")))
         elif end.startswith("node"):

@@ -194,6 +194,17 @@ def package_name(index: int) -> str:
     return str(PlaceName("package", (index,)))
 
 
+def link_name(source: int, target: int) -> str:
+    """Return the name of a link between packages, by the direction of the data."""
+    return f"link {package_name(source)}->{package_name(target)}"
+
+
+def packages_of_link(name: str) -> tuple[int, int] | None:
+    """Return the packages from which and to which data flows over a link; None for other names."""
+    found = re.fullmatch(r"link package(\d{1,6})->package(\d{1,6})", name, re.ASCII)
+    return (int(found[1]), int(found[2])) if found else None
+
+
 def initiator_to_target_name(initiator: str, target: str) -> str:
     """Return the name of the path from an initiator to a target: `node0->node3`."""
     return f"{initiator}->{target}"

@@ -196,6 +196,7 @@ class TargetSelector(TypedDict, total=False):
     """Selects targets: memory nodes, placements of pages, drives or devices."""
 
     each: str
+    each_other: str
     all: str
     policies: list[str]
     weights_from: dict[str, str]

@@ -409,7 +409,7 @@ def test_a_suspicion_is_folded_and_the_first_screen_says_no_problems(tmp_path, f
     assert (context.findings, len(context.suspicions)) == ((), 1)
     section = html[html.index('id="problems"') : html.index('id="resources"')]
     assert "No problems found in " in section
-    assert " Not tested: latency over sizes." in section
+    assert " Not tested: links between packages and latency over sizes." in section
     folded = section[section.index('<details class="suspicions">') : section.index("</details>")]
     assert "disturbed or imprecise" in folded and "node3" in folded
     assert section.index("No problems found") < section.index("<details")
@@ -439,7 +439,7 @@ def test_without_problems_the_passed_checks_are_listed(tmp_path, figures):
     assert context.findings == ()
     assert context.problems == ()
     assert "No problems found in " in html
-    assert context.no_problems.endswith(" Not tested: latency over sizes.")
+    assert context.no_problems.endswith(" Not tested: links between packages and latency over sizes.")
     names = {check.name for check in context.passed}
     assert names >= {"Failed points", "Completeness", "Clock governor", "NUMA balancing"}
     assert "Anomalies" in names

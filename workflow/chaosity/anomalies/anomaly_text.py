@@ -11,6 +11,7 @@ from chaosity.units import format_quantity
 # Parts of a node matrix that can be suspected.
 TARGET, INITIATOR, INTO, OUT_OF = "target", "initiator", "into", "out_of"
 LINKS, BLOCK, LOCAL, PATH = "links", "block", "local", "path"
+LINK = "link"  # a link between packages, by the direction of the data
 
 
 def advice_text(name: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
+from operator import not_
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,13 @@ from chaosity.anomalies.latency_sweep_anomalies import (
 )
 from chaosity.anomalies.matrix_anomalies import analyse_one_of_matrices
 from chaosity.anomalies.matrix_structure import ENOUGH_CELLS, PackageNodes
+from chaosity.anomalies.package_links import (
+    find_slow_links,
+    is_same_link,
+    packages_of_places,
+    select_loads_between_packages,
+    weakest_node_of_each_package,
+)
 from chaosity.place_names import pu_name
 from chaosity.store.measurements import (
     Measurements,
@@ -37,6 +46,14 @@ from chaosity.units import format_count, metric_words
 # Anomalies of one place by several kernels, metrics or experiments are merged into one, with at
 # most this many sentences on the others.
 _MAX_ALSO = 3
+# Kinds of places that tests cover, as sentences name them.
+_KINDS = _MEMORY, _LINKS, _DRIVES, _SETS, _SWEEPS = (
+    "memory of the nodes",
+    "links between packages",
+    "drives",
+    "sets of drives",
+    "latency over sizes",
+)
 # Kinds that another anomaly may explain.
 _SECONDARY = (
     AnomalyKind.ASYMMETRY,
@@ -51,6 +68,8 @@ class HostComponentFacts:
     """Facts about a host that are not measurements."""
 
     packages: PackageNodes | None = None  # nodes of each package; None when unknown
+    # Node, also one without processing units -> number of its package in `packages`.
+    package_of_node: Mapping[int, int] = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)  # component of each drive -> its model
     # Name of each processing unit -> its core kind; empty if there is only one kind.
     core_kinds: Mapping[str, str] = field(default_factory=dict)
@@ -79,7 +98,15 @@ def host_component_facts(
             )
     kinds = {pu_name(pu): str(kind) for pu, kind in topology.core_kind_of_pu.items()}
     packages = topology.nodes_of_comparable_packages
-    return HostComponentFacts(packages, models, kinds, descriptions, drives)
+    numbers = {
+        topology.package_of_node[nodes[0]]: number for number, nodes in enumerate(packages or ())
+    }
+    of_node = {
+        node: numbers[package]
+        for node, package in topology.package_of_node.items()
+        if package in numbers
+    }
+    return HostComponentFacts(packages, of_node, models, kinds, descriptions, drives)
 
 
 def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = None) -> Findings:
@@ -95,30 +122,32 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     of_few = performance.rows["metric"].map(is_percentile_of_slow_accesses).astype(bool)
     performance = performance.select(~of_few)
     rows = performance.single_load_rows().valid_rows()
-    # Kind of places, as in sentences -> results of its tests.
+    has_links = len(parts.packages or ()) > 1
     kinds: dict[str, list[CheckResult]] = {
-        "memory of the nodes": [],
-        "drives": [],
-        "sets of drives": [],
-        "latency over sizes": [],
+        kind: [] for kind in _KINDS if kind != _LINKS or has_links
     }
     structure, limits = "not measured", tuple[str, ...]()
     valid = performance.valid_rows()
     unusable = reason_for_unusable_results(valid) if len(valid) else ""
     if len(rows):
-        memory = _comparable(rows.where(target_kind="node"))
-        structure, kinds["memory of the nodes"] = _check_memory(memory, parts)
+        memory = _comparable(rows.where(target_kind=["node", "nodes"]))
+        between = select_loads_between_packages(memory, parts.packages)
+        weakest = weakest_node_of_each_package(memory, parts.packages)
+        rest = memory.select(~memory.rows.index.isin(between.rows.index))
+        structure, kinds[_MEMORY] = _check_memory(rest.where(target_kind="node"), parts)
+        if _LINKS in kinds:
+            kinds[_LINKS].append(find_slow_links(between, weakest))
         # Rows with buffers on a third node are left out: the relation of cores and drives does not
         # say how far the data has to go.
         own_buffers = rows.factor_level_of_each_row("buffers").isin([None, "own"])
         drives = rows.select(own_buffers & ~rows.rows["file_backed"].astype(bool))
-        kinds["drives"], kinds["sets of drives"] = _check_drives(drives, parts)
+        kinds[_DRIVES], kinds[_SETS] = _check_drives(drives, parts)
         times = performance.rows["metric"].map(less_is_better).astype(bool)
         sweeps = select_latency_size_sweeps(performance.select(times).valid_rows())
         if len(sweeps):
             found, reasons = find_contention_and_inversions(sweeps)
             limits = tuple(dict.fromkeys(reasons.values()))
-            kinds["latency over sizes"].append(found)
+            kinds[_SWEEPS].append(found)
     checks = [check for own in kinds.values() for check in own]
     tests_count = sum(check.tests_count for check in checks)
     doubted = [
@@ -126,7 +155,8 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
         for check in checks
         for anomaly in check.anomalies
     ]
-    merged = _without_explained(_merged(doubted))
+    places = packages_of_places(rows, parts.package_of_node)
+    merged = _without_explained(_merged(doubted), places)
     merged.sort(key=lambda each: -each.loss_as_share_of_better_value * each.confidence)
     told = [anomaly for anomaly in merged if not anomaly.doubt]
     tested = {
@@ -280,22 +310,36 @@ def _source_text(anomaly: Anomaly) -> str:
     return f"{metric}{f' ({kernel})' if kernel else ''} of {anomaly.where.get('experiment')}"
 
 
-def _without_explained(found: Sequence[Anomaly]) -> list[Anomaly]:
-    """Return anomalies that no other explains; the explaining one gets the others' sentences."""
-    result = [anomaly for anomaly in found if anomaly.kind not in _SECONDARY]
+def _without_explained(found: Sequence[Anomaly], places: Mapping[int | str, int]) -> list[Anomaly]:
+    """Return anomalies that no other explains; the explaining one gets the others' sentences.
+
+    `places` is the package of each place.
+    """
+    secondary = [
+        anomaly.kind in _SECONDARY or any(is_same_link(each, anomaly, places) for each in found)
+        for anomaly in found
+    ]
+    result = list(compress(found, map(not_, secondary)))
     causes_count = len(result)
-    for anomaly in found:
-        if anomaly.kind not in _SECONDARY:
-            continue
-        causes = [n for n, cause in enumerate(result[:causes_count]) if _explains(cause, anomaly)]
+    explained: dict[int, list[str]] = {}
+    for anomaly in compress(found, secondary):
+        causes = [
+            n
+            for n, cause in enumerate(result[:causes_count])
+            if _explains(cause, anomaly) or is_same_link(cause, anomaly, places)
+        ]
         # A suspicion explains no finding.
         causes = [n for n in causes if anomaly.doubt or not result[n].doubt]
         if causes:
             number = max(causes, key=lambda each: result[each].confidence)
-            also = (*result[number].also, anomaly.sentence)
-            result[number] = replace(result[number], also=also)
+            explained.setdefault(number, []).append(anomaly.sentence)
         else:
             result.append(anomaly)
+    for number, sentences in explained.items():
+        more = len(sentences) - _MAX_ALSO
+        rest = [f"{format_count(more, 'more finding')} of the same cause."] if more > 0 else []
+        also = (*result[number].also, *sentences[:_MAX_ALSO], *rest)
+        result[number] = replace(result[number], also=also)
     return result
 
 

@@ -2,7 +2,9 @@
 
 They are compared with the structure that is learned from the matrix alone. An entry of the SLIT is
 wrong when most pairs of nodes at the same distance were measured to be in another group. The order
-of the SLIT is wrong when pairs at the smaller distance were measured to be clearly worse.
+of the SLIT is wrong when pairs at the smaller distance were measured to be clearly worse. A SLIT
+is about time: memory of another kind (HBM, CXL) has another bandwidth at any distance, so
+bandwidths are only compared within one kind.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from chaosity.anomalies.matrix_structure import (
     structure_cost,
 )
 from chaosity.place_names import node_name
+from chaosity.store.measurements import less_is_better
 from chaosity.text_templates import write_sentences, write_text
 from chaosity.units import format_quantity
 
@@ -152,11 +155,14 @@ def _mismatch(
     sentence: str,
     compared_with: str,
     worst: NodePair | None = None,
+    others: Sequence[NodePair] = (),
 ) -> Anomaly:
     """Return the anomaly of pairs of nodes; its place is the `worst` pair (default: the first).
 
-    The loss is what a program loses when it places memory by the firmware's table.
+    The loss is what a program loses when it places memory by the firmware's table. `others` are the
+    pairs that they are compared with; a cable is no reason for a difference of kinds of memory.
     """
+    kinds = {_is_of_other_kind(cells, pair) for pair in (*pairs, *others)}
     initiator, target = worst or pairs[0]
     return Anomaly(
         kind=AnomalyKind.SLIT_MISMATCH,
@@ -174,30 +180,60 @@ def _mismatch(
         n=int(cells.n[cells.measured_mask].min()),
         compared_with=compared_with,
         sentence=sentence,
-        advice=anomaly_text.advice_text("slit"),
+        advice=anomaly_text.advice_text("slit" if len(kinds) == 1 else "slit_of_unlike_memory"),
         cells=tuple(pairs),
     )
 
 
+def _is_of_other_kind(cells: ScoredCells[int], pair: NodePair) -> bool:
+    """Return whether the target is memory without processing units, among nodes that have some."""
+    return pair[1] not in cells.rows and bool(set(cells.columns) & set(cells.rows))
+
+
 def _positions(
     cells: ScoredCells[int], distances: SlitEntries, *, local: bool
-) -> dict[NodePair, Position]:
-    """Return pair -> position, for measured local (or remote) pairs with an entry in the SLIT."""
+) -> list[dict[NodePair, Position]]:
+    """Return pair -> position, for measured local (or remote) pairs with an entry in the SLIT.
+
+    There is one mapping for all pairs, or for bandwidths one for each kind of memory.
+    """
     wanted = cell_positions_in_mask(cells.measured_mask & (cells.local_mask == local))
     named = {cells.initiator_and_target(position): position for position in wanted}
-    return {pair: position for pair, position in named.items() if pair in distances}
+    known = {pair: position for pair, position in named.items() if pair in distances}
+    if less_is_better(cells.metric):
+        return [known]
+    return [
+        {pair: at for pair, at in known.items() if _is_of_other_kind(cells, pair) == other}
+        for other in (False, True)
+    ]
 
 
 def _wrong_entries(
     groups: GroupedCells[int], structure: EqualCellGroups, distances: SlitEntries
 ) -> list[Anomaly]:
+    """Return an anomaly of the pairs in another group than most pairs at their distance, or none.
+
+    The pairs that are compared are those of `_positions`.
+    """
+    found = (
+        _wrong_entries_among(groups, structure, distances, positions)
+        for positions in _positions(groups.cells, distances, local=False)
+    )
+    return list(filter(None, found))
+
+
+def _wrong_entries_among(
+    groups: GroupedCells[int],
+    structure: EqualCellGroups,
+    distances: SlitEntries,
+    positions: Mapping[NodePair, Position],
+) -> Anomaly | None:
     """Return one anomaly of all pairs that are in another group than most pairs at their distance.
 
     A pair counts only if its score is nearer to its own group than to the usual group at its
     distance: a slow path is not an error of the SLIT.
     """
     cells = groups.cells
-    positions = _positions(cells, distances, local=False)
     labels = {pair: int(groups.labels[position]) for pair, position in positions.items()}
     usual = _usual_groups(labels, distances)
     wrong: dict[NodePair, float] = {}  # pair -> difference from most pairs at its distance
@@ -212,7 +248,7 @@ def _wrong_entries(
         if labels[pair] != label and not far_from_group and difference > _SLIT_STEP:
             wrong[pair] = difference
     if not wrong:
-        return []
+        return None
     worst = max(wrong, key=wrong.__getitem__)
     error = _error_of_difference(groups)
     _, confidence = is_significant_and_large(wrong[worst], error, groups.scatter, len(positions))
@@ -238,7 +274,9 @@ def _wrong_entries(
             group=structure.names[labels[worst]],
         )
     compared_with = f"pairs at distance {distance:g}"
-    return [_mismatch(cells, *scores, confidence, list(wrong), sentence, compared_with, worst)]
+    others = [pair for pair in positions if distances[pair] == distance]
+    pairs = list(wrong)
+    return _mismatch(cells, *scores, confidence, pairs, sentence, compared_with, worst, others)
 
 
 def _error_of_difference(groups: GroupedCells[int]) -> float:
@@ -278,9 +316,18 @@ def _wrong_order(groups: GroupedCells[int], distances: SlitEntries) -> list[Anom
     A node's own memory has to be nearer than all other memory.
     """
     cells = groups.cells
-    remote, local = (_distance_levels(cells, distances, local=local) for local in (False, True))
-    orders = list(combinations(remote, 2))
-    orders += [(level, own) for level in remote for own in local if level.distance <= own.distance]
+    orders: list[tuple[_DistanceLevel, _DistanceLevel]] = []
+    own_levels: list[_DistanceLevel] = []
+    by_kind = (_positions(cells, distances, local=local) for local in (False, True))
+    for remote_pairs, local_pairs in zip(*by_kind, strict=True):
+        remote, local = (
+            _distance_levels(cells, distances, pairs) for pairs in (remote_pairs, local_pairs)
+        )
+        orders += combinations(remote, 2)
+        orders += [
+            (level, own) for level in remote for own in local if level.distance <= own.distance
+        ]
+        own_levels += local
     error = _error_of_difference(groups)
     wrong = []
     for near, far in orders:
@@ -298,17 +345,18 @@ def _wrong_order(groups: GroupedCells[int], distances: SlitEntries) -> list[Anom
         near_value=_value_text(cells, near.log_score),
         far=far.distance,
         far_value=_value_text(cells, far.log_score),
-        is_own=far in local,
+        is_own=far in own_levels,
     )
     scores, compared_with = (near.log_score, far.log_score), f"pairs at distance {far.distance:g}"
-    return [_mismatch(cells, *scores, confidence, near.pairs, sentence, compared_with)]
+    return [
+        _mismatch(cells, *scores, confidence, near.pairs, sentence, compared_with, others=far.pairs)
+    ]
 
 
 def _distance_levels(
-    cells: ScoredCells[int], distances: SlitEntries, *, local: bool
+    cells: ScoredCells[int], distances: SlitEntries, positions: Mapping[NodePair, Position]
 ) -> list[_DistanceLevel]:
-    """Return the local (or the remote) pairs grouped by distance, the smallest distance first."""
-    positions = _positions(cells, distances, local=local)
+    """Return the pairs grouped by distance, the smallest distance first."""
     levels = []
     for distance in sorted({distances[pair] for pair in positions}):
         pairs = tuple(pair for pair in positions if distances[pair] == distance)

@@ -54,6 +54,8 @@ def select_targets(
         check_one_selector_key(selector, ("nearest", "weights_from"), where)
         if "each" in selector:
             found += _each_memory_node(initiator, host, nearest=selector.get("nearest", False))
+        elif "each_other" in selector:
+            found += _memory_of_other_packages(initiator, host)
         elif "all" in selector:
             found.append(host.target_of_nodes(node.os_index for node in host.topology.memory_nodes))
         elif "policies" in selector:
@@ -94,6 +96,19 @@ def _each_memory_node(initiator: Initiator, host: HostResources, *, nearest: boo
     if nearest:
         nodes = [node for node in nodes if host.nearest_initiator_node(node) in initiator.nodes]
     return [host.target_of_nodes([node]) for node in nodes]
+
+
+def _memory_of_other_packages(initiator: Initiator, host: HostResources) -> list[Target]:
+    """Return the memory of each package that has no core of the initiator, all nodes as one target.
+
+    Nodes without cores are left out: they have memory of another kind. So is a package without
+    memory, and memory that is the initiator's own too.
+    """
+    own, topology = host.packages_of_initiator(initiator), host.topology
+    memory = {node.os_index for node in topology.memory_nodes} - set(initiator.nodes)
+    others = [package for package in topology.packages if package.os_index not in own]
+    nodes = [memory & set(topology.nodes_of_pus(package.cpus)) for package in others]
+    return [host.target_of_nodes(listed) for listed in nodes if listed]
 
 
 def _named_memory(name: str, host: HostResources, where: str) -> Target:

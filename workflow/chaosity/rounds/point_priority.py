@@ -17,7 +17,9 @@ from chaosity.records.point_types import Load, Point
 from chaosity.rounds.round_types import OVERHEAD_SECONDS
 from chaosity.topology.topology_model import Topology
 
-NODE = "node"
+NODE, NODES = "node", "nodes"
+# Initiators with all cores of one or several nodes.
+WHOLE_PARTS = ("package", "machine")
 # Level with the size of a working set; `store.measurements` names it too, but imports pandas.
 _WORKING_SET = "bytes"
 # A set of at most so many nodes is measured early: pairs show shared paths.
@@ -27,7 +29,9 @@ _PAIR = 2
 class Priority(IntEnum):
     """When a point is measured; see the members' comments."""
 
-    MATRIX = 0  # node matrices: initiators to memory, to all drives of each node, and to all drives
+    # Node matrices: initiators to memory, to all drives of each node, and to all drives; memory of
+    # whole packages.
+    MATRIX = 0
     DRIVES = 1  # each drive from its own node, and all drives of a package
     SHARED_PATHS = 2  # drives of pairs of nodes, from one initiator of each package
     ALONE = 3  # other loads alone: caches, cores, and some drives of their own node
@@ -39,7 +43,7 @@ class Priority(IntEnum):
 def point_priority(point: Point, topology: Topology) -> Priority:
     """Return the priority of a point on a machine with this topology."""
     loads = point["loads"]
-    if not loads[0]["target"]["drives"] and is_matrix_cell(loads):
+    if not loads[0]["target"]["drives"] and (is_matrix_cell(loads) or _is_of_packages(loads)):
         return Priority.MATRIX
     if len(loads) > 1:
         return Priority.TOGETHER
@@ -104,6 +108,17 @@ def is_matrix_cell(loads: list[Load]) -> bool:
         and len(load["target"]["nodes"]) == 1
         and (load["initiator"]["kind"] == NODE or "latency_ns" in load["metrics"])
         and _WORKING_SET not in load.get("levels", {})
+    )
+
+
+def _is_of_packages(loads: list[Load]) -> bool:
+    """Return whether a point measures memory of several nodes, by a package or the machine.
+
+    There are few of them, and no other point fills the links between packages.
+    """
+    [load, *others] = loads
+    return (
+        not others and load["target"]["kind"] == NODES and load["initiator"]["kind"] in WHOLE_PARTS
     )
 
 
