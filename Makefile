@@ -20,7 +20,7 @@ COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.1
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-thorough test-all test-tools lab lab-down lab-test slurm-test fresh-test fuzz provision environment redfish lint format bench lock clean distclean
+.PHONY: help run demo test test-thorough test-all test-tools lab lab-down lab-test slurm-test fresh-test fuzz provision environment redfish lint format docs bench lock clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -109,6 +109,9 @@ fuzz: .venv/requirements-test.installed ## give changed and generated input to e
 
 lint: .venv/requirements-test.installed ## run every linter and format check
 	$(BIN)/pytest tests/unit/test_lint.py
+
+docs: .venv/requirements.installed ## write the tables of experiments in the README
+	$(BIN)/python docs/experiment_tables.py
 
 format: .venv/requirements-test.installed ## format Python and Snakemake files
 	$(BIN)/ruff check --fix .

@@ -17,7 +17,7 @@ from chaosity.components.component_files import write_changed_components
 from chaosity.components.make_component_documents import make_component_documents
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.report.findings_and_checks import OK
-from chaosity.report.report_summary import NO_PROBLEMS, ProblemAndSeverity, ReportSummary
+from chaosity.report.report_summary import ProblemAndSeverity, ReportSummary
 from chaosity.simulation.machine_description import Fault, MachineDescription
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
@@ -79,7 +79,7 @@ def write_fleet(
         # In numpy types a missing value is False.
         rows = rows.assign(reference=rows["reference"].astype(object).where(rows["reference"]))
         write_parquet_table(pd.DataFrame(rows), folder / "measurements.parquet", COLUMNS)
-        worst = (ProblemAndSeverity(OK, NO_PROBLEMS),)
+        worst = (ProblemAndSeverity(OK, "No problems found."),)
         points = {"valid": len(healthy.points), "failed": 0, "missing": 0}
         summary = ReportSummary(name, configuration, f"measured {DAY}", worst, points, {})
         write_atomically(folder / "summary.json", json.dumps(asdict(summary)))

@@ -216,13 +216,16 @@ def load_experiment(name: str, where: str = "config, experiments") -> Experiment
     place = f"{_path_in_repository(EXPERIMENTS)}/{name}.yaml"
     for index, figure in enumerate(document.get("figures", [])):
         validate_document(figure, "figure", f"{place}, figures.{index}")
-    _check_relative_metrics(document, place)
+    loads = {load for design in document["designs"].values() for load in design["loads"]}
+    _check_relative_metrics(document, loads, place)
+    for index, entry in enumerate(document.get("resources", [])):
+        where_entry = f"{place}, resources.{index}"
+        check_allowed(entry["load"], loads, f"unknown load {entry['load']!r}", where_entry)
     return document
 
 
-def _check_relative_metrics(document: ExperimentDocument, where: str) -> None:
+def _check_relative_metrics(document: ExperimentDocument, loads: set[str], where: str) -> None:
     """Check that derived metrics refer to known loads, and have new names without a unit."""
-    loads = {load for design in document["designs"].values() for load in design["loads"]}
     names: set[str] = set()
     for index, entry in enumerate(document.get("relative", [])):
         place, name = f"{where}, relative.{index}", entry["name"]

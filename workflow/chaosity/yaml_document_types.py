@@ -266,6 +266,16 @@ class RelativeMetric(TypedDict):
     per: NotRequired[str]
 
 
+class DeclaredResource(TypedDict):
+    """A resource that reports show; `where` selects equal loads, `levels` names a column."""
+
+    name: str
+    load: str
+    metric: str
+    where: NotRequired[dict[str, Any]]
+    levels: NotRequired[str]
+
+
 class ExperimentDocument(TypedDict):
     """An experiment file; `figures` are checked against their own schema."""
 
@@ -277,6 +287,7 @@ class ExperimentDocument(TypedDict):
     designs: dict[str, LoadDesignsByRole]
     factors: NotRequired[dict[str, FactorLevelRule]]
     relative: NotRequired[list[RelativeMetric]]
+    resources: NotRequired[list[DeclaredResource]]
     figures: NotRequired[list[dict[str, Any]]]
 
 

@@ -40,9 +40,19 @@ def slow():
 
 def test_without_findings_the_verdict_has_the_smallest_detectable_loss():
     found = findings(*measured())
-    loss = f"{found.detectable_percent:.0f}"
     assert (found.anomalies, found.suspicions, found.unusable) == ((), (), "")
-    assert found.verdict.startswith(f"No problems found. Smallest detectable loss: {loss} %. ")
+    assert "(smallest detectable loss " in found.verdict
+
+
+def test_without_findings_the_verdict_names_what_was_not_tested():
+    host, tidy = measured()
+    memory = findings(host, tidy[tidy["experiment"] == "memory_bandwidth"])
+    assert memory.untested == ("drives", "sets of drives", "latency over sizes")
+    assert memory.verdict.startswith("No problems found in ")
+    untested = " Not tested: drives, sets of drives and latency over sizes."
+    assert memory.verdict.endswith(untested)
+    nothing = findings(host, tidy[tidy["experiment"] == "none"])
+    assert nothing.verdict.startswith("Not tested: ")
 
 
 @pytest.mark.parametrize("remark", ["disturbed", "imprecise", "disturbed, imprecise"])
@@ -57,7 +67,7 @@ def test_an_anomaly_of_mostly_disturbed_or_imprecise_records_is_a_suspicion(slow
     assert (found.anomalies, components(found.suspicions)) == ((), [(SLOW,)])
     assert "disturbed or imprecise" in found.suspicions[0].doubt
     assert found.suspicions[0].advice.startswith("Measure it again before anything else.")
-    assert found.verdict.startswith("No problems found.")
+    assert found.verdict.startswith("No problems found")
 
 
 def test_remarks_on_other_values_leave_a_finding_as_it_is(slow):

@@ -11,6 +11,14 @@ from lxml import etree
 from table_figures import draw
 
 from chaosity.errors import UserError
+from chaosity.figures.bar_charts import draw_bar_chart
+from chaosity.figures.figure_data_and_value_limits import (
+    find_round_value_limits,
+    select_figure_data,
+)
+from chaosity.figures.figure_spec import FigureSpec
+from chaosity.store.measurements import Measurements
+from chaosity.topology.topology_json import topology_from_json
 
 SVG = "{http://www.w3.org/2000/svg}"
 BANDWIDTH = synthetic.BANDWIDTH
@@ -115,7 +123,22 @@ def test_every_figure_is_written_as_svg_png_and_csv(drawn):
         assert {path.suffix for path in folder.glob(f"{name}.*")} == {".svg", ".png", ".csv"}
     assert (folder / "nodes.png").read_bytes().startswith(b"\x89PNG")
     listed = json.loads((folder / "figures.json").read_text())
-    assert listed == json.loads(json.dumps([asdict(file) for file in files.values()]))
+    wanted = json.loads(json.dumps([asdict(file) for file in files.values()]))
+    assert all(entry.pop("shown") for entry in wanted)
+    assert listed == wanted
+
+
+def test_numbers_of_bars_stand_in_a_column_beyond_all_intervals():
+    """Behind the end of its interval, a number would read as the value of this end."""
+    found = machine()
+    spec = FigureSpec.from_yaml_entry("memory_bandwidth", KERNELS)
+    table, topology = Measurements.from_table(found.tidy()), topology_from_json(found.topology())
+    data = select_figure_data(spec, table, topology)
+    limits = find_round_value_limits(BANDWIDTH, [data], with_intervals=True)
+    figure, _ = draw_bar_chart(data, limits)
+    [axes] = [each for each in figure.axes if each.get_xlabel()]
+    [column] = {text.get_position()[0] for text in axes.texts}
+    assert column > axes.get_xlim()[1] >= data.marks["high"].max() / limits.scale.factor
 
 
 def test_every_cell_says_what_it_is(drawn):

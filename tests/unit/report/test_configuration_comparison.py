@@ -8,6 +8,7 @@ import pytest
 import synthetic
 from lxml import etree
 
+from chaosity.checked_yaml_files import load_experiment
 from chaosity.report.configuration_comparison import (
     compare_configurations,
     compared_ratio_with_verdict,
@@ -15,6 +16,11 @@ from chaosity.report.configuration_comparison import (
 from chaosity.report.resource_table import resource_table
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS
+
+RESOURCES = [
+    {name: load_experiment(experiment)[name] for name in ("experiment", "resources")}
+    for experiment in ("memory_bandwidth", "storage_bandwidth")
+]
 
 
 def nps4(**keys):
@@ -29,7 +35,7 @@ def nps1(**keys):
 def compare(tidy, others, output, figures):
     """Call `compare_configurations` with tidy tables."""
     tables = {path: Measurements.from_table(other) for path, other in others.items()}
-    return compare_configurations(Measurements.from_table(tidy), tables, output, figures)
+    return compare_configurations(Measurements.from_table(tidy), tables, output, figures, RESOURCES)
 
 
 @pytest.fixture(scope="module")
@@ -57,17 +63,12 @@ def test_a_column_is_a_configuration_with_its_day_and_report(found):
 def test_the_rows_are_the_resources_of_the_report(found):
     alone = [
         line.name
-        for line in resource_table(Measurements.from_table(nps4().tidy()))
+        for line in resource_table(Measurements.from_table(nps4().tidy()), RESOURCES)
         if "co-running" not in line.name
     ]
     there = [row.name for row in found[0].rows]
     assert [name for name in there if name in alone] == alone
-    # What only another configuration has stands in its place.
-    assert set(there) - set(alone) == {"Storage bandwidth, some drives of a node"}
-    assert there[-3:-1] == [
-        "Storage bandwidth, some drives of a node",
-        "Storage bandwidth, all drives of a node",
-    ]
+    assert set(there) == set(alone)
 
 
 def test_a_cell_has_value_interval_and_n(found):
@@ -75,7 +76,7 @@ def test_a_cell_has_value_interval_and_n(found):
     assert own.best.value.endswith(" GB/s")
     assert own.best.interval.endswith("n = 3")
     assert own.ratio is None
-    assert own.detail == "6 threads, 16 places"
+    assert own.detail == "6 threads, 4 places"
 
 
 def test_the_ratio_is_to_this_reports_configuration(found, tmp_path):
@@ -143,7 +144,8 @@ def test_a_package_that_is_one_node_is_found_by_its_threads(tmp_path):
     """Its cores are named after the node, so no point has the name of the package."""
     own = nps4()
     package = own.tidy()
-    package.loc[package["initiator_kind"] == "package", "threads"] = 12
+    is_package = package["initiator_kind"] == "package"
+    package.loc[is_package, ["threads", "relation"]] = [12, "same_nodes"]
     other = nps1().tidy()
     other = other[other["initiator_kind"] != "package"]
     side = compare(package, {tmp_path / "x": other}, tmp_path / "r.html", tmp_path)
@@ -175,7 +177,7 @@ def test_a_single_configuration_has_no_section(tmp_path):
 
 def test_each_bar_has_a_hover_text(found):
     side, folder = found
-    memory, storage = side.figures
+    memory, _, storage = side.figures
     svg = etree.parse(folder / memory.svg)
     marks = svg.xpath("//*[@class='mark']/*[local-name()='title']/text()")
     start = "configuration nps1, resource one node: "

@@ -13,6 +13,7 @@ import synthetic_report_inputs
 from lxml import etree
 from table_figures import draw
 
+from chaosity.checked_yaml_files import load_experiment
 from chaosity.report.build_report_data import build_report_data
 from chaosity.report.component_change_effects import component_changes
 from chaosity.report.configuration_comparison import compare_configurations
@@ -84,14 +85,17 @@ def test_sizes_and_rates_of_values_are_readable(report):
     assert any(row[place].endswith(" GB/s") for row in curve.rows)
 
 
+EXPERIMENTS = [load_experiment(name) for name in ("latency_matrix", "core_to_core")]
+
+
 def lines(tidy):
-    return {line.name: line for line in resource_table(Measurements.from_table(tidy))}
+    return {line.name: line for line in resource_table(Measurements.from_table(tidy), EXPERIMENTS)}
 
 
 def test_latency_has_rows_for_own_and_other_nodes_at_the_largest_size():
     found = lines(latency.tidy(machine()))
-    own = found["Memory latency, one processing unit, own node"]
-    other = found["Memory latency, one processing unit, other nodes"]
+    own = found["Memory latency, one processing unit"]
+    other = found["Memory latency of other nodes, one processing unit"]
     assert own.detail == "chaosity latency, 1 GiB, 2M pages, 4 places"
     assert own.differ is False
     assert other.best.value.endswith(" ns")
@@ -107,7 +111,7 @@ def test_percentiles_have_no_row():
 
 
 def test_core_to_core_latency_names_both_cores_and_the_lines_home():
-    found = lines(latency.tidy(machine()))["Core to core latency, one processing unit"]
+    found = lines(latency.tidy(machine()))["Core-to-core latency"]
     assert "\N{LEFT RIGHT ARROW}" in found.best.where
     assert ", line on node" in found.best.where
     assert found.differ is True
@@ -130,11 +134,11 @@ def test_configurations_are_compared_for_own_and_other_nodes(tmp_path):
     other = synthetic.Machine("h", ((0, 1), (2, 3)), {}, 4, 3, configuration="nps2")
     tables = {tmp_path / "nps2/measurements.parquet": Measurements.from_table(latency.tidy(other))}
     own = Measurements.from_table(latency.tidy(one))
-    found = compare_configurations(own, tables, tmp_path / "report.html", tmp_path)
+    found = compare_configurations(own, tables, tmp_path / "report.html", tmp_path, EXPERIMENTS)
     names = [row.name for row in found.rows]
     assert names[:2] == [
-        "Memory latency, one processing unit, own node",
-        "Memory latency, one processing unit, other nodes",
+        "Memory latency, one processing unit",
+        "Memory latency of other nodes, one processing unit",
     ]
     assert all(None not in row.cells for row in found.rows)
 

@@ -37,7 +37,7 @@ def measured(results, figures, host="lab", configuration="default", **keys):
     folder = results / host / configuration
     folder.mkdir(parents=True)
     context, _ = write(folder, found, figures)
-    summary = asdict(summarise_report(context, Measurements.from_table(found.tidy())))
+    summary = asdict(summarise_report(context, Measurements.from_table(found.tidy()), FIGURES))
     (folder / "summary.json").write_text(json.dumps(summary))
     (folder / "summary.txt").write_text("warning: something\n")
     text = json.dumps({"host": host, "configuration": configuration})

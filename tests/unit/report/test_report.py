@@ -5,17 +5,22 @@ import json
 import re
 from html.parser import HTMLParser
 
+import pandas as pd
 import pytest
 import synthetic
 import synthetic_report_inputs
 from lxml import etree
 from table_figures import DRAWN, draw
 
+from chaosity.anomalies.host_anomalies import analyse_host
+from chaosity.checked_yaml_files import load_experiment
 from chaosity.errors import UserError
-from chaosity.figures.draw_and_write_figures import draw_figures
+from chaosity.figures.draw_and_write_figures import FigureFile, draw_figures
 from chaosity.report.build_report_data import build_report_data
+from chaosity.report.findings_and_checks import shown_findings
 from chaosity.report.html_pages_and_inline_svg import inline_svg, render_page
 from chaosity.report.report_summary import summarise_report, terminal_lines
+from chaosity.report.resource_table import resource_table
 from chaosity.store.left_out_points import (
     PREDICTION_COLUMNS,
     PREDICTION_NUMBERS,
@@ -37,6 +42,7 @@ FIGURES = [
     {
         "experiment": "memory_bandwidth",
         "question": "How much bandwidth, & where?",
+        "resources": load_experiment("memory_bandwidth")["resources"],
         "source": "figure 4",
         "figures": [
             {
@@ -64,6 +70,7 @@ FIGURES = [
     {
         "experiment": "storage_bandwidth",
         "question": "And from drives?",
+        "resources": load_experiment("storage_bandwidth")["resources"],
         "figures": [
             {
                 "name": "drives",
@@ -229,7 +236,7 @@ def test_a_failed_point_has_reason_and_commands(report):
 def test_the_resource_table_has_best_and_worst_places(report):
     context, _ = report
     lines = {line.name: line for line in context.resources}
-    node = lines["Memory bandwidth, one node"]
+    node = lines["Memory bandwidth of other nodes, one node"]
     assert node.best.where.startswith("node")
     assert float(node.best.value.split()[0]) > float(node.worst.value.split()[0])
     assert re.fullmatch(r"6\d %", node.share)
@@ -238,6 +245,55 @@ def test_the_resource_table_has_best_and_worst_places(report):
     assert beside.worst.value.endswith(" %")
     assert "storage=" in beside.worst.where
     assert "Storage bandwidth, one drive" in lines
+
+
+def test_a_row_has_the_declared_kernel_even_if_another_has_more_or_better_values(report):
+    """One host measured fast copies of all pairs, another only triads: both rows are of triads."""
+    tidy = machine().tidy()
+    triads = (tidy["experiment"] == "memory_bandwidth") & (tidy["kernel"] == "triad")
+    copies = tidy[triads].assign(kernel="copy_nt", value=tidy["value"] * 1.5)
+    more = pd.concat([tidy, copies.assign(point=copies["point"] + "copy_nt")])
+    rows = [
+        {line.name: line for line in resource_table(Measurements.from_table(each), FIGURES)}
+        for each in (tidy, more)
+    ]
+    names = [name for name in rows[0] if "co-running" not in name]
+    assert "Memory bandwidth, one node" in names
+    assert {name: rows[1][name] for name in names} == {name: rows[0][name] for name in names}
+
+
+def test_a_package_counts_only_with_its_own_memory():
+    """Older results have a package with one node alone: another quantity, so no row."""
+    tidy = machine().tidy()
+    older = resource_table(Measurements.from_table(tidy), FIGURES)
+    assert not any("package" in line.name for line in older)
+    whole = tidy.loc[tidy["initiator_kind"] == "package"].copy()
+    whole[["relation", "target", "target_kind"]] = ["same_nodes", "nodes0-1", "nodes"]
+    whole["value"] *= 3
+    table = Measurements.from_table(pd.concat([tidy, whole.assign(point=whole["point"] + "all")]))
+    [line] = [line for line in resource_table(table, FIGURES) if "package" in line.name]
+    assert line.name == "Memory bandwidth, one package"
+    assert float(line.best.value.split()[0]) > 100.0
+
+
+def test_a_finding_links_the_figure_that_shows_its_cells():
+    """Sets of drives have a comma in their names, and a figure of single nodes has all nodes."""
+    table = Measurements.from_table(machine().tidy())
+    found = analyse_host(table)
+    sets = [each for each in found.anomalies if "," in str(each.target)]
+    drives = table.where(experiment="storage_bandwidth").rows
+    places = {
+        kind: tuple(map(tuple, own[["point", "initiator", "target"]].drop_duplicates().to_numpy()))
+        for kind, own in drives.groupby("target_kind")
+    }
+    figures = [
+        FigureFile(kind, "storage_bandwidth", "heatmap", "", "", None, None, shown=shown)
+        for kind, shown in places.items()
+    ]
+    linked = {each.figure for each in shown_findings(sets, figures, table)}
+    assert sets and linked == {"all_of_nodes"}
+    others = [each for each in figures if each.name != "all_of_nodes"]
+    assert {each.figure for each in shown_findings(sets, others, table)} == {None}
 
 
 def test_the_methodology_has_points_order_and_precision(report):
@@ -298,7 +354,7 @@ def test_what_a_budget_left_out_is_told_first_and_predictions_are_in_columns_of_
     assert context.coverage == (
         f"{all_points - 3} of {all_points} combinations measured, 1 predicted, 2 without a value"
     )
-    summary = summarise_report(context, table)
+    summary = summarise_report(context, table, FIGURES)
     assert terminal_lines(context, summary)[0] == context.coverage
     assert context.coverage not in terminal_lines(context, summary)[1:]
     assert html.index(context.coverage) < html.index('<section id="problems">')
@@ -352,10 +408,11 @@ def test_a_suspicion_is_folded_and_the_first_screen_says_no_problems(tmp_path, f
     context, html = write(tmp_path, slow, figures, tidy=tidy)
     assert (context.findings, len(context.suspicions)) == ((), 1)
     section = html[html.index('id="problems"') : html.index('id="resources"')]
-    assert "No problems found. Smallest detectable loss: " in section
+    assert "No problems found in " in section
+    assert " Not tested: links between packages and latency over sizes." in section
     folded = section[section.index('<details class="suspicions">') : section.index("</details>")]
     assert "disturbed or imprecise" in folded and "node3" in folded
-    assert section.index("No problems found.") < section.index("<details")
+    assert section.index("No problems found") < section.index("<details")
 
 
 def test_unusable_results_are_the_first_problem_with_what_to_do(tmp_path, figures):
@@ -381,7 +438,8 @@ def test_without_problems_the_passed_checks_are_listed(tmp_path, figures):
     context, html = write(tmp_path, found, figures, summaries=clean, tidy=tidy)
     assert context.findings == ()
     assert context.problems == ()
-    assert "No problems found." in html
+    assert "No problems found in " in html
+    assert context.no_problems.endswith(" Not tested: links between packages and latency over sizes.")
     names = {check.name for check in context.passed}
     assert names >= {"Failed points", "Completeness", "Clock governor", "NUMA balancing"}
     assert "Anomalies" in names

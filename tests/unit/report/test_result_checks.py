@@ -9,6 +9,7 @@ import synthetic
 import synthetic_report_inputs
 from lxml import etree
 
+from chaosity.records.record_types_and_verdict import make_check
 from chaosity.report.findings_and_checks import SEVERITIES, check_results
 from chaosity.report.html_pages_and_inline_svg import render_page
 from chaosity.report.machine_facts import machine_facts, system_component_fact_groups
@@ -83,6 +84,28 @@ def test_checks_of_records_are_counted():
     tidy = synthetic.small().tidy()
     check = checks(runs=synthetic_report_inputs.record_summaries(tidy))["Precision"]
     assert check.text.startswith("not met in 33 % of 42 records, for example ±1.71 %")
+
+
+def test_a_check_that_failed_and_that_was_unknown_is_told_once():
+    first, *others = synthetic_report_inputs.record_summaries(synthetic.small().tidy())
+    unknown = make_check("memory: precision", None, "too short", decisive=False)
+    runs = [replace(first, checks=(unknown,)), *others]
+    found = synthetic.small()
+    told = [
+        (check.severity, check.text)
+        for check in check_results(
+            Measurements.from_table(found.tidy()).rows,
+            topology_from_json(found.topology()),
+            synthetic_report_inputs.system(found),
+            runs,
+            (),
+        )
+        if check.name == "Precision"
+    ]
+    [(severity, text)] = told
+    assert severity == "warning"
+    assert text.startswith("not met in 33 % of 42 records, for example ±1.71 %")
+    assert text.endswith("; could not be determined in 2.4 % of 42 records, for example too short")
 
 
 def test_experiments_with_a_single_replicate_are_named():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -55,7 +56,7 @@ def test_each_design_of_an_experiment_is_explained(report):
     context, _ = report
     titles = [one.title for one in sections(context)["memory_bandwidth"]]
     assert (
-        "Bandwidth of memory: effect of initiator and target "
+        "Bandwidth of the load memory: effect of initiator and target "
         "(initiators: nodes only; kernel: triad only)"
     ) in titles
     assert sections(context)["storage_bandwidth"] == ()
@@ -95,6 +96,30 @@ def test_tables_and_residuals_are_folded(report):
     assert matrix.remarks.startswith(start)
     verdicts = [row.xpath("./td[last()]")[0].text for row in rows]
     assert verdicts[-2:] == ["no difference detected", "noise"]
+
+
+def test_the_combinations_of_an_important_interaction_are_listed(report):
+    context, html = report
+    [matrix] = sections(context)["latency_matrix"]
+    [interaction] = matrix.interactions
+    assert interaction.name == "initiator \N{MULTIPLICATION SIGN} target"
+    effects = {row.levels: row.effect.ratio for row in interaction.rows}
+    assert len(effects) == 16
+    # The own node is faster than initiator and target alone would be.
+    assert effects["pu0", "node0"] < 0.9 < 1.0 < effects["pu0", "node3"]
+    assert '<th scope="row">pu0 \N{MULTIPLICATION SIGN} node0</th>' in html
+
+
+def test_titles_and_sentences_have_words_for_the_names_of_columns():
+    table = Measurements.from_table(latency.tidy(synthetic.Machine("h", ((0, 1), (2, 3)), {}, 4)))
+    texts = [
+        text
+        for found in analysis_sections(table).values()
+        for one in found
+        for text in (one.title, one.sentence, *(term.sentence for term in one.terms))
+    ]
+    assert any("working set" in text for text in texts)
+    assert [text for text in texts if re.search(r"[a-z]\.[a-z]|[a-z]_[a-z]|\bbytes\b", text)] == []
 
 
 def test_drawings_share_no_ids(report):

@@ -23,6 +23,7 @@ ROWS = [
     "1,triad,1,120.9",
     "1,triad,2,118.2",
 ]
+NEARLY = [("a", 1.0), ("a", 2.0), ("a", 3.0), ("b", 2.8), ("b", 3.8), ("b", 4.8)]
 GIVEN = ["--response", "MBps", "--factors", "node,kernel"]
 
 
@@ -47,6 +48,32 @@ def test_the_terminal_shows_tables_and_sentences(file):
         "The differences come from kernel (79 % of the variation) and node (21 %)",
     ):
         assert said in found.output
+
+
+def test_tests_and_intervals_have_one_confidence(file):
+    """At p = 0.09, a study with 90 % intervals finds a difference, and one with 95 % does not."""
+    table = ["kind,value", *(f"{kind},{value}" for kind, value in NEARLY)]
+    file.write_text("\n".join(table) + "\n")
+    given = ["--response", "value", "--factors", "kind"]
+    for confidence, found in ((0.9, True), (0.95, False)):
+        text = run(file, *given, "--confidence", confidence).output
+        assert f"{100 * confidence:g} % interval" in text
+        answer = json.loads(run(file, *given, "--confidence", confidence, "--json").output)
+        [term, *_], [pair] = answer["terms"], answer["contrasts"]
+        assert (term["p_value"], answer["confidence"]) == (
+            pytest.approx(0.0921, abs=1e-4),
+            confidence,
+        )
+        assert term["significant"] == (pair["low"] > 0.0 or pair["high"] < 0.0) == found
+        assert ("kind: significant" in text) == found
+
+
+def test_the_terminal_shows_what_combinations_add(file):
+    text = run(file, *GIVEN, "--block", "run").output
+    assert "Interactions: what a combination adds to the effects of its levels" in text
+    # Of copy on node 0, from the means of two runs: 100.7 - 120.15 - 90.975 + 110.275.
+    [line] = [line for line in text.splitlines() if "0 x copy" in line]
+    assert line.split()[-5:-3] == ["2", "-0.15"]
 
 
 def test_json_has_all_numbers(file):

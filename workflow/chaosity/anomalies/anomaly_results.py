@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
@@ -159,11 +159,15 @@ class CellGroup(_JsonResult):
         return {**super().to_json(), "n_cells": len(self.cells)}
 
 
-def no_problems_text(detectable_percent: float | None) -> str:
-    """Return the sentences for a host without findings, with the smallest detectable loss."""
-    if detectable_percent is None:
-        return "No problems found."
-    return f"No problems found. Smallest detectable loss: {detectable_percent:.0f} %."
+def no_problems_text(
+    checked: Sequence[str], untested: Sequence[str], detectable_percent: float | None
+) -> str:
+    """Return the sentences for a host without findings: what was tested and what was not.
+
+    `detectable_percent` is the smallest loss that each of the tests detects, None if unknown.
+    """
+    values = {"checked": checked, "untested": untested, "loss": detectable_percent}
+    return write_text("anomalies", "no_problems", **values)
 
 
 @dataclass(frozen=True)
@@ -183,6 +187,7 @@ class Findings(_JsonResult):
     notes: tuple[str, ...] = ()  # what was not tested and why, and which departures are structural
     checked: tuple[str, ...] = ()  # names of the tests that were made
     suspicions: tuple[Anomaly, ...] = ()  # anomalies of a host with a doubt, sorted as `anomalies`
+    untested: tuple[str, ...] = ()  # kinds of places of a host that no test covers
     unusable: str = ""  # why the results are useless and what to do; empty if they are not
 
     @classmethod

@@ -46,6 +46,14 @@ from chaosity.units import format_count, metric_words
 # Anomalies of one place by several kernels, metrics or experiments are merged into one, with at
 # most this many sentences on the others.
 _MAX_ALSO = 3
+# Kinds of places that tests cover, as sentences name them.
+_KINDS = _MEMORY, _LINKS, _DRIVES, _SETS, _SWEEPS = (
+    "memory of the nodes",
+    "links between packages",
+    "drives",
+    "sets of drives",
+    "latency over sizes",
+)
 # Kinds that another anomaly may explain.
 _SECONDARY = (
     AnomalyKind.ASYMMETRY,
@@ -114,7 +122,10 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     of_few = performance.rows["metric"].map(is_percentile_of_slow_accesses).astype(bool)
     performance = performance.select(~of_few)
     rows = performance.single_load_rows().valid_rows()
-    checks: list[CheckResult] = []
+    has_links = len(parts.packages or ()) > 1
+    kinds: dict[str, list[CheckResult]] = {
+        kind: [] for kind in _KINDS if kind != _LINKS or has_links
+    }
     structure, limits = "not measured", tuple[str, ...]()
     valid = performance.valid_rows()
     unusable = reason_for_unusable_results(valid) if len(valid) else ""
@@ -122,21 +133,22 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
         memory = _comparable(rows.where(target_kind=["node", "nodes"]))
         between = select_loads_between_packages(memory, parts.packages)
         weakest = weakest_node_of_each_package(memory, parts.packages)
-        links = find_slow_links(between, weakest)
         rest = memory.select(~memory.rows.index.isin(between.rows.index))
-        structure, checks = _check_memory(rest.where(target_kind="node"), parts)
-        checks.append(links)
+        structure, kinds[_MEMORY] = _check_memory(rest.where(target_kind="node"), parts)
+        if _LINKS in kinds:
+            kinds[_LINKS].append(find_slow_links(between, weakest))
         # Rows with buffers on a third node are left out: the relation of cores and drives does not
         # say how far the data has to go.
         own_buffers = rows.factor_level_of_each_row("buffers").isin([None, "own"])
         drives = rows.select(own_buffers & ~rows.rows["file_backed"].astype(bool))
-        checks += _check_drives(drives, parts)
+        kinds[_DRIVES], kinds[_SETS] = _check_drives(drives, parts)
         times = performance.rows["metric"].map(less_is_better).astype(bool)
         sweeps = select_latency_size_sweeps(performance.select(times).valid_rows())
         if len(sweeps):
-            found, untested = find_contention_and_inversions(sweeps)
-            limits = tuple(dict.fromkeys(untested.values()))
-            checks.append(found)
+            found, reasons = find_contention_and_inversions(sweeps)
+            limits = tuple(dict.fromkeys(reasons.values()))
+            kinds[_SWEEPS].append(found)
+    checks = [check for own in kinds.values() for check in own]
     tests_count = sum(check.tests_count for check in checks)
     doubted = [
         add_doubt(anomaly, tests_count, valid, unusable=bool(unusable))
@@ -153,11 +165,12 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     checked = tuple(
         write_text("anomalies", "test", name=name, loss=tested[name]) for name in tested
     )
+    untested = tuple(name for name, own in kinds.items() if not any(check.tested for check in own))
     detectable = max((loss for loss in tested.values() if loss is not None), default=None)
     return Findings(
         metric=None,
         verdict=("SIMULATED. " if measurements.is_simulated else "")
-        + _verdict(told, checked, detectable, unusable),
+        + _verdict(told, checked, untested, detectable, unusable),
         structure=structure,
         packages=parts.packages,
         groups=(),
@@ -166,6 +179,7 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
         noise_percent=None,
         notes=limits,
         checked=checked,
+        untested=untested,
         suspicions=tuple(anomaly for anomaly in merged if anomaly.doubt),
         unusable=unusable,
     )
@@ -208,13 +222,16 @@ def _check_memory(memory: Measurements, parts: HostComponentFacts) -> tuple[str,
     return max(structures, key=structures.count, default="not measured"), [check, *found]
 
 
-def _check_drives(rows: Measurements, parts: HostComponentFacts) -> list[CheckResult]:
+def _check_drives(
+    rows: Measurements, parts: HostComponentFacts
+) -> tuple[list[CheckResult], list[CheckResult]]:
     """Test drives and drive sets."""
     check = find_slow_drives_and_drive_paths(rows.where(target_kind="drive"), parts.models)
     check.anomalies = [_with_description(anomaly, parts) for anomaly in check.anomalies]
     sets = rows.select(rows.rows["drives"].notna())
     slow = check.anomalies
-    return [check, find_slow_drive_sets(sets, parts.packages, parts.models, slow, parts.drives)]
+    found = find_slow_drive_sets(sets, parts.packages, parts.models, slow, parts.drives)
+    return [check], [found]
 
 
 def _comparable(rows: Measurements) -> Measurements:
@@ -335,12 +352,14 @@ def _explains(cause: Anomaly, anomaly: Anomaly) -> bool:
 
 
 def _verdict(
-    found: Sequence[Anomaly], checked: Sequence[str], detectable: float | None, unusable: str
+    found: Sequence[Anomaly],
+    checked: Sequence[str],
+    untested: Sequence[str],
+    detectable: float | None,
+    unusable: str,
 ) -> str:
     if unusable:
         return unusable
     if found:
         return f"{format_count(len(found), 'anomaly', 'anomalies')}; the worst: {found[0].sentence}"
-    if not checked:
-        return "Not tested: there are no comparable measurements."
-    return f"{no_problems_text(detectable)} Tested with 95 % power: {'; '.join(checked)}."
+    return no_problems_text(checked, untested, detectable)

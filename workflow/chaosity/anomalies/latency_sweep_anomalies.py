@@ -27,7 +27,6 @@ from chaosity.anomalies.departure_significance import (
 )
 from chaosity.place_names import natural_sort_key
 from chaosity.statistics.corun_interference import (
-    SLOW_INITIATOR_RATIO,
     compare_latency_together_and_alone,
 )
 from chaosity.store.measurements import Measurements
@@ -86,7 +85,6 @@ def find_contention_and_inversions(
     check.anomalies += _inversions(looks)
     untested = _reasons_for_untested_kinds(sweeps.rows, most_sizes, has_looks=any(looks))
     check.tested = "latency over sizes" * (AnomalyKind.CONTENTION not in untested)
-    check.detectable = [lambda _: 100.0 * (SLOW_INITIATOR_RATIO - 1.0)]
     return check, untested
 
 

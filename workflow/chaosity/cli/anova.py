@@ -40,6 +40,13 @@ _MOST_LINES = 40
     help="log: analyse logarithms. better: log or none, depending on which likelihood is larger. "
     "auto: log only if its likelihood is clearly larger.",
 )
+@click.option(
+    "--confidence",
+    type=click.FloatRange(0.5, 0.999),
+    default=0.95,
+    show_default=True,
+    help="Of intervals, and of tests: at 0.9, a term is significant if p is below 0.1.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON with all numbers.")
 @click.option("--figures", type=FOLDER, metavar="FOLDER", help="Draw the residuals in FOLDER.")
 def anova_command(
@@ -48,13 +55,14 @@ def anova_command(
     factors: str,
     block: str | None,
     transform: str,
+    confidence: float,
     as_json: bool,
     figures: Path | None,
 ) -> None:
     """Show which factors explain the differences in FILE, a CSV file with a row for each value.
 
-    Prints the allocation of variation, F tests, effects, and differences between levels with 95 %
-    intervals, and a conclusion for each factor.
+    Prints the allocation of variation, F tests, effects of levels and of their combinations, and
+    differences between levels with intervals, and a conclusion for each factor.
 
     \b
     chaosity anova stream.csv --response MBps --factors node,kernel --block run
@@ -62,11 +70,12 @@ def anova_command(
     from chaosity.figures.residual_plots import write_residual_plots
     from chaosity.statistics.anova import analyse_variance
     from chaosity.statistics.anova_table import p_value_text, variation_percent_text
+    from chaosity.statistics.estimates_and_ratios import confidence_text
 
     table = _read_csv_texts(file)
     names = [name.strip() for name in factors.split(",") if name.strip()]
     try:
-        analysis = analyse_variance(table, response, names, block, transform)
+        analysis = analyse_variance(table, response, names, block, transform, confidence)
     except UserError as error:
         where = f"{file}, {error.where}" if error.where else str(file)
         raise UserError(error.what, where, error.remedy) from None
@@ -79,6 +88,7 @@ def anova_command(
             analysis=analysis,
             drawn=drawn,
             most_lines=_MOST_LINES,
+            confidence=confidence_text(confidence),
             variation_percent_text=variation_percent_text,
             p_value_text=p_value_text,
         )

@@ -38,17 +38,22 @@ class MeasuredHost:
 
     @property
     def origin_of_values(self) -> dict[str, str | None]:
-        """Return the origin of the values, for documents outside the folder; times are in UTC."""
+        """Return the origin of the values, for documents outside the folder.
+
+        The times are in UTC; simulated values have none, since nothing was measured.
+        """
         valid = self.measurements.where(status="valid").rows
+        simulated = self.measurements.is_simulated
+        moments = valid["measured_at"].dropna().head(0 if simulated else len(valid))
         return {
             "host": str(valid["host"].iloc[0]),
             "configuration": str(valid["configuration"].iloc[0]),
             "cpu_model": self.topology.cpu_model,
             "kernel_release": self.topology.host.get("kernel_release"),
-            "measured_at_first": min(valid["measured_at"].dropna(), default=None),
-            "measured_at_last": max(valid["measured_at"].dropna(), default=None),
+            "measured_at_first": min(moments, default=None),
+            "measured_at_last": max(moments, default=None),
             "chaosity_version": __version__,
-            **({"origin": SIMULATED} if self.measurements.is_simulated else {}),
+            **({"origin": SIMULATED} if simulated else {}),
         }
 
     def refuse_simulated_values(self, reader: str) -> None:

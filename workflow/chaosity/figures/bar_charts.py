@@ -148,7 +148,7 @@ def _draw_bar(axes: Axes, bar: _Bar, limits: ShownValueRange, identity: str) -> 
         if status == "failed":
             style.draw_failed_mark_cross(axes, width / 2, middle, bar.height)
         return
-    value = end = shown_value(mark) / factor
+    value = shown_value(mark) / factor
     look, predicted = _series_style(bar.series), status == PREDICTED
     if predicted:  # series have hatches too, but their bars are filled
         colour, hatch = (
@@ -160,9 +160,9 @@ def _draw_bar(axes: Axes, bar: _Bar, limits: ShownValueRange, identity: str) -> 
     low, high = shown_interval(mark)
     if not pd.isna(low):
         low, high = low / factor, high / factor
-        end = max(value, high)
         ends, caps = [[value - low], [high - value]], min(2.5, bar.height * 12)
         style.draw_intervals(axes, value, middle, xerr=ends, ecolor=style.INK, capsize=caps)
     write = partial(axes.text, size=style.SMALL_POINTS, ha="left", va="center_baseline", gid=IGNORE)
-    number, x = limits.scale.number(shown_value(mark)), end + 0.01 * limits.high / factor
+    # In a column of their own: behind the end of an interval, a number reads as that end.
+    number, x = limits.scale.number(shown_value(mark)), 1.01 * limits.high / factor
     write(x, middle, number, clip_on=False, style="italic" if predicted else "normal")

@@ -6,7 +6,7 @@ import io
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,8 @@ class FigureFile:
     numbers: str | None = None
     tables: tuple[TextTable, ...] = ()  # text tables below the drawing or instead of it
     unmeasured: tuple[str, ...] = ()  # reasons why marks have no value although nothing failed
+    # Point, initiator and target of each row behind the marks; `figures.json` does not list them.
+    shown: tuple[tuple[str, str, str], ...] = ()
 
 
 def draw_figures(
@@ -124,10 +126,16 @@ def draw_figures(
                 continue
             try:
                 with intervals_with_confidence(spec.confidence):
-                    files.append(_write(data, limits[spec.name], directory))
+                    file = _write(data, limits[spec.name], directory)
+                places = data.measurements[["point", "initiator", "target"]].drop_duplicates()
+                shown = tuple(places.itertuples(index=False, name=None))
+                files.append(replace(file, shown=shown))
             except UserError as error:  # the description does not fit the data
                 files.append(_not_drawn(spec, str(error)))
-    manifest = json.dumps([asdict(file) for file in files], indent=1, ensure_ascii=False)
+    listed = [asdict(replace(file, shown=())) for file in files]
+    for entry in listed:
+        del entry["shown"]
+    manifest = json.dumps(listed, indent=1, ensure_ascii=False)
     write_atomically(directory / MANIFEST, manifest + "\n")
     return files
 

@@ -138,13 +138,15 @@ def build_report_data(
         measured=_measured_text(measurements),
         simulated=measurements.is_simulated,
         machine=tuple(machine_facts(topology, system)),
-        findings=tuple(shown_findings(findings.anomalies, drawn, figures)),
-        suspicions=tuple(shown_findings(findings.suspicions, drawn, figures)),
-        no_problems=no_problems_text(findings.detectable_percent),
+        findings=tuple(shown_findings(findings.anomalies, drawn, measurements)),
+        suspicions=tuple(shown_findings(findings.suspicions, drawn, measurements)),
+        no_problems=no_problems_text(
+            findings.checked, findings.untested, findings.detectable_percent
+        ),
         findings_omitted=max(0, len(merge_similar_contention(findings.anomalies)) - MOST_FINDINGS),
         problems=tuple(check for check in results if check.severity != OK),
         passed=tuple(check for check in results if check.severity == OK),
-        resources=tuple(resource_table(measurements)),
+        resources=tuple(resource_table(measurements, experiments)),
         coverage=coverage,
         methodology=(
             *methodology_facts(rows, summaries, config),

@@ -7,6 +7,7 @@ resource. The ratios of these places are computed separately.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,30 +16,28 @@ from typing import Any
 import pandas as pd
 
 from chaosity.compare.comparison_text import BETTER, NO_DIFFERENCE, WORSE, ratio_text
-from chaosity.compare.matched_cells import OTHER_NODES, OWN_NODE, PLACE
+from chaosity.compare.matched_cells import PLACE
 from chaosity.compare.selection_comparison import compare_selections
 from chaosity.errors import UserError
 from chaosity.figures.draw_and_write_figures import FigureFile, write_figure_of_rows
 from chaosity.figures.figure_spec import FigureSpec
+from chaosity.records.record_types_and_verdict import SIMULATED
 from chaosity.report.experiment_section import path_relative_to_report
 from chaosity.report.figures_by_configuration import draw_figures_by_configuration
 from chaosity.report.resource_table import (
-    DRIVES,
-    INITIATORS,
     MeasuredPlace,
-    ResourceAtMachineLevel,
+    ResourceLevel,
     cells_best_first,
     load_description,
     measured_place,
-    resources_at_machine_levels,
-    rows_comparable_to_level,
+    resource_levels,
 )
 from chaosity.store.measurements import Measurements
 from chaosity.units import format_count
 
 _CELL = ["experiment", "point", "load", "initiator", "target", "metric"]
 _BEST, _WORST = "best place", "worst place"
-# `rows_comparable_to_level` selects equal requests; a responder belongs to the best place.
+# The resource declares what is equal; a responder belongs to the best place.
 _ALREADY_EQUAL = ("load", "asked", "file_backed")
 
 
@@ -104,10 +103,9 @@ class ConfigurationsSection:
 
 @dataclass(frozen=True)
 class _ComparedLevel:
-    """A level of a resource, with its rows and its cells, best first, in each configuration."""
+    """A level of a resource, with its cells, best first, in each configuration."""
 
-    level: ResourceAtMachineLevel
-    rows: tuple[pd.DataFrame, ...]
+    level: ResourceLevel
     cells: tuple[pd.DataFrame, ...]
 
 
@@ -125,8 +123,8 @@ def compare_configurations(
     """Compare a host's configurations, and draw the comparison into the folder `figures`.
 
     `others` maps the path of each table to its measurements; `output` is the file of the report;
-    `experiments` are the YAML documents whose figures may ask for all configurations. The result is
-    None if this configuration or all others have no value.
+    `experiments` are the YAML documents whose resources are compared and whose figures may ask for
+    all configurations. The result is None if this configuration or all others have no value.
     """
     own = first_valid_configuration(measurements)
     with_values = {path: each for path, each in others.items() if first_valid_configuration(each)}
@@ -135,7 +133,10 @@ def compare_configurations(
     tables = [measurements, *with_values.values()]
     columns = tuple(map(_column, tables, [None, *with_values], [output] * len(tables)))
     names = [column.name for column in columns]
-    levels = [_compared_level(level, tables) for level in _all_levels(tables)]
+    levels = [
+        _ComparedLevel(level, tuple(map(cells_best_first, level.tables)))
+        for level in resource_levels(tables, experiments)
+    ]
     ratios: list[_Ratios] = [{}, *(_ratios(levels, number) for number in range(1, len(tables)))]
     rows = (_row(level, ratios) for level in levels)
     verdicts = (_verdict(table, measurements, own) for table in with_values.values())
@@ -162,23 +163,11 @@ def _column(measurements: Measurements, path: Path | None, output: Path) -> Conf
     moments = measurements.rows["measured_at"]
     days = sorted({moment[:10] for moment in moments if isinstance(moment, str)})
     span = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
+    span = SIMULATED if measurements.is_simulated else span
     link = None
     if path is not None and (path.parent / "report.html").exists():
         link = path_relative_to_report(path.parent / "report.html", output)
     return ConfigurationHeading(str(first_valid_configuration(measurements)), span, link)
-
-
-def _all_levels(tables: Sequence[Measurements]) -> list[ResourceAtMachineLevel]:
-    """Return the levels of all tables, small to large, each from the first table that has it."""
-    found = [level for table in tables for level in resources_at_machine_levels(table)]
-    resources = list(dict.fromkeys(level.resource for level in found))
-    sizes, parts = [*INITIATORS, *DRIVES], [None, OWN_NODE, OTHER_NODES]
-
-    def _position_of_level(level: ResourceAtMachineLevel) -> tuple[int, int, int]:
-        return resources.index(level.resource), sizes.index(level.key), parts.index(level.part)
-
-    first = {_position_of_level(level): level for level in reversed(found)}
-    return [first[each] for each in sorted(first)]
 
 
 def _verdict(other: Measurements, own: Measurements, own_name: str) -> ConfigurationVerdict:
@@ -194,15 +183,6 @@ def _verdict(other: Measurements, own: Measurements, own_name: str) -> Configura
     return ConfigurationVerdict(verdict, tuple(groups), (*notes, *unmatched))
 
 
-def _compared_level(
-    level: ResourceAtMachineLevel, tables: Sequence[Measurements]
-) -> _ComparedLevel:
-    matching = [rows_comparable_to_level(table, level) for table in tables]
-    return _ComparedLevel(
-        level, tuple(each.rows for each in matching), tuple(map(cells_best_first, matching))
-    )
-
-
 def _ratios(levels: Sequence[_ComparedLevel], number: int) -> _Ratios:
     """Return the ratios of a configuration's best and worst places to the first configuration's.
 
@@ -216,7 +196,7 @@ def _ratios(levels: Sequence[_ComparedLevel], number: int) -> _Ratios:
             labels = {"initiator": name, "target": end, "point": f"{name} {end}"}
             for side, each in zip(sides, (number, 0), strict=True):
                 cell = compared.cells[each].iloc[position]
-                side.append(_replicates(compared.rows[each], cell).assign(**labels))
+                side.append(_replicates(compared.level.tables[each].rows, cell).assign(**labels))
     if not sides[0]:
         return {}
     left, right = (Measurements(pd.concat(side, ignore_index=True)) for side in sides)
@@ -236,7 +216,8 @@ def _replicates(rows: pd.DataFrame, cell: pd.Series) -> pd.DataFrame:
 def _row(compared: _ComparedLevel, ratios: Sequence[_Ratios]) -> ConfigurationRow:
     level = compared.level
     cells = (_cell(level.full_name, *pair) for pair in zip(compared.cells, ratios, strict=True))
-    return ConfigurationRow(level.full_name, load_description(level.measurements), tuple(cells))
+    first = next(table for table in level.tables if len(table))
+    return ConfigurationRow(level.full_name, load_description(first), tuple(cells))
 
 
 def _cell(name: str, cells: pd.DataFrame, ratios: _Ratios) -> ConfigurationCell | None:
@@ -283,16 +264,17 @@ def _figures(
         own = [compared for compared in levels if compared.level.resource == resource]
         cells, sources = [], []
         for compared in own:
-            for name, rows, ranked in zip(names, compared.rows, compared.cells, strict=True):
+            tables = compared.level.tables
+            for name, table, ranked in zip(names, tables, compared.cells, strict=True):
                 if not ranked.empty:
-                    labels = {"x": compared.level.level_text, "series": name}
+                    labels = {"x": compared.level.level or resource, "series": name}
                     cells.append(ranked.head(1).assign(**labels))
-                    sources.append(rows.assign(**labels))
+                    sources.append(table.rows.assign(**labels))
         if cells:
             marks = pd.concat(cells, ignore_index=True)
             spec = FigureSpec(
                 experiment="",
-                name=f"configurations_{resource.lower().replace(' ', '_')}",
+                name="configurations_" + re.sub(r"\W+", "_", resource.lower()),
                 kind="bars",
                 title=f"{resource} by configuration, best place of each",
                 load=tuple(dict.fromkeys(marks["load"])),
@@ -315,7 +297,7 @@ def _figure_sentence(
     """Return the lowest and the highest clear ratio of each other configuration's best places."""
     clauses = []
     for name, own in list(zip(names, ratios, strict=True))[1:]:
-        keys = {each.level.level_text: (each.level.full_name, _BEST) for each in levels}
+        keys = {each.level.level: (each.level.full_name, _BEST) for each in levels}
         compared = {words: own[key] for words, key in keys.items() if key in own}
         clear = [item for item in compared.items() if item[1]["verdict"] != NO_DIFFERENCE]
         clear.sort(key=lambda item: float(item[1]["ratio"]))

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pandas as pd
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings
 from chaosity.figures.draw_and_write_figures import FigureFile
-from chaosity.place_names import node_name
 from chaosity.report.record_summaries import RecordSummary
 from chaosity.store.measurements import LOAD, POINT, Measurements
 from chaosity.store.normal_values import published_values
@@ -19,7 +17,7 @@ from chaosity.text_templates import fill_text, fixed_texts, write_text
 from chaosity.topology.host_fact_types import HostFacts
 from chaosity.topology.topology_json import part_to_json
 from chaosity.topology.topology_model import Topology
-from chaosity.units import format_count, format_percent
+from chaosity.units import format_count, format_percent, join_with_and
 
 PROBLEM, WARNING, NOTE, UNKNOWN, OK = "problem", "warning", "note", "unknown", "ok"
 SEVERITIES = (PROBLEM, WARNING, NOTE, UNKNOWN, OK)
@@ -188,7 +186,7 @@ def _clocks(rows: pd.DataFrame, summaries: Sequence[RecordSummary]) -> Iterator[
 
 
 def _record_checks(summaries: Sequence[RecordSummary]) -> Iterator[ResultCheck]:
-    """Yield the share of records that did not pass each check that is only a note."""
+    """Yield, for each check that is only a note, the share of records that did not pass it."""
     details: dict[str, dict[bool | None, list[str]]] = {}
     for summary in summaries:
         for check in summary.checks:
@@ -198,17 +196,21 @@ def _record_checks(summaries: Sequence[RecordSummary]) -> Iterator[ResultCheck]:
                 by_result[check["passed"]].append(check["detail"])
     for name, by_result in details.items():
         total = sum(map(len, by_result.values()))
-        for passed, verb in ((False, "not met"), (None, "could not be determined")):
-            if not (examples := by_result[passed]):
-                continue
-            share = len(examples) / total
-            severity = WARNING if share > _WARNING_SHARE else NOTE
+        records = format_count(total, "record")
+        failed, unknown = by_result[False], by_result[None]
+        clauses = [
+            f"{verb} in {format_percent(len(examples) / total)} of {records}, "
+            f"for example {examples[0]}"
+            for verb, examples in (("not met", failed), ("could not be determined", unknown))
+            if examples
+        ]
+        if clauses:
+            severity = WARNING if len(failed) / total > _WARNING_SHARE else NOTE
             yield ResultCheck(
                 name[:1].upper() + name[1:],
-                UNKNOWN if passed is None else severity,
-                f"{verb} in {format_percent(share)} of {format_count(total, 'record')}, "
-                f"for example {examples[0]}",
-                None if passed is None else fixed_texts("report")["record_advice"].get(name),
+                severity if failed else UNKNOWN,
+                "; ".join(clauses),
+                fixed_texts("report")["record_advice"].get(name) if failed else None,
             )
 
 
@@ -227,16 +229,16 @@ class ShownFinding:
 
 
 def shown_findings(
-    anomalies: Sequence[Anomaly], figures: Sequence[FigureFile], folder: Path
+    anomalies: Sequence[Anomaly], figures: Sequence[FigureFile], measurements: Measurements
 ) -> Iterator[ShownFinding]:
-    """Yield the first findings or suspicions, with figures; `folder` has the figures' files."""
+    """Yield the first findings or suspicions, with the figures that show them."""
     for anomaly, similar in merge_similar_contention(anomalies)[:MOST_FINDINGS]:
         sentences = [anomaly.doubt] * bool(anomaly.doubt)
         sentences += [anomaly.evidence_sentence, *anomaly.also]
         if similar:
             nodes = (f"{each.components[0]} ({each.loss_percent:.0f} %)" for each in similar)
             sentences.append(f"The same contention occurs within {', '.join(nodes)}.")
-        figure = _figure_of(anomaly, figures, folder)
+        figure = _figure_of(anomaly, figures, measurements)
         yield ShownFinding(anomaly.sentence, " ".join(sentences), anomaly.advice, figure)
 
 
@@ -262,23 +264,24 @@ def anomaly_search_coverage_check(findings: Findings) -> ResultCheck:
     if not findings.checked:
         text = ". ".join((findings.verdict.rstrip("."), *findings.notes))
         return ResultCheck("Anomalies", UNKNOWN, text)
+    notes = list(findings.notes)
+    if findings.untested:
+        notes.append(f"Not tested: {join_with_and(findings.untested)}")
     result = "tested" if findings.anomalies else "no problem found in"
     return ResultCheck(
         "Anomalies",
         OK,
         f"{result} {'; '.join(findings.checked)}. A loss of the smallest detectable size is found "
-        f"in 95 of 100 cases{''.join(f'. {note}' for note in findings.notes)}",
+        f"in 95 of 100 cases{''.join(f'. {note}' for note in notes)}",
     )
 
 
-def _figure_of(anomaly: Anomaly, figures: Sequence[FigureFile], folder: Path) -> str | None:
-    """Return the experiment's figure whose CSV has the anomaly's places, else its first figure."""
-    experiment = anomaly.where.get("experiment")
-    candidates = [each for each in figures if each.experiment == experiment and each.csv]
-    places = [part for part in (anomaly.target, anomaly.initiator) if part is not None]
-    names = [node_name(part) if isinstance(part, int) else part for part in places]
-    for figure in candidates:
-        text = (folder / str(figure.csv)).read_text(encoding="utf-8").replace("\n", ",")
-        if all(f"{name}," in text for name in names):
-            return figure.name
-    return candidates[0].name if candidates else None
+def _figure_of(
+    anomaly: Anomaly, figures: Sequence[FigureFile], measurements: Measurements
+) -> str | None:
+    """Return the experiment's figure that shows most of the anomaly's cells, None without one."""
+    rows = anomaly.rows_of_cells(measurements)[["point", "initiator", "target"]]
+    cells = set(rows.itertuples(index=False, name=None))
+    own = [each for each in figures if each.experiment == anomaly.where.get("experiment")]
+    best = max(own, key=lambda each: len(cells.intersection(each.shown)), default=None)
+    return best.name if best and cells.intersection(best.shown) else None

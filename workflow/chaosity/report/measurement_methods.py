@@ -10,6 +10,7 @@ import pandas as pd
 from chaosity.report.machine_facts import Document, Fact, facts_of_templates
 from chaosity.report.record_summaries import RecordSummary
 from chaosity.statistics.cell_summary import compute_outlier_mask, summarise_cells
+from chaosity.store.measurements import Measurements
 from chaosity.text_templates import fill_text, fixed_texts
 
 # The report gives the precision that this share of the cells reaches, not only the worst cell's.
@@ -61,6 +62,7 @@ def methodology_facts(
         texts["records"],
         config=config,
         summaries=summaries,
+        is_simulated=Measurements(rows).is_simulated,
         checked=checked,
         passed=passed,
         always=[name for name in checked if passed[name] == checked[name]],

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from chaosity.compare.matched_cells import OTHER_NODES
 from chaosity.errors import malformed_as_user_error
 from chaosity.report.build_report_data import ReportData
 from chaosity.report.findings_and_checks import OK
 from chaosity.report.resource_table import (
+    DRIVES,
+    INITIATORS,
     cells_best_first,
+    load_description,
     measured_place,
-    resources_at_machine_levels,
+    resource_levels,
 )
 from chaosity.store.measurements import Measurements
 
 FINDING = "finding"
-NO_PROBLEMS = "no problems found"
 _MOST_LINES = 3
+# Levels of which a host has several.
+_REPEATED = (INITIATORS["node"], DRIVES["drive"])
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,7 @@ class BestValue:
     level: str
     value: str
     where: str
+    load: str = ""  # benchmark, kernel and levels; "" in summaries of earlier versions
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,8 @@ class ReportSummary:
     points: dict[str, int]  # number of points by status: valid, failed, missing
     # Resource -> its best places: of one node or drive, and of the largest level.
     resources: dict[str, tuple[BestValue, ...]]
+    # For a host without findings: what was tested and what was not; "" with findings.
+    tested: str = ""
     left_out: str | None = None  # when and why the last run skipped the host, or None
 
     @classmethod
@@ -71,15 +79,18 @@ class ReportSummary:
             return cls(**stored)
 
 
-def summarise_report(report: ReportData, measurements: Measurements) -> ReportSummary:
-    """Return the summary of a report; `measurements` are those from which the report was made."""
+def summarise_report(
+    report: ReportData, measurements: Measurements, experiments: Iterable[Mapping[str, Any]]
+) -> ReportSummary:
+    """Return the summary of a report, made from the measurements and experiments of the report."""
     return ReportSummary(
         host=report.host,
         configuration=report.configuration,
         measured=report.measured,
         worst=tuple(_worst_problems(report)),
         points=_points_by_status(measurements.rows),
-        resources=_best_values(measurements),
+        resources=_best_values(measurements, experiments),
+        tested="" if report.findings else report.no_problems,
         left_out=report.skipped,
     )
 
@@ -90,17 +101,14 @@ def _worst_problems(report: ReportData) -> list[ProblemAndSeverity]:
     lines += [
         ProblemAndSeverity(each.severity, f"{each.name}: {each.text}") for each in report.problems
     ]
-    return lines[:_MOST_LINES] or [ProblemAndSeverity(OK, NO_PROBLEMS)]
+    return lines[:_MOST_LINES] or [ProblemAndSeverity(OK, report.no_problems)]
 
 
 def terminal_lines(report: ReportData, summary: ReportSummary) -> list[str]:
-    """Return what is simulated, what a budget left out, and the worst problems, a line each."""
+    """Return what is simulated or left out, the worst problems and what was tested, a line each."""
     notices = (report.measured if report.simulated else None, report.coverage)
-    worst = (
-        each.text if each.severity == OK else f"{each.severity}: {each.text}"
-        for each in summary.worst
-    )
-    return [*filter(None, notices), *worst]
+    worst = [f"{each.severity}: {each.text}" for each in summary.worst if each.severity != OK]
+    return [*filter(None, notices), *worst, *filter(None, [summary.tested])]
 
 
 def _points_by_status(rows: pd.DataFrame) -> dict[str, int]:
@@ -111,22 +119,21 @@ def _points_by_status(rows: pd.DataFrame) -> dict[str, int]:
     return counts
 
 
-def _best_values(measurements: Measurements) -> dict[str, tuple[BestValue, ...]]:
-    """Return the best places of each resource at one node or drive, and at the largest level.
-
-    If the resource is a time, the second place is the best place to another node's memory.
-    """
+def _best_values(
+    measurements: Measurements, experiments: Iterable[Mapping[str, Any]]
+) -> dict[str, tuple[BestValue, ...]]:
+    """Return the best places of each resource at one node or drive, and at the largest level."""
     by_resource: dict[str, dict[str, BestValue]] = {}
-    for level in resources_at_machine_levels(measurements):
-        cells = cells_best_first(level.measurements)
+    for level in resource_levels([measurements], experiments):
+        [rows] = level.tables
+        cells = cells_best_first(rows)
         if not cells.empty:
             best = measured_place(cells.iloc[0])
-            value = BestValue(level.level_text, best.value, best.where)
-            key = level.key if level.part != OTHER_NODES else f"{level.key} {OTHER_NODES}"
-            by_resource.setdefault(level.resource, {})[key] = value
+            value = BestValue(level.level, best.value, best.where, load_description(rows))
+            by_resource.setdefault(level.resource, {})[level.level] = value
     shown = {}
     for resource, values in by_resource.items():
-        repeated = next((key for key in ("node", "drive") if key in values), next(iter(values)))
-        keys = dict.fromkeys([repeated, list(values)[-1]])
-        shown[resource] = tuple(values[key] for key in keys)
+        repeated = next((name for name in _REPEATED if name in values), next(iter(values)))
+        names = dict.fromkeys([repeated, list(values)[-1]])
+        shown[resource] = tuple(values[name] for name in names)
     return shown

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from typing import Any
 
 import pandas as pd
 
 from chaosity.compare.comparison_text import group_text
-from chaosity.compare.matched_cells import OTHER_NODES, OWN_NODE, own_or_other_node
 from chaosity.figures.axis_order_and_labels import make_axis_value
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.corun_interference import summarise_corun_to_alone_ratios
@@ -36,7 +34,7 @@ from chaosity.units import (
 # Kinds of initiators and of drive sets with their names in the table, small to large.
 INITIATORS: dict[str, str] = fixed_texts("report")["initiators"]
 DRIVES: dict[str, str] = fixed_texts("report")["drive_sets"]
-_LEVELS = INITIATORS | DRIVES
+_LEVELS = INITIATORS | DRIVES  # in this order in the table
 # Percentiles such as latency_p99_of_block_means_ns are in the figures, not in this table.
 _PERCENTILE = re.compile(r"_p\d+_")
 
@@ -64,131 +62,83 @@ class ResourceRow:
 
 
 @dataclass(frozen=True)
-class ResourceAtMachineLevel:
-    """Comparable rows of a resource at one level of the machine."""
+class ResourceLevel:
+    """A declared resource at one level of the machine, in one or several tidy tables."""
 
-    resource: str  # for example "Memory bandwidth"
-    key: str  # key of the level in INITIATORS or DRIVES
-    measurements: Measurements  # rows of one experiment, benchmark, kernel and levels
-    part: str | None = None  # OWN_NODE or OTHER_NODES if rows are split by relation, else None
+    resource: str  # its name, for example "Memory bandwidth"
+    level: str  # the level in words, for example "one node"; "" if the resource has no levels
+    tables: tuple[Measurements, ...]  # the rows of each table; no rows if it has no such level
 
     @property
     def full_name(self) -> str:
-        """Return the resource, level and part."""
-        return f"{self.resource}, {self.level_text}"
-
-    @property
-    def level_text(self) -> str:
-        """Return the level and part, without the resource."""
-        return ", ".join(filter(None, (_LEVELS[self.key], self.part)))
+        """Return the resource and the level."""
+        return ", ".join(filter(None, (self.resource, self.level)))
 
 
-def resource_table(measurements: Measurements) -> list[ResourceRow]:
+def resource_table(
+    measurements: Measurements, experiments: Iterable[Mapping[str, Any]]
+) -> list[ResourceRow]:
     """Return all rows: loads alone by level, then the slowdowns of co-running loads."""
-    rows = [_resource_row(level) for level in resources_at_machine_levels(measurements)]
+    rows = [_resource_row(level) for level in resource_levels([measurements], experiments)]
     return [row for row in rows if row is not None] + _slowdown_rows(measurements)
 
 
-def resources_at_machine_levels(measurements: Measurements) -> Iterator[ResourceAtMachineLevel]:
-    """Yield each resource that was measured alone, at each level from small to large."""
-    for (category, metric), part in _alone(measurements).groups_by_columns(["category", "metric"]):
-        if _PERCENTILE.search(metric):
-            continue
-        level, resource = _level_of(part), _resource_title(category, metric)
-        for key in _LEVELS:
-            chosen = _most_comparable(part.select(level == key), part)
-            for own_or_other in _split_by_relation(chosen):
-                wanted = {own_or_other} if own_or_other else {OWN_NODE, OTHER_NODES}
-                rows = chosen.select(own_or_other_node(chosen).isin(wanted))
-                yield ResourceAtMachineLevel(resource, key, rows, own_or_other)
-
-
-def _alone(measurements: Measurements) -> Measurements:
-    """Return the rates and times of loads that ran alone."""
-    return measurements.single_load_rows().performance_rows() if len(measurements) else measurements
-
-
-def _level_of(measurements: Measurements) -> pd.Series:
-    """Return, for each row, its level: the kind of its drive set, or else of its initiator."""
-    rows = measurements.rows
-    return rows["target_kind"].where(rows["target_kind"].isin(DRIVES), rows["initiator_kind"])
-
-
-def _split_by_relation(measurements: Measurements) -> list[str | None]:
-    """Return [OWN_NODE, OTHER_NODES] for times with both, which have separate rows; else [None]."""
-    if not len(measurements):
-        return []
-    # For core-to-core transfers, the relation is that of the line's home, not of the two cores.
-    has_responder = measurements.load_level_of_each_row("responder").iloc[0] is not None
-    if has_responder or not less_is_better(measurements.rows["metric"].iloc[0]):
-        return [None]
-    return [OWN_NODE, OTHER_NODES] if own_or_other_node(measurements).nunique() == 2 else [None]
-
-
-def rows_comparable_to_level(
-    measurements: Measurements, level: ResourceAtMachineLevel
-) -> Measurements:
-    """Return the rows of another configuration that are comparable to a level.
+def resource_levels(
+    tables: Sequence[Measurements], experiments: Iterable[Mapping[str, Any]]
+) -> Iterator[ResourceLevel]:
+    """Yield each resource that the experiments declare, at each level, small to large.
 
     If firmware makes a package a single node, the level of the package has no name of its own. So
-    if no rows have the level's name, the rows with the level's number of threads are returned.
+    where another table has a level that a table lacks, the rows with its number of threads count.
     """
-    reference = level.measurements
-    first = reference.rows.iloc[0]
-    columns = ("category", "metric", "experiment", "benchmark", "kernel")
-    found = _alone(measurements).where(**{column: first[column] for column in columns})
-    found = found.select(_requests(found) == _requests(reference).iloc[0])
-    if level.part is not None:
-        found = found.select(own_or_other_node(found) == level.part)
-    named = found.select(_level_of(found) == level.key)
-    if len(named) or level.key in DRIVES:
-        return named
-    return found.select(found.rows["threads"].isin(reference.rows["threads"].unique()))
+    loads_alone = [table.single_load_rows() if len(table) else table for table in tables]
+    for experiment in experiments:
+        for entry in experiment.get("resources", ()):
+            chosen = [_declared_rows(rows, experiment["experiment"], entry) for rows in loads_alone]
+            if column := entry.get("levels"):
+                levels = {level for each in chosen for level in each.rows[column].dropna()}
+                for level in sorted(levels, key=_position):
+                    words = _LEVELS.get(level, level.replace("_", " "))
+                    yield ResourceLevel(entry["name"], words, _at_level(chosen, column, level))
+            elif any(map(len, chosen)):
+                yield ResourceLevel(entry["name"], "", tuple(chosen))
 
 
-def _resource_title(category: str, metric: str) -> str:
-    """Return a title such as "Memory bandwidth"."""
-    words = group_text(category, metric)
-    return words[:1].upper() + words[1:]
+def _at_level(tables: Sequence[Measurements], column: str, level: str) -> tuple[Measurements, ...]:
+    """Return the rows of each table at a level, or else those with its number of threads."""
+    found = [table.where(**{column: level}) for table in tables]
+    threads = {number for each in found for number in each.rows["threads"].dropna()}
+    if column == "initiator_kind" and len(threads) == 1:
+        found = [
+            each if len(each) else table.where(threads=[*threads])
+            for each, table in zip(found, tables, strict=True)
+        ]
+    return tuple(found)
 
 
-def _most_comparable(level: Measurements, category: Measurements) -> Measurements:
-    """Return the largest group of rows of one experiment, benchmark, kernel and levels.
-
-    The group with the most places at this level is selected. If several groups tie, these decide:
-    the largest working set (smaller sets fit into caches), the experiment with most points and its
-    kernel with most rows, the better values (larger pages show the memory, smaller pages the TLB).
-    """
-    if not len(level):
-        return level
-
-    def _rank_of_rows(part: Measurements) -> tuple[int, float, int, int, float]:
-        first = part.rows.iloc[0]
-        experiment = category.rows[category.rows["experiment"] == first["experiment"]]
-        kernel = experiment[equals_or_in_list(experiment["kernel"], first["kernel"])]
-        points = experiment["point"].nunique()
-        size = float(json.loads(first["_request"]).get("bytes") or 0)
-        return part.initiator_target_pair_count, size, points, len(kernel), part.median_for_ranking
-
-    requests = level.with_columns(_request=_requests(level))
-    best = requests.highest_ranked_group(
-        ["experiment", "benchmark", "kernel", "_request"], _rank_of_rows
-    )
-    return Measurements(best.rows.drop(columns="_request"))
+def _declared_rows(
+    measurements: Measurements, experiment: str, entry: Mapping[str, Any]
+) -> Measurements:
+    """Return the rows that an entry of `resources` selects; none where a level was not measured."""
+    keys = {"experiment": experiment, "load": entry["load"], "metric": entry["metric"]}
+    found = measurements.where(**keys)
+    for column, wanted in entry.get("where", {}).items():
+        known = column in found.rows
+        values = found.rows[column] if known else found.factor_level_of_each_row(column)
+        found = found.select(equals_or_in_list(values, wanted))
+    return found
 
 
-def _requests(measurements: Measurements) -> pd.Series:
-    """Return, for each row, its load's levels as JSON, without the responder, which is a place."""
-
-    def _request_of_row(text: str) -> str:
-        return json.dumps({k: v for k, v in parse_levels_json(text).items() if k != "responder"})
-
-    return measurements.rows["load_parameters"].map(cache(_request_of_row))
+def _position(level: str) -> tuple[int, str]:
+    """Return the sort key of a level: small to large, then levels without a name."""
+    known = list(_LEVELS)
+    return (known.index(level) if level in known else len(known), level)
 
 
-def _resource_row(level: ResourceAtMachineLevel) -> ResourceRow | None:
+def _resource_row(level: ResourceLevel) -> ResourceRow | None:
     """Return the row of a level; None without a valid cell."""
-    cells = cells_best_first(level.measurements)
+    [measurements] = level.tables
+    cells = cells_best_first(measurements)
     if cells.empty:
         return None
     best, worst, several = cells.iloc[0], cells.iloc[-1], len(cells) > 1
@@ -196,18 +146,19 @@ def _resource_row(level: ResourceAtMachineLevel) -> ResourceRow | None:
     share_text = f"{share:.2f} times" if less_is_better(best["metric"]) else format_percent(share)
     return ResourceRow(
         name=level.full_name,
-        detail=f"{load_description(level.measurements)}, {format_count(len(cells), 'place')}",
+        detail=f"{load_description(measurements)}, {format_count(len(cells), 'place')}",
         best=measured_place(best),
         worst=measured_place(worst) if several else None,
         share=share_text if several else None,
-        differ=is_variation_between_cells_significant(level.measurements.rows) if several else None,
+        differ=is_variation_between_cells_significant(measurements.rows) if several else None,
     )
 
 
 def load_description(measurements: Measurements) -> str:
     """Return benchmark, kernel, label and levels of comparable loads."""
     first = measurements.rows.iloc[0]
-    levels = json.loads(_requests(measurements).iloc[0])
+    levels = dict(parse_levels_json(first["load_parameters"]))
+    levels.pop("responder", None)  # a place
     named = (first["benchmark"], first["kernel"], first["label"])
     parts = [text.replace("_", " ") for text in named if isinstance(text, str)]
     if size := levels.pop("bytes", None):
@@ -238,6 +189,12 @@ def measured_place(cell: pd.Series) -> MeasuredPlace:
     scale = choose_scale(cell["metric"], [cell["median"]])
     interval = Estimate.of_cell(cell.to_dict()).interval_and_n_text(scale.number)
     return MeasuredPlace(scale.text(cell["median"]), interval, where)
+
+
+def _resource_title(category: str, metric: str) -> str:
+    """Return a title such as "Memory bandwidth"."""
+    words = group_text(category, metric)
+    return words[:1].upper() + words[1:]
 
 
 def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
@@ -273,11 +230,12 @@ def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
 def _slowdown_place(cell: pd.Series, times: bool) -> MeasuredPlace:
     """Return ratio, interval and point of a co-running load; ratios of rates are in per cent."""
 
-    def _endpoint_text(ratio: float) -> str:
-        return f"{ratio:.2f} times" if times else format_percent(ratio)
+    def number(ratio: float) -> str:
+        return f"{ratio:.2f}" if times else format_percent(ratio).removesuffix(" %")
 
     where = str(cell["point"])
     if cell["several"]:
         where = f"{cell['initiator']} \N{RIGHTWARDS ARROW} {cell['target']} in {where}"
-    interval = Estimate.of_cell(cell.to_dict()).interval_and_n_text(_endpoint_text)
-    return MeasuredPlace(_endpoint_text(cell["median"]), interval, where)
+    interval = Estimate.of_cell(cell.to_dict()).interval_and_n_text(number)
+    value = f"{number(cell['median'])} {'times' if times else '%'}"
+    return MeasuredPlace(value, interval, where)

@@ -6,8 +6,9 @@ the levels and the residuals follow.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from chaosity.figures.residual_plots import MOST_MARKS, residual_plots_svg
@@ -15,20 +16,25 @@ from chaosity.report.resource_table import DRIVES
 from chaosity.statistics.anova import AnovaResult
 from chaosity.statistics.anova_table import (
     IMPORTANT_FROM_PERCENT,
-    SIGNIFICANT_BELOW,
     VariationTerm,
     variation_percent_text,
 )
-from chaosity.statistics.effects_and_contrasts import MOST_LEVELS_IN_PAIRS, LevelEffect
+from chaosity.statistics.effects_and_contrasts import (
+    MOST_LEVELS_IN_PAIRS,
+    InteractionEffect,
+    LevelEffect,
+)
 from chaosity.statistics.estimates_and_ratios import confidence_text
 from chaosity.statistics.find_anova_studies import LOCAL, REMOTE, AnovaStudy, analyse_all_studies
 from chaosity.store.measurements import Measurements
-from chaosity.text_templates import write_text
+from chaosity.text_templates import fixed_texts, write_text
 from chaosity.units import join_with_and, metric_words
 
 _TEXTS = "variance_analysis"
 # If the relation explains less of the variation, local against remote does not sum up the pairs.
 _RELATION_FROM_PERCENT = 50.0
+# Of more combinations of levels, the page has only the number.
+_MOST_COMBINATIONS = 24
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,15 @@ class FactorLevels:
 
 
 @dataclass(frozen=True)
+class InteractionLevels:
+    """The combinations of levels of an interaction, or of many only the number."""
+
+    name: str
+    rows: tuple[InteractionEffect, ...]
+    omitted: int
+
+
+@dataclass(frozen=True)
 class AnalysisSection:
     """An analysis of variance as the report shows it."""
 
@@ -51,6 +66,8 @@ class AnalysisSection:
     remote: str | None  # text on remote compared with local, or None
     terms: tuple[VariationTerm, ...]  # the table of variation, without the total
     levels: tuple[FactorLevels, ...]  # levels of each factor
+    # Combinations of each interaction that is significant or important.
+    interactions: tuple[InteractionLevels, ...]
     remarks: str  # remarks on number of values, scale, missing values and omitted columns
     svg: str | None  # drawing of the residuals; None without residuals
     confidence: str  # confidence of the intervals, in per cent
@@ -72,25 +89,30 @@ def analysis_sections(
 
 def _section(study: AnovaStudy, analysis: AnovaResult, name: str) -> AnalysisSection:
     has_residuals = analysis.error.variance is not None
-    factors = join_with_and(study.factors)
+    factors = join_with_and(list(map(_words, study.factors)))
     return AnalysisSection(
         metric=study.metric,
         title=write_text(_TEXTS, "title", study=study, factors=factors, drive_sets=DRIVES),
-        sentence=_readable(analysis.conclusion),
+        sentence=_readable(analysis.conclusion, study),
         remote=_remote(study, analysis),
         terms=tuple(
-            replace(term, name=_readable(term.name), sentence=_readable(term.sentence or ""))
+            replace(
+                term,
+                name=_readable(term.name, study),
+                sentence=_readable(term.sentence or "", study),
+            )
             for term in analysis.terms
             if term.kind != "total"
         ),
         levels=tuple(_levels(study, analysis, factor) for factor in analysis.factors),
+        interactions=tuple(_interactions(study, analysis)),
         remarks=write_text(
             _TEXTS,
             "remarks",
             analysis=analysis,
             left_out=study.left_out,
             most_marks=MOST_MARKS if has_residuals else analysis.n,
-            significant=SIGNIFICANT_BELOW,
+            significant=analysis.error.significant_below,
             important=IMPORTANT_FROM_PERCENT,
         ),
         svg=residual_plots_svg(analysis, study.metric, name) if has_residuals else None,
@@ -99,11 +121,15 @@ def _section(study: AnovaStudy, analysis: AnovaResult, name: str) -> AnalysisSec
 
 
 def _words(name: str) -> str:
-    return name.replace("_", " ").replace(".", " ")
+    """Return the words for a column: those of a figure's axis, or its name with spaces."""
+    title = str(fixed_texts("axes")["titles"].get(name, name.replace("_", " ").replace(".", " ")))
+    return title[:1].lower() + title[1:]
 
 
-def _readable(sentence: str) -> str:
-    """Return the sentence with multiplication signs instead of " x " and spaces for underscores."""
+def _readable(sentence: str, study: AnovaStudy) -> str:
+    """Return the sentence with words for the names of factors, and multiplication signs."""
+    for name in study.factors:
+        sentence = re.sub(rf"(?<![\w.]){re.escape(name)}(?![\w])", _words(name), sentence)
     return sentence.replace(" x ", " \N{MULTIPLICATION SIGN} ").replace("_", " ")
 
 
@@ -123,6 +149,17 @@ def _remote(study: AnovaStudy, analysis: AnovaResult) -> str | None:
         metric=study.metric,
         confidence=confidence_text(analysis.error.confidence),
     )
+
+
+def _interactions(study: AnovaStudy, analysis: AnovaResult) -> Iterator[InteractionLevels]:
+    """Yield the interactions of two factors that are significant or important."""
+    shown = [term.name for term in analysis.terms if term.significant or term.important]
+    for name in shown:
+        own = tuple(each for each in analysis.interactions if each.term == name)
+        if own:
+            few = len(own) <= _MOST_COMBINATIONS
+            words = _readable(name, study)
+            yield InteractionLevels(words, own if few else (), 0 if few else len(own))
 
 
 def _levels(study: AnovaStudy, analysis: AnovaResult, factor: str) -> FactorLevels:

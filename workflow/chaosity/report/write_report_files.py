@@ -130,7 +130,7 @@ def write_report(
         checks=checks,
     )
     write_atomically(output, pack_drawings(render_page("report.html.j2", report=report)))
-    summary = summarise_report(report, measurements)
+    summary = summarise_report(report, measurements, experiments)
     text = json.dumps(asdict(summary), indent=1, ensure_ascii=False) + "\n"
     write_atomically(output.with_name("summary.json"), text)
     return terminal_lines(report, summary)

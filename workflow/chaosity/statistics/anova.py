@@ -85,9 +85,13 @@ class AnovaResult:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything except `design`, `values` and `error`, in JSON's types."""
+        """Return everything except `design`, `values` and `error`, in JSON's types.
+
+        `confidence` is that of the intervals and of the tests.
+        """
         hidden = ("design", "values", "error")
         plain = {name: value for name, value in vars(self).items() if name not in hidden}
+        plain["confidence"] = self.error.confidence
         for name in ("fitted", "residuals", "normal_quantiles"):
             plain[name] = plain[name].tolist()
         for name in ("terms", "effects", "interactions", "contrasts"):
@@ -120,7 +124,7 @@ def analyse_variance(
         block: blocking column (such as replicate), whose effect is removed from the error; or None.
         transform: "log" analyses logarithms, "none" the values. "better" selects the scale with the
             larger likelihood of the residuals; "auto" logarithms only if clearly better.
-        confidence: confidence of the intervals, 0 to 1.
+        confidence: confidence of the intervals and of the tests, 0 to 1.
 
     Raises:
         UserError: the table cannot be analysed; the error names row and column.

@@ -16,7 +16,6 @@ from chaosity.statistics.effects_and_contrasts import ResidualError
 from chaosity.statistics.sums_of_squares import FittedModel
 from chaosity.text_templates import write_text
 
-SIGNIFICANT_BELOW = 0.05
 # Document 004 calls a factor with 9 % of the variation, and one with 8 %, unimportant.
 IMPORTANT_FROM_PERCENT = 10.0
 
@@ -71,9 +70,9 @@ def variation_table(
                 f=f,
                 p_value=p,
                 variation_percent=share,
-                significant=None if p is None else p < SIGNIFICANT_BELOW,
+                significant=None if p is None else p < error.significant_below,
                 important=share >= IMPORTANT_FROM_PERCENT,
-                sentence=_sentence(name, share, p, design.value_count),
+                sentence=_sentence(name, share, p, error.significant_below, design.value_count),
             )
         )
     share = 100.0 * error_squares / total
@@ -84,7 +83,7 @@ def variation_table(
     return [*terms, rest, whole]
 
 
-def _sentence(name: str, share: float, p: float | None, n: int) -> str:
+def _sentence(name: str, share: float, p: float | None, below: float, n: int) -> str:
     """Return the conclusion on a term: significant or not, important or not."""
     return write_text(
         "variance_analysis",
@@ -93,7 +92,7 @@ def _sentence(name: str, share: float, p: float | None, n: int) -> str:
         share=variation_percent_text(share),
         is_important=share >= IMPORTANT_FROM_PERCENT,
         p=None if p is None else p_value_text(p),
-        is_significant=p is not None and p < SIGNIFICANT_BELOW,
+        is_significant=p is not None and p < below,
         n=n,
     )
 

@@ -36,7 +36,7 @@ def _half_width_in_standard_errors(confidence: float, freedom: float) -> float:
 
 @dataclass(frozen=True)
 class DifferenceWithInterval:
-    """A difference on the analysed scale, with its 95 % interval; None if unknown.
+    """A difference on the analysed scale, with its interval; None if unknown.
 
     The ratio and its interval follow; they are None unless logarithms are analysed.
     """
@@ -61,7 +61,13 @@ class ResidualError:
     variance: float | None  # mean square of the error; None when there is none
     freedom: int  # degrees of freedom of the error
     logs: bool  # whether logarithms are analysed
-    confidence: float = CONFIDENCE  # confidence of the intervals, 0 to 1
+    # Confidence of the intervals, 0 to 1. Tests have the same: a test finds what an interval finds.
+    confidence: float = CONFIDENCE
+
+    @property
+    def significant_below(self) -> float:
+        """Return the p value below which a term is significant: 0.1 at a confidence of 90 %."""
+        return 1.0 - self.confidence
 
     def interval_of_estimate(
         self, value: float, weight: float, multiple: float | None = None
