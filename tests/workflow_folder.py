@@ -31,6 +31,8 @@ SMALL = {
     "at_most_share_of_node": 0.5,
     "sweep_at_most_bytes": 16 * 2**20,
 }
+# A dry run that lists the measurements also of each of several hosts.
+LISTING = ("--dry-run", "--quiet", "reason")
 
 
 class Workflow:
@@ -94,13 +96,13 @@ class Workflow:
 
     def selected(self) -> set[tuple[str, str, str]]:
         """Measurements that a dry run lists: experiment, point, replicate."""
-        text = self.run("--dry-run")
+        text = self.run(*LISTING)
         pattern = r"experiment=(\S+), point=(\S+), replicate=(\d+)"
         return set(re.findall(pattern, text))
 
     def counts(self) -> Counter[str]:
         """Number of jobs of each rule that a dry run lists."""
-        text = self.run("--dry-run")
+        text = self.run(*LISTING)
         found = re.findall(r"^(\w+) +(\d+)$", text, re.MULTILINE)
         return Counter({name: int(count) for name, count in found})
 

@@ -82,6 +82,34 @@ def test_ctrl_c_twice_leaves_no_process_and_the_next_run_goes_on(workflow: Workf
     assert workflow.selected() == set()
 
 
+@pytest.mark.thorough
+@pytest.mark.alone
+@pytest.mark.parametrize("victim", ["the small workflow", "the run of the host"])
+def test_a_kill_of_one_workflow_leaves_no_measurement(workflow: Workflow, victim: str):
+    """A run with a budget is a workflow below a small workflow; either gets SIGKILL alone."""
+    for key in ("stopping", "working_set"):
+        del workflow.config[key]
+    workflow.config |= {"experiments": ["latency_matrix"], "budget": "10m", "replicates": 3}
+    minute = {"relative_precision": None, "min_seconds": 60, "max_seconds": 60}
+    workflow.config["stopping"] = {"memory_latency": minute}
+    run = start(workflow)
+
+    def found(*words: str) -> list[int]:
+        """The processes of the run whose command line has all of these words."""
+        lines = [line for line in processes_of_session(run.pid) if all(w in line for w in words)]
+        return [int(line.split()[1]) for line in lines]
+
+    wait_until(lambda: found("chaosity-measure"))
+    [*_, inner] = found("snakemake", "rounds_config.yaml")
+    os.kill(run.pid if victim == "the small workflow" else inner, signal.SIGKILL)
+    if victim == "the small workflow":
+        run.wait()
+    # The measurement would take a minute.
+    wait_until(lambda: not found("chaosity-measure"), 30)
+    wait_until(lambda: not processes_of_session(run.pid), 120)
+    assert not list(workflow.folder.glob("results/*/*/*/*/rep*.json"))
+
+
 def check_nothing_lost(kept: Mapping[Path, bytes], after: Mapping[Path, bytes]) -> None:
     """At most the record that was written in the moment of the end is measured again."""
     assert len([path for path, text in kept.items() if after[path] != text]) <= 1
@@ -92,7 +120,7 @@ def check_nothing_lost(kept: Mapping[Path, bytes], after: Mapping[Path, bytes]) 
 
 def processes_of_session(session: int) -> list[str]:
     """The command lines of the processes of a session that still run."""
-    words = ["ps", "-o", "stat=,args=", "--sid", str(session)]
+    words = ["ps", "-ww", "-o", "stat=,pid=,args=", "--sid", str(session)]
     listed = subprocess.run(words, capture_output=True, text=True, check=False).stdout
     return [line for line in listed.splitlines() if not line.startswith("Z")]
 

@@ -12,7 +12,7 @@ import pytest
 
 from chaosity.checked_yaml_files import ROOT
 from wait_until_true import files_of_running_program, wait_until
-from workflow_folder import Workflow
+from workflow_folder import LISTING, Workflow
 
 HOST = {
     "chaosity_topology": str(ROOT / "machines/topologies/xeon_8358.xml"),
@@ -56,7 +56,7 @@ def test_a_host_that_cannot_be_measured_does_not_stop_the_others(several: Workfl
     )
     # Now it can be measured: only its points are missing.
     several.hosts({"broken": HOST, "first": HOST, "second": HOST})
-    text = several.run("--dry-run")
+    text = several.run(*LISTING)
     assert text.count("host=broken,") >= 4
     assert "host=first," not in text
     assert text.count("Nothing to be done") == 2
@@ -75,8 +75,24 @@ def test_options_that_name_rules_reach_the_run_of_each_host(several: Workflow):
         described = json.loads((several.folder / f"results/{host}/host.json").read_text())
         assert described.get("equal_hosts") == group
     assert not [*several.folder.glob("results/*/*/report.html")]
-    text = several.run("--dry-run", "--forcerun", "measure")
+    text = several.run(*LISTING, "--forcerun", "measure")
     assert all(text.count(f"host={host},") >= 4 for host in ("first", "second"))
+
+
+def test_a_dry_run_has_a_line_for_each_host_and_keeps_the_meaning_of_the_config(several: Workflow):
+    several.config |= {"experiments": ["latency_by_size"], "levels": None, "sample": {}}
+    text = several.run("--dry-run", "--retries", "2")
+    lines = [line for line in text.splitlines() if line.startswith(("first: ", "second: "))]
+    # All sizes, not the five of the default config; the same number as for a single host.
+    several.config["hosts"] = ["first"]
+    number = several.counts()["measure"]
+    assert number > 100
+    assert [line.partition(",")[0] for line in lines] == [
+        f"{host}: {number} measurements" for host in ("first", "second")
+    ]
+    assert "chaosity: the runs of the hosts ignore --retries\n" in text
+    assert "chaosity: with --quiet reason, a dry run lists the measurements of each host" in text
+    assert "replicate=" not in text
 
 
 @pytest.mark.thorough
@@ -117,7 +133,9 @@ def test_a_host_whose_last_run_changed_nothing_is_run_again_only_after_a_change(
     def unchanged() -> set[str]:
         """Hosts whose run the next run would not start."""
         text = several.run("--dry-run")
-        return {host for host in ("first", "second") if f"{host}: Nothing to be done" in text}
+        return {
+            host for host in ("first", "second") if f"{host}: Nothing to be done, unchanged" in text
+        }
 
     several.run()
     assert unchanged() == set()
@@ -152,5 +170,8 @@ def test_ansible_reads_the_inventory_once_for_the_runs_of_twenty_hosts(several: 
     program.chmod(0o755)
     several.config["inventory"] = str(program)
     text = several.run("--dry-run")
-    assert all(text.count(f"host={name},") >= 4 for name in names)
+    lines = [line for line in text.splitlines() if line.startswith("host")]
+    assert [line.partition(",")[0] for line in lines] == [
+        f"{name}: 4 measurements" for name in names
+    ]
     assert calls.read_text().splitlines() == ["read"]

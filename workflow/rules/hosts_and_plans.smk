@@ -26,6 +26,7 @@ call_or_exit_on_user_error(
 SLURM = None
 if CAMPAIGN.config["transport"] == "slurm" and not LINTING:
     SLURM = call_or_exit_on_user_error(lambda: CampaignSlurmJobs(CAMPAIGN, workflow))
+CAMPAIGN.needed_jobs = lambda: workflow.dag.needrun_jobs()
 RESULTS = config["results"]
 
 

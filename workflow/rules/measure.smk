@@ -64,6 +64,8 @@ onstart:
     gc.freeze()
     gc.enable()
     call_or_exit_on_user_error(CAMPAIGN.lock_results_and_write_points)
+    if repetitions := CAMPAIGN.repetitions():
+        print(f"chaosity: {repetitions}", file=sys.stderr, flush=True)
     if SLURM:
         SLURM.start_job_watch()
 

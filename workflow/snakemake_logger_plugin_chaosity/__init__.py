@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from snakemake.logging import DefaultFilter, DefaultFormatter
+from snakemake.settings.enums import Quietness
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
@@ -22,7 +23,7 @@ from chaosity.errors import UserError, check_room
 from chaosity.records.atomic_writes_and_record_files import load_record
 from chaosity.records.record_types_and_verdict import VALID
 from chaosity.transport.skipped_hosts import read_skipped_host
-from chaosity.units import format_duration
+from chaosity.units import format_count, format_duration
 
 # Events that the progress messages replace.
 REPLACED = {
@@ -31,6 +32,7 @@ REPLACED = {
     LogEvent.RESOURCES_INFO,
     LogEvent.WORKFLOW_STARTED,
 }
+NOTHING_TO_BE_DONE = "Nothing to be done"  # how Snakemake's message begins
 # The rule that measures. A workflow that uses this as a module may put a prefix before its name.
 MEASURE = "measure"
 # Rules that only name their inputs, and the rule whose own runs of the workflow report themselves.
@@ -43,6 +45,14 @@ def planned_seconds(wildcards: Mapping[str, str]) -> float:
         return 0.0
     host, experiment, point = (wildcards[name] for name in ("host", "experiment", "point"))
     return Campaign.current.planned_point(host, experiment, point)["estimated_seconds"]
+
+
+def measurements_and_other_steps(stats: Mapping[str, int]) -> tuple[int, int]:
+    """Number of measurements, and of the other jobs that make something; by the jobs of rules."""
+    counts = {rule: count for rule, count in stats.items() if rule != "total"}
+    measurements = sum(count for rule, count in counts.items() if rule.endswith(MEASURE))
+    targets = sum(count for rule, count in counts.items() if rule.endswith(WITHOUT_STEPS))
+    return measurements, sum(counts.values()) - measurements - targets
 
 
 def last_message(logs: Iterable[Path]) -> str | None:
@@ -82,17 +92,22 @@ class LogHandler(LogHandlerBase):
         event = getattr(record, "event", None)
         # Snakemake adds attributes to the record, which differ between events.
         details: Any = record
-        if self.common_settings.dryrun:
+        if self.common_settings.dryrun and self.is_summary:
+            if event == LogEvent.RUN_INFO:
+                self.report_plan(details.stats)
+            elif record.getMessage().startswith(NOTHING_TO_BE_DONE):
+                self.print_line(f"{self.hosts}: {NOTHING_TO_BE_DONE}")
+            elif record.levelno >= logging.WARNING:
+                self.print_line(self.usual_format.format(record))
+        elif self.common_settings.dryrun:
             if self.usual_filter.filter(record):
                 self.print_line(self.usual_format.format(record))
         elif event == LogEvent.RUN_INFO:
-            counts = {rule: count for rule, count in details.stats.items() if rule != "total"}
-            self.total = sum(count for rule, count in counts.items() if rule.endswith(MEASURE))
-            targets = sum(count for rule, count in counts.items() if rule.endswith(WITHOUT_STEPS))
-            others = sum(counts.values()) - self.total - targets
-            if not any(rule.endswith(EACH_HOST) for rule in counts):
-                hosts = ", ".join(Campaign.current.hosts) if Campaign.current else "workflow"
-                self.print_line(f"{hosts}: {self.total} measurements to take, {others} other steps")
+            self.total, others = measurements_and_other_steps(details.stats)
+            if not any(rule.endswith(EACH_HOST) for rule in details.stats):
+                self.print_line(
+                    f"{self.hosts}: {self.total} measurements to take, {others} other steps"
+                )
         elif event == LogEvent.GROUP_INFO:
             self.report_batch_queued(details)
         elif event == LogEvent.GROUP_ERROR:
@@ -111,6 +126,26 @@ class LogHandler(LogHandlerBase):
             self.print_line(self.usual_format.format(record))
         if event == LogEvent.JOB_ERROR:
             self.print_line(last_message(map(Path, details.log or ())))
+
+    @property
+    def is_summary(self) -> bool:
+        """Whether a dry run lists no jobs: with --quiet, as for each of several hosts."""
+        return set(self.common_settings.quiet or ()) == {Quietness.RULES, Quietness.PROGRESS}
+
+    @property
+    def hosts(self) -> str:
+        """The names of the hosts of this run."""
+        return ", ".join(Campaign.current.hosts) if Campaign.current else "workflow"
+
+    def report_plan(self, stats: Mapping[str, int]) -> None:
+        """Report how many measurements and other steps a run would take, and for how long."""
+        total, others = measurements_and_other_steps(stats)
+        jobs = Campaign.current.needed_jobs() if Campaign.current else ()
+        seconds = sum(
+            planned_seconds(job.wildcards_dict) for job in jobs if job.rule.name.endswith(MEASURE)
+        )
+        counts = f"{format_count(total, 'measurement')}, about {format_duration(seconds)}"
+        self.print_line(f"{self.hosts}: {counts}; {format_count(others, 'other step')}")
 
     def report_job_start(self, details: Any) -> None:
         """Report the start of a job: its number, the time left, and what it measures."""

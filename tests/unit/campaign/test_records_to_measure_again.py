@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 import time
@@ -128,3 +129,37 @@ def test_lost_records_are_named_once_there_is_a_table(campaign):
     assert run.lost_records(HOST) == []
     (run.configuration_folder(HOST) / "measurements.parquet").touch()
     assert run.lost_records(HOST) == [lost]
+
+
+def test_a_run_says_why_records_are_measured_again(campaign):
+    run = campaign()
+    first, second, third, *_ = run.plans[HOST].points
+    folder = run.configuration_folder(HOST)
+
+    def job(point, inputs=()):
+        """A job of Snakemake that measures a point."""
+        record = folder / "storage_sample" / point["point"] / "rep1.json"
+        wildcards = SimpleNamespace(host=HOST, experiment="storage_sample", point=point["point"])
+        return SimpleNamespace(
+            rule=SimpleNamespace(name="measure"),
+            wildcards=wildcards,
+            input=list(inputs),
+            output=[str(record)],
+        )
+
+    elsewhere = copy.deepcopy(second) | {"definition": "another"}
+    elsewhere["loads"][0]["command"][0] = "old/fio"
+    changed = job(first, ["components/drive0.json"])
+    moved, damaged = job(second), job(third)
+    Path(moved.output[0]).write_text(
+        json.dumps({"schema_version": 1, "verdict": {"status": "valid"}, "point": elsewhere})
+    )
+    run.needed_jobs = lambda: [changed, moved, damaged]
+    text = run.repetitions()
+    assert text.startswith("3 records are measured again: ")
+    assert "drive0 changed (1)" in text
+    assert "another definition: loads.0.command.0 was 'old/fio', is " in text
+    assert "damaged (1)" in text
+    Path(moved.output[0]).unlink()
+    run.needed_jobs = lambda: [moved]
+    assert run.repetitions() is None

@@ -7,6 +7,8 @@ import os
 import time
 from datetime import UTC, datetime
 
+import pytest
+
 from chaosity.components.component_files import (
     read_component_documents,
     write_changed_components,
@@ -87,6 +89,20 @@ def test_a_broken_line_is_ignored_and_a_broken_file_is_kept_as_text(tmp_path):
     write_changed_components(tmp_path, {"drive0": NEW})
     assert contents(tmp_path)[0] == OLD
     assert {"unreadable": "no JSON"} in contents(tmp_path)
+
+
+@pytest.mark.parametrize("left", [b"", b"\0" * 40, b"\n"])
+def test_an_emptied_file_gets_its_last_content_again_and_is_no_change(tmp_path, left):
+    write_changed_components(tmp_path, {"drive0": OLD, "drive1": OLD})
+    (tmp_path / "drive0.json").write_text(json.dumps(NEW))  # a person's edit
+    write_changed_components(tmp_path, {"drive0": OLD, "drive1": OLD})
+    for name in ("drive0", "drive1"):
+        (tmp_path / f"{name}.json").write_bytes(left)
+    (tmp_path / HISTORY_FOLDER / "drive1.jsonl").unlink()
+    write_changed_components(tmp_path, {"drive0": OLD, "drive1": OLD})
+    assert json.loads((tmp_path / "drive0.json").read_text()) == NEW
+    assert json.loads((tmp_path / "drive1.json").read_text()) == OLD
+    assert contents(tmp_path) == [OLD, NEW]
 
 
 def test_files_that_are_nested_too_deeply_are_left_out(tmp_path):

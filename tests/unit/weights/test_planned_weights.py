@@ -12,6 +12,7 @@ from chaosity.campaign.hosts_and_plans_of_run import Campaign
 from chaosity.checked_yaml_files import read_config
 from chaosity.design import host_plan as planning
 from chaosity.store.tidy_table_parquet import write_parquet_table
+from simulated_tables import shipped_topology
 
 WEIGHTED = {"canonical", "canonical_contended", "bwap"}
 EXPERIMENT = {
@@ -93,3 +94,26 @@ def test_a_job_elsewhere_computes_nothing(campaign):
     folder = campaign().configuration_folder("milan")
     write_parquet_table(table(alone()), folder / "measurements.parquet")
     assert set(shares(campaign(discover=False))) == {"uniform_workers"}
+
+
+@pytest.mark.parametrize("machine", ["opteron_6272", "xeon_e5_4620", "xeon_8358"])
+def test_the_first_run_measures_the_weights_of_all_workers_that_the_second_places(machine):
+    topology = shipped_topology(machine)
+    host = planning.PlannedHost(machine, "nps", topology)
+    asked = set()
+
+    def weights(name, workers):
+        """Equal shares of all nodes."""
+        asked.add((name, tuple(workers)))
+        return {node.os_index: 1.0 / len(topology.nodes) for node in topology.nodes}
+
+    config = {**read_config(), "experiments": ["contended_paths", "page_placement"]}
+    points = planning.plan_host(host, config, weights=weights).points
+    measured = {
+        tuple(sorted(node for load in point["loads"] for node in load["initiator"]["nodes"]))
+        for point in points
+        if point["experiment"] == "contended_paths"
+    }
+    workers = {nodes for name, nodes in asked if name == "canonical_contended"}
+    assert len(workers) > 2
+    assert workers <= measured

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -134,6 +134,8 @@ class Campaign:
         self._changed: dict[str, dict[str, list[ComponentState]]] = {}
         self._failures: dict[str, Counter[str]] = {}  # failed attempts by folder and replicate
         self._locks: list[int] = []
+        # Returns Snakemake's jobs that are to run; the workflow sets it.
+        self.needed_jobs: Callable[[], Iterable[Any]] = tuple
         Campaign.current = self
 
     def lock_results_and_write_points(self) -> None:
@@ -153,6 +155,21 @@ class Campaign:
         for name, plan in self.plans.items():
             plan.write_plan(self.configuration_folder(name), points=True)
             self._write_unmeasured_rows(plan, self.configuration_folder(name))
+
+    def repetitions(self) -> str | None:
+        """Return a sentence on the records that are measured again, and why; None without any."""
+        from chaosity.campaign.reasons_of_repetitions import describe_repetitions
+
+        measurements = (job for job in self.needed_jobs() if job.rule.name.endswith("measure"))
+        return describe_repetitions(
+            (
+                job,
+                self.planned_point(
+                    job.wildcards.host, job.wildcards.experiment, job.wildcards.point
+                ),
+            )
+            for job in measurements
+        )
 
     def _write_unmeasured_rows(self, plan: HostPlan, folder: Path) -> None:
         """Write the rows that the budget leaves out; remove the file if there are none."""

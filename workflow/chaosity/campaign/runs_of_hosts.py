@@ -7,6 +7,7 @@ rebooted into a configuration with complete records.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import subprocess
@@ -41,6 +42,7 @@ from chaosity.records.atomic_writes_and_record_files import (
     write_atomically,
     write_if_changed,
 )
+from chaosity.runner.guardian_process import kill_program
 from chaosity.topology.topology_sources import LIVE
 from chaosity.transport.runner_command import LOCAL, SLURM
 from chaosity.yaml_document_types import Config
@@ -53,12 +55,19 @@ _REQUEST_FILE, _UNCHANGED_FILE = "run_request.txt", "unchanged.txt"
 _WRITTEN_ALWAYS = {".lock", "description.tar.gz", "run.log", _FINISHED_FILE, _UNCHANGED_FILE}
 # Options with which a run does not do, or does again, what an ordinary run does.
 _SELECTING_OPTIONS = ("--dry-run", "--until", "--omit-from", "--forcerun", "--forceall")
+# Options of Snakemake's command line that the runs get, or that say where and what the workflow is.
+_TAKEN_OPTIONS = {
+    *("until", "omit_from", "forcerun", "forceall", "quiet", "cores", "jobs", "dryrun", "targets"),
+    *("config", "configfile", "profile", "workflow_profile", "snakefile", "directory"),
+    *("resources", "max_jobs_per_timespan"),  # runs_of_hosts; equal values compare as unequal
+}
 # Memory of a run with about 10,000 measurements. The runs of remote hosts need hardly any
 # processor time, so only the memory limits how many run at the same time.
 _BYTES_OF_A_RUN = 400e6
 _SHARE_OF_MEMORY = 0.5
 # How often a run looks whether the workflow above it still exists.
 _ALIVE_SECONDS = 1.0
+_CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER in linux/prctl.h
 
 
 class HostRun(NamedTuple):
@@ -126,7 +135,15 @@ class RunsOfHosts:
         """
         from snakemake.cli import get_argument_parser  # the runs do without it
 
-        given, _ = get_argument_parser().parse_known_args(list(words))
+        parser = get_argument_parser()
+        given, _ = parser.parse_known_args(list(words))
+        usual, _ = parser.parse_known_args([])
+        if ignored := [
+            f"--{name.replace('_', '-')}"
+            for name, value in sorted(vars(given).items())
+            if value != getattr(usual, name) and name not in _TAKEN_OPTIONS
+        ]:
+            print(f"chaosity: the runs of the hosts ignore {', '.join(ignored)}", file=sys.stderr)
         for name in ("until", "omit_from", "forcerun"):
             if rules := sorted(getattr(given, name)):
                 self.options += ["--" + name.replace("_", "-"), *rules]
@@ -138,6 +155,8 @@ class RunsOfHosts:
             self.options += ["--cores", str(cores)]
         if workflow.output_settings.dryrun and not self.config["configurations"]:
             self.options.append("--dry-run")
+            if not quiet and len(self.hosts) > 1:  # a line for each host, and no list of its jobs
+                self.options.append("--quiet")
         return names_rules or "--dry-run" in self.options
 
     def finished_files(self, host: str) -> list[str]:
@@ -238,18 +257,24 @@ class RunsOfHosts:
 
         def run(name: str) -> subprocess.CompletedProcess[str]:
             if name in self.unchanged:
-                text = f"{name}: Nothing to be done\n"
+                text = f"{name}: Nothing to be done, unchanged since its last run\n"
                 return subprocess.CompletedProcess([], 0, stdout=text, stderr="")
             config = str(self.results / name / _CONFIG_FILE)
             command = ["chaosity", "host", config, *words, "--", *self.snakemake_arguments]
             return subprocess.run(command, text=True, capture_output=True, check=False)
 
         status = 0
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with ThreadPoolExecutor(min(self.runs_at_once, os.cpu_count() or 1)) as pool:
             for done in pool.map(run, self.runs):  # in this order, so that the output is readable
-                print(done.stderr, end="", file=sys.stderr, flush=True)
+                errors = done.stderr.splitlines(keepends=True)
+                # Snakemake names the profile of every run before it reads its options.
+                shown = (line for line in errors if not line.startswith("Using workflow specific"))
+                print("".join(shown), end="", file=sys.stderr, flush=True)
                 print(done.stdout, end="", flush=True)
                 status = status or done.returncode
+        if self.options[-1:] == ["--quiet"]:
+            what = "with --quiet reason, a dry run lists the measurements of each host"
+            print(f"chaosity: {what}", file=sys.stderr)
         return status
 
 
@@ -340,14 +365,24 @@ class HostWorkflow(NamedTuple):
             *(["--profile", "cluster"] if config["transport"] == "slurm" else []),
             *("--configfile", str(config_file), *words),
         ]
+        _adopt_orphans()
         process = subprocess.Popen(command)
         while True:
             try:
-                return process.wait(_ALIVE_SECONDS)
+                status = process.wait(_ALIVE_SECONDS)
+                if status < 0:  # it was killed, so it did not end its measurement
+                    for orphan in Path("/proc/thread-self/children").read_text().split():
+                        kill_program(int(orphan))
+                return status
             except KeyboardInterrupt:
                 # The workflow got the signal too. It ends the measurement and writes the report.
                 continue
             except subprocess.TimeoutExpired:
                 if self.below and not Path(f"/proc/{self.below}").exists():
                     # On SIGTERM, Snakemake (9.27) can wait without an end for its own lock.
-                    process.kill()
+                    kill_program(process.pid)
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of processes below whose own parent is killed, see prctl(2)."""
+    ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -8,7 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from chaosity.components.component_history import read_json_object_or_none, record_component_state
+from chaosity.components.component_history import (
+    history_file,
+    read_json_object_or_none,
+    read_states,
+    record_component_state,
+)
 from chaosity.components.make_component_documents import SYSTEM, ComponentDocument, Components
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import write_atomically
@@ -41,6 +46,8 @@ def write_changed_components(directory: Path, documents: Components) -> list[str
     before = read_json_object_or_none(fingerprints) or {}
     changed = []
     for path in directory.glob("[!.]*.json"):
+        if not path.read_bytes().strip(b"\0 \n"):  # left by a crash; nobody's edit
+            _restore_from_history(path)
         record_component_state(path)  # the file may have a person's edits
         if path.stem not in documents:
             path.unlink()
@@ -58,6 +65,15 @@ def write_changed_components(directory: Path, documents: Components) -> list[str
     if now != before:
         write_atomically(fingerprints, _sorted_json(now))
     return sorted(changed)
+
+
+def _restore_from_history(path: Path) -> None:
+    """Write the last content of a component again, so that nothing is measured for a lost file."""
+    known = [state.content for state in read_states(history_file(path)) if state.content]
+    if known:
+        write_atomically(path, _sorted_json(known[-1]))
+    else:
+        path.unlink()
 
 
 def _fingerprint(content: bytes) -> str:

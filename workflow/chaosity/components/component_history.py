@@ -50,13 +50,18 @@ def read_json_object_or_none(path: Path) -> dict[str, object] | None:
         return None
 
 
+def history_file(path: Path) -> Path:
+    """Return the file with the history of a component file."""
+    return path.parent / HISTORY_FOLDER / f"{path.stem}.jsonl"
+
+
 def record_component_state(path: Path) -> None:
     """Add the content of a component file to the component's history, if it changed.
 
     A missing file is recorded as a missing component. Text that is not a JSON object is recorded
     under the key `unreadable`.
     """
-    history = path.parent / HISTORY_FOLDER / f"{path.stem}.jsonl"
+    history = history_file(path)
     now = utc_now_text()
     states, content, since = read_states(history), read_json_object_or_none(path), now
     # The clock was ahead and was set back. With a time to come, every new record would look older
