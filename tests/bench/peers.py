@@ -37,6 +37,7 @@ CHASE_BYTES = 512 * 2**20
 BLOCK_BYTES = 64 * 4096
 # stream.c's default is ten passes, of which it does not count the first.
 PASSES = 9
+LONGEST_SECONDS = 3.0
 COMPILER = ("gcc", "-O3", "-march=native", "-fopenmp", f"-DSTREAM_ARRAY_SIZE={ELEMENTS}")
 ORDINARY_STORES = "-fno-tree-loop-distribute-patterns"
 THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -115,7 +116,7 @@ def own_rates(kernel: str, cpus: list[int], pages: str) -> Rates:
     array = ELEMENTS * 8
     command = [kernels.BINARY, f"--kernel={kernel}", f"--cpus={','.join(map(str, cpus))}"]
     command += [f"--array-bytes={array}", f"--pages={pages}"]
-    command += ["--sample-seconds=1e-9", "--max-seconds=3"]
+    command += ["--sample-seconds=1e-9", f"--max-seconds={LONGEST_SECONDS}"]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     samples = [json.loads(line) for line in text.splitlines() if '"sample"' in line][:PASSES]
     assert all(one["bytes"] == kernels.ARRAYS[kernel] * array for one in samples)
