@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stand-in for a vendor's OpenCL driver: three GPUs in PCI slots, two of them of the same model, each
- * with its slot under another key. They can be listed but not used: opening one fails and names its slot.
+ * A stand-in for a vendor's OpenCL driver: three GPUs in PCI slots, two of them of the same model,
+ * each with its slot under another key. They can be listed but not used: opening one fails and
+ * names its slot.
  */
 #define CL_TARGET_OPENCL_VERSION 120
 
@@ -23,8 +24,9 @@ enum { GPUS = 3, NV_BUS = 0x4008, NV_SLOT, NV_DOMAIN, AMD_TOPOLOGY = 0x4037, KHR
 
 static cl_icd_dispatch functions;
 static struct _cl_platform_id platform = {&functions};
-static struct _cl_device_id gpus[GPUS] = {
-    {&functions, " Model \"X\"\t", 0xc1}, {&functions, "Model \"X\"", 0x41}, {&functions, "Model Y\xff", 0x07}};
+static struct _cl_device_id gpus[GPUS] = {{&functions, " Model \"X\"\t", 0xc1},
+                                          {&functions, "Model \"X\"", 0x41},
+                                          {&functions, "Model Y\xff", 0x07}};
 
 static cl_int answer(const void *value, size_t bytes, size_t room, void *to, size_t *needed) {
     if (needed != NULL)
@@ -69,7 +71,8 @@ static cl_int get_devices(cl_platform_id of, cl_device_type type, cl_uint room, 
     return CL_SUCCESS;
 }
 
-static cl_int device_info(cl_device_id of, cl_device_info key, size_t room, void *to, size_t *needed) {
+static cl_int device_info(cl_device_id of, cl_device_info key, size_t room, void *to,
+                          size_t *needed) {
     int number = (int)(of - gpus);
     cl_uint pci[4] = {1, of->bus, 0, 2}; /* domain, bus, device, function */
     unsigned char amd[24] = {1, [21] = (unsigned char)of->bus, 0, 3};
@@ -89,7 +92,9 @@ static cl_int device_info(cl_device_id of, cl_device_info key, size_t room, void
     case NV_SLOT:
     case NV_DOMAIN:
         if (number == 0)
-            return answer(&(cl_uint){key == NV_BUS ? of->bus : key == NV_SLOT ? 1 << 3 : 0},
+            return answer(&(cl_uint){key == NV_BUS    ? of->bus
+                                     : key == NV_SLOT ? 1 << 3
+                                                      : 0},
                           sizeof(cl_uint), room, to, needed);
         return CL_INVALID_VALUE;
     case AMD_TOPOLOGY:
@@ -101,10 +106,10 @@ static cl_int device_info(cl_device_id of, cl_device_info key, size_t room, void
     }
 }
 
-static cl_context create_context(const cl_context_properties *properties, cl_uint count,
-                                 const cl_device_id *devices,
-                                 void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
-                                 void *user, cl_int *status) {
+static cl_context
+create_context(const cl_context_properties *properties, cl_uint count, const cl_device_id *devices,
+               void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *), void *user,
+               cl_int *status) {
     (void)properties, (void)count, (void)notify, (void)user;
     fprintf(stderr, "opened bus %02x\n", devices[0]->bus);
     *status = CL_DEVICE_NOT_AVAILABLE;
@@ -125,6 +130,7 @@ void *clGetExtensionFunctionAddress(const char *name) {
                                                        : NULL;
 }
 
-cl_int clGetPlatformInfo(cl_platform_id of, cl_platform_info key, size_t room, void *to, size_t *needed) {
+cl_int clGetPlatformInfo(cl_platform_id of, cl_platform_info key, size_t room, void *to,
+                         size_t *needed) {
     return platform_info(of, key, room, to, needed);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A second OpenCL loader, as CUDA brings one beside the distribution's: it lists the platforms in the
- * opposite order. All else comes from the first loader, with which it is linked.
+ * A second OpenCL loader, as CUDA brings one beside the distribution's: it lists the platforms in
+ * the opposite order. All else comes from the first loader, with which it is linked.
  */
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120

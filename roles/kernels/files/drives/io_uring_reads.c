@@ -16,8 +16,8 @@
 /* Longest wait for a chunk, after which a stop signal is noticed. */
 static const long longest_wait_ns = 5 * 1000 * 1000;
 
-/* Longest silence of the drives at the end. Then the drive is named, instead of a program that somebody
- * has to kill: the runner does so after 20 s. */
+/* Longest silence of the drives at the end. Then the drive is named, instead of a program that
+ * somebody has to kill: the runner does so after 20 s. */
 #ifndef SILENT_SECONDS /* tests choose a shorter one */
 #define SILENT_SECONDS 10
 #endif
@@ -197,8 +197,8 @@ static _Noreturn void refuse_silent_drive(const struct reader *reader) {
     while (!missing->in_flight)
         missing++;
     refuse("%s does not answer: the read at %" PRIu64 " is missing after %d s, and %d more",
-           reader->stripes->drives[missing->chunk.drive].path, missing->chunk.offset, SILENT_SECONDS,
-           reader->pending_count - 1);
+           reader->stripes->drives[missing->chunk.drive].path, missing->chunk.offset,
+           SILENT_SECONDS, reader->pending_count - 1);
 }
 
 void stop_reading(struct reader *reader) {

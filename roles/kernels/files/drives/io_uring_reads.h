@@ -67,8 +67,8 @@ void start_reading(struct reader *reader);
 /* Waits a few milliseconds at most for a chunk; requests the next chunk and sums it. */
 enum arrival sum_next_chunk(struct reader *reader);
 
-/* Waits for all reads in flight, without summing them. Refuses when a drive does not answer for some
- * seconds, and names the drive and the read. */
+/* Waits for all reads in flight, without summing them. Refuses when a drive does not answer for
+ * some seconds, and names the drive and the read. */
 void stop_reading(struct reader *reader);
 
 /* Reads the kept chunks again with ordinary reads; returns how many of them have another sum now.

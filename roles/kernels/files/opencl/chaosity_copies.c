@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chaosity-copies: how fast data is copied between pinned memory of the host and an OpenCL device, in one
- * direction or in both at once.
+ * chaosity-copies: how fast data is copied between pinned memory of the host and an OpenCL device,
+ * in one direction or in both at once.
  *
- * The host looks every 50 us which copies have ended, and counts them. It sleeps in between, so that it
- * takes no time from a device that is the processor itself.
+ * The host looks every 50 us which copies have ended, and counts them. It sleeps in between, so
+ * that it takes no time from a device that is the processor itself.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -97,8 +97,12 @@ static int print_done(const struct copies copies[], int count, const char *stopp
         wrong += wrong_words(&copies[i], piece);
     }
     printf("{\"event\":\"done\",\"valid\":%s,\"copies_to_device\":%" PRIu64
-           ",\"copies_from_device\":%" PRIu64 ",\"wrong_words\":%" PRIu64 ",\"stopped_by\":\"%s\"}\n",
-           !ran ? "null" : wrong == 0 ? "true" : "false", ended[0], ended[1], wrong, stopped_by);
+           ",\"copies_from_device\":%" PRIu64 ",\"wrong_words\":%" PRIu64
+           ",\"stopped_by\":\"%s\"}\n",
+           !ran         ? "null"
+           : wrong == 0 ? "true"
+                        : "false",
+           ended[0], ended[1], wrong, stopped_by);
     require_written();
     if (!ran || wrong == 0)
         return EXIT_VALID;
@@ -108,18 +112,21 @@ static int print_done(const struct copies copies[], int count, const char *stopp
 
 static void require_complete_options(void) {
     if (!goes("to_device") && !goes("from_device"))
-        refuse("--direction takes to_device, from_device or both_ways, not '%s'", options.direction);
+        refuse("--direction takes to_device, from_device or both_ways, not '%s'",
+               options.direction);
     if (options.copy_bytes == 0 || options.copy_bytes % UNIT_BYTES != 0)
-        refuse("--copy-bytes takes a multiple of %d above 0, not %zu", UNIT_BYTES, options.copy_bytes);
+        refuse("--copy-bytes takes a multiple of %d above 0, not %zu", UNIT_BYTES,
+               options.copy_bytes);
     if (options.bytes == 0 || options.bytes % options.copy_bytes != 0)
-        refuse("--bytes takes a multiple of --copy-bytes (%zu) above 0, not %zu", options.copy_bytes,
-               options.bytes);
+        refuse("--bytes takes a multiple of --copy-bytes (%zu) above 0, not %zu",
+               options.copy_bytes, options.bytes);
 }
 
 static int run(void) {
     require_complete_options();
     struct opencl_device device = open_opencl_device(&options.choice, NULL);
-    /* For the check; all of it is touched, so that this process has memory whose place can be seen. */
+    /* For the check; all of it is touched, so that this process has memory whose place can be seen.
+     */
     uint64_t *piece = malloc(options.copy_bytes);
     if (piece == NULL)
         refuse("no memory to read the results back");

@@ -85,7 +85,10 @@ static int print_done(const struct matrices *matrices, const char *stopped_by, b
     uint64_t wrong = wrong_elements(matrices);
     printf("{\"event\":\"done\",\"valid\":%s,\"passes\":%" PRIu64 ",\"wrong_elements\":%" PRIu64
            ",\"stopped_by\":\"%s\"}\n",
-           !ran ? "null" : wrong == 0 ? "true" : "false", matrices->passes, wrong, stopped_by);
+           !ran         ? "null"
+           : wrong == 0 ? "true"
+                        : "false",
+           matrices->passes, wrong, stopped_by);
     require_written();
     if (!ran || wrong == 0)
         return EXIT_VALID;

@@ -12,8 +12,8 @@
 enum { NO_MUTANT, EVERY_PASS_SHORT, ONE_PASS_SHORT, ONE_PASS_MISSING, MUTANT_PASS = 1 };
 
 /* All values are whole numbers below 2^24, which a float holds exactly. So results are equal to the
- * last bit whether or not the device rounds between the product and the sum. The sums rise for CYCLE
- * passes and then fall for as many. */
+ * last bit whether or not the device rounds between the product and the sum. The sums rise for
+ * CYCLE passes and then fall for as many. */
 #ifndef CYCLE /* tests choose a shorter one */
 #define CYCLE ((uint64_t)1 << 20)
 #endif
@@ -44,8 +44,8 @@ static void set_argument(cl_kernel kernel, cl_uint number, size_t bytes, const v
 }
 
 static void enqueue(const struct matrices *matrices, cl_kernel kernel, size_t items) {
-    cl_int status = clEnqueueNDRangeKernel(matrices->device->queue[0], kernel, 1, NULL, &items, NULL, 0,
-                                           NULL, NULL);
+    cl_int status = clEnqueueNDRangeKernel(matrices->device->queue[0], kernel, 1, NULL, &items,
+                                           NULL, 0, NULL, NULL);
     require_opencl(status, "a kernel cannot be started");
 }
 
@@ -59,7 +59,8 @@ struct matrices new_matrices(const struct opencl_device *device, size_t elements
                              &matrices.sum[1]};
     cl_kernel fill = opencl_kernel(device, "fill");
     for (cl_uint i = 0; i < MATRICES; i++) {
-        *all[i] = new_opencl_buffer(device, CL_MEM_READ_WRITE, elements * sizeof(float), "a matrix");
+        *all[i] =
+            new_opencl_buffer(device, CL_MEM_READ_WRITE, elements * sizeof(float), "a matrix");
         set_argument(fill, i, sizeof(cl_mem), all[i]);
     }
     enqueue(&matrices, fill, elements);

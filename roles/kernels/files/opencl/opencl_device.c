@@ -14,8 +14,9 @@
 /* No machine has more; further platforms and devices would be left out. */
 enum { MOST_DEVICES = 256, LOG_BYTES = 300, SLOT_BYTES = 48 };
 
-/* Keys of newer versions and of extensions, which older headers lack: OpenCL 2.0, cl_khr_device_uuid,
- * cl_khr_pci_bus_info, cl_nv_device_attribute_query, cl_amd_device_attribute_query. */
+/* Keys of newer versions and of extensions, which older headers lack: OpenCL 2.0,
+ * cl_khr_device_uuid, cl_khr_pci_bus_info, cl_nv_device_attribute_query,
+ * cl_amd_device_attribute_query. */
 enum {
     SVM_CAPABILITIES = 0x1053,
     UUID_KHR = 0x106A,
@@ -62,8 +63,8 @@ static size_t utf8_length(const char *text) {
     return length;
 }
 
-/* Removes white space at both ends. Control characters become spaces, and what is no UTF-8 becomes '?',
- * so that the text fits into JSON. */
+/* Removes white space at both ends. Control characters become spaces, and what is no UTF-8 becomes
+ * '?', so that the text fits into JSON. */
 static void trim(char *text) {
     for (char *c = text; *c != '\0'; c++)
         if (iscntrl((unsigned char)*c) && (unsigned char)*c < 0x80)
@@ -95,7 +96,7 @@ static bool read_text(cl_device_id id, cl_uint key, char text[OPENCL_NAME_BYTES]
 /* The PCI address as the kernel writes it; empty if the driver does not tell it. */
 static void read_slot(cl_device_id id, char slot[SLOT_BYTES]) {
     cl_uint khr[4], bus, function, domain = 0; /* khr: domain, bus, device, function */
-    unsigned char amd[24];                     /* a 32-bit type, and at the end bus, device, function */
+    unsigned char amd[24]; /* a 32-bit type, and at the end bus, device, function */
     slot[0] = '\0';
     if (read_fact(id, PCI_BUS_INFO_KHR, sizeof khr, khr)) {
         snprintf(slot, SLOT_BYTES, "%04x:%02x:%02x.%x", khr[0], khr[1], khr[2], khr[3]);
@@ -112,15 +113,15 @@ static void list_platform(cl_platform_id platform, cl_uint platform_number) {
     cl_device_id found[MOST_DEVICES];
     cl_uint count = 0;
     char platform_name[OPENCL_NAME_BYTES] = "";
-    if (clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof platform_name - 1, platform_name, NULL) !=
-            CL_SUCCESS ||
+    if (clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof platform_name - 1, platform_name,
+                          NULL) != CL_SUCCESS ||
         clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, MOST_DEVICES, found, &count) != CL_SUCCESS)
         return;
     trim(platform_name);
     for (cl_uint i = 0; i < count && i < MOST_DEVICES && device_count < MOST_DEVICES; i++) {
         struct listed_device *device = &devices[device_count];
-        *device = (struct listed_device){
-            .id = found[i], .platform_number = platform_number, .number = i};
+        *device =
+            (struct listed_device){.id = found[i], .platform_number = platform_number, .number = i};
         memcpy(device->platform, platform_name, sizeof platform_name);
         if (!read_text(found[i], CL_DEVICE_NAME, device->name))
             continue;
@@ -223,7 +224,8 @@ void print_opencl_devices(void) {
     void *function = dlsym(RTLD_DEFAULT, "clGetPlatformIDs");
     list_devices();
     printf("{");
-    print_text("loader", function != NULL && dladdr(function, &loader) != 0 ? loader.dli_fname : NULL);
+    print_text("loader",
+               function != NULL && dladdr(function, &loader) != 0 ? loader.dli_fname : NULL);
     printf("\"devices\":[");
     for (int i = 0; i < device_count; i++) {
         printf(i > 0 ? ",\n" : "\n");
@@ -243,11 +245,11 @@ static _Noreturn void refuse_choice(const struct opencl_choice *choice) {
     char listed[4 * OPENCL_NAME_BYTES] = "no OpenCL device", *end = listed;
     for (int i = 0; i < device_count && end - listed < 3 * OPENCL_NAME_BYTES; i++)
         end += snprintf(end, OPENCL_NAME_BYTES, "%s'%.200s' of '%.200s'%s%s", i > 0 ? "; " : "",
-                        devices[i].name, devices[i].platform, devices[i].slot[0] != '\0' ? " in " : "",
-                        devices[i].slot);
+                        devices[i].name, devices[i].platform,
+                        devices[i].slot[0] != '\0' ? " in " : "", devices[i].slot);
     refuse("--platform '%s' --device '%s' --slot '%s' --twin %" PRIu64 ": this host has %s",
-           or_empty(choice->platform), or_empty(choice->device), or_empty(choice->slot), choice->twin,
-           listed);
+           or_empty(choice->platform), or_empty(choice->device), or_empty(choice->slot),
+           choice->twin, listed);
 }
 
 static const struct listed_device *find_device(const struct opencl_choice *choice) {
@@ -318,7 +320,8 @@ cl_mem new_opencl_buffer(const struct opencl_device *device, cl_mem_flags flags,
     cl_int status;
     cl_mem buffer = clCreateBuffer(device->context, flags, bytes, NULL, &status);
     if (status != CL_SUCCESS)
-        refuse("the device has no memory for %s of %zu MiB: OpenCL error %d", what, bytes >> 20, status);
+        refuse("the device has no memory for %s of %zu MiB: OpenCL error %d", what, bytes >> 20,
+               status);
     return buffer;
 }
 

@@ -20,8 +20,8 @@ struct opencl_choice {
     uint64_t twin;                 /* number among the devices to which all this applies */
 };
 
-/* Rows of a table of options. Names are used because the numbers of platforms depend on the loader: a
- * distribution's and CUDA's, on the same host, list them in different orders. */
+/* Rows of a table of options. Names are used because the numbers of platforms depend on the loader:
+ * a distribution's and CUDA's, on the same host, list them in different orders. */
 /* clang-format off */
 #define OPENCL_OPTIONS(choice) \
     {"--platform", "NAME", "name of the device's platform (default: any)", set_text, \
@@ -49,12 +49,12 @@ struct opencl_device {
 /* Refuses when `status` is an error: "WHAT: OpenCL error NUMBER". */
 void require_opencl(cl_int status, const char *what);
 
-/* Prints all devices as one JSON object: the path of the loader, and a list. Facts that a driver does
- * not tell are null. Platforms and devices also have their numbers, as this loader counts. */
+/* Prints all devices as one JSON object: the path of the loader, and a list. Facts that a driver
+ * does not tell are null. Platforms and devices also have their numbers, as this loader counts. */
 void print_opencl_devices(void);
 
-/* Opens a device and compiles the kernels in `source` for it, unless that is NULL. Refuses a choice that
- * no device meets, and kernels that the device cannot compile. */
+/* Opens a device and compiles the kernels in `source` for it, unless that is NULL. Refuses a choice
+ * that no device meets, and kernels that the device cannot compile. */
 struct opencl_device open_opencl_device(const struct opencl_choice *choice, const char *source);
 void close_opencl_device(const struct opencl_device *device);
 

@@ -20,7 +20,9 @@ enum { NO_MUTANT, EVERY_COPY_SHORT, LATER_COPIES_SHORT, LINE_BYTES = 64 };
 static const uint64_t longest_wait_ns = 10ull * 1000 * 1000 * 1000;
 enum { STAMPS = 3, PAGE_STEP = 256 }; /* every 256th page is looked at: 1 MiB */
 
-static size_t piece_words(const struct copies *copies) { return copies->piece_bytes / sizeof(uint64_t); }
+static size_t piece_words(const struct copies *copies) {
+    return copies->piece_bytes / sizeof(uint64_t);
+}
 
 /* The word that is copied, different for each direction. */
 static uint64_t word_at(const struct copies *copies, size_t i) {
@@ -50,12 +52,11 @@ static void begin_copy(struct copies *copies) {
     }
     uint64_t *host = copies->words + from / sizeof(uint64_t);
     cl_event *event = &copies->events[(copies->begun - 1) % MOST_IN_FLIGHT];
-    cl_int status =
-        copies->to_device
-            ? clEnqueueWriteBuffer(copies->queue, copies->remote, CL_FALSE, from, bytes, host, 0, NULL,
-                                   event)
-            : clEnqueueReadBuffer(copies->queue, copies->remote, CL_FALSE, from, bytes, host, 0, NULL,
-                                  event);
+    cl_int status = copies->to_device
+                        ? clEnqueueWriteBuffer(copies->queue, copies->remote, CL_FALSE, from, bytes,
+                                               host, 0, NULL, event)
+                        : clEnqueueReadBuffer(copies->queue, copies->remote, CL_FALSE, from, bytes,
+                                              host, 0, NULL, event);
     require_opencl(status, "a copy cannot be started");
     require_opencl(clFlush(copies->queue), "a copy cannot be started");
 }
@@ -110,8 +111,8 @@ static void fill(const struct copies *copies, bool with_words) {
         copies->words[i] = with_words ? word_at(copies, i) : 0;
 }
 
-struct copies new_copies(const struct opencl_device *device, int queue, bool to_device, size_t bytes,
-                         size_t piece_bytes) {
+struct copies new_copies(const struct opencl_device *device, int queue, bool to_device,
+                         size_t bytes, size_t piece_bytes) {
     struct copies copies = {
         .device = device,
         .queue = device->queue[queue],
@@ -124,13 +125,13 @@ struct copies new_copies(const struct opencl_device *device, int queue, bool to_
     copies.pinned = new_opencl_buffer(device, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes,
                                       "a pinned buffer");
     copies.remote = new_opencl_buffer(device, CL_MEM_READ_WRITE, bytes, "a buffer");
-    copies.words = clEnqueueMapBuffer(copies.queue, copies.pinned, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
-                                      bytes, 0, NULL, NULL, &status);
+    copies.words = clEnqueueMapBuffer(copies.queue, copies.pinned, CL_TRUE,
+                                      CL_MAP_READ | CL_MAP_WRITE, 0, bytes, 0, NULL, NULL, &status);
     require_opencl(status, "pinned memory cannot be mapped");
     /* The side that gets the copies begins with zeros. */
     fill(&copies, !to_device);
-    status = clEnqueueWriteBuffer(copies.queue, copies.remote, CL_TRUE, 0, bytes, copies.words, 0, NULL,
-                                  NULL);
+    status = clEnqueueWriteBuffer(copies.queue, copies.remote, CL_TRUE, 0, bytes, copies.words, 0,
+                                  NULL, NULL);
     require_opencl(status, "the device's buffer cannot be written");
     fill(&copies, to_device);
     while (copies.begun < copies.pieces) {

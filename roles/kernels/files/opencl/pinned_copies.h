@@ -3,9 +3,9 @@
  * Copies in one direction between pinned memory of the host and the memory of an OpenCL device.
  *
  * A buffer is copied piece by piece, again and again, and a few copies are always in flight, so the
- * device does not wait for the host. Every copy is recognisable: before a copy to the device, three words
- * of its piece become the number of the pass; before a copy from the device, three words of the host's
- * piece are overwritten, and the copy has to restore them.
+ * device does not wait for the host. Every copy is recognisable: before a copy to the device, three
+ * words of its piece become the number of the pass; before a copy from the device, three words of
+ * the host's piece are overwritten, and the copy has to restore them.
  */
 #ifndef CHAOSITY_PINNED_COPIES_H
 #define CHAOSITY_PINNED_COPIES_H
@@ -32,8 +32,8 @@ struct copies {
 };
 
 /* Allocates both buffers, fills them with different contents and copies each piece once. */
-struct copies new_copies(const struct opencl_device *device, int queue, bool to_device, size_t bytes,
-                         size_t piece_bytes);
+struct copies new_copies(const struct opencl_device *device, int queue, bool to_device,
+                         size_t bytes, size_t piece_bytes);
 void free_copies(const struct copies *copies);
 
 /* Keeps copies in flight; returns how many have ended since the last call. Does not wait. */
@@ -45,8 +45,8 @@ void stop_copying(struct copies *copies);
 /* Reads all pieces, those on the device into `piece`; returns how many words are wrong. */
 uint64_t wrong_words(const struct copies *copies, uint64_t *piece);
 
-/* How many of the host's pages the kernel shows; drivers may hide theirs. Refuses when one of these lies
- * on another node than `nodes`, unless that list is empty. */
+/* How many of the host's pages the kernel shows; drivers may hide theirs. Refuses when one of these
+ * lies on another node than `nodes`, unless that list is empty. */
 uint64_t pages_on_nodes(const struct copies *copies, struct index_list nodes);
 
 #endif
