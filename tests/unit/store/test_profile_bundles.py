@@ -22,6 +22,7 @@ from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
 
 HOST = "db-prod-17.acme.example"
 SERIAL = "S6XPNX0T412345"
+USER = "alice@acme.example"
 # What must not leave the site, each at the places where it really stands.
 SECRETS = {
     "host": HOST,
@@ -70,11 +71,14 @@ def secret_host(folder):
     gpu = {"component": "gpu", "model": "H100", "serial": "GPU-5f2c-1324", "pci": "x"}
     documents["gpu-0000-21-00-0"] = {**gpu, "memory_bytes": 2**36, "node": 0}
     documents[f"drive-{SERIAL}"] = documents.pop(slot)
-    firmware = {"bios_vendor": "AMI", "bios_version": "2.4", "product_name": "db-prod-17"}
+    version = f"2.4 {USER} /scratch/alice {SERIAL}"
+    firmware = {"bios_vendor": "AMI", "bios_version": version, "product_name": "db-prod-17"}
     modules = [{"slot": "A1", "size": "32 GB", "type": "DDR4", "serial": "DIMM0SER1AL"}]
+    modules += [{"slot": "A2", "size": "32 GB", "type": f"of {USER} ({SERIAL})"}]
     system = synthetic_report_inputs.system(
         found,
         firmware=firmware,
+        microcode="0xa0011d1",
         memory_modules=modules,
         kernel_release="6.5.0-7-acme1",
         kernel_parameters=["pci=0000:21:00.0"],
@@ -119,6 +123,7 @@ def test_a_bundle_contains_no_name_serial_address_or_path(tmp_path):
     assert held == set()
     # What a bundle is for is in it.
     wanted = "amd epyc 7413,corsair mp600 pro,6.5.0-7,nps4,32 gb ddr4,variant of stream,"
+    wanted += "ami 2.4 microcode 0xa0011d1,"
     for words in f"{wanted}memory_bandwidth,drive1".split(","):
         assert words.encode() in text, words
 
@@ -179,6 +184,21 @@ def test_an_imported_profile_has_the_same_values(database, tmp_path):
         assert len(same) == 1
         points = [len(rows[["experiment", "point"]].drop_duplicates()) for rows in (table, *same)]
         assert points[0] == points[1]
+
+
+def test_provenance_cannot_replace_the_digest_of_the_bundle(bundle, tmp_path):
+    with zipfile.ZipFile(bundle) as archive:
+        provenance = json.loads(archive.read("manifest.json"))["provenance"]
+    forged = {"provenance": {**provenance, "bundle": "0" * 64}}
+    path, theirs = forge(bundle, tmp_path / "f.zip", manifest=forged), tmp_path / "theirs.duckdb"
+    import_bundle(path, theirs)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    for one in find_profiles(theirs):
+        assert json.loads(one["provenance"])["bundle"] == digest
+    late = {"provenance": {**provenance, "published_on": "soon"}}
+    refused(
+        forge(bundle, tmp_path / "g.zip", manifest=late), tmp_path / "g", "'soon' is not a date"
+    )
 
 
 def test_importing_twice_changes_nothing(database, tmp_path):
@@ -321,6 +341,22 @@ def broken(column, value, where=0):
             "row 1 has the status valid and the value inf",
         ),
         ("measurements", broken("value", None), "row 1 has the status valid and the value nan"),
+        (
+            "measurements",
+            broken("value", 1e308),
+            r"the number 1e\+308; a number is 0 or from 1e-18",
+        ),
+        ("measurements", broken("value", 1e-300), "value: row 1 has the number 1e-300"),
+        ("measurements", broken("threads", -1), "threads: row 1 has the number -1"),
+        ("measurements", broken("measured_at", "2026-02-30"), "'2026-02-30' is not a date"),
+        (
+            "profiles",
+            broken("measured_to", "not a date"),
+            "measured_to: 'not a date' is not a date",
+        ),
+        ("profiles", broken("measured_from", "9999-01-01"), "'9999-01-01' is not a date of a meas"),
+        ("profiles", broken("memory_bytes", -(2**40)), "memory_bytes: row 1 has the number -1.0"),
+        ("profiles", broken("cores", 2**62), "cores: row 1 has the number 4.6"),
         ("measurements", broken("status", "failed"), "row 1 has the status failed and the value"),
         ("measurements", broken("host", "localhost"), "another host than its profile"),
         ("measurements", broken("profile", "0" * 16), "rows with the unknown profile"),

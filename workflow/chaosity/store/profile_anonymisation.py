@@ -33,6 +33,14 @@ from chaosity.store.profile_database import (
     PROFILE_COLUMNS,
     ProfileTables,
 )
+from chaosity.store.public_product_names import (
+    public_device_firmware,
+    public_device_model,
+    public_host_firmware,
+    public_memory,
+    public_processor,
+    public_version,
+)
 from chaosity.store.tidy_table_parquet import Row, rows_to_table
 
 _NUMBERS = re.compile(r"[\d,-]{0,400}")
@@ -40,8 +48,6 @@ _CONFIGURATION = re.compile(
     r"(nps\d|snc\d|l3-as-numa|[\d-]{1,9}nodes?-(per-package|over-packages)|default|published)"
     r"(-flat|-cache|-hybrid)?"
 )
-# Names of products: processors, drives, GPUs, memory modules, firmware.
-_PRODUCT = re.compile(r"[A-Za-z0-9 ().,+/@_-]{1,100}")
 # The public part of a kernel release: 6.1.0-18 of 6.1.0-18-amd64. The rest can be any name.
 _KERNEL = re.compile(r"\d+(\.\d+)*(-\d+(\.\d+)*)?")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
@@ -149,14 +155,16 @@ def _day(time: object) -> str | None:
 
 def _public_profile(profile: pd.Series, with_names: bool) -> Row:
     kernel = _KERNEL.match(str(profile["kernel"]))
-    products = ("cpu_model", "memory", "firmware", "chaosity_version")
     numbers = ("packages", "cores", "pus", "nodes", "memory_bytes")
     form = re.compile(r".{1,100}") if with_names else _CONFIGURATION
     topology = json.loads(profile["topology"]) if pd.notna(profile["topology"]) else {}
     return {
         "origin": "published",
         "configuration": _text_of_form(profile["configuration"], form) or "another",
-        **{name: _text_of_form(profile[name], _PRODUCT) for name in products},
+        "cpu_model": public_processor(profile["cpu_model"]),
+        "memory": public_memory(profile["memory"]),
+        "firmware": public_host_firmware(profile["firmware"]),
+        "chaosity_version": public_version(profile["chaosity_version"]),
         **{name: profile[name] for name in numbers},
         **{name: _day(profile[name]) for name in ("measured_from", "measured_to")},
         "kernel": kernel[0] if kernel else None,
@@ -187,15 +195,16 @@ def _value(value: object) -> object:
         return value
     if isinstance(value, list):
         return [_value(item) for item in value]
-    return _text_of_form(value, _PRODUCT) or _text_of_form(value, _NUMBERS)
+    return public_processor(value) or public_device_model(value) or _text_of_form(value, _NUMBERS)
 
 
 def _public_component(component: pd.Series, devices: Mapping[str, str], with_names: bool) -> Row:
+    private = [str(component["serial"])] if pd.notna(component["serial"]) else []
     return {
         "component": devices[component["component"]],
         "kind": component["kind"],
-        "model": _text_of_form(component["model"], _PRODUCT),
-        "firmware": _text_of_form(component["firmware"], _PRODUCT),
+        "model": public_device_model(component["model"], private),
+        "firmware": public_device_firmware(component["firmware"], private),
         **{name: component[name] for name in ("node", "size_bytes", "link_bytes_per_second")},
         "serial": component["serial"] if with_names else None,
     }

@@ -17,6 +17,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypedDict, cast
 
@@ -51,7 +52,12 @@ _MOST_BYTES = 256 * 2**20
 _MOST_MANIFEST_BYTES = 2**20
 _LONGEST_TEXT = 400
 _TOPOLOGY_TEXT = 4 * 2**20
+# The largest and the smallest positive number of a bundle, in SI units. A rate of a whole machine
+# has 13 digits.
+_LARGEST, _SMALLEST = 1e18, 1e-18
+_TIMES = {"profiles": ("measured_from", "measured_to"), "measurements": ("measured_at",)}
 _IDENTITY = re.compile(r"[0-9a-f]{16}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d{1,6})?Z)?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _NOT_A_ZIP_FILE = (
     OSError,
@@ -158,7 +164,7 @@ def import_bundle(bundle: Path, database: Path) -> int:
         identity: hashlib.sha256(f"{digest}{identity}".encode()).hexdigest()[:12]
         for identity in tables["profiles"]["id"]
     }
-    provenance = json.dumps({"bundle": digest, **manifest["provenance"]}, sort_keys=True)
+    provenance = json.dumps({**manifest["provenance"], "bundle": digest}, sort_keys=True)
     renamed = {
         name: rows.assign(**{key: rows[key].map(identities)})
         for (name, rows), key in zip(tables.items(), ("id", "profile", "profile"), strict=True)
@@ -213,6 +219,7 @@ def _manifest(archive: zipfile.ZipFile, where: str) -> Manifest:
     if not all(isinstance(value, (str, bool, type(None))) for value in provenance.values()):
         raise UserError("the provenance has a value that is not a text", place)
     _check_texts(pd.Series(map(str, provenance.values()), dtype=object), place, _LONGEST_TEXT)
+    _check_times(pd.Series([provenance.get("published_on")], dtype=object), place)
     return cast(Manifest, {**manifest, "parts": parts, "provenance": provenance})
 
 
@@ -267,6 +274,10 @@ def _check_tables(tables: ProfileTables, where: str) -> None:
     owned = set(map(tuple, profiles[["id", "host", "configuration"]].to_numpy()))
     if not set(map(tuple, measurements[owner].drop_duplicates().to_numpy())) <= owned:
         raise UserError("a row is of another host than its profile", place)
+    for name, rows in tables.items():
+        _check_magnitudes(rows, TABLES[name], f"{where}, {name}.parquet")
+        for column in _TIMES.get(name, ()):
+            _check_times(rows[column], f"{where}, {name}.parquet, {column}")
     for column in ("factors", "levels"):
         _check_json(measurements[column], f"{place}, {column}")
     _check_json(profiles["topology"], f"{where}, profiles.parquet, topology")
@@ -289,6 +300,31 @@ def _check_values(rows: pd.DataFrame, where: str) -> None:
             where,
             remedy,
         )
+
+
+def _check_magnitudes(rows: pd.DataFrame, columns: Mapping[str, str], where: str) -> None:
+    """Raise an error if a number is negative, or larger or smaller than any that is measured."""
+    for column in (name for name, kind in columns.items() if kind in ("Int64", "Float64")):
+        values = rows[column].to_numpy(dtype=float, na_value=np.nan)
+        bad = ~(np.isnan(values) | (values == 0) | ((values >= _SMALLEST) & (values <= _LARGEST)))
+        if bad.any():
+            number = int(np.argmax(bad))
+            raise UserError(
+                f"row {number + 1} has the number {values[number]:g}",
+                f"{where}, {column}",
+                f"a number is 0 or from {_SMALLEST:g} to {_LARGEST:g}",
+            )
+
+
+def _check_times(texts: pd.Series, where: str) -> None:
+    """Raise an error if a text is no date, with or without a time of day, or one to come."""
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    for text in texts.dropna().unique():
+        with contextlib.suppress(ValueError):
+            if _TIME.fullmatch(text) and datetime.fromisoformat(text) and text < tomorrow:
+                continue
+        remedy = "a date is like 2026-11-21, with or without a time of day"
+        raise UserError(f"{text!r} is not a date of a measurement", where, remedy)
 
 
 def _check_texts(texts: pd.Series, where: str, longest: int) -> None:
