@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import random
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -240,8 +240,8 @@ def _parse_inventory(text: str, folder: Path) -> None:
     _write(folder, "answer", text)
     program = _write(folder, "ansible-inventory", f"#!/bin/sh\nexec /bin/cat {folder}/answer\n")
     program.chmod(0o755)
-    inventory, search = _write(folder, "hosts.yml", ""), os.environ["PATH"]
-    os.environ["PATH"] = f"{folder}:{search}"
+    inventory, python = _write(folder, "hosts.yml", ""), sys.executable
+    sys.executable = str(folder / "python")  # Ansible's programs are looked for beside it
     temporary, tempfile.tempdir = tempfile.tempdir, str(folder)  # for sockets of OpenSSH
     try:
         for host in read_inventory(str(inventory)):
@@ -251,7 +251,7 @@ def _parse_inventory(text: str, folder: Path) -> None:
             assert isinstance(host.topology_source, str)
     finally:
         tempfile.tempdir = temporary
-        os.environ["PATH"] = search
+        sys.executable = python
 
 
 NODES = (

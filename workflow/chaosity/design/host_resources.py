@@ -15,8 +15,8 @@ from chaosity.topology.device_types import OpenclDevice
 from chaosity.topology.topology_model import UNKNOWN, CoreKind, Topology
 
 DriveGroups = dict[int | None, tuple[PlannedDrive, ...]]
-# Cores of each node in place of groups that a host lacks, and the most units of a host that has
-# fewer nodes than this.
+# How many cores of each node take the place of groups that a host lacks, and how many of a host at
+# most. Each node keeps one.
 _FALLBACK_CORES_OF_NODE, _MOST_FALLBACK_UNITS = 4, 16
 # From near to far. Sets of nodes are compared by their farthest pair.
 _RELATIONS = ("same_node", "same_package", "other_package", UNKNOWN)
