@@ -11,7 +11,7 @@ from typing import cast
 from chaosity.components.component_history import read_json_object_or_none, record_component_state
 from chaosity.components.make_component_documents import SYSTEM, ComponentDocument, Components
 from chaosity.errors import UserError
-from chaosity.records.atomic_writes_and_record_files import write_atomically
+from chaosity.records.atomic_writes_and_record_files import read_regular_file, write_atomically
 from chaosity.topology.host_fact_types import HostFacts
 from chaosity.topology.topology_json import read_topology
 
@@ -50,7 +50,7 @@ def write_changed_components(directory: Path, documents: Components) -> list[str
     for name, document in documents.items():
         path, text = directory / f"{name}.json", _sorted_json(document)
         now[name] = _fingerprint(text.encode())
-        known = before.get(name) or (path.exists() and _fingerprint(path.read_bytes()))
+        known = before.get(name) or (path.exists() and _fingerprint(read_regular_file(path)))
         if not path.exists() or known != now[name]:
             write_atomically(path, text)
             record_component_state(path)
