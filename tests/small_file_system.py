@@ -14,12 +14,15 @@ FILLER = "filler"
 
 
 @contextmanager
-def small_file_system(folder: Path, size: int) -> Iterator[Path]:
+def small_file_system(folder: Path, size: int, inodes: int = 100_000) -> Iterator[Path]:
     """Mount an empty file system in memory on a folder; skips the test without root."""
     if os.geteuid() != 0:
         pytest.skip("mounting a file system needs root")
     folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder], check=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size},nr_inodes={inodes}", "none", folder],
+        check=True,
+    )
     try:
         yield folder
     finally:

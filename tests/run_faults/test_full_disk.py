@@ -62,6 +62,21 @@ def test_nothing_is_measured_whose_record_has_no_room(results: ResultsFolder, tm
         assert len(list(copy.record(point).parent.glob("attempts/*.json"))) == 2
 
 
+def test_nothing_is_measured_if_there_are_no_inodes_for_its_files(
+    results: ResultsFolder, tmp_path: Path
+):
+    used = 1 + sum(1 for _ in results.results.rglob("*"))
+    with small_file_system(tmp_path / "small", SIZE, inodes=used + 100) as mounted:
+        shutil.copytree(results.results, mounted / "results")
+        copy = ResultsFolder(mounted / "results")
+        before = record_files(copy.results)
+        done = copy.measure(copy.points[0])
+        assert done.returncode == 1
+        assert f"the file system {mounted} has " in done.stdout
+        assert "inodes free, one for each file, 1000 are needed" in done.stdout
+        assert record_files(copy.results) == before
+
+
 @pytest.mark.alone
 def test_a_record_that_does_not_fit_leaves_the_older_one(make_point, tmp_path: Path):
     with small_file_system(tmp_path / "small", 64 * 1024) as mounted:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import errno
 import os
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,8 @@ _FILE_SYSTEM_REMEDIES = {
 # A measurement begins only if this much space is free. Records have 10 kB to 2 MB, and while a
 # record is written, Snakemake and the logs need some space too.
 ROOM_BYTES = 8 * 1024 * 1024
+# Each measurement makes a folder and some files, also one that fails; Snakemake and the logs too.
+_ROOM_INODES = 1000
 # What Python raises if a document has another form than the code that reads it expects.
 MALFORMED = (
     ValueError,
@@ -89,12 +90,18 @@ def check_room(folder: Path, need: int = ROOM_BYTES) -> None:
     """Check that a file system has space, so that nothing is measured that cannot be kept.
 
     Raises:
-        UserError: fewer than `need` bytes are free for this user.
+        UserError: fewer than `need` bytes, or too few inodes, are free for this user.
     """
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if (free := shutil.disk_usage(existing).free) < need:
-        what = f"the file system {mount_point(existing / 'file')} has {free} bytes free"
-        raise UserError(f"{what}, {need} are needed", str(folder), "free space and run again")
+    status = os.statvfs(existing)
+    lacks = None
+    if (free := status.f_bavail * status.f_frsize) < need:
+        lacks = f"{free} bytes free, {need} are needed"
+    elif status.f_files and status.f_favail < _ROOM_INODES:  # some have no limit: 0 of 0
+        lacks = f"{status.f_favail} inodes free, one for each file, {_ROOM_INODES} are needed"
+    if lacks:
+        what = f"the file system {mount_point(existing / 'file')} has {lacks}"
+        raise UserError(what, str(folder), "free space and run again")
 
 
 def printable_text(text: str) -> str:

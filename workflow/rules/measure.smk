@@ -49,8 +49,8 @@ rule host_results:
         # With the lost records as inputs, they are measured again even if there is a report. All
         # records are inputs of rule `tidy`; more lists of them took a tenth of the time of a dry run.
         [CAMPAIGN.lost_records(host) for host in CAMPAIGN.hosts],
-        [f"{CAMPAIGN.configuration_folder(host)}/report.html" for host in CAMPAIGN.hosts],
-        [f"{CAMPAIGN.configuration_folder(host)}/exports/notes.txt" for host in CAMPAIGN.hosts],
+        # All other files, too: Snakemake makes no lost file again that only the report would need.
+        [CAMPAIGN.result_files(host) for host in CAMPAIGN.hosts],
 
 
 rule measurements:

@@ -269,7 +269,9 @@ def test_a_setting_that_fails_as_a_held_lock_does_is_not_called_a_measurement(
         tried.configure(numa_balancing=0)
 
 
-def test_two_starts_at_once_share_the_lock_file(tried: Try, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_starts_at_once_share_the_lock_file(
+    tried: Try, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The other start creates the file between this one's look and its own attempt."""
     path = tried.kernel.root / "tmp/chaosity-measuring.lock"
     really_open = os.open

@@ -14,7 +14,6 @@ from test_report import FIGURES, read, write
 
 from chaosity.cli.report import list_reports_command, write_overview_command
 from chaosity.components.component_files import processor_model
-from chaosity.errors import UserError
 from chaosity.report.overview_and_equal_hosts import compare_equal_hosts, write_overview
 from chaosity.report.report_summary import ReportSummary, summarise_report
 from chaosity.report.write_report_files import has_outdated_skip_note
@@ -87,11 +86,22 @@ def test_a_skipped_host_is_listed(tmp_path, figures):
     assert "skipped on 2026-11-21 09:15 UTC" in found.sentence
 
 
-def test_a_broken_summary_is_an_error(tmp_path):
-    (tmp_path / "a/b").mkdir(parents=True)
-    (tmp_path / "a/b/summary.json").write_text("{}")
-    with pytest.raises(UserError, match="is not a summary"):
-        overview(tmp_path)
+def test_a_broken_summary_is_named_and_left_out(tmp_path, figures, capsys):
+    broken = measured(tmp_path, figures, "a") / "summary.json"
+    for text in ("", "{}"):
+        broken.write_text(text)
+        assert overview(tmp_path)[0].rows == ()
+        said = capsys.readouterr().err
+        assert f"{broken}: the file is not a summary of a report" in said
+        assert said.endswith("; run snakemake, which writes it again. The page leaves it out.\n")
+    measured(tmp_path, figures, "b")
+    assert [row.summary.host for row in overview(tmp_path)[0].rows] == ["b"]
+
+
+def test_reports_of_a_host_whose_description_is_broken_say_what_is_there(tmp_path, figures):
+    folder = measured(tmp_path, figures)
+    (folder.parent / "host.json").write_text("")
+    assert run(tmp_path).exit_code == 0
 
 
 def test_the_report_of_a_skipped_host_says_so(tmp_path, figures):

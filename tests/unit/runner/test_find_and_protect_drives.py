@@ -79,18 +79,14 @@ def test_a_file_must_not_be_written_to(tmp_path):
 def test_writing_needs_the_inventory_and_a_blank_device(tmp_path, destructive):
     with loop_device(tmp_path / "image", filesystem=destructive) as device:
         with pytest.raises(MeasurementError) as caught:
-            check_and_link(
-                load(device, writes=True, destructive=destructive), tmp_path
-            )
+            check_and_link(load(device, writes=True, destructive=destructive), tmp_path)
         expected = "has a signature" if destructive else "does not name it"
         assert expected in str(caught.value)
 
 
 def test_a_named_blank_device_may_be_written_to(tmp_path):
     with loop_device(tmp_path / "image") as device:
-        check_and_link(
-            load(device, writes=True, destructive=True), tmp_path
-        )
+        check_and_link(load(device, writes=True, destructive=True), tmp_path)
         assert (tmp_path / "drives/disk-test").resolve() == device
 
 
@@ -167,7 +163,7 @@ def test_a_drive_behind_the_address_of_a_bridge_is_not_the_drive_of_the_slot(tmp
     monkeypatch.setattr(find_and_protect_drives, "SYS_BLOCK", tmp_path / "sys/block")
     monkeypatch.setattr(Path, "exists", lambda p: True)
     assert find_and_protect_drives.find_nvme_by_slot("0000:42:00.0", None).name == "nvme3n1"
-    with pytest.raises(MeasurementError, match="no NVMe drive at 0000:41:00.0"):
+    with pytest.raises(MeasurementError, match=r"no NVMe drive at 0000:41:00\.0"):
         find_and_protect_drives.find_nvme_by_slot("0000:41:00.0", None)
 
 

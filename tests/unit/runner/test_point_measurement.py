@@ -31,7 +31,9 @@ def reason(record):
     return record["verdict"]["reason"]
 
 
-def test_a_fault_of_the_program_fails_the_point_and_the_log_says_where(make_point, capfd, monkeypatch):
+def test_a_fault_of_the_program_fails_the_point_and_the_log_says_where(
+    make_point, capfd, monkeypatch
+):
     monkeypatch.setenv("SECRET", "hunter2")
     point = make_point()
     del point["loads"][0]["initiator"]["nodes"]

@@ -156,10 +156,14 @@ def test_a_topology_keeps_only_listed_keys():
         "packages": 2,
         "nodes": [{"os_index": 0, "cpus": "0-3", "serial": "X1"}],
         "host": {"cpu_model": "Xeon", "name": "h", "smt": "\x1b[31mon"},
+        "nics": [{"model": "MT4125-X6", "kind": f"of {USER}"}],
+        "configuration": SERIAL,
         "secret": "x",
     }
     found = topology_without_private_facts(topology)
     assert found["nodes"] == [{"os_index": 0, "cpus": "0-3"}]
+    assert found["nics"] == [{"model": "MT4125-X6", "kind": None}]
+    assert found["configuration"] is None
     assert found["host"]["cpu_model"] == "Xeon" and found["host"]["smt"] is None
     assert "secret" not in found and "name" not in found["host"]
 

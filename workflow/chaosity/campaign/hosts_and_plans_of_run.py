@@ -18,6 +18,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from chaosity.campaign.budgeted_plan import has_budget, plan_of_rounds
+from chaosity.campaign.damaged_files import (
+    set_damaged_derived_files_aside,
+    set_damaged_records_aside,
+)
 from chaosity.campaign.kept_page_weights import HostPageWeights
 from chaosity.checked_yaml_files import check_config
 from chaosity.components.component_history import (
@@ -27,7 +31,7 @@ from chaosity.components.component_history import (
     read_component_histories,
 )
 from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
-from chaosity.errors import UserError, file_system_error
+from chaosity.errors import UserError, file_system_error, printable_line
 from chaosity.hosts.host_discovery import discover_hosts, read_discovered_hosts
 from chaosity.records.atomic_writes_and_record_files import (
     file_time,
@@ -36,13 +40,23 @@ from chaosity.records.atomic_writes_and_record_files import (
     time_in_file_name,
 )
 from chaosity.records.point_types import Point
-from chaosity.result_folders import MEASUREMENTS_FILE, PREDICTIONS_FILE, UNMEASURED_FILE
+from chaosity.result_folders import (
+    MEASUREMENTS_FILE,
+    PREDICTIONS_FILE,
+    SUMMARY_FILE,
+    UNMEASURED_FILE,
+)
 from chaosity.simulation.simulated_records import open_machine_model
 from chaosity.simulation.true_values import check_programs_can_be_simulated
 from chaosity.topology.topology_sources import LIVE
 from chaosity.transport.own_programs import put_own_programs_first_in_path
 
 T = TypeVar("T")
+# The outputs of the rules after the measurements, below ``results/<host>/<configuration>``.
+_RESULT_FILES = (
+    *(MEASUREMENTS_FILE, "history.parquet", "findings.json", "topology.svg", "report.html"),
+    *(SUMMARY_FILE, "summary.txt", "figures", "exports/notes.txt"),
+)
 
 
 class MeasurementWildcards(Protocol):
@@ -108,15 +122,23 @@ class Campaign:
         self.plans: dict[str, HostPlan] = {}
         for host in found:
             folder = self.results / host.name / host.configuration
+            if discover:
+                for plan_file in sorted(folder.parent.glob("*/plan.json")):
+                    damaged = set_damaged_derived_files_aside(plan_file.parent)
+                    self._set_aside(host.name, damaged)
             # Only the discovering process calculates weights; the others use its file.
             weights = HostPageWeights(folder, recalculate=discover)
             plan = plan_host(host, self.config, weights=weights)
+            if discover:
+                self._set_aside(host.name, set_damaged_records_aside(plan, folder))
             missing = notes_on_missing_components(folder / "components") if discover else []
             for note in missing:
                 print(f"chaosity: host {host.name}: {note}", file=sys.stderr)
             plan = replace(plan, notes=(*plan.notes, *missing))
             if self.config["rounds"]:
                 plan = plan_of_rounds(plan, folder)
+                if discover and plan.left_out and not (folder / UNMEASURED_FILE).exists():
+                    self._write_unmeasured_rows(plan, folder)  # it may have been set aside
             self.plans[host.name] = plan
             if discover:
                 if host.is_simulated:
@@ -137,6 +159,18 @@ class Campaign:
         # Returns Snakemake's jobs that are to run; the workflow sets it.
         self.needed_jobs: Callable[[], Iterable[Any]] = tuple
         Campaign.current = self
+
+    def _set_aside(self, host: str, sentences: Iterable[str]) -> None:
+        """Set damaged files aside, unless another run writes to the results now."""
+        try:
+            lock = _lock_results(self.results / host)
+        except UserError:  # a run that measures is refused later
+            return
+        try:
+            for sentence in sentences:
+                print(f"chaosity: {printable_line(sentence)}", file=sys.stderr)
+        finally:
+            os.close(lock)
 
     def lock_results_and_write_points(self) -> None:
         """Lock the results and write the points; call this only if it is not a dry run.
@@ -185,6 +219,11 @@ class Campaign:
         """Return the file of predictions, if the plan of a host leaves out points."""
         folder = self.configuration_folder(host)
         return [str(folder / PREDICTIONS_FILE)] if self.plans[host].left_out else []
+
+    def result_files(self, host: str) -> list[str]:
+        """Return the files that the rules make of the records of a host."""
+        folder = self.configuration_folder(host)
+        return [*(str(folder / name) for name in _RESULT_FILES), *self.prediction_files(host)]
 
     def unlock_results(self) -> None:
         """Let another campaign write to the results before this process ends."""

@@ -17,7 +17,11 @@ from chaosity.cpusets import format_cpu_list
 from chaosity.errors import MALFORMED, UserError
 from chaosity.place.page_share_arithmetic import largest_share_deviation
 from chaosity.place.placement_policies import CONTENDED
-from chaosity.records.atomic_writes_and_record_files import utc_now_text, write_if_changed
+from chaosity.records.atomic_writes_and_record_files import (
+    read_regular_file,
+    utc_now_text,
+    write_if_changed,
+)
 from chaosity.runner.observed_placement import SHARE_TOLERANCE
 
 if TYPE_CHECKING:
@@ -52,12 +56,12 @@ class HostPageWeights:
         if self.path.exists():
             remedy = "delete the file, then the next run computes the weights from the measurements"
             try:
-                self._kept = json.loads(self.path.read_text(encoding="utf-8"))["weights"]
+                self._kept = json.loads(read_regular_file(self.path))["weights"]
                 for sets in self._kept.values():
                     for weights in sets.values():
                         sum(weights["shares"].values())
                         [int(node) for node in weights["shares"]]
-            except MALFORMED as error:
+            except (OSError, *MALFORMED) as error:
                 raise UserError("the file has no weights", str(self.path), remedy) from error
 
     def __call__(self, name: str, workers: Sequence[int]) -> dict[int, float] | None:

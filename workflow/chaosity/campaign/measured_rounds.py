@@ -29,6 +29,7 @@ from chaosity.design.host_plan import HostPlan
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import (
     file_time,
+    has_text,
     load_record,
     record_file,
     replicate_numbers,
@@ -161,7 +162,7 @@ def with_other_records(
 def write_unmeasured_rows(plan: HostPlan, folder: Path) -> None:
     """Write the rows of the points that a plan leaves out, if the plan has changed."""
     path, done = folder / UNMEASURED_FILE, folder / _DIGEST_FILE
-    if path.exists() and done.exists() and done.read_text() == plan.points_fingerprint:
+    if path.exists() and has_text(done, plan.points_fingerprint):
         return  # an unchanged file asks for no new predictions
     write_parquet_table(rows_left_out(plan.left_out).rows[[*COLUMNS]], path)
     done.write_text(plan.points_fingerprint)

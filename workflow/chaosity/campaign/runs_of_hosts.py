@@ -37,6 +37,7 @@ from chaosity.hosts.host_discovery import (
     read_discovered_host,
 )
 from chaosity.records.atomic_writes_and_record_files import (
+    has_text,
     is_measured,
     replicate_numbers,
     write_atomically,
@@ -243,8 +244,11 @@ class RunsOfHosts:
         folder = self.results / host.name / configuration
         if not (folder / "topology.json").exists() or not (folder / "report.html").exists():
             return False
-        found = read_discovered_host(host, configuration, self.config)
-        plan = plan_host(found, self.config, weights=HostPageWeights(folder))
+        try:
+            found = read_discovered_host(host, configuration, self.config)
+            plan = plan_host(found, self.config, weights=HostPageWeights(folder))
+        except UserError:  # a damaged file; the run of this configuration writes it again
+            return False
         return all(
             is_measured(folder, point, replicate)
             for point in plan.points
@@ -299,7 +303,7 @@ def _state_of_files(*folders: Path) -> str:
 def _is_unchanged(folder: Path) -> bool:
     """Return whether a host's files are as in its last run, which changed none of them."""
     path = folder / _UNCHANGED_FILE
-    return path.exists() and path.read_text() == _state_of_files(folder)
+    return path.exists() and has_text(path, _state_of_files(folder))
 
 
 def _hosts_with_configurations(

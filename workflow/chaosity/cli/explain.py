@@ -129,7 +129,7 @@ def _replicate_lines(
     folder: Path, path: Path, row: pd.Series, *, every_sample: bool
 ) -> Iterator[str]:
     """Yield how the value of a replicate came about, from its record and its row of the table."""
-    from chaosity.records.atomic_writes_and_record_files import load_record
+    from chaosity.records.atomic_writes_and_record_files import load_record, read_regular_file
     from chaosity.store.explain_record_value import explain_record_value
 
     value = None if row["value"] != row["value"] else float(row["value"])
@@ -152,7 +152,7 @@ def _replicate_lines(
     own = next((load for load in named if load["initiator"]["name"] == row["initiator"]), None)
     if own is None:
         raise UserError(f"the record has no load {row['load']}", str(path))
-    point = json.loads(planned.read_text(encoding="utf-8"))
+    point = json.loads(read_regular_file(planned))
     metric = row["metric"]
     sources = [load["metrics"].get(metric, {}) for load in point["loads"]]
     former = next((source["formerly"] for source in sources if source.get("formerly")), metric)

@@ -14,7 +14,11 @@ import click
 from chaosity.cli.shared_options import CONFIG_OPTION, EXISTING_FILE, FILE
 from chaosity.cli.terminal_output import echo
 from chaosity.errors import UserError, malformed_as_user_error
-from chaosity.records.atomic_writes_and_record_files import save_record, write_atomically
+from chaosity.records.atomic_writes_and_record_files import (
+    read_regular_file,
+    save_record,
+    write_atomically,
+)
 from chaosity.records.point_types import Point
 from chaosity.records.record_types_and_verdict import SIMULATED, VALID
 from chaosity.runner.point_measurement import measure_point
@@ -33,7 +37,7 @@ def measure_point_command(point: Path, replicate: int, record: Path | None) -> N
     failed.
     """
     with malformed_as_user_error("the file is not a point of a plan", str(point)):
-        document = json.loads(point.read_text(encoding="utf-8"))
+        document = json.loads(read_regular_file(point))
         replicates = len(document["orders"])
     if _is_simulated(point):
         raise UserError("the point is of a simulated host", str(point), "run chaosity simulate")
@@ -60,7 +64,7 @@ def _is_simulated(point: Path) -> bool:
     """Return whether the folder of the point's host says that the host is simulated."""
     for folder in point.absolute().parents:
         if (host := folder / "host.json").exists():
-            transport = json.loads(host.read_text(encoding="utf-8")).get("transport", {})
+            transport = json.loads(read_regular_file(host)).get("transport", {})
             return bool(transport.get("kind") == SIMULATED)
     return False
 
@@ -135,7 +139,7 @@ def make_tidy_table_command(plan: Path, output: Path, history: Path | None) -> N
     from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
 
     with malformed_as_user_error("the file is not the plan.json of a host", str(plan)):
-        json.loads(plan.read_text(encoding="utf-8"))["experiments"]
+        json.loads(read_regular_file(plan))["experiments"]
     folder = plan.parent
     table = build_tidy_table(folder / "points", folder)
     tables = [(table, output, COLUMNS)]

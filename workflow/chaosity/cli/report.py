@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,6 +101,7 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
     Hosts that the last run skipped are listed with the reason, and the exit status is 1. Their
     earlier reports are written again, to say that the host was skipped.
     """
+    from chaosity.components.component_files import discovered_host
     from chaosity.report.overview_and_equal_hosts import write_overview
     from chaosity.report.write_report_files import rewrite_reports_of_host
     from chaosity.result_folders import skipped_hosts, summary_files
@@ -119,7 +119,7 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
         if hosts and folder.name not in hosts:
             continue
         rewrite_reports_of_host(folder, stale_only=not hosts)
-        newest = folder / json.loads(path.read_text(encoding="utf-8"))["configuration"]
+        newest = folder / str(discovered_host(folder / "any").get("configuration") or "")
         summary, report = newest / "summary.txt", newest / "report.html"
         if summary.exists():
             echo(summary.read_text(encoding="utf-8").rstrip())

@@ -16,7 +16,7 @@ from chaosity.components.component_history import (
 )
 from chaosity.components.make_component_documents import SYSTEM, ComponentDocument, Components
 from chaosity.errors import UserError
-from chaosity.records.atomic_writes_and_record_files import write_atomically
+from chaosity.records.atomic_writes_and_record_files import read_regular_file, write_atomically
 from chaosity.topology.host_fact_types import HostFacts
 from chaosity.topology.topology_json import read_topology
 
@@ -46,7 +46,7 @@ def write_changed_components(directory: Path, documents: Components) -> list[str
     before = read_json_object_or_none(fingerprints) or {}
     changed = []
     for path in directory.glob("[!.]*.json"):
-        if not path.read_bytes().strip(b"\0 \n"):  # left by a crash; nobody's edit
+        if not read_regular_file(path).strip(b"\0 \n"):  # left by a crash; nobody's edit
             _restore_from_history(path)
         record_component_state(path)  # the file may have a person's edits
         if path.stem not in documents:
@@ -57,7 +57,7 @@ def write_changed_components(directory: Path, documents: Components) -> list[str
     for name, document in documents.items():
         path, text = directory / f"{name}.json", _sorted_json(document)
         now[name] = _fingerprint(text.encode())
-        known = before.get(name) or (path.exists() and _fingerprint(path.read_bytes()))
+        known = before.get(name) or (path.exists() and _fingerprint(read_regular_file(path)))
         if not path.exists() or known != now[name]:
             write_atomically(path, text)
             record_component_state(path)

@@ -20,6 +20,7 @@ from chaosity.errors import MALFORMED, printable_line
 from chaosity.records.atomic_writes_and_record_files import (
     file_time,
     format_utc,
+    read_regular_file,
     time_in_file_name,
     utc_now_text,
     write_atomically,
@@ -45,7 +46,7 @@ class ComponentState:
 def read_json_object_or_none(path: Path) -> dict[str, object] | None:
     """Return the JSON object in a file; None if the file is missing or has no JSON object."""
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8", errors="replace")))
+        return dict(json.loads(_text(path)))
     except (OSError, *MALFORMED):
         return None
 
@@ -53,6 +54,11 @@ def read_json_object_or_none(path: Path) -> dict[str, object] | None:
 def history_file(path: Path) -> Path:
     """Return the file with the history of a component file."""
     return path.parent / HISTORY_FOLDER / f"{path.stem}.jsonl"
+
+
+def _text(path: Path) -> str:
+    """Return the text in a file, with a sign for each byte that is no text."""
+    return read_regular_file(path).decode(errors="replace")
 
 
 def record_component_state(path: Path) -> None:
@@ -74,7 +80,7 @@ def record_component_state(path: Path) -> None:
         if file_time(path) > soon:
             os.utime(path)
         if content is None:
-            content = {"unreadable": path.read_text(encoding="utf-8", errors="replace")}
+            content = {"unreadable": _text(path)}
         since = file_time(path)
     changed = states[-1].content != content if states else content is not None
     if not changed and not from_future:
@@ -149,7 +155,7 @@ def components_changed_since(
 def read_states(history: Path) -> list[ComponentState]:
     """Return the states in a history file without unreadable lines; empty if there is no file."""
     states = []
-    for line in history.read_text(encoding="utf-8").splitlines() if history.exists() else []:
+    for line in _text(history).splitlines() if history.exists() else []:
         with suppress(*MALFORMED):
             entry = json.loads(line)
             states.append(ComponentState(entry["since"], entry["content"]))

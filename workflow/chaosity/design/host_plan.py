@@ -23,7 +23,7 @@ from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.target_selectors import WeightsLookup
 from chaosity.errors import UserError, check_allowed
 from chaosity.place_names import PlaceName
-from chaosity.records.atomic_writes_and_record_files import write_if_changed
+from chaosity.records.atomic_writes_and_record_files import has_text, write_if_changed
 from chaosity.records.point_types import ExpandedPoint, Point, PointStoppingRule
 from chaosity.topology.device_types import NvmeDrive
 from chaosity.topology.topology_model import Topology
@@ -114,9 +114,9 @@ class PlannedHost:
 def _named_drive(name: str, drives: Sequence[NvmeDrive], where: str) -> NvmeDrive:
     """Return the only drive that a name of `chaosity_destructive_drives` names.
 
-    The name is a serial number, or udev's name below /dev/disk/by-id: ``nvme-MODEL_SERIAL``, to which
-    newer versions add ``_NAMESPACE``. Whole names are compared, since the serial number of a drive
-    can be the end of another one. A drive with several namespaces cannot be named.
+    The name is a serial number, or udev's name below /dev/disk/by-id: ``nvme-MODEL_SERIAL``, to
+    which newer versions add ``_NAMESPACE``. Whole names are compared, since the serial number of a
+    drive can be the end of another one. A drive with several namespaces cannot be named.
 
     Raises:
         UserError: no drive has this name, or several have it.
@@ -226,7 +226,7 @@ class HostPlan:
         content = {**self.summarize_plan(), "config": config, "digest": self.points_fingerprint}
         write_if_changed(folder / "plan.json", json.dumps(content) + "\n")
         done = folder / "points" / "digest"
-        if not points or (done.exists() and done.read_text() == self.points_fingerprint):
+        if not points or has_text(done, self.points_fingerprint):
             return
         shutil.rmtree(folder / "points", ignore_errors=True)
         for experiment in {point["experiment"] for point in self.points}:

@@ -39,7 +39,11 @@ from chaosity.health.judge_check_values import (
     suspected_parts,
 )
 from chaosity.health.measure_check_points import MOST_REPLICATES, measure_and_judge
-from chaosity.records.atomic_writes_and_record_files import load_record, utc_now_text
+from chaosity.records.atomic_writes_and_record_files import (
+    load_record,
+    read_regular_file,
+    utc_now_text,
+)
 from chaosity.records.point_types import Point
 from chaosity.records.record_types_and_verdict import VALID, Record
 from chaosity.result_folders import MEASUREMENTS_FILE
@@ -124,7 +128,7 @@ class HostCheck:
         if topology is None or not table.exists() or not host_file.exists():
             raise UserError("the folder has no map of a host", str(folder), MAP_REMEDY)
         with malformed_as_user_error("the file is no description of a host", str(host_file)):
-            self.host: DiscoveredHostDocument = json.loads(host_file.read_text(encoding="utf-8"))
+            self.host: DiscoveredHostDocument = json.loads(read_regular_file(host_file))
             self.transport = self.host["transport"]["kind"]
         points = _points_of_plan(folder)
         measured = Measurements.read(table)

@@ -25,7 +25,11 @@ from chaosity.design.host_plan import PlannedHost
 from chaosity.design.point_expansion import json_fingerprint
 from chaosity.errors import UserError, suggest_allowed
 from chaosity.hosts.ansible_inventory import CONFIGURATION, InventoryHost, read_inventory
-from chaosity.records.atomic_writes_and_record_files import write_atomically, write_if_changed
+from chaosity.records.atomic_writes_and_record_files import (
+    read_regular_file,
+    write_atomically,
+    write_if_changed,
+)
 from chaosity.records.point_types import RequiredProgram
 from chaosity.runner.build_zipapp import zipapp_digest as runner_digest
 from chaosity.simulation.machine_description import (
@@ -327,7 +331,7 @@ def read_discovered_hosts(config: Config) -> list[PlannedHost]:
         path = results / host.name / "host.json"
         if not path.exists():
             raise UserError("the host has not been discovered yet", host.name, "run snakemake")
-        known = json.loads(path.read_text())
+        known = json.loads(read_regular_file(path))
         hosts.append(read_discovered_host(host, known["configuration"], config))
     return hosts
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
+import stat
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,9 +64,31 @@ def _write_and_rename(path: Path, content: str | bytes) -> None:
         raise
 
 
+def read_regular_file(path: Path) -> bytes:
+    """Return the content of a file of results.
+
+    Nothing else is opened: a FIFO of a stranger's results would wait for ever, and a device can do
+    anything.
+
+    Raises:
+        OSError: the file does not exist, is no regular file, or cannot be read.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return path.read_bytes()
+
+
+def has_text(path: Path, text: str) -> bool:
+    """Return whether there is a file with exactly this text."""
+    try:
+        return read_regular_file(path) == text.encode()
+    except OSError:
+        return False
+
+
 def write_if_changed(path: Path, text: str) -> None:
     """Write a file only when its content changes, so that its time stamp shows the last change."""
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
+    if not has_text(path, text):
         write_atomically(path, text)
 
 
@@ -113,16 +137,16 @@ def save_record(record: Record, path: Path) -> None:
     """Save a record as an attempt and make it the current record.
 
     The attempt is written below ``attempts/`` next to `path` and never changed again. `path`
-    (``rep<N>.json``) becomes a hard link to the attempt. So a retry, or a rerun after a repair,
-    deletes no earlier attempt. The digest in ``attempts/SHA256SUMS`` shows later edits.
+    (``rep<N>.json``) becomes a link to the attempt, or a copy. So a retry, or a rerun after a
+    repair, deletes no earlier attempt. The digest in ``attempts/SHA256SUMS`` shows later edits.
     """
     attempt = path.parent / "attempts" / _attempt_of_record(record)
     content = json.dumps(record, indent=1, sort_keys=True) + "\n"
     write_atomically(attempt, content)
     digests = attempt.with_name(DIGESTS_FILE)
-    before = digests.read_text(encoding="utf-8") if digests.exists() else ""
+    before = read_regular_file(digests) if digests.is_file() else b""
     line = f"{hashlib.sha256(content.encode()).hexdigest()}  {attempt.name}\n"
-    write_atomically(digests, before + line)
+    write_atomically(digests, before + line.encode())
     link_current_record(attempt, path)
 
 
@@ -139,7 +163,7 @@ def _is_edited(path: Path, record: Record, content: bytes) -> bool:
     as unedited.
     """
     folder = path.parent if path.parent.name == "attempts" else path.parent / "attempts"
-    if not (folder / DIGESTS_FILE).exists():
+    if not (folder / DIGESTS_FILE).is_file():
         return False
     try:
         name = _attempt_of_record(record)
@@ -147,17 +171,24 @@ def _is_edited(path: Path, record: Record, content: bytes) -> bool:
             return True  # its time, replicate or status was edited
     except (OSError, *MALFORMED):  # so that they make no name of an attempt
         return True
-    lines = (folder / DIGESTS_FILE).read_text(encoding="utf-8").splitlines()
+    lines = read_regular_file(folder / DIGESTS_FILE).decode(errors="replace").splitlines()
     written = [line for line in lines if line.endswith(f"  {name}")]
     return bool(written) and f"{hashlib.sha256(content).hexdigest()}  {name}" not in written
 
 
 def link_current_record(attempt: Path, path: Path) -> None:
-    """Make `path` (``rep<N>.json``) a hard link to an attempt's file."""
+    """Make `path` (``rep<N>.json``) a hard link to an attempt's file, or else a copy of it.
+
+    Some file systems have no hard links: exFAT, FAT, and shares of some servers.
+    """
     link = path.with_name(f".{path.name}.{os.getpid()}")
     link.unlink(missing_ok=True)
-    os.link(attempt, link)
-    link.replace(path)
+    try:
+        os.link(attempt, link)
+    except OSError:
+        write_atomically(path, attempt.read_bytes())
+    else:
+        link.replace(path)
 
 
 def load_record(path: Path) -> Record:
@@ -167,11 +198,11 @@ def load_record(path: Path) -> Record:
         ValueError: the file is not a complete record of this version, or somebody edited it.
     """
     try:
-        content = path.read_bytes()
+        content = read_regular_file(path)
         document = json.loads(content)
     except (OSError, ValueError, RecursionError) as error:
-        reason = describe_malformed(error)
-        raise ValueError(f"{path} is not a complete record: {reason}") from error
+        what = f"{path} is not a complete record: {describe_malformed(error)}"
+        raise ValueError(f"{what}; the next run measures the point again") from error
     record = record_from_json_document(document, str(path))
     if _is_edited(path, record, content):
         what = f"{path} was edited after its measurement: {DIGESTS_FILE} has another digest"

@@ -331,12 +331,15 @@ class Overview:
 def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
     """Write the overview into an HTML file in the folder of all hosts.
 
-    `summaries` has the `summary.json` of each report; a skipped host needs no summary.
-
-    Raises:
-        UserError: a file is not a summary.
+    `summaries` has the `summary.json` of each report; a skipped host needs no summary. A damaged
+    summary is named and left out.
     """
-    read = {path: ReportSummary.from_file(path) for path in sorted(set(summaries))}
+    read: dict[Path, ReportSummary] = {}
+    for path in sorted(set(summaries)):
+        try:
+            read[path] = ReportSummary.from_file(path)
+        except UserError as error:
+            print(f"chaosity: {error} The page leaves it out.", file=sys.stderr)
     checks = {path.parent: checks_of_folder(path.parent) for path in read}
     groups = compare_equal_hosts(read, checks)
     rows = [_row(path, each, groups, output, checks[path.parent]) for path, each in read.items()]

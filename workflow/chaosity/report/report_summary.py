@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from chaosity.errors import malformed_as_user_error
+from chaosity.records.atomic_writes_and_record_files import read_regular_file
 from chaosity.report.build_report_data import ReportData
 from chaosity.report.findings_and_checks import OK
 from chaosity.report.resource_table import (
@@ -70,9 +71,10 @@ class ReportSummary:
         Raises:
             UserError: the file is not a summary.
         """
-        what, remedy = "the file is not a summary of a report", "write the report again"
+        what = "the file is not a summary of a report"
+        remedy = "run snakemake, which writes it again"
         with malformed_as_user_error(what, str(path), remedy):
-            stored = json.loads(path.read_text(encoding="utf-8"))
+            stored = json.loads(read_regular_file(path))
             stored["worst"] = tuple(ProblemAndSeverity(**line) for line in stored["worst"])
             for name, values in stored["resources"].items():
                 stored["resources"][name] = tuple(BestValue(**value) for value in values)

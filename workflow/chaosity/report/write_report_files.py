@@ -18,7 +18,7 @@ from chaosity.figures.checks_over_time import draw_checks_over_time
 from chaosity.figures.draw_and_write_figures import FigureFile, draw_figures
 from chaosity.health.check_history import read_check_history
 from chaosity.health.check_series import SERIES_FILE
-from chaosity.records.atomic_writes_and_record_files import write_atomically
+from chaosity.records.atomic_writes_and_record_files import read_regular_file, write_atomically
 from chaosity.report.build_report_data import build_report_data
 from chaosity.report.html_pages_and_inline_svg import pack_drawings, render_page
 from chaosity.report.record_summaries import read_record_summaries
@@ -46,7 +46,7 @@ Parsed = TypeVar("Parsed")
 def _read_json(path: Path, parse: Callable[[Any], Parsed], what: str) -> Parsed:
     """Return the parsed content of a JSON file; an error says that the file is not `what`."""
     with malformed_as_user_error(f"the file is not {what}", str(path)):
-        return parse(json.loads(path.read_text(encoding="utf-8")))
+        return parse(json.loads(read_regular_file(path)))
 
 
 def _planned_records(folder: Path) -> list[Path]:

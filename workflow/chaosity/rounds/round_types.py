@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from chaosity.errors import malformed_as_user_error
-from chaosity.records.atomic_writes_and_record_files import write_atomically
+from chaosity.records.atomic_writes_and_record_files import read_regular_file, write_atomically
 from chaosity.records.point_types import Point
 
 ROUNDS_FILE = "rounds.json"
@@ -74,7 +74,7 @@ def read_rounds(folder: Path) -> list[Round]:
                 keys(each["audit"]),
                 bool(each["earlier"]),
             )
-            for each in json.loads(path.read_text(encoding="utf-8"))
+            for each in json.loads(read_regular_file(path))
         ]
 
 

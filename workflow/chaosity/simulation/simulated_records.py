@@ -23,6 +23,7 @@ from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import (
     SCHEMA_VERSION,
     is_measured,
+    read_regular_file,
     record_file,
     replicate_numbers,
     save_record,
@@ -78,7 +79,8 @@ def open_machine_model(folder: Path, host: str) -> MachineModel:
     topology, machine = read_topology(folder / "topology.json"), folder / MACHINE_FILE
     if topology is None or not machine.exists():
         raise UserError("the folder has no simulated machine", str(folder), "run snakemake")
-    return MachineModel(json.loads(machine.read_text()), topology, host, datetime.now(UTC).date())
+    description = json.loads(read_regular_file(machine))
+    return MachineModel(description, topology, host, datetime.now(UTC).date())
 
 
 def simulate_host(folder: Path, points: Sequence[Point]) -> int:

@@ -11,6 +11,7 @@ from typing import cast
 
 from chaosity import __version__
 from chaosity.errors import MALFORMED, UserError
+from chaosity.records.atomic_writes_and_record_files import read_regular_file
 from chaosity.records.record_types_and_verdict import VALID
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store.measurements import Measurements
@@ -164,6 +165,6 @@ def _memory_text(modules: Iterable[MemoryModuleSlot]) -> str | None:
 def _read_json(path: Path) -> Row:
     """Return the JSON document in a file; empty if the file is missing or broken."""
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        return dict(json.loads(read_regular_file(path)))
     except (OSError, *MALFORMED):
         return {}

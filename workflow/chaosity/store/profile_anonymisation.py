@@ -186,16 +186,19 @@ def topology_without_private_facts(topology: Mapping[str, Any]) -> dict[str, obj
 
 
 def _facts(document: Mapping[str, object], keys: Iterable[str]) -> dict[str, object]:
-    return {key: _value(document.get(key)) for key in keys}
+    found = {key: _value(document.get(key)) for key in keys}
+    return (
+        found | {"model": public_device_model(document.get("model"))} if "model" in found else found
+    )
 
 
 def _value(value: object) -> object:
-    """Return a number, a list of numbers, or a text that can be a product's name; else None."""
+    """Return a number, a list of numbers, or a text that can be of a processor; else None."""
     if isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, list):
         return [_value(item) for item in value]
-    return public_processor(value) or public_device_model(value) or _text_of_form(value, _NUMBERS)
+    return public_processor(value) or _text_of_form(value, _NUMBERS)
 
 
 def _public_component(component: pd.Series, devices: Mapping[str, str], with_names: bool) -> Row:

@@ -22,7 +22,12 @@ from chaosity.errors import (
     malformed_as_user_error,
 )
 from chaosity.place_names import node_name
-from chaosity.records.atomic_writes_and_record_files import DIGESTS_FILE, load_record, record_file
+from chaosity.records.atomic_writes_and_record_files import (
+    DIGESTS_FILE,
+    load_record,
+    read_regular_file,
+    record_file,
+)
 from chaosity.records.point_types import Load, MetricRatio, Point, PointAndLoadNames
 from chaosity.records.record_types_and_verdict import FAILED, VALID, LoadRecord, Record
 from chaosity.runner.metric_values import (
@@ -63,7 +68,7 @@ def read_points(folder: Path) -> Iterator[Point]:
     """
     for path in sorted(folder.glob("*/*.json")):
         with malformed_as_user_error(_NO_POINT, str(path)):
-            point: Point = json.loads(path.read_text(encoding="utf-8"))
+            point: Point = json.loads(read_regular_file(path))
             found = point["experiment"], point["point"]
         if found != (path.parent.name, path.stem):
             raise UserError(f"the file has the point {'/'.join(map(str, found))}", str(path))

@@ -174,6 +174,8 @@ def read_parquet_table(
     """
     what = "the part is not a Parquet file" if exact else "the file is not a measurements table"
     where = where or str(path)
+    if path.exists() and not path.is_file():  # opening a FIFO would wait for ever
+        raise UserError(f"{what}: it is not a regular file", where)
     try:
         with connect_isolated(allowed=[path]) as connection:
             relation = connection.read_parquet(str(path))

@@ -22,6 +22,7 @@ from typing import (
 
 from chaosity.cpusets import format_cpu_list, parse_cpu_list
 from chaosity.errors import malformed_as_user_error
+from chaosity.records.atomic_writes_and_record_files import read_regular_file
 from chaosity.topology import topology_model as model
 from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.device_types import Accelerator, Gpu, Nic, NvmeDrive, OpenclDevice
@@ -123,7 +124,7 @@ def read_topology(path: Path) -> model.Topology | None:
         return None
     remedy = "run snakemake, which writes the file again"
     with malformed_as_user_error("the topology is unreadable", str(path), remedy):
-        return topology_from_json(json.loads(path.read_text(encoding="utf-8")))
+        return topology_from_json(json.loads(read_regular_file(path)))
 
 
 def part_to_json(part: DataclassInstance) -> dict[str, object]:

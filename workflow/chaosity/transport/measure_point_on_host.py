@@ -25,6 +25,7 @@ from chaosity.errors import (
 from chaosity.records.atomic_writes_and_record_files import (
     link_current_record,
     newest_attempt_file_of_run,
+    read_regular_file,
     record_from_json_document,
     save_record,
 )
@@ -173,12 +174,12 @@ def _measure_and_save() -> int:
     """Measure a point and save the record; return the exit status."""
     arguments = _parse_arguments()
     folder, name = arguments.host.parent, arguments.point.stem
-    host: DiscoveredHostDocument = json.loads(arguments.host.read_text(encoding="utf-8"))
+    host: DiscoveredHostDocument = json.loads(read_regular_file(arguments.host))
     if skipped := read_skipped_host(folder):
         _say(f"host {host['host']} is skipped: {skipped.reason}")
         return HOST_LOST
     try:
-        point: Point = json.loads(arguments.point.read_text(encoding="utf-8"))
+        point: Point = json.loads(read_regular_file(arguments.point))
         if attempt := newest_attempt_file_of_run(point, arguments.replicate, arguments.record):
             _say(f"{name}: reused {attempt.name}")
             link_current_record(attempt, arguments.record)

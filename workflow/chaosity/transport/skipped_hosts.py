@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaosity.errors import MALFORMED
-from chaosity.records.atomic_writes_and_record_files import utc_now_text, write_atomically
+from chaosity.records.atomic_writes_and_record_files import (
+    read_regular_file,
+    utc_now_text,
+    write_atomically,
+)
 
 SKIPPED_HOST_FILE = "left_out.json"
 
@@ -40,7 +44,7 @@ def note_skipped_host(folder: Path, host: str, reason: str) -> None:
 def read_skipped_host(folder: Path) -> SkippedHost | None:
     """Return the note of a skipped host in ``results/<host>``; None if the host is not skipped."""
     try:
-        note = json.loads((folder / SKIPPED_HOST_FILE).read_text(encoding="utf-8"))
+        note = json.loads(read_regular_file(folder / SKIPPED_HOST_FILE))
         return SkippedHost(folder.name, str(note.get("at", "")), str(note["reason"]))
     except FileNotFoundError:
         return None

@@ -1,0 +1,198 @@
+"""Damaged files of results: the next run makes them again and says so; no damage ends a run."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broken_runs import SIMULATED_HOST, ResultsFolder, chaosity
+from chaosity.campaign.damaged_files import set_damaged_derived_files_aside
+from chaosity.records.atomic_writes_and_record_files import load_record, save_record
+from workflow_folder import Workflow
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def fill_with_garbage(path: Path) -> None:
+    path.write_bytes(os.urandom(300))
+
+
+def write_another_document(path: Path) -> None:
+    path.write_text("{}\n")
+
+
+def replace_by_folder(path: Path) -> None:
+    path.unlink()
+    (path / "something").mkdir(parents=True)
+
+
+def replace_by_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def replace_by_link_to_nothing(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("nothing")
+
+
+DAMAGES = [
+    empty,
+    cut,
+    fill_with_garbage,
+    replace_by_folder,
+    replace_by_fifo,
+    replace_by_link_to_nothing,
+]
+
+
+@pytest.fixture(scope="module")
+def reported(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workflow:
+    """A complete run of a simulated host."""
+    workflow = Workflow(root, tmp_path_factory.mktemp("reported"))
+    workflow.host("sim", **SIMULATED_HOST)
+    workflow.config |= {"experiments": ["memory_bandwidth"], "sample": {"memory_bandwidth": 8}}
+    workflow.timeout = 900
+    workflow.run()
+    return workflow
+
+
+@pytest.fixture
+def run(reported: Workflow, root: Path, tmp_path: Path) -> Workflow:
+    """A copy of it."""
+    shutil.copytree(reported.folder, tmp_path, dirs_exist_ok=True, symlinks=True)
+    workflow = Workflow(root, tmp_path)
+    workflow.host("sim", **SIMULATED_HOST)
+    workflow.config = {**reported.config, "inventory": str(tmp_path / "hosts.yml")}
+    workflow.timeout = reported.timeout
+    return workflow
+
+
+def derived_files(run: Workflow) -> list[Path]:
+    """All files of the host that a run computes from its records."""
+    [folder] = (plan.parent for plan in run.folder.glob("results/*/*/plan.json"))
+    patterns = ["*.parquet", "findings.json", "*.html", "*.svg", "summary.*"]
+    patterns += ["figures/[!.]*", "exports/*", ".tidy/*"]
+    return sorted(path for pattern in patterns for path in folder.glob(pattern))
+
+
+# With a whole report, nothing but the run itself asks for the files of which it was made.
+@pytest.mark.parametrize(
+    ("damage", "kept_files"),
+    [
+        (empty, ("report.html", "summary.json", "summary.txt", "figures")),
+        *(
+            pytest.param(each, (), marks=pytest.mark.thorough)
+            for each in (empty, fill_with_garbage, replace_by_folder)
+        ),
+    ],
+)
+def test_the_next_run_makes_damaged_files_again(
+    run: Workflow, damage: Callable[[Path], None], kept_files: tuple[str, ...]
+):
+    records = sorted(run.folder.glob("results/*/*/*/*/rep1.json"))
+    damages = [*DAMAGES, write_another_document]
+    kept = {path: path.read_bytes() for path in records[len(damages) :]}
+    for each, path in zip(damages, records, strict=False):
+        each(path)
+    sizes = {
+        path: path.stat().st_size
+        for path in derived_files(run)
+        if path.name not in kept_files and path.parent.name not in kept_files
+    }
+    names = {path.name for path in sizes}
+    assert {"measurements.parquet", "history.parquet", "findings.json", "notes.txt"} <= names
+    for path in sizes:
+        damage(path)
+    said = run.run()
+    assert f"{len(damages)} measurements to take" in said
+    for path in records[: len(damages)]:
+        [sentence] = [
+            line for line in said.splitlines() if f"{path.parent.name}/rep1.json:" in line
+        ]
+        assert "the record is " in sentence
+        assert re.search(r"kept as rep1\.json\.damaged-\S+, and measured again\.$", sentence)
+        assert load_record(path)["verdict"]["status"] == "valid"
+        [aside] = path.parent.glob("rep1.json.damaged-*")
+        assert os.path.lexists(aside)
+    assert "findings.json: the file is " in said and "and computed again." in said
+    assert {path: path.read_bytes() for path in kept} == kept
+    for path, size in sizes.items():
+        assert path.stat().st_size > 0.5 * size, path
+    assert "damaged" not in run.run("--dry-run")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_any_damage_of_one_derived_file_is_noticed(run: Workflow, damage: Callable[[Path], None]):
+    for path in derived_files(run):
+        if path.parent.name == ".tidy" or (
+            damage is cut and path.suffix in (".csv", ".txt", ".prom", ".png")
+        ):
+            continue  # the first are checked where they are read; a cut text is still a text
+        results = path.parents[1] if path.parent.name in ("figures", "exports") else path.parent
+        copy = run.folder / "copy"
+        shutil.copytree(results, copy, symlinks=True)
+        damage(copy / path.relative_to(results))
+        found = [*set_damaged_derived_files_aside(copy)]
+        assert len(found) == 1, (path, found)
+        assert path.name in found[0] and " is " in found[0] and "computed again." in found[0]
+        shutil.rmtree(copy)
+
+
+def test_commands_refuse_a_fifo_and_do_not_wait(results: ResultsFolder):
+    record = results.record(results.points[0])
+    digests = results.record(results.points[1]).parent / "attempts/SHA256SUMS"
+    for path in (record, digests):
+        replace_by_fifo(path)
+    done = results.write("tidy")
+    assert done.returncode == 0, done.stdout
+    with pytest.raises(ValueError, match="not a complete record: it is not a regular file"):
+        load_record(record)
+    for name in ("measurements.parquet", "topology.json"):
+        replace_by_fifo(results.folder / name)
+        done = chaosity("show", results.folder)
+        assert done.returncode == 2
+        assert f"{name}: " in done.stdout and "it is not a regular file" in done.stdout
+
+
+def test_a_list_of_digests_with_garbage_costs_no_measurement(results: ResultsFolder):
+    point = results.points[0]
+    digests = results.record(point).parent / "attempts/SHA256SUMS"
+    fill_with_garbage(digests)
+    load_record(results.record(point))
+    done = results.measure(point)
+    assert done.returncode == 0, done.stdout
+    load_record(results.record(point))
+
+
+def test_a_file_system_without_hard_links_gets_copies(
+    results: ResultsFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """As exFAT does, the kernel refuses each link."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    path = tmp_path / "point/rep1.json"
+    record = load_record(results.record(results.points[0]))
+    for day in (1, 2):
+        save_record(record | {"finished_at": f"2026-01-0{day}T00:00:00.000Z"}, path)
+        assert load_record(path)["finished_at"].startswith(f"2026-01-0{day}")
+    attempts = sorted(path.parent.glob("attempts/*.json"))
+    assert [load_record(each)["finished_at"][9] for each in attempts] == ["1", "2"]
+    assert path.read_bytes() == attempts[1].read_bytes()
+    assert {each.name for each in path.parent.iterdir()} == {"attempts", "rep1.json"}
