@@ -86,6 +86,12 @@ def test_a_budget_leaves_pairs_of_cores_out_before_the_node_matrices(machine):
     )
 
 
+def test_whole_packages_are_measured_with_the_node_matrices():
+    """No other point fills the links between packages, and there are few of them."""
+    packages = server(experiments=["package_bandwidth"])
+    assert len(keys_of(packages, Priority.MATRIX)) == len(packages.points) == 10
+
+
 def test_the_first_round_uses_the_documented_share_of_the_budget(rounds):
     text = (ROOT / "docs/budget.md").read_text()
     assert f"The first round uses up to {100 * FIRST_SHARE:.0f} % of the budget." in text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,12 +42,20 @@ def show_command(folder: Path, intervals: bool) -> None:
     out; `chaosity show RESULTS | less -S` shows all of them.
     """
     from chaosity.export.host_measurements_for_export import read_measured_host
-    from chaosity.export.main_matrices import DRIVE_BANDWIDTH, read_main_matrices
+    from chaosity.export.main_matrices import (
+        DRIVE_BANDWIDTH,
+        package_bandwidths,
+        read_main_matrices,
+    )
+    from chaosity.store.read_node_matrix_csv import BANDWIDTH
 
     host = read_measured_host(folder)
     matrices = read_main_matrices(host)
     if not matrices:
         raise UserError("no matrix was measured", str(folder), "run `make run`")
+    packages = package_bandwidths(host)
+    medians = [each.median for by_kernel in packages.values() for each in by_kernel.values()]
+    scale = choose_scale(BANDWIDTH, medians)
     width = line_width()
     print_template(
         "show",
@@ -57,6 +65,15 @@ def show_command(folder: Path, intervals: bool) -> None:
             _fit(matrix, width, intervals, transposed=name == DRIVE_BANDWIDTH)
             for name, matrix in matrices.items()
         ],
+        package_unit=scale.symbol,
+        package_kernels=list(dict.fromkeys(chain.from_iterable(packages.values()))),
+        packages={
+            place: {
+                kernel: estimate.short_text(scale, with_interval=intervals)
+                for kernel, estimate in by_kernel.items()
+            }
+            for place, by_kernel in packages.items()
+        },
     )
 
 
