@@ -117,7 +117,8 @@ def build_report_data(
     findings = findings or analyse_host(measurements, host_component_facts(topology, components))
     results = [ResultCheck("Usability", PROBLEM, findings.unusable)] if findings.unusable else []
     results += check_results(rows, topology, system, summaries, drawn)
-    results.append(anomaly_search_coverage_check(findings))
+    if not findings.unusable:
+        results.append(anomaly_search_coverage_check(findings))
     results += normal_value_checks(measurements, topology, system)
     confidences = {each["experiment"]: each.get("confidence", CONFIDENCE) for each in experiments}
     analyses = analysis_sections(measurements, confidences)
@@ -140,9 +141,9 @@ def build_report_data(
         machine=tuple(machine_facts(topology, system)),
         findings=tuple(shown_findings(findings.anomalies, drawn, measurements)),
         suspicions=tuple(shown_findings(findings.suspicions, drawn, measurements)),
-        no_problems=no_problems_text(
-            findings.checked, findings.untested, findings.detectable_percent
-        ),
+        no_problems=""
+        if findings.unusable
+        else no_problems_text(findings.checked, findings.untested, findings.detectable_percent),
         findings_omitted=max(0, len(merge_similar_contention(findings.anomalies)) - MOST_FINDINGS),
         problems=tuple(check for check in results if check.severity != OK),
         passed=tuple(check for check in results if check.severity == OK),

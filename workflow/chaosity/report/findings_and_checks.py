@@ -10,6 +10,7 @@ import pandas as pd
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings
 from chaosity.figures.draw_and_write_figures import FigureFile
+from chaosity.place_names import node_name
 from chaosity.report.record_summaries import RecordSummary
 from chaosity.store.measurements import LOAD, POINT, Measurements
 from chaosity.store.normal_values import published_values
@@ -279,9 +280,19 @@ def anomaly_search_coverage_check(findings: Findings) -> ResultCheck:
 def _figure_of(
     anomaly: Anomaly, figures: Sequence[FigureFile], measurements: Measurements
 ) -> str | None:
-    """Return the experiment's figure that shows most of the anomaly's cells, None without one."""
+    """Return the experiment's figure that shows most of the anomaly's cells, None without one.
+
+    If figures show none of its cells, that with most marks of its initiator and target is returned.
+    """
     rows = anomaly.rows_of_cells(measurements)[["point", "initiator", "target"]]
     cells = set(rows.itertuples(index=False, name=None))
+    places = [part for part in (anomaly.initiator, anomaly.target) if part is not None]
+    names = {node_name(part) if isinstance(part, int) else part for part in places}
+
+    def shown(figure: FigureFile) -> tuple[int, int]:
+        marks = [names <= {*place} for _, *place in figure.shown] if names else []
+        return len(cells.intersection(figure.shown)), sum(marks)
+
     own = [each for each in figures if each.experiment == anomaly.where.get("experiment")]
-    best = max(own, key=lambda each: len(cells.intersection(each.shown)), default=None)
-    return best.name if best and cells.intersection(best.shown) else None
+    best = max(own, key=shown, default=None)
+    return best.name if best and any(shown(best)) else None

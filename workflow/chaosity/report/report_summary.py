@@ -60,7 +60,7 @@ class ReportSummary:
     points: dict[str, int]  # number of points by status: valid, failed, missing
     # Resource -> its best places: of one node or drive, and of the largest level.
     resources: dict[str, tuple[BestValue, ...]]
-    # For a host without findings: what was tested and what was not; "" with findings.
+    # For usable results without findings: what was tested and what was not; else "".
     tested: str = ""
     left_out: str | None = None  # when and why the last run skipped the host, or None
 
