@@ -182,7 +182,7 @@ def test_after_an_upgrade_a_run_stays_within_its_budget(killed: Workflow):
     table = duckdb.sql(f"SELECT measured_at FROM '{folder}/measurements.parquet'").fetchall()
     assert all(moment >= changed_at for (moment,) in table)
     notes = json.loads((folder / "plan.json").read_text())["notes"]
-    assert any("measured only before a change" in note for note in notes)
+    assert any("before a change of a component" in note for note in notes)
 
 
 @pytest.mark.parametrize(

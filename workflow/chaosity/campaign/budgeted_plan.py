@@ -52,8 +52,9 @@ def plan_of_rounds(plan: HostPlan, folder: Path) -> HostPlan:
     if not older:
         return own
     note = (
-        f"budget: {format_count(older, 'combination')} left out, measured only before a change of"
-        " a component or of the definition: the records stay, and no table or figure has them"
+        f"budget: {format_count(older, 'combination')} left out whose records failed or are from"
+        " before a change of a component or of the definition: the records stay, and no table or"
+        " figure has them"
     )
     return replace(own, notes=(*own.notes, note))
 

@@ -61,6 +61,7 @@ _TAKEN_OPTIONS = {
     *("until", "omit_from", "forcerun", "forceall", "quiet", "cores", "jobs", "dryrun", "targets"),
     *("config", "configfile", "profile", "workflow_profile", "snakefile", "directory"),
     *("resources", "max_jobs_per_timespan"),  # runs_of_hosts; equal values compare as unequal
+    *("keep_going", "rerun_incomplete", "nolock"),  # set in profiles/default
 }
 # Memory of a run with about 10,000 measurements. The runs of remote hosts need hardly any
 # processor time, so only the memory limits how many run at the same time.
