@@ -88,7 +88,8 @@ def check_command(
     put_own_programs_first_in_path(ROOT)
     with _failure_is_no_result():
         if dry_run:
-            refuse_without_effect("with --dry-run", "textfile", "every", "as_json", "ignore_load")
+            options = ("seconds", "textfile", "every", "as_json", "ignore_load")
+            refuse_without_effect("with --dry-run", *options)
         if textfile and textfile.suffix != ".prom":
             raise UserError("node_exporter reads only files that end in .prom", str(textfile))
         try:
