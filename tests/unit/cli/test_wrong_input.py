@@ -11,6 +11,7 @@ from broken_runs import chaosity
 SENTENCES = {
     "plan --list --json": "--list: it has no effect with --json; leave it out.",
     "plan --commands --budget 30m": "--budget: it has no effect with --commands; leave it out.",
+    "history h --all --json": "--all: it has no effect with --json; leave it out.",
     "predict --topology t.csv": "--topology: it has no effect without --machine; leave it out.",
     "weights t.csv --workers 0 --form table_1": "--form: it has no effect without --against;",
     "weights other.parquet --workers 0": "other.parquet: the table is another one; name measure",

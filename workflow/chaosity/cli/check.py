@@ -85,7 +85,8 @@ def check_command(
 
     with _failure_is_no_result():
         if dry_run:
-            refuse_without_effect("with --dry-run", "textfile", "every", "as_json", "ignore_load")
+            options = ("seconds", "textfile", "every", "as_json", "ignore_load")
+            refuse_without_effect("with --dry-run", *options)
         if textfile and textfile.suffix != ".prom":
             raise UserError("node_exporter reads only files that end in .prom", str(textfile))
         try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.shared_options import FILE, JSON_OPTION, RESULTS_FOLDER
+from chaosity.cli.shared_options import FILE, JSON_OPTION, RESULTS_FOLDER, refuse_without_effect
 from chaosity.cli.terminal_output import print_json, print_template
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ def history_command(folder: Path, every: bool, csv_file: Path | None, as_json: b
     """
     from chaosity.health.check_history import read_check_history
 
+    if as_json:
+        refuse_without_effect("with --json", "every")
     history = read_check_history(folder)
     if csv_file:
         from chaosity.health.history_table import history_table
