@@ -108,7 +108,7 @@ lint: .venv/requirements-test.installed ## run every linter and format check
 format: .venv/requirements-test.installed ## format Python and Snakemake files
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/snakefmt workflow/Snakefile workflow/rules
+	$(BIN)/snakefmt Snakefile workflow/Snakefile workflow/rules
 
 bench: .venv/requirements.installed ## compare kernels, overhead and planning with simpler programs; simulate intervals and faults; BENCH_ARGUMENTS=streaming for one part
 	$(BIN)/python tests/bench/run.py $(BENCH_ARGUMENTS)
@@ -122,14 +122,16 @@ lock: ## bring the lock files in line with pyproject.toml; LOCK_ARGUMENTS=--upgr
 	$(BACK_END) | $(COMPILE) $(LOCK_ARGUMENTS) --extra firmware --extra lab --extra test \
 		-c requirements.lock -c requirements-firmware.lock pyproject.toml - -o requirements-test.lock
 
-clean: ## remove what was measured and built: results/ build/ .snakemake/ and caches
+clean: ## remove what was measured and built: results/* build/ .snakemake/ and caches
 # A machine must not go on without the files that it is made of.
 	@for machine in $(wildcard build/lab/*/machine.json); do \
 		PYTHONPATH=roles/virtual_lab/files python3 -m virtual_lab stop --force "$${machine%/*}"; done
 	@for bmc in $(wildcard build/lab/bmc); do \
 		PYTHONPATH=roles/virtual_bmc/files python3 -m virtual_bmc stop "$$bmc" >/dev/null; done
-	@echo "Removing results/ build/ .snakemake/ .pytest_cache/ .ruff_cache/ .hypothesis/ .ansible/"
-	@rm -rf results build .snakemake .pytest_cache .ruff_cache .hypothesis .ansible
+	@echo "Removing results/* build/ .snakemake/ .pytest_cache/ .ruff_cache/ .hypothesis/ .ansible/"
+# The page in results/ belongs to the project.
+	@! test -d results || find results -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +
+	@rm -rf build .snakemake .pytest_cache .ruff_cache .hypothesis .ansible
 
 distclean: clean ## remove the same files and the virtual environment
 	@echo "Removing .venv/ workflow/chaosity.egg-info/"

@@ -17,7 +17,7 @@ CHECKS = {
     "ruff": ["ruff", "check", "--no-cache", "."],
     "mypy": ["mypy"],
     "ruff format": ["ruff", "format", "--check", "."],
-    "snakefmt": ["snakefmt", "--check", "workflow/Snakefile", "workflow/rules"],
+    "snakefmt": ["snakefmt", "--check", "Snakefile", "workflow/Snakefile", "workflow/rules"],
     "ansible-lint": ["ansible-lint", "--nocolor"],
     "yamllint": ["yamllint", "--strict", "."],
 }
