@@ -20,7 +20,7 @@ COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.1
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-thorough test-all test-tools lab lab-down lab-test slurm-test fuzz provision environment redfish lint format bench lock clean distclean
+.PHONY: help run demo test test-thorough test-all test-tools lab lab-down lab-test slurm-test fresh-test fuzz provision environment redfish lint format bench lock clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -55,8 +55,9 @@ demo: .venv/requirements.installed ## simulate the server of the paper and repor
 	@$(BIN)/chaosity reports --results $(DEMO)
 
 # Tests marked `alone` measure, pin threads or change a setting of the kernel, so nothing runs next to them.
-FAST = not lab and not slurm and not thorough
-THOROUGH = not lab and not slurm and thorough
+HERE = not fresh and not lab and not slurm
+FAST = $(HERE) and not thorough
+THOROUGH = $(HERE) and thorough
 # Each core begins with neighbouring tests, which share their prepared data.
 ON_ALL_CORES = $(BIN)/pytest --numprocesses auto --dist worksteal $(PYTEST_ARGUMENTS) -m
 # Reading all tests takes ten seconds, so here only files with such tests are read. tests/conftest.py
@@ -74,7 +75,7 @@ test-thorough: test-tools ## run the tests that `make test` leaves out
 	$(ON_ALL_CORES) '$(THOROUGH) and not alone' $(RANDOM)
 	$(ALONE) '$(THOROUGH) and alone' $(RANDOM)
 
-test-all: test test-thorough ## run everything that CI runs: about 44 minutes on two cores
+test-all: test test-thorough ## run everything that CI runs but fresh-test: about 44 minutes on two cores
 
 test-tools: .venv/requirements-test.installed
 	@$(BIN)/python provision.py $(INVENTORY) -e @tests/provision.yml
@@ -90,6 +91,10 @@ lab-test: .venv/requirements-test.installed ## run the tests that need virtual m
 
 slurm-test: test-tools ## set up a Slurm with two nodes on this machine, run its tests, remove it; needs root
 	$(BIN)/pytest -m slurm tests/slurm $(PYTEST_ARGUMENTS)
+
+FRESH_RELEASES ?= bookworm trixie
+fresh-test: ## set the last commit up in a bare Debian 12 and 13, measure and test there; needs root; FRESH_RELEASES=trixie for one
+	@sh tests/fresh/run.sh $(FRESH_RELEASES)
 
 environment: .venv/requirements-test.installed ## make the virtual environment, test tools included
 
