@@ -36,6 +36,7 @@ if [ -e "$lock" ]; then
 fi
 step make run BUDGET=20s
 exec 9<&-
+ls "$root"/root/chaosity/results/localhost/*/report.html
 step make test-tools
 # Every row of the role's table of packages, and tests that start what was installed.
 step .venv/bin/pytest -m 'not thorough and not lab and not slurm' tests/fresh tests/unit/provisioning \

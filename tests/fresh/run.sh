@@ -18,6 +18,9 @@ command -v apt-get >/dev/null || stop 'make fresh-test needs apt-get, as on Debi
 unshare --mount --pid --fork true || stop 'make fresh-test needs the right to mount, which containers lack'
 
 folder=$PWD/build/fresh
+mkdir -p build
+exec 8>build/fresh.lock
+flock --nonblock 8 || stop "another make fresh-test runs in $PWD"
 child=
 remove() {
     if [ -n "$child" ]; then

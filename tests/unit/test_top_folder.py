@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-SNAKEMAKE = Path(sys.executable).with_name("snakemake")
+BIN = Path(sys.executable).parent
 
 
-def test_the_snakefile_at_the_top_has_the_rules_of_the_workflow(root: Path) -> None:
-    said = [
-        subprocess.run(
-            [SNAKEMAKE, *snakefile, "--list"], cwd=root, capture_output=True, text=True, check=True
+def test_snakemake_finds_the_rules_and_their_target_from_the_top(
+    root: Path, tmp_path: Path
+) -> None:
+    def said(*options: str) -> str:
+        return subprocess.run(
+            [BIN / "snakemake", *options],
+            cwd=root,
+            env={**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
-        for snakefile in ([], ["-s", "Snakefile"], ["-s", "workflow/Snakefile"])
-    ]
-    assert "measure" in said[0].split()
-    assert said == said[:1] * 3
+
+    assert "measure" in said("--list").split()
+    assert said("--list") == said("--list", "--snakefile", "workflow/Snakefile")
+    # Without a target, Snakemake would succeed and do nothing.
+    assert 'label = "all"' in said("--rulegraph", "--config", f"results={tmp_path}")
 
 
 def test_git_ignores_all_results_but_their_page(root: Path) -> None:
