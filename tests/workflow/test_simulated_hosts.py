@@ -31,7 +31,7 @@ def simulated(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workflow:
     return workflow
 
 
-def test_a_dry_run_for_slurm_needs_neither_slurm_nor_a_locale_nor_an_active_environment(
+def test_a_dry_run_needs_no_slurm_no_locale_no_environment(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     workflow = Workflow(root, tmp_path)
