@@ -145,6 +145,8 @@ def save_record(record: Record, path: Path) -> None:
     write_atomically(attempt, content)
     digests = attempt.with_name(DIGESTS_FILE)
     before = read_regular_file(digests) if digests.is_file() else b""
+    if not before.endswith(b"\n"):  # the file is new, or was cut
+        before += b"\n" if before else b""
     line = f"{hashlib.sha256(content.encode()).hexdigest()}  {attempt.name}\n"
     write_atomically(digests, before + line.encode())
     link_current_record(attempt, path)
