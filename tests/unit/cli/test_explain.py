@@ -145,7 +145,7 @@ def test_median_and_interval_follow_from_the_replicates(folder: Path):
     assert t == pytest.approx(stats.t.ppf(0.975, freedom))
     half = t * math.sqrt(variance / 3)
     low, high = math.exp(mean - half), math.exp(mean + half)
-    assert f"{statistics.median(values):.0f} B/s, 95 % interval {low:.1f} to {high:.0f}" in text
+    assert f"{statistics.median(values):.0f} B/s, 95 % interval {low:.0f} to {high:.0f}" in text
 
 
 def test_a_part_of_a_name_is_enough_if_it_is_the_only_one(folder: Path):

@@ -32,7 +32,8 @@ def findings(
 def test_a_healthy_machine_has_no_anomaly_and_the_verdict_says_simulated():
     found = findings(SMALL, "xeon_8358")
     assert found.anomalies == ()
-    assert found.verdict.startswith("SIMULATED. No problems found. Smallest detectable loss: 9 %.")
+    assert found.verdict.startswith("SIMULATED. No problems found")
+    assert "smallest detectable loss 9 %" in found.verdict.lower().replace(":", "")
 
 
 def test_a_slow_drive_is_named_with_its_loss():
