@@ -22,7 +22,7 @@
 #include "opencl/opencl_device.h"
 #include "opencl/pinned_copies.h"
 
-enum { MOST_DIRECTIONS = 2, UNIT_BYTES = 4096 };
+enum { MOST_DIRECTIONS = 2, UNIT_BYTES = 4096, SEEN_BYTES = 32 << 20 };
 
 static struct {
     struct opencl_choice choice;
@@ -125,12 +125,13 @@ static void require_complete_options(void) {
 static int run(void) {
     require_complete_options();
     struct opencl_device device = open_opencl_device(&options.choice, NULL);
-    /* For the check; all of it is touched, so that this process has memory whose place can be seen.
-     */
-    uint64_t *piece = malloc(options.copy_bytes);
+    /* For the check. All of it is touched: the kernel shows where these pages are, even if a driver
+     * hides those that it pins. */
+    size_t bytes = options.copy_bytes > SEEN_BYTES ? options.copy_bytes : SEEN_BYTES;
+    uint64_t *piece = malloc(bytes);
     if (piece == NULL)
         refuse("no memory to read the results back");
-    memset(piece, 1, options.copy_bytes);
+    memset(piece, 1, bytes);
     struct copies copies[MOST_DIRECTIONS];
     int count = 0;
     uint64_t pages_seen = 0;
