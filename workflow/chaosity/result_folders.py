@@ -1,10 +1,11 @@
-"""Find files in the results of other configurations and hosts, and the skipped hosts."""
+"""Find the results of a host, those of other configurations and hosts, and the skipped hosts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
 
+from chaosity.errors import UserError
 from chaosity.transport.skipped_hosts import SKIPPED_HOST_FILE, SkippedHost, read_skipped_host
 
 MEASUREMENTS_FILE = "measurements.parquet"
@@ -12,6 +13,35 @@ MEASUREMENTS_FILE = "measurements.parquet"
 UNMEASURED_FILE = "unmeasured.parquet"
 PREDICTIONS_FILE = "predictions.parquet"
 SUMMARY_FILE = "summary.json"
+# Discovery, the plan or a run wrote at least one of them into a folder results/HOST/CONFIGURATION.
+_PARTS_OF_RESULTS = ("topology.json", "plan.json", "points", MEASUREMENTS_FILE)
+# An error names at most this many folders.
+_MOST_NAMES = 12
+
+
+def find_results_folder(folder: Path) -> Path:
+    """Return the folder ``results/HOST/CONFIGURATION`` that a user named.
+
+    Args:
+        folder: it, or the folder of a host or of all hosts with the results of one configuration.
+
+    Raises:
+        UserError: the folder has no results, or those of several configurations.
+    """
+    for pattern in ("", "*/", "*/*/"):
+        parts = (path for part in _PARTS_OF_RESULTS for path in folder.glob(pattern + part))
+        if found := sorted({path.parent for path in parts}):
+            break
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        remedy = "name a folder results/HOST/CONFIGURATION, which make run writes"
+        raise UserError("the folder has no results of a host", str(folder), remedy)
+    names = [*map(str, found[:_MOST_NAMES])]
+    more = len(found) - len(names)
+    listed = f"{', '.join(names)} and {more} more" if more else " or ".join(names)
+    what = f"the folder has the results of {len(found)} configurations"
+    raise UserError(what, str(folder), f"name one of them: {listed}")
 
 
 def other_configuration_tables(results: Path, host: str, configuration: str) -> list[Path]:

@@ -206,6 +206,7 @@ def test_a_bad_slit_file_is_refused(file, write, table, said):
 
 
 def test_a_folder_without_a_table_is_refused(tmp_path):
+    (tmp_path / "points").mkdir()
     with pytest.raises(UserError, match=r"measurements\.parquet is missing"):
         run(tmp_path)
 

@@ -157,12 +157,26 @@ def test_a_folder_without_a_map_is_not_checked(tmp_path: Path):
     done = chaosity("check", tmp_path)
     assert done.returncode == 3
     assert "not checked" in done.stdout
-    assert "the folder has no map of a host; measure the host first" in done.stdout
+    assert "the folder has no results of a host; name a folder results/HOST/CONF" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["no/such/folder"], "Directory 'no/such/folder' does not exist"),
+        (["--every-value"], "No such option"),
+        ([".", "--dry-run", "--json"], "--json: it has no effect with --dry-run; leave it out"),
+    ],
+)
+def test_wrong_arguments_are_no_fault_of_the_host(folder: Path, arguments: list[str], said: str):
+    done = chaosity("check", *arguments, folder=folder)
+    assert done.returncode == 3
+    assert said in done.stdout
 
 
 def test_a_textfile_with_another_ending_is_refused(folder: Path):
     done = chaosity("check", folder, "--textfile", "status.txt")
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert "node_exporter reads only files that end in .prom" in done.stdout
 
 

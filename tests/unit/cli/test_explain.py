@@ -221,6 +221,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_ones(folder: Path, argument
 
 
 def test_a_folder_without_points_is_refused(tmp_path: Path):
+    (tmp_path / "plan.json").touch()
     with pytest.raises(UserError, match="the folder has no points"):
         CliRunner().invoke(explain_value_command, [str(tmp_path), "p"], catch_exceptions=False)
 

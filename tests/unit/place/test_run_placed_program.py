@@ -206,6 +206,7 @@ def test_misplaced_pages_give_exit_status_3(kernel):
             ("--search", "--rate", "lines=(", "--", "true"),
             "not a regular expression",
         ),
+        ("first_touch", ("--rate", "speed", "--", "true"), "'speed' is not a source of a rate"),
         ("uniform_all", ("--report", "/nowhere/at/all.json", "--", "true"), "is not writable"),
     ],
 )
@@ -295,7 +296,14 @@ def test_a_matrix_with_shares_or_a_missing_matrix_is_refused(tmp_path):
     assert "--shares is given too; remove --matrix or --shares" in said(
         "--matrix", str(tmp_path), "--shares", "0:1"
     )
-    assert "topology.json is missing" in said("--matrix", str(tmp_path))
+    assert "the folder has no results of a host" in said("--matrix", str(tmp_path))
+    assert "--unit: it has no effect without --matrix" in said("--unit", "GB/s")
+    matrix = tmp_path / "matrix_GBps.csv"
+    matrix.write_text("node,0,1\n0,20,10\n1,10,20\n")
+    of_policy = ("--matrix", str(matrix), "--policy")
+    assert "policy uniform_all needs no measured" in said(*of_policy, "uniform_all")
+    # It was measured one path at a time.
+    assert "has no measurement with all worker nodes" in said(*of_policy, "canonical_contended")
 
 
 # Each look takes 0.2 s of a processor, as on a machine with much memory: the next comes after 10 s.

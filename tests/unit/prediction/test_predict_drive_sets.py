@@ -197,6 +197,7 @@ def test_the_command_without_anything_left_out(sparse, tmp_path):
 
 
 def test_a_folder_without_measurements_is_refused(tmp_path):
+    (tmp_path / "points").mkdir()
     ran = CliRunner().invoke(chaosity, ["predict", str(tmp_path)])
     assert ran.exit_code != 0
     assert "measurements.parquet is missing" in str(ran.exception)

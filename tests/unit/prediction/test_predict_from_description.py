@@ -127,6 +127,7 @@ def test_missing_numbers_and_points_are_refused(tmp_path: Path) -> None:
 
 
 def test_contradicting_arguments_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "points").mkdir()
     for arguments in (
         [f"--machine={HAND_WRITTEN}", "--with=memory_bandwidth/x"],
         [f"--machine={HAND_WRITTEN}", f"--topology={HAND_WRITTEN}"],

@@ -78,7 +78,7 @@ def chaosity() -> None:
 def main() -> None:
     """Run the command line; print errors that a user can fix in one sentence.
 
-    The exit status is 2 then: for a `UserError`, and for a file system that is full or broken.
+    The exit status is 2 then: for a `UserError`, and for a file that cannot be read or written.
     """
     try:
         chaosity()
@@ -90,6 +90,8 @@ def main() -> None:
     except OSError as error:
         # All files are written with their names, so an error without a name is of the output.
         sentence = file_system_error(error, Path("/proc/self/fd/1").resolve())
+        if sentence is None and error.filename:
+            sentence = UserError(error.strerror or str(error), str(error.filename))
         if sentence is None:
             raise
         print(f"chaosity: {sentence}", file=sys.stderr)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.shared_options import EXISTING_FILE, EXISTING_PATH, JSON_OPTION, UNIT_OPTION
+from chaosity.cli.shared_options import EXISTING_FILE, FILE_OR_RESULTS, JSON_OPTION, UNIT_OPTION
 from chaosity.cli.terminal_output import print_json, print_template
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command("anomalies")
-@click.argument("file", metavar="MATRIX.csv|RESULTS", type=EXISTING_PATH)
+@click.argument("file", metavar="MATRIX.csv|RESULTS", type=FILE_OR_RESULTS)
 @click.option(
     "--metric",
     type=click.Choice(["bandwidth", "latency"]),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chaosity.cli.shared_options import EXISTING_FOLDER, FILE, JSON_OPTION
+from chaosity.cli.shared_options import FILE, JSON_OPTION, RESULTS_FOLDER, refuse_without_effect
 from chaosity.cli.terminal_output import echo, print_json, print_template
 from chaosity.errors import UserError, file_system_error
 
@@ -24,8 +24,17 @@ if TYPE_CHECKING:
 NOT_CHECKED = 3
 
 
-@click.command("check")
-@click.argument("folder", type=EXISTING_FOLDER)
+class _CheckCommand(click.Command):
+    """A command whose wrong arguments do not end with 2, which would be a fault of the host."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments, or end with `NOT_CHECKED`."""
+        with _failure_is_no_result():
+            return super().parse_args(ctx, args)
+
+
+@click.command("check", cls=_CheckCommand)
+@click.argument("folder", type=RESULTS_FOLDER)
 @click.option(
     "--seconds",
     type=click.FloatRange(min=2.0),
@@ -76,10 +85,13 @@ def check_command(
     from chaosity.health.check_host import HostCheck
     from chaosity.health.judge_check_values import RECENT
 
-    if textfile and textfile.suffix != ".prom":
-        raise UserError("node_exporter reads only files that end in .prom", str(textfile))
     put_own_programs_first_in_path(ROOT)
     with _failure_is_no_result():
+        if dry_run:
+            options = ("seconds", "textfile", "every", "as_json", "ignore_load")
+            refuse_without_effect("with --dry-run", *options)
+        if textfile and textfile.suffix != ".prom":
+            raise UserError("node_exporter reads only files that end in .prom", str(textfile))
         try:
             check = HostCheck(folder, with_equal_hosts=not without_equal_hosts)
             if dry_run:
@@ -112,8 +124,10 @@ def _failure_is_no_result() -> Iterator[None]:
     """
     try:
         yield
-    except BrokenPipeError:
-        raise  # the program that reads the output has ended
+    except (BrokenPipeError, click.exceptions.Exit):
+        raise  # the program that reads the output has ended, or this was --help
+    except click.UsageError as error:
+        error.show()
     except (UserError, OSError) as error:
         sentence = (file_system_error(error) if isinstance(error, OSError) else None) or error
         echo(f"chaosity: not checked: {sentence}", err=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.shared_options import EXISTING_FOLDER
+from chaosity.cli.shared_options import RESULTS_FOLDER
 from chaosity.cli.terminal_output import echo, print_template
 from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.units import format_quantity
@@ -25,7 +25,7 @@ _MARKS = {True: "met", False: "NOT met", None: "unknown"}
 
 
 @click.command("explain")
-@click.argument("folder", type=EXISTING_FOLDER)
+@click.argument("folder", type=RESULTS_FOLDER)
 @click.argument("point")
 @click.option("--experiment", help="Experiment of the point. Default: the only one with it.")
 @click.option("--load", help="Name of a load of the point. Default: all loads.")

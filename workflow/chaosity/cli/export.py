@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.shared_options import DWP_OPTION, EXISTING_FOLDER, FILE, FOLDER, JSON_OPTION
+from chaosity.cli.shared_options import DWP_OPTION, FILE, FOLDER, JSON_OPTION, RESULTS_FOLDER
 from chaosity.cli.terminal_output import echo, json_text
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import write_atomically
@@ -19,7 +19,7 @@ from chaosity.records.atomic_writes_and_record_files import write_atomically
 if TYPE_CHECKING:
     from chaosity.export.host_measurements_for_export import MeasuredHost
 
-_RESULTS = click.argument("folder", type=EXISTING_FOLDER, metavar="RESULTS")
+_RESULTS = click.argument("folder", type=RESULTS_FOLDER, metavar="RESULTS")
 _OUTPUT = click.option("--output", type=FILE, help="Output file. Default: standard output.")
 
 
@@ -180,7 +180,11 @@ def export_all_command(folder: Path, output: Path) -> None:
     from chaosity.export.hwloc_xml_with_measurements import export_hwloc_xml
     from chaosity.export.interleave_weights_document import interleave_weights_of_host
     from chaosity.export.scheduler_placement_document import build_placement_document
+    from chaosity.result_folders import MEASUREMENTS_FILE
 
+    if not (folder / MEASUREMENTS_FILE).exists():
+        remedy = "name a folder results/HOST/CONFIGURATION with measurements"
+        raise UserError(f"{MEASUREMENTS_FILE} is missing", str(folder), remedy)
     output.mkdir(parents=True, exist_ok=True)
     notes: list[str] = []
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.shared_options import EXISTING_FOLDER, FILE
+from chaosity.cli.shared_options import FILE, RESULTS_FOLDER
 from chaosity.cli.terminal_output import echo, print_template
 from chaosity.errors import UserError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command("fit")
-@click.argument("folder", type=EXISTING_FOLDER)
+@click.argument("folder", type=RESULTS_FOLDER)
 @click.option(
     "--output", type=FILE, help="YAML file for the description. Default: only print its numbers."
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.shared_options import EXISTING_FOLDER, FILE, JSON_OPTION
+from chaosity.cli.shared_options import FILE, JSON_OPTION, RESULTS_FOLDER, refuse_without_effect
 from chaosity.cli.terminal_output import print_json, print_template
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command("history")
-@click.argument("folder", type=EXISTING_FOLDER)
+@click.argument("folder", type=RESULTS_FOLDER)
 @click.option("--all", "every", is_flag=True, help="Print also the values that did not change.")
 @click.option("--csv", "csv_file", type=FILE, help="Also write all values and changes as CSV.")
 @JSON_OPTION
@@ -27,6 +27,8 @@ def history_command(folder: Path, every: bool, csv_file: Path | None, as_json: b
     """
     from chaosity.health.check_history import read_check_history
 
+    if as_json:
+        refuse_without_effect("with --json", "every")
     history = read_check_history(folder)
     if csv_file:
         from chaosity.health.history_table import history_table

@@ -13,7 +13,7 @@ from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.place.__main__ import argument_parser, request_from_arguments
 from chaosity.place.page_share_arithmetic import format_shares
-from chaosity.place.placement_policies import CONTENDED
+from chaosity.place.placement_policies import CANONICAL, CONTENDED, POLICIES
 from chaosity.place.run_placed_program import run_program_with_placed_pages
 
 
@@ -26,6 +26,8 @@ from chaosity.place.run_placed_program import run_program_with_placed_pages
 def place_pages_command(arguments: tuple[str, ...]) -> None:
     """Run a program with its pages on the nodes that a policy names; see docs/placement.md."""
     given = placement_argument_parser().parse_args(arguments)
+    if given.matrix is None and given.unit is not None:
+        raise UserError("it has no effect without --matrix", "--unit", "leave it out")
     if given.matrix is not None:
         given.shares = format_shares(canonical_shares_of_workers(given))
     sys.exit(run_program_with_placed_pages(request_from_arguments(given)))
@@ -53,18 +55,22 @@ def canonical_shares_of_workers(given: argparse.Namespace) -> dict[int, float]:
         UserError: --shares is given too, or no weights can be computed.
     """
     from chaosity.cli.weights import read_bandwidths_alone_and_contended
+    from chaosity.result_folders import find_results_folder
     from chaosity.weights.canonical_weights import canonical_weights
 
     path: Path = given.matrix
     if given.shares is not None:
         raise UserError("--shares is given too", "--matrix", "remove --matrix or --shares")
+    if POLICIES[given.policy].shares not in (CANONICAL, CONTENDED):
+        what = f"policy {given.policy} needs no measured bandwidths"
+        raise UserError(what, "--matrix", "leave it out, or choose policy canonical or bwap")
     if not path.exists():
         remedy = "name a CSV file or results/HOST/CONFIGURATION"
         raise UserError("does not exist", str(path), remedy)
+    path = find_results_folder(path) if path.is_dir() else path
     workers = parse_worker_nodes(given.workers)
-    unit = None if path.is_dir() else given.unit
-    bandwidths, contended = read_bandwidths_alone_and_contended(path, unit, workers)
-    if given.policy == CONTENDED and path.is_dir():
+    bandwidths, contended = read_bandwidths_alone_and_contended(path, given.unit, workers)
+    if given.policy == CONTENDED:
         if contended is None:
             nodes = format_cpu_list(workers)
             problem = f"has no measurement with all worker nodes ({nodes}) at once"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.shared_options import CONFIG_OPTION, JSON_OPTION
+from chaosity.cli.shared_options import CONFIG_OPTION, JSON_OPTION, refuse_without_effect
 from chaosity.cli.terminal_output import echo, print_json, print_template
 
 if TYPE_CHECKING:
@@ -49,6 +49,12 @@ def plan_command(
     from chaosity.topology.configuration_names import configuration_name
     from chaosity.topology.topology_discovery import discover_topology
 
+    if as_json:
+        refuse_without_effect("with --json", "as_list", "commands", "budget")
+    elif as_list:
+        refuse_without_effect("with --list", "commands", "budget")
+    elif commands:
+        refuse_without_effect("with --commands", "budget")
     config = read_config(config_file)
     if budget:
         config = check_config({**config, "budget": budget}, "--budget")

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 import click
 
 from chaosity.cli.fit import read_folder_to_fit
-from chaosity.cli.shared_options import CONFIG_OPTION, EXISTING_FILE, EXISTING_FOLDER, JSON_OPTION
+from chaosity.cli.shared_options import (
+    CONFIG_OPTION,
+    EXISTING_FILE,
+    JSON_OPTION,
+    RESULTS_FOLDER,
+    refuse_without_effect,
+)
 from chaosity.cli.terminal_output import echo, print_json, print_template
 from chaosity.errors import UserError
 from chaosity.units import format_count
@@ -29,7 +35,7 @@ _NEAR_NAMES = 3
 
 
 @click.command("predict")
-@click.argument("folder", type=EXISTING_FOLDER, required=False)
+@click.argument("folder", type=RESULTS_FOLDER, required=False)
 @click.option(
     "--with",
     "together",
@@ -68,11 +74,13 @@ def predict_command(
     With --machine, takes the numbers of a description, such as the output of chaosity fit, and the
     points that the config plans for the topology. Intervals follow from the key fitted of the file.
     """
-    if machine is not None:
-        if folder or not topology or not together:
-            what = "--machine needs --topology and --with, and no FOLDER"
-            remedy = f"chaosity predict --machine {machine} --topology FILE.xml --with ..."
-            raise UserError(what, remedy=remedy)
+    if machine is None:
+        refuse_without_effect("without --machine", "topology", "config_file")
+    elif folder or not topology or not together:
+        what = "--machine needs --topology and --with, and no FOLDER"
+        remedy = f"chaosity predict --machine {machine} --topology FILE.xml --with ..."
+        raise UserError(what, remedy=remedy)
+    else:
         _predict_of_description(machine, topology, together, config_file, as_json=as_json)
         return
     if folder is None:

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import click
 
-from chaosity.cli.shared_options import EXISTING_FILE, EXISTING_FOLDER, FILE, JSON_OPTION
+from chaosity.cli.shared_options import (
+    EXISTING_FILE,
+    EXISTING_FOLDER,
+    FILE,
+    JSON_OPTION,
+    RESULTS_FOLDER,
+    is_given,
+)
 from chaosity.cli.terminal_output import echo, print_json, print_template, short_processor_name
 from chaosity.errors import UserError
 from chaosity.units import format_count
@@ -137,7 +144,7 @@ def query_profiles_command(database: Path, as_json: bool, **filters: str | None)
 
 
 @profile_command.command("normal")
-@click.argument("folder", type=EXISTING_FOLDER)
+@click.argument("folder", type=RESULTS_FOLDER)
 @_DATABASE
 @JSON_OPTION
 def compare_with_normal_values_command(folder: Path, database: Path, as_json: bool) -> None:
@@ -159,7 +166,7 @@ def compare_with_normal_values_command(folder: Path, database: Path, as_json: bo
         raise UserError("the processor model is unknown", str(folder), "discover the host again")
     measured = Measurements.read(folder / MEASUREMENTS_FILE)
     found = published_values([measured], model, read_topology(folder / "topology.json"))
-    if database.exists():
+    if database.exists() or is_given("database"):
         found += values_of_profiles(measured, model, folder.name, folder.parent.name, database)
     if as_json:
         print_json([{**vars(each), "loss": each.loss, "clear": each.is_clear} for each in found])

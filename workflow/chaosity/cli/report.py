@@ -17,8 +17,10 @@ from chaosity.cli.shared_options import (
     FOLDER,
     FORMS,
     UNIT_OPTION,
+    is_given,
 )
 from chaosity.cli.terminal_output import echo
+from chaosity.errors import UserError, check_allowed
 from chaosity.units import format_count, format_percent, format_quantity
 
 if TYPE_CHECKING:
@@ -70,7 +72,12 @@ def write_overview_command(summaries: tuple[Path, ...], output: Path) -> None:
     hosts are named. Hosts that the last run skipped are listed with the reason.
     """
     from chaosity.report.overview_and_equal_hosts import write_overview
+    from chaosity.result_folders import skipped_hosts
 
+    if not summaries and not skipped_hosts(output.absolute().parent):
+        raise UserError(
+            "no summary of a report is named", remedy="name a file such as summary.json"
+        )
     page = write_overview(summaries, output)
     echo(page.sentence)
     for group in page.groups:
@@ -99,7 +106,15 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
     from chaosity.report.write_report_files import rewrite_reports_of_host
     from chaosity.result_folders import skipped_hosts, summary_files
 
-    for path in sorted(results.glob("*/host.json")):
+    paths = sorted(results.glob("*/host.json"))
+    skipped = skipped_hosts(results)
+    known = {path.parent.name for path in paths} | {host.host for host in skipped}
+    # `make run` lists reports of the usual folder also if its run planned only, or wrote elsewhere.
+    if not known and is_given("results"):
+        raise UserError("the folder has no host", str(results), "measure one with make run")
+    for name in hosts:
+        check_allowed(name, known, f"there is no host {name}", str(results))
+    for path in paths:
         folder = path.parent
         if hosts and folder.name not in hosts:
             continue
@@ -110,7 +125,7 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
             echo(summary.read_text(encoding="utf-8").rstrip())
         if report.exists():
             echo(report.absolute())
-    skipped = [host for host in skipped_hosts(results) if not hosts or host.host in hosts]
+    skipped = [host for host in skipped if not hosts or host.host in hosts]
     for host in skipped:
         echo(f"skipped: {host.host}, {host.time_to_the_minute}: {host.reason}")
     page = results / "index.html"

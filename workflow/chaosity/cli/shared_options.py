@@ -7,8 +7,10 @@ import of that module (with jsonschema and yaml) would double the time of ``--he
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
@@ -16,9 +18,27 @@ from chaosity.errors import UserError
 _ROOT = Path(__file__).resolve().parents[3]
 FORMS = sorted(path.stem for path in (_ROOT / "templates" / "published").glob("*.yaml"))
 
-EXISTING_PATH = click.Path(exists=True, path_type=Path)
 EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+class _ResultsPath(click.Path):
+    """A path; of a folder, the results of a host in one configuration."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path.
+
+        Raises:
+            UserError: the folder has no results, or those of several configurations.
+        """
+        from chaosity.result_folders import find_results_folder
+
+        path = Path(str(super().convert(value, param, ctx)))
+        return find_results_folder(path) if path.is_dir() else path
+
+
+RESULTS_FOLDER = _ResultsPath(exists=True, file_okay=False, path_type=Path)
+FILE_OR_RESULTS = _ResultsPath(exists=True, path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -44,6 +64,28 @@ CONFIG_OPTION = click.option(
     show_default=True,
     help="Config of the workflow.",
 )
+
+
+def is_given(parameter: str) -> bool:
+    """Return whether the user gave an option of the running command."""
+    return click.get_current_context().get_parameter_source(parameter) is (
+        ParameterSource.COMMANDLINE
+    )
+
+
+def refuse_without_effect(because: str, *parameters: str) -> None:
+    """Refuse options of the running command that were given and that nothing would read.
+
+    Args:
+        because: the reason, such as "without --against".
+        parameters: names of the parameters of the options.
+
+    Raises:
+        UserError: one of the options was given.
+    """
+    for option in click.get_current_context().command.params:
+        if option.name in parameters and is_given(option.name):
+            raise UserError(f"it has no effect {because}", option.opts[0], "leave it out")
 
 
 def parse_worker_nodes(text: str) -> list[int]:

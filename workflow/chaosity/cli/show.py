@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.shared_options import EXISTING_FOLDER
+from chaosity.cli.shared_options import RESULTS_FOLDER
 from chaosity.cli.terminal_output import line_width, print_template
 from chaosity.errors import UserError
 from chaosity.units import choose_scale
@@ -33,7 +33,7 @@ class _ShownMatrix:
 
 
 @click.command("show")
-@click.argument("folder", type=EXISTING_FOLDER, metavar="RESULTS")
+@click.argument("folder", type=RESULTS_FOLDER, metavar="RESULTS")
 @click.option("--intervals", is_flag=True, help="Also print the 95 % interval of each median.")
 def show_command(folder: Path, intervals: bool) -> None:
     """Show memory bandwidth, memory latency and drive bandwidth of a host.

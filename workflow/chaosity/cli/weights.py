@@ -11,10 +11,12 @@ import click
 from chaosity.cli.shared_options import (
     DWP_OPTION,
     EXISTING_FILE,
+    FILE_OR_RESULTS,
     FORMS,
     JSON_OPTION,
     UNIT_OPTION,
     parse_worker_nodes,
+    refuse_without_effect,
 )
 from chaosity.cli.terminal_output import print_json, print_template
 from chaosity.cpusets import format_cpu_list
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @click.command("weights")
-@click.argument("file", metavar="MATRIX", type=EXISTING_FILE)
+@click.argument("file", metavar="MATRIX.csv|RESULTS", type=FILE_OR_RESULTS)
 @click.option(
     "--workers",
     required=True,
@@ -58,9 +60,9 @@ def weights_command(
 ) -> None:
     """Compute interleave weights for the pages of a program that needs bandwidth.
 
-    MATRIX is a CSV file: the initiator node in the first column, then the bandwidth to each target
-    node. It can also be a host's measurements.parquet. Then the weights from paths that were
-    measured with all workers at once are printed too.
+    MATRIX.csv has the initiator node in the first column, then the bandwidth to each target node.
+    RESULTS is a folder results/HOST/CONFIGURATION or its measurements.parquet. Then the weights
+    from paths that were measured with all workers at once are printed too.
 
     Prints the canonical weights of BWAP (Gureya et al., IPDPS 2020): the share of the pages for
     each node, the same as integer weights for the Linux kernel, and the commands that use them.
@@ -71,7 +73,10 @@ def weights_command(
     from chaosity.weights.interleave_weight_advice import advise_interleave_weights
     from chaosity.weights.placement_bandwidth_model import rank_correlations_of_all_and_interleaved
 
-    worker_nodes, is_table = parse_worker_nodes(workers), file.suffix == ".parquet"
+    if against is None:
+        refuse_without_effect("without --against", "form")
+    worker_nodes = parse_worker_nodes(workers)
+    is_table = file.is_dir() or file.suffix == ".parquet"
     alone, contended = read_bandwidths_alone_and_contended(file, unit, worker_nodes)
     advice = advise_interleave_weights(alone, worker_nodes, dwp)
     comparison = contended and compare_alone_and_contended_weights(alone, contended, worker_nodes)
@@ -114,11 +119,14 @@ def read_bandwidths_alone_and_contended(
         read_measured_host,
         select_node_bandwidths,
     )
+    from chaosity.result_folders import MEASUREMENTS_FILE
     from chaosity.store.read_node_matrix_csv import read_matrix_csv
     from chaosity.weights.canonical_weights import find_contended_bandwidth_matrix
 
     if path.suffix != ".parquet" and not path.is_dir():
         return read_matrix_csv(path, "bandwidth", unit), None
+    if path.is_file() and path.name != MEASUREMENTS_FILE:
+        raise UserError("the table is another one", str(path), f"name {MEASUREMENTS_FILE}")
     if unit:
         raise UserError("a tidy table has units of its own", "--unit", "remove the option --unit")
     host = read_measured_host(path if path.is_dir() else path.parent)

@@ -18,13 +18,19 @@ from chaosity.place.run_placed_program import NOT_PLACED, run_program_with_place
 from chaosity.runner import lock_files
 
 REFUSED = 2
-METHOD_HELP = "how shares are enforced: by the kernel's weights, or by moving pages"
+METHOD_HELP = (
+    "how shares are enforced: by the kernel's weights, or by moving pages; policies that leave "
+    "pages to the kernel have no shares"
+)
 SEARCH_HELP = "move pages towards the workers while the program runs, as long as it gets faster"
 SETTLE_HELP = (
     "PROGRAM prints a ready line and waits for a line of input (its barrier): open the barrier, "
     "let the search or the kernel move pages, and only then pass the ready line on"
 )
-RATE_HELP = "the rate for --search: samples[=KEY] (JSON lines), lines=REGEX or instructions"
+RATE_HELP = (
+    "the rate for a search: samples[=KEY] (JSON lines), lines=REGEX or instructions; nothing reads "
+    "it without --search and with a policy that does not search"
+)
 
 
 def argument_parser(name: str = "chaosity-place") -> argparse.ArgumentParser:

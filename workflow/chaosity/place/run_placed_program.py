@@ -311,7 +311,8 @@ def run_program_with_placed_pages(request: PlacementRequest) -> int:
         remedy = "name a file in a writable folder"
         raise UserError("the folder of the report is not writable", str(request.report), remedy)
     plan = page_placement_plan.plan_placement(request)
-    if plan.search:
+    # Not every host can count instructions, and a benchmark names its rate for all its policies.
+    if plan.search or request.rate != program_rate.INSTRUCTIONS:
         program_rate.check_rate_source(request.rate)
     # The program inherits the processing units of this process. On other units, this process would
     # disturb co-running loads. Besides, a runner requires that all processes of a load stay on the
