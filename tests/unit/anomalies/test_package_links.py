@@ -98,6 +98,7 @@ def test_slow_memory_of_one_node_is_not_told_as_a_link(remaining):
 
 
 def test_slow_paths_to_one_node_explain_what_looks_like_a_slow_link():
+    """Reads and writes use both directions of the link, so both seem slow."""
     table = slowed(
         healthy(SERVER).table(1),
         0.5,

@@ -7,6 +7,7 @@ import pytest
 
 import faulty_machines as faulty
 from chaosity.anomalies.matrix_anomalies import analyse_matrix
+from chaosity.store.read_node_matrix_csv import NodeMatrix
 from faulty_machines import LATENCY, measure
 
 SLIT_MISMATCH = "slit_mismatch"
@@ -133,3 +134,43 @@ def test_missing_slit_entries_are_noted():
     table = layout.distances()
     del table[0, 1], table[2, 3]
     assert any("no entry for 0->1 and 1 more" in note for note in analysed(layout, table).notes)
+
+
+def with_other_memory(metric, near, far):
+    """Four nodes with DRAM and four without cores; values of the other memory, near and far."""
+    rows, columns = range(4), range(8)
+    dram = (21.5e9, 20e9) if metric == faulty.BANDWIDTH else (130.0, 185.0)
+    noise = np.random.default_rng(4)
+
+    def value(i, j):
+        return (dram[i != j] if j < 4 else (near, far)[j - 4 != i]) * np.exp(
+            0.006 * noise.standard_normal()
+        )
+
+    cells = {(i, j): tuple(value(i, j) for _ in range(3)) for i in rows for j in columns}
+    blocks = dict.fromkeys(cells, (1, 2, 3))
+    matrix = NodeMatrix(metric, tuple(rows), tuple(columns), cells, blocks, "synthetic")
+    # The firmware puts the other memory far away on purpose.
+    distances = {
+        (i, j): (10.0, 21.0)[i != j] if j < 4 else (31.0, 41.0)[j - 4 != i] for i, j in cells
+    }
+    return analyse_matrix(matrix, None, distances)
+
+
+@pytest.mark.parametrize(("near", "far"), [(82e9, 78e9), (12e9, 9e9)], ids=["HBM", "CXL"])
+def test_bandwidths_of_unlike_memory_say_nothing_about_the_slit(near, far):
+    assert with_other_memory(faulty.BANDWIDTH, near, far).anomalies == ()
+
+
+def test_bandwidths_of_other_memory_in_the_wrong_order_are_a_mismatch():
+    (found,) = with_other_memory(faulty.BANDWIDTH, 40e9, 78e9).anomalies
+    assert found.kind == SLIT_MISMATCH
+    assert all(target >= 4 for _, target in found.cells)
+    assert "cables" in found.advice
+
+
+def test_latencies_of_unlike_memory_are_compared_without_blaming_cables():
+    (found,) = with_other_memory(LATENCY, 155.0, 170.0).anomalies
+    assert found.kind == SLIT_MISMATCH
+    assert "distance 31" in found.sentence
+    assert "cables" not in found.advice

@@ -70,6 +70,12 @@ def test_the_first_round_measures_every_cell_of_the_node_matrices_once(host, rou
     assert len(names) == len(pairs)
 
 
+def test_whole_packages_are_measured_with_the_node_matrices():
+    """No other point fills the links between packages, and there are few of them."""
+    packages = server(experiments=["package_bandwidth"])
+    assert len(keys_of(packages, Priority.MATRIX)) == len(packages.points) == 10
+
+
 def test_the_first_round_uses_the_documented_share_of_the_budget(rounds):
     text = (ROOT / "docs/budget.md").read_text()
     assert f"The first round uses up to {100 * FIRST_SHARE:.0f} % of the budget." in text

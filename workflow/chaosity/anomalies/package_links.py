@@ -279,7 +279,8 @@ def is_same_link(cause: Anomaly, anomaly: Anomaly, places: Mapping[int | str, in
     """Return whether an anomaly is seen across a slow link, and another explains it.
 
     A link explains reads across it that get what it carries. Paths of one node that lose as much as
-    the link seems to lose explain the link, since the pages of its loads lie on all nodes.
+    the link seems to lose explain the link, since the pages of its loads lie on all nodes; they may
+    be slow for reads and for writes.
 
     Args:
         cause: the anomaly that may explain the other.
@@ -290,7 +291,10 @@ def is_same_link(cause: Anomaly, anomaly: Anomaly, places: Mapping[int | str, in
         return False
     if _is_across(cause, anomaly, places):
         return anomaly.observed >= _SAME_RATE * cause.observed
-    if not _is_across(anomaly, cause, places) or cause.observed >= _SAME_RATE * anomaly.observed:
+    if (
+        not _is_across(anomaly, cause, places, both_ways=True)
+        or cause.observed >= _SAME_RATE * anomaly.observed
+    ):
         return False
     of_one_node = any(
         isinstance(side[0], int) and len(set(side)) == 1 and _has_several_nodes(side[0], places)
@@ -299,9 +303,12 @@ def is_same_link(cause: Anomaly, anomaly: Anomaly, places: Mapping[int | str, in
     return of_one_node and cause.loss_percent >= anomaly.loss_percent - _SAME_LOSS_PERCENT
 
 
-def _is_across(link: Anomaly, anomaly: Anomaly, places: Mapping[int | str, int]) -> bool:
-    """Return whether all reads of an anomaly use a slow link, in a slow direction."""
-    slow = [packages_of_link(name) for name in link.components]
+def _is_across(
+    link: Anomaly, anomaly: Anomaly, places: Mapping[int | str, int], *, both_ways: bool = False
+) -> bool:
+    """Return whether all reads of an anomaly use a link in its slow direction, or `both_ways`."""
+    slow: list[tuple[int | None, ...]] = list(filter(None, map(packages_of_link, link.components)))
+    slow += [pair[::-1] for pair in slow if both_ways]
     used = [(places.get(target), places.get(source)) for source, target in anomaly.cells]
     return bool(used) and anomaly.metric == link.metric and all(each in slow for each in used)
 

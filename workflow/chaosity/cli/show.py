@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,12 +44,21 @@ def show_command(folder: Path, intervals: bool) -> None:
     out; `chaosity show RESULTS | less -S` shows all of them.
     """
     from chaosity.export.host_measurements_for_export import read_measured_host
-    from chaosity.export.main_matrices import DRIVE_BANDWIDTH, read_main_matrices
+    from chaosity.export.main_matrices import (
+        DRIVE_BANDWIDTH,
+        package_bandwidths,
+        read_main_matrices,
+    )
+    from chaosity.store.read_node_matrix_csv import BANDWIDTH
 
     host = read_measured_host(folder)
     matrices = read_main_matrices(host)
     if not matrices:
         raise UserError("no matrix was measured", str(folder), "run `make run`")
+    packages = package_bandwidths(host)
+    medians = [each.median for by_kernel in packages.values() for each in by_kernel.values()]
+    scale = choose_scale(BANDWIDTH, medians)
+    kernels = list(dict.fromkeys(chain.from_iterable(packages.values())))
     width = terminal_width() or _NO_LIMIT
     print_template(
         "show",
@@ -59,6 +68,20 @@ def show_command(folder: Path, intervals: bool) -> None:
         shown=[
             _fit(matrix, width, intervals, transposed=name == DRIVE_BANDWIDTH)
             for name, matrix in matrices.items()
+        ],
+        package_unit=scale.symbol,
+        package_kernels=kernels,
+        packages=[
+            [
+                *place,
+                *(
+                    by_kernel[kernel].short_text(scale, with_interval=intervals)
+                    if kernel in by_kernel
+                    else "-"
+                    for kernel in kernels
+                ),
+            ]
+            for place, by_kernel in packages.items()
         ],
     )
 

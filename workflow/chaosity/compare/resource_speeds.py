@@ -108,6 +108,8 @@ def _place_of_single_part(
     words, is_drive = cell.category_and_metric_text, facts["target_kind"] == "drive"
     if is_drive and len(sources) == 1 and not targets:
         return f"{words} of drives without a known node", (str(facts["target"]),)
+    if facts["target_kind"] == "nodes":
+        return _place_of_packages(words, sources, targets, packages)
     if not len(sources) == len(targets) == 1 or facts["target_kind"] not in ("node", "drive"):
         return None
     ends = [packages.get(node) for node in (*sources, *targets)]
@@ -119,6 +121,19 @@ def _place_of_single_part(
         drive = str(facts["target"])
         return f"{words} of drives", (drive, node, package)
     return f"{words} of own node", (node, package)
+
+
+def _place_of_packages(
+    words: str, sources: Sequence[int], targets: Sequence[int], packages: Mapping[int, int]
+) -> tuple[str, tuple[str, ...]] | None:
+    """Return the group and the place of a load by a package on a package; None for any other."""
+    ends = [{packages.get(node) for node in nodes} for nodes in (sources, targets)]
+    if None in ends[0] | ends[1] or not len(ends[0]) == len(ends[1]) == 1:
+        return None
+    source, target = (end.pop() for end in ends)
+    if source == target:
+        return f"{words} of own package", (f"package {source}",)
+    return f"{words} between packages", (f"{source} {ARROW} {target}",)
 
 
 def _numbers(text: object) -> Sequence[int]:

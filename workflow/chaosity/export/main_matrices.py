@@ -15,6 +15,7 @@ import pandas as pd
 
 from chaosity.errors import UserError, printable_line
 from chaosity.export.host_measurements_for_export import (
+    MEMORY,
     MeasuredHost,
     reason_without_value,
     select_most_complete_node_measurements,
@@ -176,6 +177,19 @@ def _matrix(quantity: str, metric: str, source: str, table: pd.DataFrame) -> Mai
         for cell in table[table["n"] == 0].to_dict("records")
     }
     return MainMatrix(quantity, metric, source, cells, missing)
+
+
+def package_bandwidths(host: MeasuredHost) -> dict[tuple[str, str], dict[str, Estimate]]:
+    """Return (package or machine, its memory of several nodes) -> kernel -> measured bandwidth."""
+    rows = host.measurements.single_load_rows().valid_rows()
+    kinds = ["package", "machine"]
+    rows = rows.where(metric=BANDWIDTH, initiator_kind=kinds, target_kind="nodes")
+    rows = rows.select(rows.rows["category"].str.startswith(MEMORY, na=False))
+    found: dict[tuple[str, str], dict[str, Estimate]] = {}
+    for cell in summarise_cells(rows).to_dict("records") if len(rows) else []:
+        place = found.setdefault((cell["initiator"], cell["target"]), {})
+        place[str(cell["kernel"])] = Estimate.of_cell(cell)
+    return found
 
 
 def render_export(template: str, host: MeasuredHost, **values: object) -> str:

@@ -17,13 +17,13 @@ _ORIGIN = ["host", "configuration", "origin", "command"]
 
 
 def export_roofline_csv(host: MeasuredHost) -> str:
-    """Return a row for each initiator and memory node, with the kernel of the highest median.
+    """Return a row for each initiator and its memory, with the kernel of the highest median.
 
     Raises:
         UserError: no bandwidth of a memory node was measured.
     """
     rows = host.measurements.single_load_rows().valid_rows()
-    rows = rows.where(metric=BANDWIDTH, initiator_kind=_KINDS, target_kind="node")
+    rows = rows.where(metric=BANDWIDTH, initiator_kind=_KINDS, target_kind=["node", "nodes"])
     rows = rows.select(rows.rows["category"].str.startswith(MEMORY, na=False))
     rows = rows.select(~rows.rows["experiment"].isin(size_sweeps(rows)))
     if not len(rows):
