@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations, permutations
 from math import ceil
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,7 +38,7 @@ from chaosity.anomalies.departure_significance import Departure, SuspectedCompon
 from chaosity.anomalies.matrix_structure import PackageNodes, learn_matrix_structure
 from chaosity.cpusets import parse_cpu_list
 from chaosity.place_names import link_name, packages_of_link
-from chaosity.store.measurements import SLICE, Measurements
+from chaosity.store.measurements import SLICE, Measurements, less_is_better
 from chaosity.text_templates import write_text
 
 # Levels of the factor with the direction of the data: into the cores, or out of them.
@@ -77,8 +78,8 @@ def select_loads_between_packages(
     return found if found.rows["access"].nunique() > 1 else found.select(wanted[wanted] & False)
 
 
-def _nodes(text: object) -> tuple[int, ...]:
-    return tuple(parse_cpu_list(str(text))) if text else ()
+def _nodes(text: Any) -> tuple[int, ...]:
+    return () if pd.isna(text) else tuple(parse_cpu_list(str(text)))
 
 
 def _only(values: Iterator[int]) -> int:
@@ -246,9 +247,10 @@ def weakest_node_of_each_package(
 ) -> dict[int, float]:
     """Return package -> bandwidth of its slowest node from its own memory, see `find_slow_links`.
 
-    `memory` are valid rows of bandwidths.
+    `memory` are valid rows of loads alone.
     """
     rows = memory.where(initiator_kind="node", relation="same_node").rows
+    rows = rows[~rows["metric"].map(less_is_better).astype(bool)]
     if not len(rows):
         return {}
     places = rows["initiator_nodes"].astype(int)

@@ -56,6 +56,7 @@ def show_command(folder: Path, intervals: bool) -> None:
     packages = package_bandwidths(host)
     medians = [each.median for by_kernel in packages.values() for each in by_kernel.values()]
     scale = choose_scale(BANDWIDTH, medians)
+    kernels = list(dict.fromkeys(chain.from_iterable(packages.values())))
     width = line_width()
     print_template(
         "show",
@@ -66,14 +67,19 @@ def show_command(folder: Path, intervals: bool) -> None:
             for name, matrix in matrices.items()
         ],
         package_unit=scale.symbol,
-        package_kernels=list(dict.fromkeys(chain.from_iterable(packages.values()))),
-        packages={
-            place: {
-                kernel: estimate.short_text(scale, with_interval=intervals)
-                for kernel, estimate in by_kernel.items()
-            }
+        package_kernels=kernels,
+        packages=[
+            [
+                *place,
+                *(
+                    by_kernel[kernel].short_text(scale, with_interval=intervals)
+                    if kernel in by_kernel
+                    else "-"
+                    for kernel in kernels
+                ),
+            ]
             for place, by_kernel in packages.items()
-        },
+        ],
     )
 
 
