@@ -38,8 +38,8 @@ def campaign(tmp_path, root):
     return lambda: Campaign(config, root=root)
 
 
-def write(path, text=""):
-    """Write a file later than everything before; times in the history have milliseconds."""
+def write(path, text='{"verdict": {}}'):
+    """Write a file, such as a record, later than all before; the history counts milliseconds."""
     time.sleep(0.01)
     path.write_text(text)
 
@@ -154,6 +154,7 @@ def test_a_run_says_why_records_are_measured_again(campaign):
     Path(moved.output[0]).write_text(
         json.dumps({"schema_version": 1, "verdict": {"status": "valid"}, "point": elsewhere})
     )
+    Path(damaged.output[0]).write_text("")
     run.needed_jobs = lambda: [changed, moved, damaged]
     text = run.repetitions()
     assert text.startswith("3 records are measured again: ")
