@@ -34,7 +34,7 @@ if [ -e "$lock" ]; then
     exec 9<"$lock"
     flock 9
 fi
-step make run BUDGET=20s
+step make run BUDGET=1m
 exec 9<&-
 ls "$root"/root/chaosity/results/localhost/*/report.html
 step make test-tools

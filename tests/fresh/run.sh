@@ -25,7 +25,7 @@ child=
 remove() {
     if [ -n "$child" ]; then
         # The first process of the namespaces; unshare ends when all others have ended with it.
-        xargs --no-run-if-empty kill -KILL <"/proc/$child/task/$child/children" || true
+        { xargs --no-run-if-empty kill -KILL <"/proc/$child/task/$child/children"; } 2>/dev/null || true
         wait "$child" || true
     fi
     rm -rf "$folder"

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from broken_runs import chaosity
+from broken_runs import chaosity, run_program
 from chaosity.cli.check import check_command
 from chaosity.errors import UserError
 from chaosity.health.check_host import HostCheck, refuse_busy_host
@@ -65,7 +65,7 @@ def test_records_do_not_grow_from_night_to_night(folder: Path):
 
 
 def test_names_are_whole_in_a_pipe(folder: Path):
-    said = chaosity("check", folder, "--all").stdout
+    said = run_program("chaosity", "check", folder, "--all", environment={"COLUMNS": ""}).stdout
     for row in csv.DictReader((folder / "checks.csv").open()):
         assert f"{row['experiment']}/{row['point']} " in said
 

@@ -123,7 +123,7 @@ def test_the_report_lists_unmeasured_metrics_with_reasons(tmp_path):
     assert f"Not measured: {REASON}." in page
     assert not re.search(r">\s*nan\b", page, re.IGNORECASE)
     # It is no gap, no failure and no resource of the machine.
-    plain, _ = write(tmp_path, machine())
+    plain, _ = write(tmp_path, machine(), experiments=[FIGURES[0]])
     assert [c.text for c in context.problems] == [c.text for c in plain.problems]
     assert context.resources == plain.resources
     assert len(context.failed) == len(plain.failed)

@@ -42,7 +42,12 @@ def simulated_program(load: Load) -> SimulatedProgram:
 
 
 def accesses_own_node_only(load: Load) -> bool:
-    """Return whether each core of a load accesses only the memory of its own node."""
+    """Return whether each core of a load accesses only the memory of its own node.
+
+    With requested shares of pages by node, all cores access all nodes.
+    """
+    if "shares" in load["placement"]:
+        return False
     document = _read_benchmark(load["benchmark"])
     values = {**document.get("parameters", {}), **load.get("levels", {})}
     wanted = document.get("simulation", {}).get("own_node_if")
