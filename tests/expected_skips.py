@@ -40,6 +40,7 @@ EXPECTED = (
     ),
     *(".* is not offered on .*", "no non-temporal stores on .*"),
     "likwid-bench is not packaged for this machine",
+    "the time of this run is over",
     # What its administrator installed.
     "the role slurm .*",
     *("this machine runs systemd(, or lacks systemd-analyze)?", "this machine has Slurm"),
