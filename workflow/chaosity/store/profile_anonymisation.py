@@ -297,6 +297,7 @@ def _shipped() -> dict[str, frozenset[str]]:
     for _, load in loads:
         targets = load["target"] if isinstance(load["target"], list) else [load["target"]]
         words |= {policy for target in targets for policy in target.get("policies", ())}
+        words |= {*load.get("kernel", ())}  # a factor can be the kernel of a load
         for name, levels in load.get("vary", {}).items():
             words |= {name, *(level for level in levels if isinstance(level, str))}
 
