@@ -119,7 +119,7 @@ def machine_so_far(
     states: RecordStates,
     known: pd.DataFrame | None = None,
 ) -> MachineSoFar:
-    """Return what the records of the rounds tell, for the choice of the next round."""
+    """Return what is known of the machine from the records of the rounds."""
     facts = host_component_facts(
         plan.host.topology, read_component_documents(folder / "components")
     )

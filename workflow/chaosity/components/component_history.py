@@ -143,7 +143,7 @@ def state_at(stamp: str, states: Sequence[ComponentState]) -> ComponentState:
 def components_changed_since(
     stamp: str, names: Iterable[str], histories: Mapping[str, Sequence[ComponentState]]
 ) -> list[str]:
-    """Return the components whose content is another than at a time, in the form of `state_at`."""
+    """Return the components that changed after a time, which `stamp` gives as in `state_at`."""
     return [
         name
         for name in names

@@ -107,18 +107,21 @@ def is_matrix_cell(loads: list[Load], topology: Topology) -> bool:
     those of the first cores of two nodes are.
     """
     [load, *others] = loads
-    firsts = {node.cpus[0] for node in topology.initiator_nodes}
+    levels = load.get("levels", {})
     return (
         not others
         and load["target"]["kind"] == NODE
         and len(load["target"]["nodes"]) == 1
         and (load["initiator"]["kind"] == NODE or "latency_ns" in load["metrics"])
-        and _WORKING_SET not in load.get("levels", {})
-        and (
-            _RESPONDER not in load.get("levels", {})
-            or firsts.issuperset(parse_cpu_list(load["placement"]["cpus"]))
-        )
+        and _WORKING_SET not in levels
+        and (_RESPONDER not in levels or _is_pair_of_first_cores(load, topology))
     )
+
+
+def _is_pair_of_first_cores(load: Load, topology: Topology) -> bool:
+    """Return whether each core of a load is the first core of a node."""
+    first = {node.cpus[0] for node in topology.initiator_nodes}
+    return first.issuperset(parse_cpu_list(load["placement"]["cpus"]))
 
 
 def _is_of_packages(loads: list[Load]) -> bool:
