@@ -45,6 +45,7 @@ run.main()
                 "planted_faults 9",
                 "healthy_machines 9",
                 "false_alarms_and_recall 9",
+                "half_width_links 9",
                 "budgets 9",
                 "predicted_drive_sets 9",
                 "fitted_machines 9",
