@@ -20,7 +20,7 @@ COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.1
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-thorough test-all test-tools lab lab-down lab-test slurm-test fresh-test fuzz provision environment redfish lint format docs bench lock clean distclean
+.PHONY: help run demo test test-thorough test-all test-tools lab lab-down lab-test slurm-test fresh-test golden fuzz provision environment redfish lint format docs bench lock clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -102,6 +102,11 @@ redfish: .venv/requirements-firmware.installed ## add to the environment what fi
 
 provision: .venv/requirements.installed ## install the tools, kernels and runner on the inventory's hosts
 	@$(BIN)/python provision.py --force $(INVENTORY)
+
+golden: .venv/requirements-test.installed ## write the transcripts of tests/golden anew and show what changed; GOLDEN=fleet for one subject
+	@CHAOSITY_WRITE_GOLDEN=1 $(BIN)/pytest --numprocesses auto --quiet tests/golden $(if $(GOLDEN),-k $(GOLDEN))
+	@git --no-pager diff --stat -- tests/golden
+	@git --no-pager diff -- tests/golden
 
 FUZZ_MINUTES ?= 10
 fuzz: .venv/requirements-test.installed ## give changed and generated input to every parser for FUZZ_MINUTES=10; what fails is in build/fuzz
