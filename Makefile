@@ -119,7 +119,7 @@ format: .venv/requirements-test.installed ## format Python and Snakemake files
 	$(BIN)/snakefmt Snakefile workflow/Snakefile workflow/rules
 
 bench: .venv/requirements.installed ## compare kernels, overhead and planning with simpler programs; simulate intervals and faults; BENCH_ARGUMENTS=streaming for one part
-	$(BIN)/python tests/bench/run.py $(BENCH_ARGUMENTS)
+	$(BIN)/python bench/run.py $(BENCH_ARGUMENTS)
 
 lock: ## bring the lock files in line with pyproject.toml; LOCK_ARGUMENTS=--upgrade for the newest versions
 	@$(or $(PYTHON),python3) -m venv build/lock

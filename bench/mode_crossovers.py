@@ -6,14 +6,10 @@ reads and writes is one interval. The interval of the share is that of Clopper a
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 from scipy import stats
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simulated_modes import MIXES, SimulatedModes
 
@@ -45,3 +41,6 @@ def compare(seeds: int) -> Iterator[str]:
                 f"{error:+.2%}",
             ]
             yield f"| {' | '.join(map(str, columns))} |"
+
+
+PARTS = {"mode_crossovers": compare}

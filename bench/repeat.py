@@ -97,3 +97,6 @@ def compare(_pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
 def width(one: Estimate) -> float:
     """Width of an interval; nothing when there is none."""
     return 0.0 if one.low is None or one.high is None else one.high - one.low
+
+
+PARTS = {"repeat": compare}

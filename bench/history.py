@@ -13,12 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks import DRIFT_A_MONTH, FAULTS, HEALTHY_NIGHTS, Host, drifted, values_of
-
 from chaosity.health.check_history import Change, read_check_history
 from chaosity.health.check_series import append_check
 from chaosity.health.choose_check_points import PointKey
 from checked_server import check_points, time_of_night, write_points
+from checks import DRIFT_A_MONTH, FAULTS, HEALTHY_NIGHTS, Host, drifted, values_of
 
 QUIET_NIGHTS, SICK_NIGHTS, NIGHTS_BETWEEN_LOOKS = 60, 30, 7
 
@@ -144,3 +143,6 @@ def false_changes(healthy: Mapping[PointKey, float], hosts: int) -> Iterator[str
         f"healthy: {ever / hosts:.2f} changes a year that any look told, "
         f"one look in {NIGHTS_BETWEEN_LOOKS} nights"
     )
+
+
+PARTS = {"history": compare}

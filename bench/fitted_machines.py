@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from chaosity.checked_yaml_files import read_config
 from chaosity.prediction.fit_machine import fit_machine
@@ -169,3 +165,6 @@ def compare(seeds: int) -> Iterator[str]:
             )
     for (_, name), own in fits.items():
         yield f"{name}, not determined: {', '.join(own[0].undetermined)}"
+
+
+PARTS = {"fitted_machines": compare}

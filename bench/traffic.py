@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kernels import TOTAL_BYTES, own
 
-BINARY = Path(__file__).resolve().parents[2] / "build" / "kernels" / "chaosity-traffic"
+BINARY = Path(__file__).resolve().parents[1] / "build" / "kernels" / "chaosity-traffic"
 SECONDS = 0.5
 SHARES = (25, 50, 75)  # per cent of the peak
 
@@ -52,3 +52,6 @@ def compare(pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
         ratios = [inject(cpus, 100)[0] / own("read", cpus, "thp") for _ in range(pairs)]
         name = f"read : chaosity-bandwidth's, {len(cpus)} threads"
         yield name, ratios, ".3f", "goal: at least 0.95"
+
+
+PARTS = {"traffic": compare}

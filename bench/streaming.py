@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from kernels import BINARY, HUGE, TOTAL_BYTES, own
-
 from chaosity.runner.find_and_protect_drives import create_random_file_as_drive
+from kernels import BINARY, HUGE, TOTAL_BYTES, own
 
 SUM = BINARY.with_name("chaosity-sum")
 SECONDS = 1
@@ -107,3 +106,6 @@ def in_turn(pairs: int, ours: Callable[[], float], theirs: Callable[[], float]) 
         above = ours()
         ratios.append(above / (early or theirs()))
     return ratios
+
+
+PARTS = {"streaming": compare}

@@ -17,7 +17,6 @@ from statistics import median
 from typing import Any
 
 from bare_tools import read_point, run_bare, run_workflow
-
 from chaosity.store.tidy_table_from_records import build_tidy_table
 
 SECONDS = 5
@@ -95,3 +94,6 @@ def compare(pairs: int) -> Iterator[tuple[str, list[float], str, str] | str]:
             yield f"{metric}: {medians}"
             ratios = [ours / theirs for ours, theirs in zip(pipeline, hand, strict=True)]
             yield "  pipeline : by hand, of the same pair", ratios, ".3f", GOAL
+
+
+PARTS = {"fio": compare}

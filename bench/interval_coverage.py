@@ -270,3 +270,6 @@ _HELD = {
     "effects of levels, one by one": effects_held,
     "local against remote": remote_held,
 }
+
+
+PARTS = {"coverage": compare}

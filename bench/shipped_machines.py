@@ -14,16 +14,12 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from scipy import stats
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
 from chaosity.checked_yaml_files import CONFIG, read_config
@@ -394,3 +390,6 @@ def simulate_fleets(seeds: int, *, slow: bool) -> list[Seen]:
         else:
             seen.append(Seen(0, 0, false))
     return seen
+
+
+PARTS = {"planted_faults": compare_faults, "healthy_machines": compare_healthy}

@@ -73,3 +73,6 @@ def compare(rounds: int) -> Iterator[tuple[str, list[float], str, str]]:
         pairs = zip(values, found[kind, largest], strict=True)
         ratios = [value / there for value, there in pairs]
         yield f"{name} : {largest} x", ratios, ".3f", "1: the cache is left behind"
+
+
+PARTS = {"working_sets": compare}

@@ -172,3 +172,6 @@ def their_latency(program: str, pages: str, block: int) -> float:
     pinned = ["taskset", "--cpu-list", "0", *command]
     text = subprocess.run(pinned, check=True, capture_output=True, text=True).stdout
     return float(text.split()[-1])
+
+
+PARTS = {"peers": compare}

@@ -10,14 +10,10 @@ all sets and seeds.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from chaosity.prediction.predict_drive_sets import audit_predictions, predict_drive_sets
 from simulated_tables import shipped_machine, shipped_topology
@@ -74,3 +70,6 @@ def predicted(case: Case, seeds: int) -> str | None:
     cells.append(f"{100 * np.mean(within):.1f} % (at least {100 * min(within):.1f})")
     cells.append(f"{passed} of {audited}")
     return f"| {' | '.join(cells)} |"
+
+
+PARTS = {"predicted_drive_sets": compare}

@@ -61,3 +61,6 @@ def tool_seconds(record: dict) -> float:
     """How long the tool itself ran."""
     [load] = record["loads"]
     return load["ended_monotonic_seconds"] - load["began_monotonic_seconds"]
+
+
+PARTS = {"points": compare}

@@ -12,7 +12,7 @@ import yaml
 
 from chaosity.runner.find_and_protect_drives import HeldDrives, check_and_link_drives
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def run_workflow(folder: Path, *arguments: str, file_bytes: int, **config: Any) -> None:

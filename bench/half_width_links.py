@@ -9,19 +9,14 @@ the loads between packages are in the first round in any case.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from shipped_machines import SERVER_WITH_FAULTS, shown
 
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.rounds.round_types import Budget
 from chaosity.simulation.machine_description import Fault
+from shipped_machines import SERVER_WITH_FAULTS, shown
 from simulated_rounds import simulate_rounds
 from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
 
@@ -73,3 +68,6 @@ def compare(seeds: int) -> Iterator[str]:
             of_each = list(pool.map(seen, [run] * seeds, [slow] * seeds, numbers))
             told, false = (shown(sum(column), seeds) for column in zip(*of_each, strict=True))
             yield f"| {run} | {'half width' if slow else 'healthy'} | {told} | {false} |"
+
+
+PARTS = {"half_width_links": compare}

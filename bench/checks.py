@@ -11,13 +11,9 @@ from __future__ import annotations
 import math
 import random
 import statistics
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from chaosity.health.choose_check_points import CheckPoint, PointKey, fit_into_time
 from chaosity.health.equal_hosts import compare_with_equal_hosts
@@ -336,3 +332,6 @@ def dates(loss: float, hosts: int) -> str:
     return (
         f"{loss:.0%} less for 7 nights: {len(errors)} of {hosts} dated{worst}; {false} false dates"
     )
+
+
+PARTS = {"checks": compare, "checks_of_fleets": compare_together}

@@ -18,7 +18,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "roles" / "kernels" / "files"
 BUILD = ROOT / "build" / "bench"
 REFERENCE = BUILD / "chase_reference"
@@ -104,3 +104,6 @@ def compare(pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
         yield f"chase : naive loop, medians, {where}", medians, ".4f", "goal: within 2 %"
         yield f"chase : naive loop, means, {where}", means, ".4f", "no goal: interruptions count"
         yield f"timer's share of a block, %, {where}", shares, ".3f", "goal: below 1"
+
+
+PARTS = {"latency": compare}

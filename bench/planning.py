@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import yaml
+
 from scale import Cost, exponent, median, run
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 # 40 nodes and 160 L3 domains: 9,882 points of memory bandwidth.
 MACHINE = "pack:4 numa:10 l3:4 core:2 pu:2"
 DESCRIPTION = ROOT / "machines/sixteen_nodes.yaml"
@@ -180,3 +181,7 @@ class Planning:
             (run([*self.own, *options], self.folder), run([*bare, *options], self.bare))
             for _ in range(pairs + 1)
         ][1:]
+
+
+PARTS = {"planning": compare}
+ONLY_IF_NAMED = {"planning_large": compare_large}

@@ -22,11 +22,9 @@ from pathlib import Path
 import yaml
 from lxml import etree
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "machines/topologies"))
-
 from make_topologies import GIB, Machine, make_topology
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 HOST = "server"
 # Drives have a PCI bus of their own, and a bus number has eight bits.
 MOST_DRIVES = 15
@@ -177,3 +175,7 @@ def run(command: Sequence[str], folder: Path, output: Path = Path(os.devnull)) -
             raise RuntimeError(f"{' '.join(command)} failed: {errors.read().decode()}")
     # Linux counts the largest process in KiB.
     return Cost(seconds, used.ru_utime + used.ru_stime, 1024 * used.ru_maxrss)
+
+
+PARTS = {"scale": compare}
+ONLY_IF_NAMED = {"scale_large": compare_large}

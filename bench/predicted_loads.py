@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from chaosity.checked_yaml_files import read_config
 from chaosity.errors import UserError
@@ -136,3 +132,6 @@ def row(name: str, kind: str, own: Sequence[Prediction]) -> str:
     held = sum(each.holds_truth for each in own), sum(each.holds_measured for each in own)
     inside = " | ".join(f"{100 * number / len(own):.1f} %" for number in held)
     return f"| `{name}` | {kind} | {len(own)} | {shares} | {inside} |"
+
+
+PARTS = {"predicted_loads": compare}

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-BINARY = Path(__file__).resolve().parents[2] / "build" / "kernels" / "chaosity-bandwidth"
+BINARY = Path(__file__).resolve().parents[1] / "build" / "kernels" / "chaosity-bandwidth"
 # Bytes in all arrays together: beyond the last-level caches of the machines this was tried on
 # (260 MiB), and no more, since a virtual machine may have to be lent each page anew.
 TOTAL_BYTES = 1_300_000_000
@@ -112,3 +112,6 @@ def compare_in_cache(cpus: list[int], pairs: int) -> Iterator[tuple[str, list[fl
                 for _ in range(pairs)
             ]
             yield f"{ours} {isa} : {theirs}, 1 thread, L2", ratios, ".3f", "goal: at least 1.00"
+
+
+PARTS = {"kernels": compare}

@@ -12,17 +12,13 @@ truth with the drift of the middle run. A few disturbed runs do not move that me
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from scipy import stats
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from chaosity.checked_yaml_files import read_config
 from chaosity.statistics.block_ratios import summarise_cell_ratios_paired_by_block
@@ -127,3 +123,6 @@ def shown(shares: tuple[float, ...]) -> str:
     half = float(stats.t.ppf(0.975, len(shares) - 1)) * error
     high = min(1.0, mean + half)
     return f"{100 * mean:.1f} % ({100 * (mean - half):.1f} to {100 * high:.1f} %)"
+
+
+PARTS = {"simulated_coverage": compare}

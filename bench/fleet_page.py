@@ -8,18 +8,14 @@ of its marked resources is the faulty part.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from checks import FAULTS
 from scipy import stats
 
 from chaosity.compare.outlier_host_search import find_outlier_hosts
 from chaosity.report.overview_and_equal_hosts import HeatMap
 from checked_server import check_points, server
+from checks import FAULTS
 from simulated_fleet import fleet_tables
 
 SICK = 4
@@ -62,3 +58,6 @@ def place_of(part: str) -> str:
     """Return what the page calls a part: its name, or the node of a drive."""
     check = next(each for each in check_points() if each.parts[0] == part)
     return f"node{check.load['target']['nodes'][0]}"
+
+
+PARTS = {"fleet_page": compare}

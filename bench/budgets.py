@@ -10,7 +10,6 @@ protocol of the paper (`profiles/paper`), whose time is computed and not simulat
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -18,8 +17,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.anomalies.host_anomalies import analyse_host
@@ -228,3 +225,6 @@ def lines_of_machine(name: str, seeds: int) -> list[str]:
         what = f"at least {format_duration(least)}"
         lines.append(f"| {name} | {', '.join(map(str, short))} min | {what} |" + " |" * 7)
     return lines
+
+
+PARTS = {"budgets": compare}

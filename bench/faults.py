@@ -8,14 +8,10 @@ about the fault.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import faulty_machines as faulty
 from chaosity.anomalies.anomaly_results import Findings
@@ -170,3 +166,6 @@ WITHOUT_SIZE: dict[str, Callable[[Rng, float, int], Outcome]] = {
     "swapped cables of nodes": swapped_nodes,
     "lying distance table": lying_table,
 }
+
+
+PARTS = {"faults": compare}

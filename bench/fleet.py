@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import yaml
+
+from chaosity.campaign.runs_of_hosts import _state_of_files
 from planning import BARE
 from scale import Cost, exponent, run
 
-from chaosity.campaign.runs_of_hosts import _state_of_files
-
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 MACHINE = ROOT / "machines/xeon_8358.yaml"
 HOST = {
     "chaosity_topology": str(ROOT / "machines/topologies/xeon_8358.xml"),
@@ -132,3 +132,7 @@ def note_unchanged(folder: Path, number: int) -> None:
     for index in range(number):
         host = folder / f"results/h{index:04}"
         (host / "unchanged.txt").write_text(_state_of_files(host))
+
+
+PARTS = {"fleet": compare}
+ONLY_IF_NAMED = {"fleet_large": compare_large}
