@@ -6,11 +6,14 @@ import io
 import json
 import struct
 import tarfile
+import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from captured import Capture, CapturedDrive, CapturedNode
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -55,31 +58,13 @@ _BOMB = (
     '<object type="PU" os_index="0" cpuset="0x1"/></object></topology>'
 )
 ODD_XML = [_BOMB.encode(), b'<topology version="2.0">' + b"<object>" * 5000, b"", b"<topology/>"]
-NODE = "sys/devices/system/node/node"
-CPU = "sys/devices/system/cpu"
-# What `chaosity-run --describe` copies from a host with four CPUs and two nodes.
-SYS = {
-    f"{CPU}/online": "0-3",
-    f"{CPU}/possible": "0-3",
-    f"{CPU}/present": "0-3",
-    f"{CPU}/smt/control": "on",
-    f"{CPU}/cpufreq/policy0/scaling_max_freq": "3600000",
-    f"{CPU}/cpu0/cpuidle/state1/disable": "1",
-    **{f"{CPU}/cpu{n}/topology/physical_package_id": "0" for n in range(4)},
-    **{f"{CPU}/cpu{n}/topology/core_id": str(n) for n in range(4)},
-    **{f"{CPU}/cpu{n}/topology/core_cpus": f"{1 << n:x}" for n in range(4)},
-    "sys/devices/system/node/online": "0-1",
-    "sys/devices/system/node/possible": "0-1",
-    **{f"{NODE}{n}/cpulist": f"{2 * n}-{2 * n + 1}" for n in (0, 1)},
-    **{f"{NODE}{n}/cpumap": f"{3 << 2 * n:x}" for n in (0, 1)},
-    **{f"{NODE}{n}/distance": "10 21" if n == 0 else "21 10" for n in (0, 1)},
-    **{f"{NODE}{n}/meminfo": f"Node {n} MemTotal: 24683520 kB" for n in (0, 1)},
-    **{f"{NODE}{n}/hugepages/hugepages-2048kB/nr_hugepages": "4" for n in (0, 1)},
+# What `chaosity-run --describe` copies beside the tree of `Capture`.
+FILES = {
+    "sys/devices/system/cpu/smt/control": "on",
+    "sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq": "3600000",
+    "sys/devices/system/cpu/cpu0/cpuidle/state1/disable": "1",
+    "sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages": "4",
     "sys/devices/virtual/memory_tiering/memory_tier4/nodelist": "0-1",
-    "sys/bus/pci/devices/0000:41:00.0/numa_node": "1",
-    "sys/bus/pci/devices/0000:41:00.0/current_link_speed": "16.0 GT/s PCIe",
-    "sys/class/block/nvme0n1/size": "7501476528",
-    "sys/class/block/nvme0n1/device/serial": "S64GNE0R",
     "sys/class/net/eth0/speed": "25000",
     "proc/cmdline": "root=/dev/sda1 isolcpus=1 -- x",
     "proc/cpuinfo": "processor\t: 0\nvendor_id\t: AuthenticAMD\nclflush size\t: 64\n",
@@ -98,8 +83,6 @@ FACTS = {
         (ROOT / "tests/data/recorded/opencl-devices_pocl-3.1.json").read_text()
     )["devices"],
 }
-CAPTURED = {name: f"{text}\n".encode() for name, text in SYS.items()}
-DESCRIBED = {**CAPTURED, "topology.xml": XML[0], "host.json": json.dumps(FACTS).encode()}
 COMPONENT = {"component": "drive", "serial": "S1", "node": 0, "size_bytes": 10**12}
 HISTORY = json.dumps({"since": "2026-11-20T13:45:00.000Z", "content": COMPONENT}) + "\n"
 
@@ -184,6 +167,18 @@ def smbios_table() -> bytes:
     return table + b"\x7f\x04\0\0\0\0"
 
 
+@cache
+def described() -> dict[str, bytes]:
+    """Return the files of a description of a host with two nodes and a drive."""
+    nodes = {0: CapturedNode("0-1", 16, (10, 21)), 1: CapturedNode("2-3", 16, (21, 10))}
+    drive = CapturedDrive("0000:41:00.0", "nvme0n1", 1)
+    with tempfile.TemporaryDirectory() as name:
+        root = Capture(nodes, {0: "0-3"}, [drive], FILES).write(Path(name))
+        paths = [path for path in root.rglob("*") if path.is_file()]
+        files = {str(path.relative_to(root)): path.read_bytes() for path in paths}
+    return {**files, "topology.xml": XML[0], "host.json": json.dumps(FACTS).encode()}
+
+
 def use(topology: Any, folder: Path) -> None:
     """Write what a run writes of a topology, and read it again."""
     again = topology_from_json(json.loads(json.dumps(topology_to_json(topology))))
@@ -197,11 +192,6 @@ def parse_file(data: bytes, folder: Path) -> None:
     topology, text = discover_topology_with_xml(str(path))
     etree.fromstring(text.encode())
     use(topology, folder)
-
-
-def parse_captured(data: bytes, folder: Path) -> None:
-    (folder / "capture.tar.gz").write_bytes(data)
-    discover_topology(str(folder / "capture.tar.gz"))
 
 
 def parse_topology_json(text: str, folder: Path) -> None:
@@ -244,8 +234,7 @@ CASES: dict[
     str, tuple[Callable[[], st.SearchStrategy[Any]], Callable[[Any, Path], None], float]
 ] = {
     "hwloc XML": (lambda: xml, parse_file, 0.2),
-    "description": (lambda: tarballs(DESCRIBED), parse_file, 0.2),
-    "captured /sys": (lambda: tarballs(CAPTURED), parse_captured, 0.05),
+    "description": (lambda: tarballs(described()), parse_file, 0.2),
     "dmidecode": (
         lambda: changed([DMIDECODE], change_text),
         lambda text, _: parse_dmidecode_memory_modules(text) and None,
