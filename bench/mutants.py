@@ -1,4 +1,4 @@
-"""Who would notice? Changes one place of the code at a time and runs the tests that enter it.
+r"""Who would notice? Changes one place of the code at a time and runs the tests that enter it.
 
 \b
     python bench/mutants.py --record
