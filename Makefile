@@ -108,9 +108,9 @@ golden: .venv/requirements-test.installed ## write the transcripts of tests/gold
 	@git --no-pager diff --stat -- tests/golden
 	@git --no-pager diff -- tests/golden
 
-FUZZ_MINUTES ?= 10
-fuzz: .venv/requirements-test.installed ## give changed and generated input to every parser for FUZZ_MINUTES=10; what fails is in build/fuzz
-	@PYTHONPATH=tests $(BIN)/python -m fuzz --minutes $(FUZZ_MINUTES) $(FUZZ_ARGUMENTS)
+fuzz: .venv/requirements-test.installed ## give every parser thirty times as much changed and generated input as `make test`
+	$(BIN)/pytest --numprocesses auto --dist worksteal --hypothesis-profile=many $(PYTEST_ARGUMENTS) \
+		$$(grep -rl --include='test_*.py' check_any_input tests)
 
 lint: .venv/requirements-test.installed ## run every linter and format check
 	$(BIN)/pytest tests/unit/test_lint.py
@@ -124,7 +124,7 @@ format: .venv/requirements-test.installed ## format Python and Snakemake files
 	$(BIN)/snakefmt Snakefile workflow/Snakefile workflow/rules
 
 bench: .venv/requirements.installed ## compare kernels, overhead and planning with simpler programs; simulate intervals and faults; BENCH_ARGUMENTS=streaming for one part
-	$(BIN)/python tests/bench/run.py $(BENCH_ARGUMENTS)
+	$(BIN)/python bench/run.py $(BENCH_ARGUMENTS)
 
 lock: ## bring the lock files in line with pyproject.toml; LOCK_ARGUMENTS=--upgrade for the newest versions
 	@$(or $(PYTHON),python3) -m venv build/lock

@@ -90,7 +90,7 @@ def inflict(arguments: Sequence[str]) -> str:
 
 
 def pretend_nights(arguments: Sequence[str]) -> str:
-    """Write nights with noise of 1 % from the one check of a folder; at last node 1 is 6 % slower."""
+    """Write nights from the one check of a folder: noise of 1 %, and at last a slower node 1."""
     [path] = (Path(folder) / "checks.csv" for folder in arguments)
     once = list(csv.DictReader(path.open()))
     chance = random.Random(1)

@@ -12,25 +12,10 @@ import duckdb
 import yaml
 
 # Begin and end a line. A term and its definition share one.
-_BLOCKS = {
-    *[
-        "p",
-        "div",
-        "section",
-        "li",
-        "tr",
-        "dt",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "caption",
-        "figcaption",
-        "figure",
-        "summary",
-        "table",
-    ]
-}
+_BLOCKS = frozenset(
+    {"p", "div", "section", "figure", "figcaption", "table", "caption", "tr", "summary"}
+    | {"li", "dt", "h1", "h2", "h3", "h4"}
+)
 _STARTS = {"h1": "# ", "h2": "## ", "h3": "### ", "h4": "#### ", "li": "- ", "dd": ": "}
 _STARTS |= {"td": " | ", "th": " | ", "br": " ", "span": " "}
 _UNSEEN = {"style", "script", "svg", "title", "nav"}
@@ -72,7 +57,7 @@ class _Text(HTMLParser):
 
 
 def html_text(text: str, sections: Sequence[str] = ()) -> str:
-    """Return what a reader of a page sees, without drawings: all of it, or what is below headings."""
+    """Return what a reader of a page sees, without drawings: all, or some sections."""
     page = _Text()
     page.feed(text)
     lines = [" ".join(line.split()).removeprefix("| ") for line in page.lines]
@@ -100,8 +85,7 @@ def read(arguments: Sequence[str]) -> str:
     """Return a file as text: read FILE [SECTION of a page or COLUMN of a Parquet file]..."""
     path, parts = Path(arguments[0]), list(arguments[1:])
     if path.suffix == ".parquet":
-        columns = ", ".join(parts) or "*"
-        table = duckdb.sql(f"SELECT {columns} FROM '{path}'").df()
+        table = duckdb.read_parquet(str(path)).project(", ".join(parts) or "*").df()
         return str(table.to_csv(index=False, lineterminator="\n"))
     text = path.read_text()
     if path.suffix == ".html":

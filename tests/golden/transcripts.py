@@ -3,7 +3,8 @@
 A line that begins with ``$ `` is a command. The lines below it are its exit status, unless it is 0,
 and what it prints. Lines before the first command are comments; ``# results: NAME...`` names the
 prepared results, see prepared_results.py. There is no shell: a command can begin with settings
-of the environment and be followed by ``2>&1``, ``| COMMAND`` and ``> FILE``. HERE is the folder, PROJECT the repository.
+of the environment and be followed by ``2>&1``, ``| COMMAND`` and ``> FILE``. HERE stands for the
+folder and PROJECT for the repository.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ ENVIRONMENT = {"COLUMNS": "120"}
 
 def run_transcript(text: str, folder: Path) -> str:
     """Run the commands of a transcript in a folder and return the transcript anew."""
-    lines = []
-    os.symlink(ROOT / "tests/data", folder / "data")
+    lines: list[str] = []
+    (folder / "data").symlink_to(ROOT / "tests/data")
     for line in text.splitlines():
         if line.startswith("# results: "):
             for name in line.removeprefix("# results: ").split():
@@ -110,7 +111,12 @@ def run_command(
 def run_here(words: Sequence[str]) -> tuple[int, str, str, str]:
     """Run a command in this process, as its program does; return its status and output."""
     status = 0
-    with CliRunner().isolation() as streams, mock.patch.object(sys, "argv", list(words)):
+    with (
+        CliRunner().isolation() as streams,
+        mock.patch.object(sys, "argv", list(words)),
+        # Else click takes `python -m pytest` for the name of the program.
+        mock.patch.object(sys.modules["__main__"], "__package__", None),
+    ):
         try:
             if words[0] in OWN:
                 print(OWN[words[0]](words[1:]), end="")
