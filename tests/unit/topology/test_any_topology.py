@@ -93,8 +93,9 @@ def change_xml(draw: Draw, data: bytes) -> bytes:
         root = etree.fromstring(data)
     except etree.XMLSyntaxError:
         return data
-    elements = list(root.iter(etree.Element))
-    element, other = (draw(st.sampled_from(range(len(elements)))) for _ in range(2))
+    tag = draw(st.sampled_from(sorted({str(each.tag) for each in root.iter(etree.Element)})))
+    elements = list(root.iter(tag))
+    element, other = (draw(st.integers(0, len(elements) - 1)) for _ in range(2))
     chosen, parent = elements[element], elements[element].getparent()
     kind = draw(st.sampled_from(("value", "value", "no value", "text", "remove", "repeat")))
     new = draw(
