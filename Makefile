@@ -103,7 +103,7 @@ redfish: .venv/requirements-firmware.installed ## add to the environment what fi
 provision: .venv/requirements.installed ## install the tools, kernels and runner on the inventory's hosts
 	@$(BIN)/python provision.py --force $(INVENTORY)
 
-fuzz: .venv/requirements-test.installed ## give every parser thirty times as much changed and generated input as `make test`
+fuzz: .venv/requirements-test.installed ## give every parser sixty times as much changed and generated input as `make test`
 	$(BIN)/pytest --numprocesses auto --dist worksteal --hypothesis-profile=many $(PYTEST_ARGUMENTS) \
 		$$(grep -rl --include='test_*.py' check_any_input tests)
 
