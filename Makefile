@@ -108,7 +108,7 @@ golden: .venv/requirements-test.installed ## write the transcripts of tests/gold
 	@git --no-pager diff --stat -- tests/golden
 	@git --no-pager diff -- tests/golden
 
-fuzz: .venv/requirements-test.installed ## give every parser thirty times as much changed and generated input as `make test`
+fuzz: .venv/requirements-test.installed ## give every parser sixty times as much changed and generated input as `make test`
 	$(BIN)/pytest --numprocesses auto --dist worksteal --hypothesis-profile=many $(PYTEST_ARGUMENTS) \
 		$$(grep -rl --include='test_*.py' check_any_input tests)
 

@@ -200,30 +200,30 @@ def parse_bundle(data: bytes, folder: Path) -> None:
 CASES: dict[
     str, tuple[Callable[[], st.SearchStrategy[Any]], Callable[[Any, Path], None], float]
 ] = {
-    "matrix": (lambda: changed([MATRIX, SLIT], change_text) | any_csv, parse_matrix, 1.0),
-    "distances": (lambda: changed([MATRIX, SLIT], change_text) | any_csv, parse_distances, 0.5),
-    "published table": (published, parse_published, 0.3),
+    "matrix": (lambda: changed([MATRIX, SLIT], change_text) | any_csv, parse_matrix, 0.4),
+    "distances": (lambda: changed([MATRIX, SLIT], change_text) | any_csv, parse_distances, 0.2),
+    "published table": (published, parse_published, 0.2),
     "form": (
         lambda: (
             changed([yaml.safe_load(FORM)], change_document).map(json.dumps)
             | changed([FORM], change_text)
         ),
         parse_form,
-        0.3,
+        0.2,
     ),
     "tidy table": (
         lambda: (
             changed([made()["table"]], change_table, 2) | changed([made()["table"]], change_bytes)
         ),
         parse_table,
-        0.08,
+        0.03,
     ),
     "profile database": (
         lambda: changed([made()["database"]], change_bytes),
         parse_database,
-        0.1,
+        0.05,
     ),
-    "bundle": (bundles, parse_bundle, 0.08),
+    "bundle": (bundles, parse_bundle, 0.05),
 }
 
 
