@@ -22,7 +22,7 @@ from shipped_machines import MACHINES, MEMORY, STORAGE, judged, planted, shown, 
 
 from chaosity.checked_yaml_files import read_config
 from chaosity.simulation.machine_description import Fault, MachineDescription
-from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
+from machines import SimulatedHost, shipped_machine, shipped_topology
 
 # Runs differ by 0.6 to 1 % as shipped. A quarter of the runs of a disturbed machine loses a fifth,
 # so in one of six cells most of three replicates are disturbed.

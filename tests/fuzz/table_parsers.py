@@ -31,7 +31,6 @@ from chaosity.store.read_node_matrix_csv import read_distances_csv, read_matrix_
 from chaosity.store.read_published_csv import read_published_csv
 from chaosity.store.tidy_table_from_records import build_tidy_table
 from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table, write_parquet_table
-from checked_server import check_points
 from fuzz.mutations import (
     ODD_NUMBERS,
     ODD_TEXTS,
@@ -41,6 +40,7 @@ from fuzz.mutations import (
     mutated,
 )
 from fuzz.watched_parser import Parser
+from machines import check_points
 
 FILES = ROOT / "tests" / "data" / "command_files"
 MATRIX = "initiator,mem_0,mem_1\n0,120.5,60\n1,61,-\n0,119,59.5\n1,62,121\n"
