@@ -103,9 +103,9 @@ redfish: .venv/requirements-firmware.installed ## add to the environment what fi
 provision: .venv/requirements.installed ## install the tools, kernels and runner on the inventory's hosts
 	@$(BIN)/python provision.py --force $(INVENTORY)
 
-FUZZ_MINUTES ?= 10
-fuzz: .venv/requirements-test.installed ## give changed and generated input to every parser for FUZZ_MINUTES=10; what fails is in build/fuzz
-	@PYTHONPATH=tests $(BIN)/python -m fuzz --minutes $(FUZZ_MINUTES) $(FUZZ_ARGUMENTS)
+fuzz: .venv/requirements-test.installed ## give every parser thirty times as much changed and generated input as `make test`
+	$(BIN)/pytest --numprocesses auto --dist worksteal --hypothesis-profile=many $(PYTEST_ARGUMENTS) \
+		$$(grep -rl --include='test_*.py' check_any_input tests)
 
 lint: .venv/requirements-test.installed ## run every linter and format check
 	$(BIN)/pytest tests/unit/test_lint.py
@@ -119,7 +119,7 @@ format: .venv/requirements-test.installed ## format Python and Snakemake files
 	$(BIN)/snakefmt Snakefile workflow/Snakefile workflow/rules
 
 bench: .venv/requirements.installed ## compare kernels, overhead and planning with simpler programs; simulate intervals and faults; BENCH_ARGUMENTS=streaming for one part
-	$(BIN)/python tests/bench/run.py $(BENCH_ARGUMENTS)
+	$(BIN)/python bench/run.py $(BENCH_ARGUMENTS)
 
 lock: ## bring the lock files in line with pyproject.toml; LOCK_ARGUMENTS=--upgrade for the newest versions
 	@$(or $(PYTHON),python3) -m venv build/lock

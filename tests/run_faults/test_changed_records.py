@@ -35,8 +35,11 @@ def edit_verdict(record: dict) -> None:
     record["verdict"] |= {"status": "failed", "reason": "it was too slow"}
 
 
-@pytest.mark.parametrize("edit", [edit_value, edit_time, edit_verdict])
-@pytest.mark.parametrize("linked", [True, False], ids=["in place", "in a new file"])
+@pytest.mark.parametrize(
+    ("edit", "linked"),
+    [(edit_value, True), (edit_time, False), (edit_verdict, False)],
+    ids=["value in place", "time in a new file", "verdict in a new file"],
+)
 def test_a_record_edited_by_hand_has_no_value(results: ResultsFolder, edit, linked: bool):
     path = results.record(results.points[0])
     record = json.loads(path.read_text())

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
-from broken_runs import SIMULATED_HOST, ResultsFolder, chaosity
+from broken_runs import SIMULATED_HOST, ResultsFolder, chaosity, record_files
 from chaosity.campaign.damaged_files import set_damaged_derived_files_aside
+from chaosity.campaign.hosts_and_plans_of_run import Campaign
+from chaosity.checked_yaml_files import read_config
 from chaosity.records.atomic_writes_and_record_files import load_record, save_record
 from workflow_folder import Workflow
 
@@ -88,34 +91,20 @@ def derived_files(run: Workflow) -> list[Path]:
     return sorted(path for pattern in patterns for path in folder.glob(pattern))
 
 
-# With a whole report, nothing but the run itself asks for the files of which it was made.
-@pytest.mark.parametrize(
-    ("damage", "kept_files"),
-    [
-        (empty, ("report.html", "summary.json", "summary.txt", "figures")),
-        *(
-            pytest.param(each, (), marks=pytest.mark.thorough)
-            for each in (empty, fill_with_garbage, replace_by_folder)
-        ),
-    ],
-)
-def test_the_next_run_makes_damaged_files_again(
-    run: Workflow, damage: Callable[[Path], None], kept_files: tuple[str, ...]
-):
+@pytest.mark.thorough
+def test_the_next_run_makes_damaged_files_again(run: Workflow):
     records = sorted(run.folder.glob("results/*/*/*/*/rep1.json"))
     damages = [*DAMAGES, write_another_document]
     kept = {path: path.read_bytes() for path in records[len(damages) :]}
     for each, path in zip(damages, records, strict=False):
         each(path)
-    sizes = {
-        path: path.stat().st_size
-        for path in derived_files(run)
-        if path.name not in kept_files and path.parent.name not in kept_files
-    }
+    sizes = {path: path.stat().st_size for path in derived_files(run)}
     names = {path.name for path in sizes}
     assert {"measurements.parquet", "history.parquet", "findings.json", "notes.txt"} <= names
-    for path in sizes:
-        damage(path)
+    for path, damage in zip(sizes, itertools.cycle(DAMAGES), strict=False):
+        # A cut text is still a text, and the reports are replaced in the end.
+        whole = damage is cut and path.suffix in (".csv", ".txt", ".prom", ".png")
+        (empty if whole or path.name == "findings.json" else damage)(path)
     said = run.run()
     assert f"{len(damages)} measurements to take" in said
     for path in records[: len(damages)]:
@@ -132,24 +121,66 @@ def test_the_next_run_makes_damaged_files_again(
     for path, size in sizes.items():
         assert path.stat().st_size > 0.5 * size, path
     assert "damaged" not in run.run("--dry-run")
+    # With a whole report, nothing but the run itself asks for the files of which it was made.
+    table = run.path("*/*/measurements.parquet")
+    empty(table)
+    assert "measurements.parquet: the file is " in run.run()
+    assert table.stat().st_size > 0.5 * sizes[table]
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_any_damage_of_one_derived_file_is_noticed(run: Workflow, damage: Callable[[Path], None]):
-    for path in derived_files(run):
-        if path.parent.name == ".tidy" or (
-            damage is cut and path.suffix in (".csv", ".txt", ".prom", ".png")
-        ):
-            continue  # the first are checked where they are read; a cut text is still a text
-        results = path.parents[1] if path.parent.name in ("figures", "exports") else path.parent
-        copy = run.folder / "copy"
-        shutil.copytree(results, copy, symlinks=True)
-        damage(copy / path.relative_to(results))
-        found = [*set_damaged_derived_files_aside(copy)]
-        assert len(found) == 1, (path, found)
-        assert path.name in found[0] and " is " in found[0] and "computed again." in found[0]
-        shutil.rmtree(copy)
+# A whole file of each kind that a run computes from records, besides the tables.
+WHOLE = {
+    **{"report.html": b"<html></html>\n", "findings.json": b'{"anomalies": []}\n'},
+    **{"topology.svg": b"<svg></svg>\n", "summary.json": b"{}\n", "summary.txt": b"valid\n"},
+    **{"figures/a.svg": b"<svg></svg>", "figures/a.png": b"\x89PNG, pixels IEND\xaeB`\x82"},
+    **{"figures/figures.json": b"[{}]", "figures/a.csv": b"a,b\n1,2\n"},
+    **{"exports/notes.txt": b"none\n", "exports/weights.json": b"[1, 2]\n"},
+}
+
+
+def test_any_damage_of_one_derived_file_is_noticed(results: ResultsFolder, tmp_path: Path):
+    assert results.write("tidy").returncode == 0
+    whole, folder = tmp_path / "whole", tmp_path / "damaged"
+    for name, content in WHOLE.items():
+        (whole / name).parent.mkdir(parents=True, exist_ok=True)
+        (whole / name).write_bytes(content)
+    for name in ("measurements.parquet", "history.parquet"):
+        shutil.copy(results.folder / name, whole)
+    assert [*set_damaged_derived_files_aside(whole)] == []
+    for name in (*WHOLE, "measurements.parquet", "history.parquet"):
+        for damage in DAMAGES:
+            if damage is cut and name.endswith((".csv", ".txt", ".png")):
+                continue  # a cut text is still a text, and a picture is looked at by its end
+            shutil.copytree(whole, folder)
+            damage(folder / name)
+            found = [*set_damaged_derived_files_aside(folder)]
+            assert len(found) == 1, (name, damage, found)
+            assert Path(name).name in found[0] and " is " in found[0]
+            assert "computed again." in found[0]
+            assert len([*folder.glob("*.damaged-*")]) == 1
+            shutil.rmtree(folder)
+
+
+def test_damaged_records_are_set_aside_when_a_run_is_planned(
+    results: ResultsFolder, root: Path, capsys: pytest.CaptureFixture[str]
+):
+    damages = [*DAMAGES, write_another_document]
+    damaged = [results.record(point) for point in results.points][: len(damages)]
+    for damage, path in zip(damages, damaged, strict=True):
+        damage(path)
+    hosts = results.results.parent / "hosts.yml"
+    hosts.write_text(yaml.safe_dump({"all": {"hosts": {"sim": SIMULATED_HOST}}}))
+    config = {"inventory": str(hosts), "results": str(results.results)}
+    only = {"experiments": ["memory_bandwidth"], "sample": {"memory_bandwidth": 8}}
+    Campaign({**read_config(), **config, **only, "replicates": 1}, root=root)
+    said = capsys.readouterr().err.splitlines()
+    for path in damaged:
+        [sentence] = [line for line in said if f"{path.parent.name}/rep1.json: the record" in line]
+        assert sentence.endswith("and measured again.")
+        assert not os.path.lexists(path)
+        [aside] = path.parent.glob("rep1.json.damaged-*")
+        assert os.path.lexists(aside)
+    assert len(record_files(results.results)) == len(results.points) - len(damages)
 
 
 def test_commands_refuse_a_fifo_and_do_not_wait(results: ResultsFolder):

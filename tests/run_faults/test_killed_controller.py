@@ -21,7 +21,7 @@ from workflow_folder import Workflow
 
 @pytest.mark.alone
 def test_kill_in_the_middle_and_go_on(workflow: Workflow):
-    workflow.config["experiments"] = ["memory_bandwidth"]
+    workflow.config |= {"experiments": ["memory_bandwidth"], "sample": {"memory_bandwidth": 8}}
     results = workflow.folder / "results"
     run = start(workflow)
     wait_until(lambda: len(files_of_running_program(results, "*/*/*/*/rep*.json")) >= 3)
@@ -44,14 +44,18 @@ PHASES = {
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("phase", PHASES)
-def test_the_controller_is_killed_while(simulated: Workflow, phase: str):
+def test_the_controller_is_killed_while(simulated: Workflow):
+    """Each run goes on after the kill of the run before, and is killed in a later phase."""
     results = simulated.folder / "results"
-    run = start(simulated)
-    wait_until(lambda: files_of_running_program(results, PHASES[phase]))
-    kill_all(run)
-    kept = record_files(results)
-    assert not list(results.glob("*/*/report.html"))
+    kept: dict[Path, bytes] = {}
+    for pattern in PHASES.values():
+        run = start(simulated)
+        wait_until(lambda pattern=pattern: files_of_running_program(results, pattern))
+        kill_all(run)
+        after = record_files(results)
+        check_nothing_lost(kept, after)
+        kept = after
+        assert not list(results.glob("*/*/report.html"))
     simulated.run()
     after = record_files(results)
     assert len(after) == 8
@@ -127,7 +131,7 @@ def processes_of_session(session: int) -> list[str]:
 
 @pytest.mark.parametrize("stage", ["tidy", "report"])
 def test_a_killed_stage_leaves_the_older_file_or_none(results: ResultsFolder, stage: str):
-    """Killed again and again, each time a little later, until it is faster."""
+    """Killed while it starts or calculates; then it may end."""
     output = {"tidy": "measurements.parquet", "report": "report.html"}[stage]
     words = {
         "tidy": ["--output", output, "--history", "history.parquet"],
@@ -135,7 +139,7 @@ def test_a_killed_stage_leaves_the_older_file_or_none(results: ResultsFolder, st
     }[stage]
     path = results.folder / output
     path.write_bytes(b"the older file")
-    for seconds in (1.0, 2.0, 4.0, 8.0, 300.0):
+    for seconds in (2.0, 300.0):
         command = [BIN / "chaosity", stage, "plan.json", *words]
         run = subprocess.Popen(command, cwd=results.folder, stdout=-1, stderr=subprocess.STDOUT)
         try:

@@ -2,51 +2,79 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from chaosity.campaign.hosts_and_plans_of_run import Campaign
+from chaosity.campaign.runs_of_hosts import runs_of_hosts
+from chaosity.checked_yaml_files import ROOT, read_config
+from chaosity.errors import UserError
+from workflow_folder import Workflow
 
-def thorough(*values):
-    """A case that `make test` leaves out: unit tests check the same error without Snakemake."""
-    return pytest.param(*values, marks=pytest.mark.thorough)
 
-
-@pytest.mark.parametrize(
-    ("config", "words"),
-    [
-        ({"replicate": 2}, "config, the document: unknown key 'replicate'; did you mean repl"),
-        thorough({"experiments": ["gpu"]}, "unknown experiment 'gpu'; allowed: bandwidth_scaling"),
-        thorough({"benchmarks": {"memory_bandwidth": "strem"}}, "unknown benchmark 'strem'"),
-        thorough({"hosts": ["milan"]}, "unknown host 'milan'; allowed: localhost"),
-        thorough({"inventory": "none.yml"}, "none.yml: the inventory does not exist"),
-    ],
-)
-def test_wrong_config(workflow, config, words):
-    workflow.config.update(config)
+def test_a_wrong_config_ends_snakemake_with_one_sentence(workflow: Workflow):
+    workflow.config.update({"replicate": 2})
     done = workflow.snakemake("--dry-run")
-    assert done.returncode != 0
-    assert words in done.stdout
+    assert done.returncode == 2
+    assert "config, the document: unknown key 'replicate'; did you mean repl" in done.stdout
     assert "Traceback" not in done.stdout
 
 
+MODES = {"configurations": ["nps1", "nps4"]}
+SIMULATED = {"chaosity_simulated": str(ROOT / "machines/epyc_9575f.yaml")}
+XML = str(ROOT / "machines/topologies/epyc_9575f_{}.xml")
+# What the config and the variables of the host are, and the sentence.
+REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"experiments": ["gpu"]}, {}, "unknown experiment 'gpu'; allowed: bandwidth_scaling"),
+    ({"benchmarks": {"memory_bandwidth": "strem"}}, {}, "unknown benchmark 'strem'"),
+    ({"hosts": ["milan"]}, {}, "unknown host 'milan'; allowed: localhost"),
+    ({"inventory": "none.yml"}, {}, "none.yml: the inventory does not exist"),
+    ({}, {"chaosity_topolgy": "live"}, "did you mean chaosity_topology"),
+    ({}, {"chaosity_topology": "none.xml"}, "none.xml"),
+    (MODES, {"chaosity_topology": "a.xml"}, "has no host that can be set to other config"),
+    (MODES, {}, "localhost: a reboot of this host into another configuration would end this run"),
+    ({}, SIMULATED, "a simulated host needs a topology file"),
+    (
+        {"configurations": ["nps1"]},
+        {**SIMULATED, "chaosity_topology": XML.format("nps1")},
+        "is simulated in a single configuration",
+    ),
+    (
+        {},
+        {**SIMULATED, "chaosity_topology": XML.format("{configuration}")},
+        "the topology file depends on the configuration, but no configuration is given",
+    ),
+    ({"budget": "soon"}, {}, "'soon' is no duration such as 30m, 2h or 1h30m"),
+    ({"budget": "0m"}, {}, "budget is zero"),
+    ({"budget": "1h", "replicates": 5}, {}, "budget and replicates contradict"),
+    ({"known_from": ["results"]}, {}, "earlier runs steer only runs with a budget or a precision"),
+    ({"precision": "wide"}, {}, "'wide' is no share such as 2 % or 0.02"),
+    ({"precision": 0.02, "replicates": 5}, {}, "precision and replicates contradict"),
+]
+
+
 @pytest.mark.parametrize(
-    ("variables", "words"),
-    [
-        ({"chaosity_topolgy": "live"}, "did you mean chaosity_topology"),
-        ({"chaosity_topology": "none.xml"}, "none.xml"),
-        ({"chaosity_topology": "test.yaml"}, "test.yaml"),
-    ],
+    ("changes", "variables", "sentence"), REFUSED, ids=[sentence[:30] for *_, sentence in REFUSED]
 )
-@pytest.mark.thorough
-def test_wrong_host(workflow, variables, words):
+def test_a_run_is_refused_when_its_files_are_read(
+    workflow: Workflow, changes: dict[str, Any], variables: dict[str, Any], sentence: str
+):
+    """As workflow/Snakefile and its first rules call it."""
     workflow.host(**variables)
-    done = workflow.snakemake("--dry-run")
-    assert done.returncode != 0
-    assert words in done.stdout
-    assert "Traceback" not in done.stdout
+    results = workflow.folder / "results"
+    files = {"inventory": workflow.config["inventory"], "results": str(results)}
+    config: dict[str, Any] = {**read_config(), **files, **changes}
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        assert runs_of_hosts(config, ROOT) is None
+        Campaign(config, root=ROOT)
+    assert not [*results.glob("*/*/points")]
 
 
 @pytest.mark.thorough
-def test_a_topology_file_is_planned_whole_and_not_measured(workflow, root):
+def test_a_topology_file_is_planned_whole_and_not_measured(workflow: Workflow, root: Path):
     xml = str(root / "tests/data/topologies/epyc-7413-2s-nps4-30drives.xml")
     workflow.host("milan", chaosity_topology=xml)
     workflow.config["experiments"] = ["memory_bandwidth", "interference"]
@@ -60,23 +88,7 @@ def test_a_topology_file_is_planned_whole_and_not_measured(workflow, root):
 
 
 @pytest.mark.thorough
-def test_a_host_without_limit_is_refused(workflow):
+def test_a_host_without_limit_is_refused(workflow: Workflow):
     done = workflow.snakemake("--resources", "measuring_localhost=2")
     assert done.returncode != 0
     assert "several measurements could run on host" in done.stdout
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("variables", "words"),
-    [
-        ({"chaosity_topology": "elsewhere.xml"}, "has no host that can be set to other config"),
-        ({}, "host localhost: a reboot of this host into another configuration would end this run"),
-    ],
-)
-def test_hosts_that_cannot_be_set_to_a_configuration(workflow, variables, words):
-    workflow.config["configurations"] = ["nps1", "nps4"]
-    workflow.host(**variables)
-    done = workflow.snakemake("--dry-run")
-    assert done.returncode != 0
-    assert words in done.stdout

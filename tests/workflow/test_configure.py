@@ -147,37 +147,39 @@ def test_killed_in_the_middle_it_can_be_given_back(
     assert reading() == before
 
 
-@pytest.mark.thorough
-def test_what_this_machine_lacks_is_refused_by_name(root: Path, extra: dict[str, Any]) -> None:
-    before = reading()
-    outcome = configure(root, extra={**extra, "host_state_governor": "no-such-governor"})
-    assert outcome.status != 0
-    assert outcome.says("localhost: host_state_governor: "), outcome.said
-    assert reading() == before
+# Host by host: what its inventory says, and the sentence that has to come.
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "lacking": ({"host_state_governor": "no-such-governor"}, "lacking: host_state_governor: "),
+    "variable": ({"host_state_governer": "x"}, "an unknown variable: host_state_governer"),
+    "type": ({"host_state_turbo": "perhaps"}, "argument 'host_state_turbo' is of type str"),
+    "relative": ({"host_state_file": "here"}, "relative: host_state_file is here; give a full"),
+    "memory": ({"host_state_huge_pages": {"0": {"1G": 99999}}}, "of huge pages are requested"),
+}
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"host_state_governer": "x"}, ["an unknown variable: host_state_governer"]),
-        ({"host_state_turbo": "perhaps"}, ["argument 'host_state_turbo' is of type str"]),
-        ({"host_state_file": "here"}, ["localhost: host_state_file is here; give a full path"]),
-        (
-            {"host_state_huge_pages": {"0": {"1G": 99999}}},
-            ["GiB of memory;", "of huge pages are requested"],
-        ),
-    ],
-    ids=["variable", "type", "relative", "memory"],
-)
-def test_bad_input_is_refused_by_name(
-    root: Path, extra: dict[str, Any], changes: dict[str, Any], words: list[str]
+def test_bad_input_is_refused_by_name_and_other_hosts_go_on(
+    root: Path, extra: dict[str, Any], tmp_path: Path
 ) -> None:
     before = reading()
-    outcome = configure(root, extra={**extra, **changes})
-    assert outcome.status != 0
-    assert outcome.says(*words), outcome.said
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    hosts = {
+        name: {**local, "host_state_file": str(tmp_path / name), **given}
+        for name, (given, _) in REFUSED.items()
+    }
+    inventory = tmp_path / "hosts.json"
+    inventory.write_text(json.dumps({"all": {"hosts": hosts}}))
+    refused = configure(root, "-i", inventory)
+    assert refused.count("failed") == len(REFUSED)
+    for name, (_, sentence) in REFUSED.items():
+        assert f"fatal: [{name}]: FAILED!" in refused.said
+        assert refused.says(sentence), refused.said
     assert reading() == before
+    one = {"lacking": hosts["lacking"], "good": {**local, **extra}}
+    inventory.write_text(json.dumps({"all": {"hosts": one}}))
+    outcome = configure(root, "-i", inventory)
+    assert (outcome.count("failed"), outcome.count("changed")) == (1, 1), outcome.said
+    assert int(BALANCING.read_text()) == extra["host_state_numa_balancing"]
 
 
 @pytest.mark.thorough
@@ -194,20 +196,6 @@ def test_a_host_that_is_only_planned_for_is_left_alone(root: Path, tmp_path: Pat
     for play in (configure, restore):
         outcome = play(root, "-i", inventory)
         assert (outcome.status, outcome.count("unreachable")) == (0, 0), outcome.said
-
-
-@pytest.mark.thorough
-def test_other_hosts_go_on_when_one_cannot(
-    root: Path, extra: dict[str, Any], tmp_path: Path
-) -> None:
-    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    lacking = {**local, "host_state_governor": "no-such-governor"}
-    inventory = tmp_path / "hosts.json"
-    inventory.write_text(json.dumps({"all": {"hosts": {"lacking": lacking, "good": local}}}))
-    outcome = configure(root, "-i", inventory, extra=extra)
-    assert outcome.says("lacking: host_state_governor: "), outcome.said
-    assert (outcome.count("failed"), outcome.count("changed")) == (1, 1), outcome.said
-    assert int(BALANCING.read_text()) == extra["host_state_numa_balancing"]
 
 
 @pytest.mark.thorough

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import http.server
+import json
 import os
 import re
 import shutil
@@ -186,40 +187,52 @@ def test_a_program_whose_library_is_not_there_is_left_out_and_said(
     assert not (kernels / "chaosity-sum").is_symlink()
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"kernels_stream_sha256": "0" * 64}, ["has the SHA-256", "It was not built", "0" * 64]),
-        ({"kernels_stream_sha256": ""}, ["kernels_stream_source without a valid"]),
-        (
-            {"kernels_stream_source": "/no/stream.c"},
-            ["/no/stream.c has the SHA-256 (no such file)"],
-        ),
-        ({"kernels_stream": True, "kernels_stream_source": ""}, ["an empty kernels_stream_source"]),
-        ({"kernels_stream_iterations": 1}, ["kernels_stream_iterations", "must be 2 or more"]),
-        ({"kernels_stream_array_size": 0}, ["kernels_stream_array_size", "must be positive"]),
-        ({"kernels_stream_array_size": "many"}, ["kernels_stream_array_size", "int"]),
-        ({"kernels_directory": "kernels"}, ["is kernels; give a full path"]),
-    ],
-    ids=[
-        "wrong sum",
-        "no sum",
-        "no file",
-        "no source",
-        "one iteration",
-        "no elements",
-        "no number",
-        "relative",
-    ],
-)
+def refused(root: Path, folder: Path, hosts: dict[str, Any], *words: str) -> Outcome:
+    """Run provision.yml for hosts that are this machine, and which it must refuse."""
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    document = {"all": {"hosts": {name: local | given for name, given in hosts.items()}}}
+    (folder / "hosts.json").write_text(json.dumps(document))
+    outcome = play(root, *words, "-i", folder / "hosts.json")
+    assert outcome.count("failed") == len(hosts), outcome.said
+    for name in hosts:
+        assert f"fatal: [{name}]: FAILED!" in outcome.said
+    return outcome
+
+
+# Host by host: what is wrong, and words of the sentence.
+BAD_KERNELS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "sum": ({"kernels_stream_sha256": "0" * 64}, ["It was not built", "0" * 64]),
+    "no-sum": ({"kernels_stream_sha256": ""}, ["kernels_stream_source without a valid"]),
+    "file": (
+        {"kernels_stream_source": "/no/stream.c"},
+        ["/no/stream.c has the SHA-256 (no such file)"],
+    ),
+    "source": (
+        {"kernels_stream": True, "kernels_stream_source": ""},
+        ["an empty kernels_stream_source"],
+    ),
+    "once": ({"kernels_stream_iterations": 1}, ["kernels_stream_iterations", "must be 2 or more"]),
+    "empty": ({"kernels_stream_array_size": 0}, ["must be positive"]),
+    "number": ({"kernels_stream_array_size": "many"}, ["kernels_stream_array_size", "int"]),
+    "relative": ({"kernels_directory": "kernels"}, ["is kernels; give a full path"]),
+}
+
+
 def test_a_bad_kernels_variable_is_refused(
-    root: Path, places: dict[str, Any], tmp_path: Path, changes: dict[str, Any], words: list[str]
+    root: Path, places: dict[str, Any], tmp_path: Path
 ) -> None:
-    folder = {"kernels_directory": str(tmp_path), "kernels_copy_sources": False}
-    outcome = play(root, *KERNELS, extra={**places, **folder, **changes})
-    assert outcome.status != 0
-    assert outcome.says(*words), outcome.said
-    assert not any(tmp_path.iterdir())  # nothing was built
+    hosts = {
+        name: {
+            **places,
+            **{"kernels_directory": str(tmp_path / name), "kernels_copy_sources": False},
+            **changes,
+        }
+        for name, (changes, _) in BAD_KERNELS.items()
+    }
+    outcome = refused(root, tmp_path, hosts, *KERNELS)
+    for name, (_, words) in BAD_KERNELS.items():
+        assert outcome.says(*words), outcome.said
+        assert not (tmp_path / name).exists()  # nothing was built
 
 
 @pytest.fixture
@@ -256,22 +269,21 @@ def test_stream_is_fetched_from_an_address(
     assert (tmp_path / "stream").exists()
 
 
-@pytest.mark.parametrize(
-    ("extra", "words"),
-    [
-        ({"toolchain_os_family": "Suse"}, ["of the family Suse, which is not supported"]),
-        ({"chaosity_topolgy": "live"}, ["an unknown variable: chaosity_topolgy"]),
-        ({"kernels_dir": "/tmp"}, ["unknown variable: kernels_dir", "kernels_directory"]),
-        ({"toolchain_optional": ["likwid"]}, ["unknown tools: likwid"]),
-        ({"toolchain_minimum_versions": {"foi": "3"}}, ["unknown tools: foi"]),
-        ({"runner_python": "/usr/bin/false"}, ["needs Python 3.11 or newer"]),
-    ],
-    ids=["system", "fact", "variable", "optional", "minimum", "python"],
-)
-def test_bad_input_is_refused_by_name(root: Path, extra: dict[str, Any], words: list[str]) -> None:
-    outcome = play(root, extra=extra)
-    assert outcome.status != 0
-    assert outcome.says(*words), outcome.said
+BAD_INPUT: dict[str, tuple[dict[str, Any], str]] = {
+    "system": ({"toolchain_os_family": "Suse"}, "of the family Suse, which is not supported"),
+    "fact": ({"chaosity_topolgy": "live"}, "an unknown variable: chaosity_topolgy"),
+    "variable": ({"kernels_dir": "/tmp"}, "unknown variable: kernels_dir"),
+    "optional": ({"toolchain_optional": ["likwid"]}, "unknown tools: likwid"),
+    "minimum": ({"toolchain_minimum_versions": {"foi": "3"}}, "unknown tools: foi"),
+    "python": ({"runner_python": "/usr/bin/false"}, "needs Python 3.11 or newer"),
+}
+
+
+def test_bad_input_is_refused_by_name(root: Path, tmp_path: Path) -> None:
+    hosts = {name: changes for name, (changes, _) in BAD_INPUT.items()}
+    outcome = refused(root, tmp_path, hosts)
+    for _, sentence in BAD_INPUT.values():
+        assert outcome.says(sentence), outcome.said
 
 
 def test_a_host_that_is_only_planned_for_is_left_alone(root: Path, tmp_path: Path) -> None:

@@ -19,6 +19,12 @@ TOPOLOGIES = [
     *sorted((ROOT / "tests/data/topologies").glob("*.xml")),
     *sorted((ROOT / "machines/topologies").glob("*.xml")),
 ]
+# A Mac, two kinds of cores, HBM without cores, and forbidden processing units.
+UNLIKE = [
+    path
+    for path in TOPOLOGIES
+    if path.stem in ("m1-pro-by-hand", "desktop", "xeon-max-2s-hbm-flat", "disallowed")
+]
 NAMES = sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
 # A config for one operating system does not plan hosts with another.
 OTHER_SYSTEM = "choose another benchmark for"
@@ -44,22 +50,15 @@ def planned(config: dict, path: Path, experiments: list[str] | None = None) -> i
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("path", TOPOLOGIES, ids=lambda path: path.stem)
-def test_the_default_config_plans_its_experiments(path):
-    file = "darwin.yaml" if "m1-pro" in path.stem else "config.yaml"
-    assert planned(config_in(file), path) > 0
-
-
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.parametrize("path", TOPOLOGIES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", UNLIKE, ids=lambda path: path.stem)
 def test_every_config_plans_its_experiments_or_is_for_another_system(path, name):
     planned(config_in(f"{name}.yaml"), path)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("tool", ["likwid_bench", "stream"])
-@pytest.mark.parametrize("path", TOPOLOGIES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", UNLIKE, ids=lambda path: path.stem)
 def test_another_tool_for_memory_leaves_out_what_it_cannot_serve(path, tool):
     config = config_in("config.yaml")
     benchmarks = {**config["benchmarks"], "memory_bandwidth": tool}
@@ -70,4 +69,4 @@ def test_another_tool_for_memory_leaves_out_what_it_cannot_serve(path, tool):
 @pytest.mark.parametrize("path", TOPOLOGIES, ids=lambda path: path.stem)
 def test_every_experiment_plans_or_has_no_point(path):
     file = "darwin.yaml" if "m1-pro" in path.stem else "config.yaml"
-    planned({**config_in(file), "experiments": NAMES}, path, NAMES)
+    assert planned({**config_in(file), "experiments": NAMES}, path, NAMES) > 0

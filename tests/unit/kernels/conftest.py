@@ -12,6 +12,7 @@ from typing import Any
 
 import kernel_binary
 import pytest
+from every_program import Program
 
 
 @pytest.fixture(scope="session")
@@ -94,12 +95,19 @@ def cpu(usable_cpus: list[int]) -> str:
     return str(usable_cpus[0])
 
 
-@pytest.fixture(params=[pytest.param(1, marks=pytest.mark.thorough), 2])
-def cpus(request: pytest.FixtureRequest, usable_cpus: list[int]) -> str:
-    """One CPU, then two, as the option takes them."""
-    if request.param > len(usable_cpus):
+@pytest.fixture
+def cpus(usable_cpus: list[int]) -> str:
+    """Two CPUs, or the only one, as the option takes them."""
+    return ",".join(map(str, usable_cpus[:2]))
+
+
+@pytest.fixture
+def options(request: pytest.FixtureRequest, program: Program, usable_cpus: list[int]) -> list[str]:
+    """What a program of a test's parameter needs to run at all."""
+    if "{1}" in program.options and len(usable_cpus) < 2:
         pytest.skip("this machine gives the tests one CPU only")
-    return ",".join(map(str, usable_cpus[: request.param]))
+    node = request.getfixturevalue("node") if "{node}" in program.options else None
+    return program.options.format(*usable_cpus, node=node).split()
 
 
 @pytest.fixture

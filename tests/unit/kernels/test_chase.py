@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_binary import Built, build_driver, refusal, run
+from kernel_binary import build_driver, run
 
 HERE = Path(__file__).resolve().parent
 KIB = 1024
@@ -46,30 +46,26 @@ def chains_of(
 
 
 # around the batch of the shuffle and the unrolled part of the walk, and odd ones
-@pytest.mark.parametrize("lines", [2, 3, 5, 63, 64, 65, 66, 127, 128, 129, 130, 1000, 100_003])
 @pytest.mark.parametrize("line_bytes", [16, 64, 128])
-def test_one_turn_visits_each_line_once(chains: Path, lines: int, line_bytes: int):
-    for facts, turn, walks in chains_of(chains, lines, line_bytes, seed=1, seeds=5):
-        assert facts == [lines, 1]
-        assert turn[0] == 0
-        assert sorted(turn) == list(range(lines))
-        assert walks == [turn[steps % lines] for steps in range(200)]
+def test_one_turn_visits_each_line_once(chains: Path, line_bytes: int):
+    for lines in (2, 3, 5, 63, 64, 65, 66, 127, 128, 129, 130, 1000, 20_011):
+        for facts, turn, walks in chains_of(chains, lines, line_bytes, seed=1, seeds=5):
+            assert facts == [lines, 1]
+            assert turn[0] == 0
+            assert sorted(turn) == list(range(lines))
+            assert walks == [turn[steps % lines] for steps in range(200)]
 
 
 @settings(deadline=None)  # each example is a process
-@given(lines=st.integers(2, 5000), seed=st.integers(0, 2**64 - 1))
-def test_any_size_and_any_seed_give_one_cycle(chains: Path, lines: int, seed: int):
-    ((facts, turn, _),) = chains_of(chains, lines, 16, seed)
-    assert facts == [lines, 1]
-    assert sorted(turn) == list(range(lines))
-
-
-@settings(deadline=None)  # each example is a process
-@given(lines=st.integers(2, 3000), block=st.integers(1, 400), seed=st.integers(0, 2**64 - 1))
-def test_each_block_is_finished_before_the_next(chains: Path, lines: int, block: int, seed: int):
+@given(lines=st.integers(2, 3000), block=st.integers(0, 400), seed=st.integers(0, 2**64 - 1))
+def test_any_size_gives_one_cycle_that_finishes_each_block_before_the_next(
+    chains: Path, lines: int, block: int, seed: int
+):
     ((facts, turn, _),) = chains_of(chains, lines, 16, seed, block_lines=block)
     assert facts == [lines, 1]
     assert sorted(turn) == list(range(lines))
+    if block == 0:
+        return  # the whole chain is one block
     # The turn begins at the first line, which is the last one of its block.
     visited = [line // block for line in (*turn[1:], turn[0])]
     changes = sum(one != other for one, other in pairwise(visited))
@@ -97,9 +93,9 @@ def test_the_same_seed_gives_the_same_cycle_and_another_seed_another(chains: Pat
 
 
 def test_all_cycles_are_equally_likely(chains: Path):
-    turns = Counter(tuple(turn) for _, turn, _ in chains_of(chains, 5, 16, seed=0, seeds=24_000))
+    turns = Counter(tuple(turn) for _, turn, _ in chains_of(chains, 5, 16, seed=0, seeds=6000))
     assert len(turns) == 24  # (5 - 1)!
-    chi_squared = sum((count - 1000) ** 2 / 1000 for count in turns.values())
+    chi_squared = sum((count - 250) ** 2 / 250 for count in turns.values())
     assert chi_squared < 49.7  # 23 degrees of freedom: one in a thousand; the seeds are fixed
 
 
@@ -117,7 +113,7 @@ def binned(driver: Path, durations: list[int]) -> tuple[list[float], float, dict
     return [float(one) for one in centres], float(median), {float(k): v for k, v in keys.items()}
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)  # each example is a process
 @given(durations=st.lists(st.integers(0, 2**40 - 1), min_size=1, max_size=300))
 def test_bins_are_narrow_and_lose_nothing(bins: Path, durations: list[int]):
     centres, median, sample = binned(bins, durations)
@@ -138,57 +134,6 @@ def test_longer_than_any_bin_counts_in_the_last(bins: Path):
     assert list(sample.values()) == [3]
 
 
-def test_blocks_are_whole_lines_and_recorded(latency: Path, cpu: str):
-    command = [latency, "--cpu", cpu, "--bytes", str(1024 * KIB), "--max-seconds", "0.1"]
-    ran = run([*command, "--block-bytes", str(64 * KIB)])
-    assert (ran.code, ran.stderr) == (0, "")
-    assert ran.events[0]["block_bytes"] == 64 * KIB
-    assert run(command).events[0]["block_bytes"] == 0
-    assert "--block-bytes must be a multiple of the cache line" in refusal(
-        [*command, "--block-bytes", "1000"]
-    )
-
-
-SIZES = {"in the L1": 16 * KIB, "odd": 64 * 1001, "in the L2": 512 * KIB}
-
-
-@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
-def test_accesses_are_blocks_times_their_length(latency: Path, cpu: str, size: int):
-    options = ["--max-seconds", "0.2", "--sample-seconds", "0.03"]
-    ran = run([latency, "--cpu", cpu, "--bytes", str(size), *options])
-    assert (ran.code, ran.stderr) == (0, "")
-    done = ran.done
-    assert done["valid"] is True
-    assert done["stopped_by"] == "time"
-    merged = Counter()
-    for sample in ran.samples:
-        blocks = sum(sample["blocks"].values())
-        assert sample["accesses"] == blocks * done["accesses_per_block"] > 0
-        assert sample["end_ns"] > sample["begin_ns"]
-        merged.update({float(key): count for key, count in sample["blocks"].items()})
-    assert merged.total() == done["blocks"]
-    assert sum(sample["accesses"] for sample in ran.samples) == done["accesses"]
-    in_order = sorted(merged.elements())
-    assert done["latency_ns"] == in_order[(len(in_order) - 1) // 2]
-
-
-def test_a_samples_blocks_fit_its_time(latency: Path, cpu: str):
-    command = [latency, "--cpu", cpu, "--bytes", "65536", "--max-seconds", "0.2"]
-    for sample in run(command).samples:
-        each = sample["accesses"] / sum(sample["blocks"].values())
-        inside = sum(float(key) * count * each for key, count in sample["blocks"].items())
-        assert inside < 1.001 * (sample["end_ns"] - sample["begin_ns"])
-
-
-@pytest.mark.parametrize("size", [16 * KIB, 512 * KIB])
-def test_the_timer_is_below_one_per_cent(latency: Path, cpu: str, size: int):
-    done = run([latency, "--cpu", cpu, "--bytes", str(size), "--max-seconds", "0.1"]).done
-    assert done["timer_ns"] > 0
-    assert 0 < done["timer_share"] < 0.01
-    median_ns = done["latency_ns"] * done["accesses_per_block"]
-    assert done["timer_share"] == pytest.approx(done["timer_ns"] / median_ns, rel=1e-3)
-
-
 def test_blocks_become_longer_if_accesses_become_faster(tmp_path: Path):
     # As when another process leaves the core after the length was chosen: the timer had 1.2 % of
     # the blocks of a chase whose length was chosen beside one.
@@ -205,10 +150,12 @@ def test_blocks_become_longer_if_accesses_become_faster(tmp_path: Path):
 
 def test_ready_says_what_is_chased(latency: Path, cpu: str):
     options = ["--line-bytes", "128", "--seed", "18446744073709551615", "--max-seconds", "0.01"]
-    ready = run([latency, "--cpu", cpu, "--bytes", "65536", *options]).ready
+    command = [latency, "--cpu", cpu, "--bytes", "65536", *options]
+    ran = run([*command, "--block-bytes", "4096"])
     wanted = {"bytes": 65536, "line_bytes": 128, "lines": 512, "seed": 2**64 - 1}
-    assert {key: ready[key] for key in wanted} == wanted
-    assert [thread["cpu"] for thread in ready["threads"]] == [int(cpu)]
+    assert {key: ran.ready[key] for key in wanted} == wanted
+    assert (ran.ready["block_bytes"], ran.done["valid"]) == (4096, True)
+    assert run(command).ready["block_bytes"] == 0
 
 
 def test_the_line_and_the_warm_up_are_those_of_the_cpu(latency: Path, cpu: str):
@@ -224,61 +171,6 @@ def test_the_line_and_the_warm_up_are_those_of_the_cpu(latency: Path, cpu: str):
     if largest <= 512 * KIB**2:
         ready = run([*command, str(2 * largest)]).ready
         assert ready["warmup_bytes"] == largest
-
-
-MUTANTS = {
-    "several cycles": (1, "not one cycle"),
-    "a line is left out": (2, "not one cycle"),
-    "fewer steps than counted": (3, "did not take as many steps"),
-}
-
-
-@pytest.mark.parametrize(("mutant", "says"), MUTANTS.values(), ids=MUTANTS)
-def test_a_wrong_chase_is_found_out(built: Built, cpu: str, mutant: int, says: str):
-    binary = built("chaosity-latency", f"-DMUTANT={mutant}")
-    ran = run([binary, "--cpu", cpu, "--bytes", "65536", "--max-seconds", "0.02"])
-    assert ran.code == 1
-    assert ran.done["valid"] is False
-    assert says in ran.stderr
-    assert "must not be used" in ran.stderr
-
-
-def test_a_line_left_out_is_found_where_no_turn_is_walked(built: Built, cpu: str):
-    binary = built("chaosity-latency", "-DMUTANT=2")
-    options = ["--warmup-bytes", "64", "--max-seconds", "0.02"]
-    ran = run([binary, "--cpu", cpu, "--bytes", "65536", *options])
-    assert (ran.code, ran.done["valid"]) == (1, False)
-    assert "does not link every line once" in ran.stderr
-
-
-WRONG = [
-    ({"--bytes": "64"}, "at least two lines"),
-    ({"--bytes": "100"}, "multiple of the cache line"),
-    ({"--bytes": "0"}, "are needed"),
-    ({"--bytes": "1e6"}, "--bytes takes a whole number"),
-    ({"--bytes": "192", "--line-bytes": "128"}, "multiple of the cache line"),
-    ({"--bytes": str(1 << 50)}, "can give"),
-    ({"--seed": "-1"}, "--seed takes a whole number"),
-    ({"--warmup-bytes": "all"}, "--warmup-bytes takes a whole number"),
-    ({"--cpu": "0-1"}, "--cpu takes a whole number"),
-    ({"--cpu": "8191"}, "this process may not run on CPU 8191"),
-]
-
-
-@pytest.mark.parametrize(("change", "says"), WRONG, ids=[str(change) for change, _ in WRONG])
-def test_what_cannot_be_chased_gets_a_sentence(
-    latency: Path, cpu: str, change: dict[str, str], says: str
-):
-    options = {"--cpu": cpu, "--bytes": "65536"} | change
-    sentence = refusal([latency, *(f"{name}={value}" for name, value in options.items())])
-    assert says in sentence
-
-
-def test_more_than_the_node_has_is_refused(latency: Path, cpu: str, node: int):
-    sentence = refusal(
-        [latency, "--cpu", cpu, "--memory-nodes", str(node), "--bytes", str(1 << 50)]
-    )
-    assert re.search(rf"memory nodes {node} can give \d+ MiB", sentence)
 
 
 def test_the_loop_is_loads_and_little_else(latency: Path):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from kernel_binary import Built, Checked, Start, last_events, next_event, refusal, run, waiting
+from kernel_binary import run
 
 PIECE = 64 * 4096
 SMALL = ["--bytes", str(3 * PIECE), "--copy-bytes", str(PIECE), "--sample-seconds", "0.01"]
@@ -42,59 +40,3 @@ def test_each_byte_counts_once_and_all_data_is_right(copying: Path, direction: s
     # Not in a sample: the first three of each direction, and what was in flight at the end.
     copied = sum(sample["bytes"] for sample in ran.samples) // PIECE
     assert 0 < copied <= sum(counts) - 3 * sum(DIRECTIONS[direction])
-
-
-MUTANTS = {"every copy leaves out a line": 1, "later copies have one line": 2}
-
-
-@OF_EACH
-@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS.keys())
-def test_a_copy_that_leaves_something_out_is_found(built: Built, direction: str, mutant: int):
-    program = built("chaosity-copies", f"-DMUTANT={mutant}")
-    ran = run([str(program), "--direction", direction, *SHORT])
-    assert (ran.code, ran.done["valid"]) == (1, False)
-    assert ran.done["wrong_words"] >= 2
-    assert "must not be used" in ran.stderr
-
-
-def test_it_waits_at_the_barrier_and_stops_on_a_signal(copying: Path, start: Start):
-    command = [str(copying), "--direction", "both_ways", *SMALL, "--max-seconds", "60"]
-    process, ready = waiting(start, command)
-    assert ready["event"] == "ready"
-    process.stdin.write("go\n")
-    process.stdin.flush()
-    assert next_event(process)["event"] == "sample"
-    process.send_signal(signal.SIGTERM)
-    *_, done = last_events(process)
-    assert (done["stopped_by"], done["valid"]) == ("signal", True)
-    assert process.returncode == 0
-
-
-def test_the_end_of_input_at_the_barrier_is_no_measurement(copying: Path):
-    ran = run([str(copying), *SHORT, "--barrier"])
-    assert (ran.code, ran.samples) == (0, [])
-    assert (ran.done["valid"], ran.done["stopped_by"]) == (None, "end_of_input")
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        (["--direction", "up"], "to_device, from_device or both_ways, not 'up'"),
-        (["--copy-bytes", "100"], "--copy-bytes takes a multiple of 4096"),
-        (["--bytes", "0"], "--bytes takes a multiple of --copy-bytes"),
-        (["--bytes", str(PIECE + 4096)], "--bytes takes a multiple of --copy-bytes"),
-        (["--device", "none"], "--device 'none'"),
-        (["--memory-nodes", "1000"], "memory of the host lies on node 0"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused(copying: Path, options: list[str], reason: str):
-    assert reason in refusal([str(copying), *SHORT, *options])
-
-
-@OF_EACH
-def test_clean_under_the_sanitizers(memory_checked: Checked, direction: str):
-    """Leaks are not searched, because the driver does not free all of its memory at the end."""
-    environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
-    command = [*memory_checked("chaosity-copies"), "--direction", direction, *SHORT]
-    ran = run(command, env=environment)
-    assert (ran.code, ran.stderr) == (0, "")

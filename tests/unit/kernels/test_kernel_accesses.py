@@ -29,7 +29,7 @@ ISA = "avx2"  # valgrind has no AVX-512
 
 def fast_ones(kernels: Iterable[str]) -> list[object]:
     """All kernels; a read, an ordinary and a non-temporal store are in the fast layer."""
-    fast = {"read", "copy", "triad_nt", "copy_nt"}
+    fast = {"read", "copy", "triad_nt"}
     return [
         pytest.param(kernel, marks=() if kernel in fast else pytest.mark.thorough)
         for kernel in kernels

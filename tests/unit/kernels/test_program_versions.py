@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,50 +27,27 @@ def build(sources: Path, folder: Path, *variables: str) -> dict[str, tuple[str, 
     return found
 
 
-@pytest.fixture
-def sources(tmp_path: Path) -> Path:
-    """A copy of the sources that a test may change."""
-    return shutil.copytree(SOURCES, tmp_path / "sources", ignore=shutil.ignore_patterns("build"))
+# A file, what is replaced by what, and the programs that have another version then.
+CHANGES: list[tuple[str, str, str, set[str]]] = [
+    ("common/errors.c", "static const char", "/* A word. */\n\n\nstatic const char", set()),
+    ("latency/pointer_chase.c", "BATCH = 64", "BATCH = 32", {"chaosity-latency"}),
+    ("common/errors.h", "EXIT_REFUSED = 2", "EXIT_REFUSED = 3", set(PROGRAMS)),
+]
 
 
-def replace(path: Path, old: str, new: str) -> None:
-    """Replace a text that occurs in a file."""
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
-
-
-def add_comment(sources: Path) -> None:
-    replace(
-        sources / "common/errors.c", "static const char", "/* A word. */\n\n\nstatic const char"
-    )
-
-
-def change_latency(sources: Path) -> None:
-    replace(sources / "latency/pointer_chase.c", "BATCH = 64", "BATCH = 32")
-
-
-def change_shared_header(sources: Path) -> None:
-    replace(sources / "common/errors.h", "EXIT_REFUSED = 2", "EXIT_REFUSED = 3")
-
-
-CHANGES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
-    "a comment and empty lines": (add_comment, set()),
-    "code of one program": (change_latency, {"chaosity-latency"}),
-    "a header of all": (change_shared_header, set(PROGRAMS)),
-}
-
-
-@pytest.mark.parametrize(("change", "changed"), CHANGES.values(), ids=CHANGES)
-def test_a_version_changes_with_the_programs_own_code(
-    tmp_path: Path, sources: Path, change: Callable[[Path], None], changed: set[str]
-) -> None:
-    before = build(SOURCES, tmp_path / "before")
-    change(sources)
-    after = build(sources, tmp_path / "after")
-    assert {name for name in PROGRAMS if before[name][0] != after[name][0]} == changed
-    # The same version is the same binary, whose hash is part of the host's description.
-    assert {name for name in PROGRAMS if before[name][1] != after[name][1]} == changed
+def test_a_version_changes_with_the_programs_own_code(tmp_path: Path) -> None:
+    ignored = shutil.ignore_patterns("build")
+    sources = shutil.copytree(SOURCES, tmp_path / "sources", ignore=ignored)
+    after = build(sources, tmp_path / "built")
+    for path, old, new, changed in CHANGES:
+        before = after
+        text = (sources / path).read_text()
+        assert old in text
+        (sources / path).write_text(text.replace(old, new))
+        after = build(sources, tmp_path / "built")
+        assert {name for name in PROGRAMS if before[name][0] != after[name][0]} == changed
+        # The same version is the same binary, whose hash is part of the host's description.
+        assert {name for name in PROGRAMS if before[name][1] != after[name][1]} == changed
 
 
 @pytest.mark.thorough

@@ -122,11 +122,11 @@ def with_noise(rate, noise):
     ids=["constant", "little noise", "much noise", "rises", "falls", "warms up"],
 )
 def test_a_run_ends_early_when_precise_or_when_precision_is_out_of_reach(rate, reason):
-    ends = [end_of_run(rate, seed) for seed in range(20)]
+    ends = [end_of_run(rate, seed) for seed in range(8)]
     # One in twenty random series looks like a drift, and a drift can be precise near its end.
-    assert sum(found == reason for _, found in ends) >= 17, ends
+    assert sum(found == reason for _, found in ends) >= 6, ends
     if reason == "out of reach":
-        assert sorted(end for end, _ in ends)[10] < 1.0
+        assert sorted(end for end, _ in ends)[4] < 1.0
     elif reason == "time":
         assert "out of reach" not in {found for _, found in ends}
 

@@ -62,72 +62,76 @@ def flagged(found: Topology, flag: str) -> tuple[int, ...]:
     return tuple(node.os_index for node in found.nodes if getattr(node, flag))
 
 
-@pytest.fixture(params=XMLS)
-def xml(request):
-    return request.param
+def partition(found: Topology) -> None:
+    """Every usable unit is of one core and one package, and of one node at most."""
+    assert sorted(cpu for core in found.cores for cpu in core.cpus) == list(found.pus)
+    assert sorted(cpu for package in found.packages for cpu in package.cpus) == list(found.pus)
+    owners = [cpu for node in found.nodes for cpu in node.cpus]
+    assert len(owners) == len(set(owners))
 
 
-@pytest.fixture
-def view(xml):
-    """The facts that hwloc 2.9.0 shows for the file."""
-    return FACTS[xml]["hwloc_2_9_0_view"]
-
-
-def test_counts_equal_hwlocs(xml, view):
-    values, counts = topology_to_json(topology(xml)), view["counts"]
+@pytest.mark.parametrize("xml", XMLS)
+def test_the_topology_is_what_hwloc_shows(xml: str):
+    found, view = topology(xml), FACTS[xml]["hwloc_2_9_0_view"]
+    values, counts = topology_to_json(found), view["counts"]
     shown = {key: values[key] for key in ("packages", "cores", "pus")}
     assert shown == {"packages": counts["Package"], "cores": counts["Core"], "pus": counts["PU"]}
     assert len(values["l3_domains"]) == counts.get("L3Cache", 0)
-
-
-def test_usable_processing_units_are_those_shown_and_allowed(xml, view):
-    shown, forbidden = (
+    partition(found)
+    # Usable are the units that are shown and not forbidden.
+    visible, forbidden = (
         parse_cpu_list(view[key].replace("-", "", view[key] == "-"))
         for key in ("cpus", "disallowed_cpus")
     )
-    assert set(topology(xml).pus) == set(shown) - set(forbidden)
-
-
-def test_nodes_that_hwloc_shows_have_its_memory_and_their_own_cpus(xml, view):
-    found = topology(xml)
-    listed = {node["os_index"]: node for node in topology_to_json(found)["nodes"]}
+    assert set(found.pus) == set(visible) - set(forbidden)
+    listed = {node["os_index"]: node for node in values["nodes"]}
     for fact in view["nodes"]:
         node = listed[fact["os"]]
         assert node["memory_bytes"] == fact["mem"]
         if node["cpus"]:  # CPU-less nodes show a neighbour's in hwloc
             assert node["cpus"] == fact["cpus"]
-
-
-def test_initiators_and_targets(xml, view):
-    found = topology(xml)
-    visible = tuple(node["os"] for node in view["nodes"])
     expected = TRUTH.get(stem(xml))
-    initiators, targets = map(parse_cpu_list, expected) if expected else (visible, visible)
+    nodes = tuple(node["os"] for node in view["nodes"])
+    initiators, targets = map(parse_cpu_list, expected) if expected else (nodes, nodes)
     assert (flagged(found, "initiator"), flagged(found, "target")) == (initiators, targets)
+    assert found.is_restricted is (stem(xml) in RESTRICTED)
+    # The qemu machine shows no caches.
+    assert found.cache_line_bytes == (None if "fakememinitiators" in xml else 64)
 
 
-def test_distances_are_the_slit_of_the_file(xml, view):
-    found, slit = topology(xml).distances, view.get("slit")
+@pytest.mark.parametrize("xml", XMLS)
+def test_distances_attributes_and_kinds_of_cores_are_those_of_the_file(xml: str):
+    found, view = topology(xml), FACTS[xml]["hwloc_2_9_0_view"]
+    slit = view.get("slit")
     if slit is None:
-        assert found is None
+        assert found.distances is None
     else:
-        assert list(found.nodes) == slit["idx"]
-        assert [list(row) for row in found.matrix] == slit["m"]
+        assert list(found.distances.nodes) == slit["idx"]
+        assert [list(row) for row in found.distances.matrix] == slit["m"]
+    expected = {
+        name: int(count.rstrip(")"))
+        for name, _, count in (text.partition("(") for text in view["memattrs"])
+    }
+    assert len(found.memory_attributes) == sum(expected.values())
+    for item in found.memory_attributes:  # of the HMAT, in SI units
+        assert 10 < item.value < 1000 if item.name.endswith("_ns") else 1e9 < item.value < 1e12
+    assert len(found.core_kinds) == max(1, len(view["cpukinds"]))
+    for kind, fact in zip(found.core_kinds, view["cpukinds"], strict=False):
+        assert kind.cpus == parse_cpu_list(fact["cpus"])
+        frequency = fact.get("FrequencyMaxMHz")
+        assert kind.frequency_max_hertz == (int(frequency) * 10**6 if frequency else None)
 
 
-def test_nvme_functions_are_the_drives(xml, view):
-    drives = topology(xml).drives
-    assert [f"{drive.pci}@N{drive.node}" for drive in drives] == sorted(view["nvme_pci"])
+@pytest.mark.parametrize("xml", XMLS)
+def test_drives_and_gpus_are_those_of_the_file(xml: str):
+    found, view = topology(xml), FACTS[xml]["hwloc_2_9_0_view"]
+    assert [f"{one.pci}@N{one.node}" for one in found.drives] == sorted(view["nvme_pci"])
     disks = {name.partition("(")[0] for name in view["block"] if name.startswith("nvme")}
     renamed = {"nvme0c0n1": "nvme0n1"}
-    assert {d.name for d in drives if d.name} == {renamed.get(disk, disk) for disk in disks}
-
-
-def test_gpus_are_near_the_node_that_hwloc_says(xml, view):
-    for gpu in topology(xml).gpus:
-        places = {text.partition("(")[0].partition("@")[0]: text for text in view["gpu"]}
-        nodes = parse_cpu_list(places[gpu.name].partition("@N")[2])
-        assert gpu.node == min(nodes)
+    assert {d.name for d in found.drives if d.name} == {renamed.get(disk, disk) for disk in disks}
+    places = {text.partition("(")[0].partition("@")[0]: text for text in view["gpu"]}
+    for gpu in found.gpus:
+        assert gpu.node == min(parse_cpu_list(places[gpu.name].partition("@N")[2]))
 
 
 def test_each_physical_gpu_is_listed_once():
@@ -141,77 +145,10 @@ def test_each_physical_gpu_is_listed_once():
         assert len(compute) == physical.get(xml, 0), xml
 
 
-def test_core_kinds_equal_hwlocs_and_there_is_at_least_one(xml, view):
-    kinds = topology(xml).core_kinds
-    assert len(kinds) == max(1, len(view["cpukinds"]))
-    for kind, fact in zip(kinds, view["cpukinds"], strict=False):
-        assert kind.cpus == parse_cpu_list(fact["cpus"])
-        frequency = fact.get("FrequencyMaxMHz")
-        assert kind.frequency_max_hertz == (int(frequency) * 10**6 if frequency else None)
-
-
-def test_memory_attributes_are_those_of_the_hmat_in_si_units(xml, view):
-    expected = {
-        name: int(count.rstrip(")"))
-        for name, _, count in (text.partition("(") for text in view["memattrs"])
-    }
-    found = topology(xml).memory_attributes
-    assert len(found) == sum(expected.values())
-    for item in found:
-        assert 10 < item.value < 1000 if item.name.endswith("_ns") else 1e9 < item.value < 1e12
-
-
-def test_restricted_machines_are_marked(xml):
-    assert topology(xml).is_restricted is (stem(xml) in RESTRICTED)
-
-
-def test_cache_lines(xml):
-    # The qemu machine shows no caches.
-    expected = None if "fakememinitiators" in xml else 64
-    assert topology(xml).cache_line_bytes == expected
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("file", [*XMLS, *(f"sysfs/{name}" for name in CAPTURES)])
-def test_cores_partition_the_usable_processing_units(file):
-    found = topology(file)
-    assert sorted(cpu for core in found.cores for cpu in core.cpus) == list(found.pus)
-    assert sorted(cpu for package in found.packages for cpu in package.cpus) == list(found.pus)
-    owners = [cpu for node in found.nodes for cpu in node.cpus]
-    assert len(owners) == len(set(owners))
-
-
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", CAPTURES)
-def test_captures_show_the_nodes_of_the_kernel(name):
-    found, view = topology(f"sysfs/{name}"), FACTS[f"xml/{stem(name)}.xml"]["sysfs_view"]
-    assert [node.os_index for node in found.nodes] == [node["node"] for node in view["nodes"]]
-    for node, kernel in zip(found.nodes, view["nodes"], strict=True):
-        listed = parse_cpu_list("" if kernel["cpus"] == "-" else kernel["cpus"])
-        assert set(node.cpus) == set(listed) & set(found.pus)
-        assert node.memory_bytes == kernel["mem_kB"] * 1024
-        if found.distances and found.distances.nodes == tuple(n.os_index for n in found.nodes):
-            row = found.distances.matrix[found.distances.nodes.index(node.os_index)]
-            assert list(row) == kernel["distance"]
-
-
-@pytest.mark.parametrize("name", CAPTURES)
-def test_captures_have_the_correct_initiators_and_targets(name):
-    found = topology(f"sysfs/{name}")
-    expected = TRUTH.get(stem(name))
-    if expected is None:
-        everything = tuple(node.os_index for node in found.nodes)
-        assert flagged(found, "initiator") == flagged(found, "target") == everything
-    else:
-        assert (flagged(found, "initiator"), flagged(found, "target")) == tuple(
-            map(parse_cpu_list, expected)
-        )
-    assert found.is_restricted is (stem(name) in RESTRICTED)
-
-
-@pytest.mark.parametrize("name", CAPTURES)
-def test_a_capture_and_its_xml_agree(name):
+def test_a_capture_and_its_xml_agree(name: str):
     ours, theirs = topology(f"sysfs/{name}"), topology(f"xml/{stem(name)}.xml")
+    partition(ours)
     assert ours.counts == theirs.counts
     assert ours.cores == theirs.cores
     assert ours.core_kinds == theirs.core_kinds
@@ -222,6 +159,20 @@ def test_a_capture_and_its_xml_agree(name):
         (d.name, d.pci, d.node) for d in theirs.drives
     ]
     assert configuration_name(ours) == configuration_name(theirs)
+    everything = tuple(node.os_index for node in ours.nodes)
+    expected = TRUTH.get(stem(name))
+    wanted = tuple(map(parse_cpu_list, expected)) if expected else (everything, everything)
+    assert (flagged(ours, "initiator"), flagged(ours, "target")) == wanted
+    assert ours.is_restricted is (stem(name) in RESTRICTED)
+    view = FACTS[f"xml/{stem(name)}.xml"]["sysfs_view"]  # of the kernel
+    assert list(everything) == [node["node"] for node in view["nodes"]]
+    for node, kernel in zip(ours.nodes, view["nodes"], strict=True):
+        listed = parse_cpu_list("" if kernel["cpus"] == "-" else kernel["cpus"])
+        assert set(node.cpus) == set(listed) & set(ours.pus)
+        assert node.memory_bytes == kernel["mem_kB"] * 1024
+        if ours.distances and ours.distances.nodes == everything:
+            row = ours.distances.matrix[ours.distances.nodes.index(node.os_index)]
+            assert list(row) == kernel["distance"]
 
 
 @pytest.mark.parametrize(("name", "expected"), CONFIGURATIONS.items())

@@ -18,14 +18,9 @@ from chaosity.topology.topology_json import (
 OWN = Path(__file__).resolve().parents[2] / "data/topologies"
 
 
-@pytest.mark.parametrize("path", sorted(OWN.glob("*.xml")), ids=lambda path: path.stem)
-def test_a_topology_is_equal_after_writing_and_reading_json(path):
-    found = discover_topology(str(path))
-    assert topology_from_json(json.loads(json.dumps(topology_to_json(found)))) == found
-
-
-def test_this_machines_topology_is_equal_after_writing_and_reading_json():
-    found = discover_topology("live")
+@pytest.mark.parametrize("source", ["live", *map(str, sorted(OWN.glob("*.xml")))])
+def test_a_topology_is_equal_after_writing_and_reading_json(source):
+    found = discover_topology(source)
     assert topology_from_json(json.loads(json.dumps(topology_to_json(found)))) == found
 
 
