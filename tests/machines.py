@@ -396,7 +396,7 @@ class MeasuredHost:
 
     def tidy(self) -> pd.DataFrame:
         """Return the tidy table in the types of the file."""
-        columns = {"host": self.host, "configuration": self.configuration, "origin": "measured"}
+        columns = {"host": self.host, "configuration": self.configuration, "origin": None}
         table = self.simulated.table(
             self.seed, failed=self.failed, missing=self.missing, **columns
         ).rows
