@@ -31,8 +31,7 @@ from chaosity.simulation.machine_description import Fault
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.true_values import true_values
 from chaosity.store.measurements import less_is_better
-from checked_server import check_points, server
-from simulated_tables import TODAY
+from machines import TODAY, check_points, server
 
 SINGLE, SESSION = (
     0.01,

@@ -16,8 +16,8 @@ from operator import add
 
 from chaosity.checked_yaml_files import read_config
 from chaosity.simulation.machine_description import Fault, MachineDescription
+from machines import SimulatedHost, shipped_machine, shipped_topology
 from shipped_machines import MACHINES, MEMORY, STORAGE, judged, planted, shown, true_losses
-from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
 
 # Runs differ by 0.6 to 1 % as shipped. A quarter of the runs of a disturbed machine loses a fifth,
 # so in one of six cells most of three replicates are disturbed.

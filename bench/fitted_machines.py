@@ -24,7 +24,7 @@ from chaosity.prediction.measured_cells import RATES
 from chaosity.prediction.predict_loads import predict_loads
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.true_values import true_values
-from simulated_tables import TODAY, SimulatedHost, shipped_machine, shipped_topology
+from machines import TODAY, SimulatedHost, shipped_machine, shipped_topology
 
 # Topology, description: without faults, with bytes in flight, with faulty paths, with many nodes.
 MACHINES = (

@@ -14,9 +14,8 @@ from scipy import stats
 
 from chaosity.compare.outlier_host_search import find_outlier_hosts
 from chaosity.report.overview_and_equal_hosts import HeatMap
-from checked_server import check_points, server
 from checks import FAULTS
-from simulated_fleet import fleet_tables
+from machines import check_points, fleet_tables, server
 
 SICK = 4
 LOSSES = (0.03, 0.05, 0.10)

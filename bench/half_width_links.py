@@ -16,9 +16,8 @@ from functools import cache
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.rounds.round_types import Budget
 from chaosity.simulation.machine_description import Fault
+from machines import SimulatedHost, shipped_machine, shipped_topology, simulate_rounds
 from shipped_machines import SERVER_WITH_FAULTS, shown
-from simulated_rounds import simulate_rounds
-from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
 
 HALF_WIDTH: Fault = {"fault": "slow_link", "from_package": 1, "to_package": 0, "remaining": 0.5}
 NAME, SENTENCE = "link package1->package0", "The link from package 1 to package 0 is slow"

@@ -6,14 +6,30 @@ reads and writes is one interval. The interval of the share is that of Clopper a
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
+import pandas as pd
 from scipy import stats
+from scipy.optimize import brentq
 
-from simulated_modes import MIXES, SimulatedModes
+from chaosity.checked_yaml_files import load_experiment
+from chaosity.figures.figure_data_and_value_limits import select_figure_data
+from chaosity.figures.figure_spec import parse_figure_specs
+from chaosity.records.point_types import Point
+from chaosity.report.crossovers import mean_curves
+from chaosity.simulation.machine_model import MachineModel
+from chaosity.simulation.true_values import true_values
+from chaosity.statistics.latency_crossovers import CurveComparison, compare_latency_curves
+from chaosity.topology.topology_model import Topology
+from machines import TODAY, SimulatedHost, planned
 
 REPLICATES = (3, 5)
+EXPERIMENT, FIGURE = "modes_under_load", "modes_under_load_one_node"
+MIXES = ("read100", "read67_nt")
+_SHARES = (1.0, 100.0)  # of the traffic's peak, in per cent
 
 
 def compare(seeds: int) -> Iterator[str]:
@@ -41,6 +57,84 @@ def compare(seeds: int) -> Iterator[str]:
                 f"{error:+.2%}",
             ]
             yield f"| {' | '.join(map(str, columns))} |"
+
+
+class SimulatedModes:
+    """A simulated machine in two of its firmware modes, with points under load."""
+
+    def __init__(self, machine: str, modes: tuple[str, ...], replicates: int) -> None:
+        """Plan the machine in each mode."""
+        config = {"experiments": [EXPERIMENT], "replicates": replicates, "levels": {}}
+        self.hosts = []
+        for mode in modes:
+            host = planned(machine, f"{machine}_{mode}", name=machine, all_points=True, **config)
+            self.hosts.append(host.where(_is_compared))
+
+    @cached_property
+    def planted(self) -> dict[str, float]:
+        """The true crossover in bytes per second, for each mix of reads and writes.
+
+        It is the bandwidth at which the model gives the same latency in both modes. The model is
+        evaluated at any share of the peak, not only at the few shares that are measured.
+        """
+        return {mix: self._planted(mix) for mix in MIXES}
+
+    def _planted(self, mix: str) -> float:
+        def latency(host: SimulatedHost, bandwidth: float) -> float:
+            share = brentq(
+                lambda share: _bandwidth_and_latency(host, mix, share)[0] - bandwidth,
+                *_SHARES,
+                xtol=1e-3,
+            )
+            return _bandwidth_and_latency(host, mix, float(share))[1]
+
+        ends = [
+            [_bandwidth_and_latency(host, mix, share)[0] for host in self.hosts]
+            for share in _SHARES
+        ]
+        first, second = self.hosts
+        crossover = brentq(
+            lambda bandwidth: latency(first, bandwidth) - latency(second, bandwidth),
+            max(ends[0]),
+            min(ends[1]),
+            rtol=1e-5,
+        )
+        return float(crossover)
+
+    def found(self, seed: int) -> dict[str, CurveComparison]:
+        """Return the comparison of both modes for each mix, from the tables of a seed."""
+        curves = [_curves(host, seed) for host in self.hosts]
+        return {mix: compare_latency_curves(curves[0][mix], curves[1][mix]) for mix in MIXES}
+
+
+def _is_compared(point: Point) -> bool:
+    """Return whether the compared curves have this point: idle, or traffic of one node."""
+    traffic = point["factors"]["traffic_of"]
+    has_mix = any(f"+{mix}+" in point["point"] for mix in MIXES)
+    return traffic == "idle" or (traffic == "one_node" and has_mix)
+
+
+def _bandwidth_and_latency(host: SimulatedHost, mix: str, share: float) -> tuple[float, float]:
+    """Return the traffic and the latency in ns of one node at a share of the traffic's peak."""
+    point = copy.deepcopy(next(each for each in host.points if f"+{mix}+" in each["point"]))
+    for load in point["loads"]:
+        if load["role"] == "traffic":
+            load["levels"]["share"] = share  # type: ignore[assignment]
+    values = true_values(point, MachineModel(host.machine, host.topology, host.name, TODAY))
+    bandwidth, latency = (
+        values["traffic"]["traffic_bytes_per_second"],
+        values["chase"]["latency_ns"],
+    )
+    assert isinstance(bandwidth, float) and isinstance(latency, float)
+    return bandwidth, latency
+
+
+def _curves(host: SimulatedHost, seed: int) -> dict[str, pd.DataFrame]:
+    """Return the points of one node for each mix, as the figure selects them."""
+    [spec] = [s for s in parse_figure_specs([load_experiment(EXPERIMENT)]) if s.name == FIGURE]
+    data = select_figure_data(spec, host.table(seed), Topology())
+    assert data is not None
+    return mean_curves(data)
 
 
 PARTS = {"mode_crossovers": compare}

@@ -12,12 +12,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
 import numpy as np
 
 from chaosity.prediction.predict_drive_sets import audit_predictions, predict_drive_sets
-from simulated_tables import shipped_machine, shipped_topology
-from sparse_drive_sets import DESIGNS, SparseHost, storage_host, with_memory
+from chaosity.records.point_types import Point
+from chaosity.rounds.point_priority import Priority, point_priority
+from chaosity.topology.topology_model import Topology
+from machines import is_small_drive_set, leave_out, planned
 
 # Topology and description of the machines on which a sparse design leaves out drive sets. The
 # others that ship have too few nodes with drives.
@@ -28,6 +31,18 @@ MACHINES = (
     ("sixteen_nodes", "sixteen_nodes"),
 )
 MEMORY = (1.0, 4.0)
+
+
+def is_of_first_round(point: Point, topology: Topology) -> bool:
+    """Return whether a run with a budget measures a point before sets of other initiators."""
+    return point_priority(point, topology) <= Priority.ALONE
+
+
+DESIGNS = {
+    "all pairs": is_small_drive_set,
+    "few pairs": partial(is_small_drive_set, few=True),
+    "first round": is_of_first_round,
+}
 Case = tuple[str, str, float, str]
 
 
@@ -47,24 +62,28 @@ def compare(seeds: int) -> Iterator[str]:
 def predicted(case: Case, seeds: int) -> str | None:
     """Return the errors of a machine as a line; None if the design leaves out nothing."""
     topology_name, name, memory, design = case
-    topology = shipped_topology(topology_name)
-    machine = shipped_machine(name, topology)
-    faults = machine.get("faults", [])
-    host = storage_host(topology, with_memory(machine, memory), faults)
+    config = {"experiments": ["storage_bandwidth"], "replicates": 3}
+    host = planned(name, topology_name, None, **config).with_memory(memory)
+    truth = host.true_table.rows.drop_duplicates("point").set_index("point")["value"]
     errors, halves, within, audited, passed = [], [], [], 0, 0
     for seed in range(1, seeds + 1):
-        sparse = SparseHost.of(host, seed, design=design)
-        found = predict_drive_sets(sparse.measured, sparse.unmeasured)
+        tables = leave_out(host, seed, DESIGNS[design])
+        found = predict_drive_sets(*tables)
         if found.empty:
             return None
-        errors.append(sparse.errors(found).abs().to_numpy())
+        true = found["point"].map(truth).astype(float)
+        errors.append((found["value"].astype(float) / true - 1.0).abs().to_numpy())
         halves.append(((found["high"] - found["low"]) / found["value"] / 2).to_numpy(float))
-        within.append(float(sparse.within(found).mean()))
-        audit = audit_predictions(sparse.measured, sparse.unmeasured)
+        within.append(float(true.between(found["low"], found["high"]).mean()))
+        audit = audit_predictions(*tables)
         audited, passed = audited + audit.sets, passed + audit.within
     all_errors = 100 * np.concatenate(errors)
-    cells = [f"`{topology_name}`" + (", faults" if faults else ""), f"x {memory:g}", design]
-    cells += [f"{sparse.measured.rows['point'].nunique()} of {len(host.points)}", f"{len(found)}"]
+    cells = [
+        f"`{topology_name}`" + (", faults" if host.machine["faults"] else ""),
+        f"x {memory:g}",
+        design,
+    ]
+    cells += [f"{tables[0].rows['point'].nunique()} of {len(host.points)}", f"{len(found)}"]
     cells += [f"{np.quantile(all_errors, part):.1f} %" for part in (0.5, 0.95, 1.0)]
     cells.append(f"{100 * np.median(np.concatenate(halves)):.1f} %")
     cells.append(f"{100 * np.mean(within):.1f} % (at least {100 * min(within):.1f})")

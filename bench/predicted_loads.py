@@ -24,7 +24,7 @@ from chaosity.prediction.measured_cells import cell_medians
 from chaosity.prediction.predict_loads import joined_loads, model_values, predict_loads
 from chaosity.records.point_types import Point
 from chaosity.simulation.machine_model import MachineModel
-from simulated_tables import TODAY, SimulatedHost, shipped_machine, shipped_topology
+from machines import TODAY, SimulatedHost, shipped_machine, shipped_topology
 
 # Topology, description: two nodes, eight nodes, sixteen nodes with bytes in flight.
 MACHINES = (

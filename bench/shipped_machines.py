@@ -30,7 +30,7 @@ from chaosity.place_names import packages_of_link
 from chaosity.simulation.machine_description import Fault, MachineDescription
 from chaosity.store.measurements import SLICE, less_is_better
 from chaosity.topology.topology_model import Topology
-from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
+from machines import SimulatedHost, shipped_machine, shipped_topology
 
 # What a planted fault leaves of its part: half, such as half of a link's width, or nine tenths.
 REMAINING = (0.5, 0.9)

@@ -25,7 +25,7 @@ from chaosity.statistics.block_ratios import summarise_cell_ratios_paired_by_blo
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.corun_interference import summarise_corun_to_alone_ratios
 from chaosity.store.measurements import Measurements
-from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
+from machines import SimulatedHost, shipped_machine, shipped_topology
 
 REPLICATES = (3, 5)
 # Machines with the two levels of noise of the shipped descriptions: runs differ by 0.6 % and 1 %.

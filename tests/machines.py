@@ -1,7 +1,12 @@
-"""Results of simulated machines, made once by the public commands and kept for later runs.
+"""Simulated machines: results that the public commands make, and tables in memory.
 
 `simulated` is the one way to a folder ``results`` in which hosts have been measured: plan, records,
-tidy table, findings and predictions.
+tidy table, findings and predictions. It is made once and kept for later runs.
+
+`planned` gives a host in memory. Its plan and true values are computed once, and `table` multiplies
+them by the noise of a seed, which is the same as in the records of these runs. So a table takes
+milliseconds. This is exact for points with one load, and for chases that run at the same time; the
+search for anomalies reads no others. `table_of_records` works for all points.
 """
 
 from __future__ import annotations
@@ -11,16 +16,62 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, cast
 
+import numpy as np
+import pandas as pd
 import yaml
 from click.testing import CliRunner
 
-from chaosity.checked_yaml_files import ROOT
+from chaosity.anomalies.anomaly_results import Findings
+from chaosity.anomalies.host_anomalies import HostComponentFacts, analyse_host, host_component_facts
+from chaosity.checked_yaml_files import ROOT, read_config
 from chaosity.cli import chaosity
+from chaosity.components.component_files import write_changed_components
+from chaosity.components.make_component_documents import (
+    drive_component_name,
+    make_component_documents,
+)
+from chaosity.design.host_plan import PlannedHost, plan_host
+from chaosity.health.choose_check_points import CheckPoint, choose_check_points
+from chaosity.records.atomic_writes_and_record_files import format_utc, replicate_numbers
+from chaosity.records.point_types import MetricSourceWithUpperBound, Point
+from chaosity.records.record_types_and_verdict import FAILED, SIMULATED, VALID
+from chaosity.report.findings_and_checks import OK
+from chaosity.report.report_summary import ProblemAndSeverity, ReportSummary
+from chaosity.rounds.machine_so_far import MachineSoFar
+from chaosity.rounds.next_round import next_round
+from chaosity.rounds.round_types import Budget, PointKey, point_key
+from chaosity.simulation.machine_description import (
+    Fault,
+    MachineDescription,
+    firmware_topology,
+    read_machine_description,
+)
+from chaosity.simulation.machine_model import MachineModel
+from chaosity.simulation.simulated_records import draw_noise, simulate_replicate
+from chaosity.simulation.true_values import true_values
+from chaosity.store.measurements import Measurements, less_is_better
+from chaosity.store.tidy_table_from_records import (
+    MISSING,
+    ReplicateOutcome,
+    status_and_values_of_record,
+    tidy_rows_of_derived_metrics,
+    tidy_rows_of_outcome,
+)
+from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
+from chaosity.topology.configuration_names import configuration_name
+from chaosity.topology.topology_discovery import discover_topology
+from chaosity.topology.topology_json import topology_to_json
+from chaosity.topology.topology_model import Topology
+from chaosity.yaml_document_types import Config, HostVariables
+from table_rows import DAY, folder_of, in_types_of_file
 
 SMALL_MACHINES = ROOT / "tests/data/machines"
 SHIPPED_MACHINES = ROOT / "machines"
@@ -34,13 +85,15 @@ _WITHOUT_EFFECT = {"compare", "export", "figures", "health", "report", "slurm"}
 # Stands for the folder of an inventory, which depends on the content of its files.
 _HERE = "FOLDER_OF_INVENTORY"
 
-Fault = Mapping[str, Any]
+# Standard deviation of equal servers in a pair of initiator and target.
+BETWEEN_HOSTS = 0.007
+TODAY = date(2026, 11, 22)
 
 
 def simulated(
     machine: str | Mapping[str, Any],
     experiments: Sequence[str],
-    faults: Iterable[Fault] = (),
+    faults: Iterable[Mapping[str, Any]] = (),
     seed: int = 1,
     *,
     hosts: Sequence[str] = ("server",),
@@ -63,7 +116,7 @@ def simulated(
     name = own["simulated_machine"]
     xml = _file(SMALL_MACHINES, SHIPPED_MACHINES / "topologies", name=f"{topology or name}.xml")
     files = {
-        "topology.xml": xml,
+        "topology.xml": xml.read_text(),
         f"{name}.yaml": yaml.safe_dump(own),
         "hosts.yml": yaml.safe_dump(_inventory(hosts, name)),
         "config.yaml": yaml.safe_dump(
@@ -88,14 +141,14 @@ def run_chaosity(*words: str | Path) -> str:
 
 def _description(name: str) -> Mapping[str, Any]:
     """Return the description of a machine that has a file."""
-    text = _file(SMALL_MACHINES, SHIPPED_MACHINES, name=f"{name}.yaml")
-    description: Mapping[str, Any] = yaml.safe_load(text)
+    path = _file(SMALL_MACHINES, SHIPPED_MACHINES, name=f"{name}.yaml")
+    description: Mapping[str, Any] = yaml.safe_load(path.read_text())
     return description
 
 
-def _file(*folders: Path, name: str) -> str:
-    """Return the text of the file of this name in the first folder that has it."""
-    return next(path for folder in folders if (path := folder / name).exists()).read_text()
+def _file(*folders: Path, name: str) -> Path:
+    """Return the file of this name in the first folder that has it."""
+    return next(path for folder in folders if (path := folder / name).exists())
 
 
 def _inventory(hosts: Sequence[str], machine: str) -> dict[str, Any]:
@@ -156,3 +209,402 @@ def product_digest() -> str:
             if path.suffix in (".py", ".yaml", ".j2") and not _WITHOUT_EFFECT & {*name.parts}:
                 digest.update(f"{name}\n".encode() + path.read_bytes())
     return digest.hexdigest()
+
+
+def shipped_topology(name: str) -> Topology:
+    """Return a topology that has a file."""
+    path = _file(SMALL_MACHINES, SHIPPED_MACHINES / "topologies", name=f"{name}.xml")
+    return discover_topology(str(path))
+
+
+def shipped_machine(name: str, topology: Topology) -> MachineDescription:
+    """Return the description of a machine that has a file."""
+    path = _file(SMALL_MACHINES, SHIPPED_MACHINES, name=f"{name}.yaml")
+    return read_machine_description(path, topology)
+
+
+@dataclass(frozen=True)
+class SimulatedHost:
+    """A simulated host and its plan.
+
+    Attributes:
+        machine: its description.
+        topology: its topology, as its firmware shows it.
+        points: the planned points.
+        name: its name, on which its random numbers and the fault of one host of a fleet depend.
+    """
+
+    machine: MachineDescription
+    topology: Topology
+    points: tuple[Point, ...]
+    name: str
+
+    @classmethod
+    def planned(
+        cls,
+        machine: MachineDescription,
+        topology: Topology,
+        faults: Iterable[Fault],
+        config: Config | None = None,
+        name: str = "host",
+        *,
+        all_points: bool = False,
+    ) -> SimulatedHost:
+        """Return a machine with these faults and no others, planned by a config.
+
+        Without `all_points` it has only the points that the search for anomalies uses.
+        """
+        faulty = cast(MachineDescription, {**machine, "faults": list(faults)})
+        shown = firmware_topology(faulty, topology, name, TODAY)
+        variables: HostVariables = {"chaosity_simulated": machine["simulated_machine"]}
+        host = PlannedHost(name, configuration_name(topology), shown, variables)
+        points = plan_host(host, config or read_config()).points
+        wanted = points if all_points else filter(_is_read, points)
+        return cls(faulty, shown, tuple(wanted), name)
+
+    def where(self, is_wanted: Callable[[Point], bool]) -> SimulatedHost:
+        """Return the host with a part of its points."""
+        return replace(self, points=tuple(filter(is_wanted, self.points)))
+
+    def with_memory(self, times: float) -> SimulatedHost:
+        """Return the host with so many times the bandwidth of its memory controllers."""
+        memory: dict[str, Any] = {**self.machine["memory"]}
+        memory["package_bytes_per_second"] *= times
+        return replace(self, machine=cast(MachineDescription, {**self.machine, "memory": memory}))
+
+    def without_drives_of_several_nodes(self) -> SimulatedHost:
+        """Return the host without reads from drives of several nodes: most points of a server."""
+        return self.where(lambda point: point["loads"][0]["target"]["kind"] != "all_of_nodes")
+
+    @cached_property
+    def true_table(self) -> Measurements:
+        """The tidy table without noise."""
+        model = MachineModel(self.machine, self.topology, self.name, TODAY)
+        rows: list[Row] = []
+        for point in self.points:
+            readings = {
+                load: {metric: (value, None) for metric, value in values.items()}
+                for load, values in true_values(point, model).items()
+            }
+            for replicate in replicate_numbers(point):
+                order = point["orders"][replicate - 1]
+                outcome = ReplicateOutcome(VALID, order=order, readings=readings, origin=SIMULATED)
+                rows += tidy_rows_of_outcome(point, replicate, outcome)
+        return Measurements.from_table(rows_to_table(rows, COLUMNS))
+
+    def table(
+        self,
+        seed: int = 1,
+        *,
+        failed: Mapping[str, str] | None = None,
+        missing: Collection[str] = (),
+        **columns: object,
+    ) -> Measurements:
+        """Return the tidy table of a seed; without samples, no row can be "imprecise".
+
+        Args:
+            seed: of the noise.
+            failed: point -> reason.
+            missing: points that are not measured yet.
+            columns: other columns, such as the name of the host.
+        """
+        factors, remarks = zip(*self._factors_and_remarks(seed), strict=True)
+        rows, reasons = self.true_table.rows, failed or {}
+        status = np.where(rows["point"].isin(reasons), FAILED, VALID).astype(object)
+        status[rows["point"].isin(missing)] = MISSING
+        return self.true_table.with_columns(
+            value=(rows["value"] * np.array(factors)).where(status == VALID),
+            remarks=pd.Series(remarks, index=rows.index, dtype=object),
+            status=pd.Series(status, index=rows.index, dtype=object),
+            reason=rows["point"].map(reasons).astype(object).where(status == FAILED, None),
+            measured_at=DAY + "T1" + rows["replicate"].astype(str) + ":00:00.000Z",
+            **columns,
+        )
+
+    def table_of_records(self, seed: int) -> Measurements:
+        """Return the tidy table of a seed, by the records of all its points."""
+        machine: MachineDescription = {**self.machine, "seed": seed}
+        model = MachineModel(machine, self.topology, self.name, TODAY)
+        rows: list[Row] = []
+        for point in self.points:
+            for replicate in replicate_numbers(point):
+                record = simulate_replicate(point, replicate, model)
+                rows += tidy_rows_of_outcome(point, replicate, status_and_values_of_record(record))
+        return Measurements.from_table(rows_to_table(rows, COLUMNS))
+
+    def findings(self, seed: int) -> Findings:
+        """Return what the analysis finds, as for the report."""
+        return analyse_host(self.table(seed), self.component_facts)
+
+    @cached_property
+    def component_facts(self) -> HostComponentFacts:
+        """Packages, models and core kinds, for the search for anomalies."""
+        return host_component_facts(self.topology, make_component_documents(self.topology))
+
+    def _factors_and_remarks(self, seed: int) -> Iterator[tuple[float, str | None]]:
+        """Yield the factor of each row of the table, and what its record remarks."""
+        machine: MachineDescription = {**self.machine, "seed": seed}
+        for point in self.points:
+            for replicate in replicate_numbers(point):
+                noise = draw_noise(point, replicate, machine)
+                loads = zip(point["loads"], noise.qualities, noise.samples, strict=True)
+                for load, quality, samples in loads:
+                    for metric, source in load["metrics"].items():
+                        factor = _factor(metric, source, quality, samples)
+                        yield factor, "disturbed" if noise.lost else None
+
+
+def planned(
+    machine: str,
+    topology: str | None = None,
+    faults: Iterable[Fault] | None = (),
+    *,
+    name: str = "host",
+    all_points: bool = False,
+    change: Mapping[str, Any] | None = None,
+    **config: Any,
+) -> SimulatedHost:
+    """Return a machine that has a file, with its plan.
+
+    Args:
+        machine: name of its description.
+        topology: name of its topology. Default: as the description.
+        faults: its only faults. None: those of its description.
+        name: name of the host.
+        all_points: also those that the search for anomalies does not use.
+        change: other keys of the description.
+        config: other keys of the config.
+    """
+    real = shipped_topology(topology or machine)
+    description = cast(MachineDescription, {**shipped_machine(machine, real), **(change or {})})
+    own = description.get("faults", []) if faults is None else faults
+    whole = cast(Config, {**read_config(), **config})
+    return SimulatedHost.planned(description, real, own, whole, name, all_points=all_points)
+
+
+@dataclass(frozen=True)
+class MeasuredHost:
+    """A simulated host that reads as measured, with what a report or a profile needs of it."""
+
+    simulated: SimulatedHost
+    host: str = "h"
+    configuration: str = "nps4"
+    seed: int = 1
+    day: str = DAY
+    failed: Mapping[str, str] = field(default_factory=dict)
+    missing: Collection[str] = ()
+
+    def tidy(self) -> pd.DataFrame:
+        """Return the tidy table in the types of the file."""
+        columns = {"host": self.host, "configuration": self.configuration, "origin": None}
+        table = self.simulated.table(
+            self.seed, failed=self.failed, missing=self.missing, **columns
+        ).rows
+        measured_at = table["measured_at"].str.replace(DAY, self.day)
+        return in_types_of_file(table.assign(measured_at=measured_at))
+
+    def topology(self) -> dict[str, Any]:
+        """Return the JSON of the topology."""
+        return cast(dict[str, Any], topology_to_json(self.simulated.topology))
+
+    def components(self) -> dict[str, dict[str, Any]]:
+        """Return the component documents of the drives, by component name."""
+        return {
+            drive_component_name(drive): {
+                "component": "drive",
+                "serial": f"S{number}",
+                "model": "Corsair MP600 PRO",
+                "firmware": "EIFM51.3",
+                "node": drive.node,
+            }
+            for number, drive in enumerate(self.simulated.topology.drives)
+        }
+
+
+@cache
+def _planned_once(
+    machine: str, topology: str | None, names: tuple[str, ...], replicates: int
+) -> SimulatedHost:
+    return planned(
+        machine, topology, all_points=True, experiments=list(names), replicates=replicates
+    )
+
+
+def measured_host(
+    machine: str,
+    *experiments: str,
+    topology: str | None = None,
+    replicates: int = 3,
+    **keys: Any,
+) -> MeasuredHost:
+    """Return a simulated host that reads as measured; `keys` are attributes of it."""
+    names = experiments or ("memory_bandwidth", "storage_bandwidth", "interference")
+    return MeasuredHost(_planned_once(machine, topology, names, replicates), **keys)
+
+
+def leave_out(
+    host: SimulatedHost, seed: int, is_wanted: Callable[[Point, Topology], bool], random: int = 58
+) -> tuple[Measurements, Measurements]:
+    """Return the tables of a run with a budget: what was measured, and what was left out.
+
+    It measures the points that are wanted, and so many random points of the others.
+    """
+    wanted = {point["point"]: is_wanted(point, host.topology) for point in host.points}
+    others = [name for name, chosen in wanted.items() if not chosen]
+    draw = np.random.default_rng(seed)
+    chosen = set(draw.choice(others, min(random, len(others)), replace=False))
+    table = host.table(seed).rows.drop(columns="load_count")
+    known = table["point"].map(lambda name: wanted[name] or name in chosen)
+    missing = table[~known].assign(status=MISSING, value=np.nan, replicate=1)
+    return Measurements.from_table(table[known]), Measurements.from_table(missing)
+
+
+def is_small_drive_set(point: Point, topology: Topology, few: bool = False) -> bool:
+    """Return whether a point reads drives of one or two nodes, of a package, or all.
+
+    With `few`, only the first node of each package reads those of two nodes.
+    """
+    [load] = point["loads"]
+    packages = topology.package_of_node
+    nodes, [reader] = set(load["target"]["nodes"]), load["initiator"]["nodes"]
+    own = [node for node, package in packages.items() if package == packages[reader]]
+    if len(nodes) == 2 and (reader == min(own) or not few):
+        return True
+    of_package = {node for node in packages if packages[node] == packages[min(nodes)]}
+    return len(nodes) == 1 or nodes in (of_package, {drive.node for drive in topology.drives})
+
+
+def fleet_tables(
+    healthy: SimulatedHost,
+    hosts: int,
+    faults: Mapping[int, Iterable[Fault]],
+    between: float = BETWEEN_HOSTS,
+    fleet: int = 0,
+) -> dict[str, Measurements]:
+    """Return the tidy tables of equal hosts; `faults` has those of the sick hosts, by number.
+
+    Each number of a `fleet` gives other noise.
+    """
+    tables = {}
+    for number in range(hosts):
+        name, seed = f"server{number:03}", 1000 * fleet + number
+        sick = cast(MachineDescription, {**healthy.machine, "faults": list(faults.get(number, ()))})
+        own = replace(healthy, machine=sick) if number in faults else healthy
+        table = own.table(seed, host=name)
+        rows = table.rows
+        places = rows.groupby(["category", "initiator", "target"], sort=False).ngroup()
+        noise = np.random.default_rng(seed).normal(0.0, between, places.max() + 1)
+        worse = rows["metric"].map(lambda metric: 1.0 if less_is_better(metric) else -1.0)
+        tables[name] = table.with_columns(value=rows["value"] * np.exp(worse * noise[places]))
+    return tables
+
+
+def write_fleet(
+    results: Path,
+    healthy: SimulatedHost,
+    hosts: int,
+    faults: Mapping[int, Iterable[Fault]],
+    cpu_model: str = "AMD EPYC 7413 24-Core Processor",
+) -> list[Path]:
+    """Write the maps of a fleet below `results`; return ``results/<host>/<configuration>``."""
+    folders = []
+    documents = make_component_documents(healthy.topology)
+    documents["system"] = {**documents["system"], "cpu_model": cpu_model}
+    for name, table in fleet_tables(healthy, hosts, faults).items():
+        configuration = str(table.rows["configuration"].iloc[0])
+        folder = folder_of(healthy.topology, table.rows, results / name / configuration)
+        write_changed_components(folder / "components", documents)
+        worst = (ProblemAndSeverity(OK, "No problems found."),)
+        points = {"valid": len(healthy.points), "failed": 0, "missing": 0}
+        summary = ReportSummary(name, configuration, f"measured {DAY}", worst, points, {})
+        (folder / "summary.json").write_text(json.dumps(asdict(summary)))
+        folders.append(folder)
+    return folders
+
+
+def simulate_rounds(
+    host: SimulatedHost, budget: Budget, seed: int = 0, so_far: MachineSoFar | None = None
+) -> Iterator[MachineSoFar]:
+    """Yield what is known after each round, with the planned time of each measurement.
+
+    The true values are in the host's machine, and `seed` gives noise and order.
+    """
+    model = MachineModel({**host.machine, "seed": seed}, host.topology, host.name, TODAY)
+    points = {point_key(point): point for point in host.points}
+    so_far = so_far or MachineSoFar(host.points, host.topology, host.component_facts)
+    outcomes = {}
+    while chosen := next_round(so_far, budget, seed):
+        rounds = [*so_far.rounds, chosen]
+        orders: dict[PointKey, list[int]] = {}
+        for position, key in enumerate(key for each in rounds for key in each.measurements):
+            orders.setdefault(key, []).append(position)
+        rows: list[Row] = []
+        for key, own in orders.items():
+            point: Point = {**points[key], "orders": own}
+            for replicate in range(1, 1 + len(own)):
+                if (key, replicate) not in outcomes:
+                    record = simulate_replicate(point, replicate, model)
+                    outcomes[key, replicate] = status_and_values_of_record(record)
+        of_points = {
+            key: [outcomes[key, number] for number in range(1, 1 + len(own))]
+            for key, own in orders.items()
+        }
+        for key, found in of_points.items():
+            for replicate, outcome in enumerate(found, start=1):
+                rows += tidy_rows_of_outcome(points[key], replicate, outcome)
+                rows += tidy_rows_of_derived_metrics(points[key], replicate, of_points)
+        seconds = {
+            key: [points[key]["estimated_seconds"]] * len(own) for key, own in orders.items()
+        }
+        measured = Measurements.from_table(rows_to_table(rows, COLUMNS))
+        so_far = replace(so_far, rounds=rounds, measured=measured, seconds=seconds)
+        yield so_far
+
+
+@cache
+def server() -> SimulatedHost:
+    """A server with eight nodes in two packages and 30 drives, without faults."""
+    return planned("epyc_7413", "epyc_7413_nps4")
+
+
+@cache
+def check_points() -> tuple[CheckPoint, ...]:
+    """The points of a check of the server, by its values without noise."""
+    rows = server().true_table.performance_rows().rows
+    # The first value of a point is the last that is entered.
+    columns = (rows[name][::-1] for name in ("experiment", "point", "value"))
+    medians = {
+        (experiment, point): value for experiment, point, value in zip(*columns, strict=True)
+    }
+    return tuple(choose_check_points(server().points, medians, server().topology))
+
+
+def time_of_night(night: int) -> str:
+    """Return when the check of a night begins; night 0 is the first of January 2026."""
+    return format_utc(datetime(2026, 1, 1, 1, tzinfo=UTC) + timedelta(days=night))
+
+
+def write_points(folder: Path, checks: Iterable[CheckPoint]) -> None:
+    """Write the points of checks, as a plan has them."""
+    for check in checks:
+        path = folder / "points" / check.key[0] / f"{check.key[1]}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(check.point))
+
+
+def _is_read(point: Point) -> bool:
+    """Return whether the search for anomalies uses a point."""
+    metrics = [load["metrics"] for load in point["loads"]]
+    by_node = any("by_node" in source for own in metrics for source in own.values())
+    return not by_node and (len(metrics) == 1 or all("latency_ns" in own for own in metrics))
+
+
+def _factor(
+    metric: str, source: MetricSourceWithUpperBound, quality: float, samples: list[float]
+) -> float:
+    """Return the factor by which the noise of a run changes a metric, see `draw_noise`."""
+    if metric in ("locality", "dwp"):
+        return 1.0
+    if less_is_better(metric):
+        return 1.0 / quality
+    return quality * fmean(samples) if source.get("progress") else quality

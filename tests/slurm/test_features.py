@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from host_results import whole_map
 from slurm_workflow import command
+from table_rows import whole_map
 
 pytestmark = pytest.mark.slurm
 

@@ -1,1 +1,1 @@
-"""Makes `synthetic` importable for the tests below this folder."""
+"""Makes `report_inputs` importable for the tests below this folder."""

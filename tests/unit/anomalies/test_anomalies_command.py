@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-import synthetic
 from click.testing import CliRunner
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.store.tidy_table_parquet import write_parquet_table
+from machines import MeasuredHost, planned
 
 HEAD = "cpu_node,mem_0,mem_1,mem_2,mem_3"
 ROWS = [
@@ -128,7 +128,9 @@ def test_packages_can_be_given(file, packages):
 
 def test_a_results_folder_is_read_with_its_components(tmp_path):
     slow = "drive-0000-11-00-0"
-    machine = synthetic.Machine("h", ((0, 1), (2, 3)), {0: 2, 1: 2, 2: 2, 3: 2}, slow={slow: 0.2})
+    fault = {"fault": "slow_drive", "drive": slow, "remaining": 0.2}
+    simulated = planned("two_packages", None, [fault], experiments=["storage_bandwidth"])
+    machine = MeasuredHost(simulated)
     folder = tmp_path / "h" / "nps4"
     (folder / "components").mkdir(parents=True)
     write_parquet_table(machine.tidy(), folder / "measurements.parquet")

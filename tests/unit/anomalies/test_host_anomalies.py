@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-import synthetic
-import synthetic_latency
 
 from chaosity.anomalies.anomaly_results import AnomalyKind
 from chaosity.anomalies.host_anomalies import HostComponentFacts, analyse_host, host_component_facts
@@ -18,32 +17,33 @@ from chaosity.anomalies.latency_sweep_anomalies import (
     select_latency_size_sweeps,
 )
 from chaosity.store.measurements import Measurements
-from chaosity.store.tidy_table_parquet import COLUMNS
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_json import topology_from_json, topology_to_json
 from chaosity.topology.topology_model import Topology
+from machines import planned
 from shipped_data import REAL_MACHINES
+from table_rows import LATENCY, rows, sweep, table
 
 SLOW = "drive-0000-11-00-0"
+MEMORY, STORAGE = ["memory_bandwidth"], ["storage_bandwidth"]
+MIB = 2**20
 
 
-def machine(**keys):
-    return synthetic.Machine("h", ((0, 1), (2, 3)), {0: 2, 1: 2, 2: 2, 3: 2}, **keys)
+def machine(*faults, experiments=(*MEMORY, *STORAGE), name="two_packages", **config):
+    return planned(name, None, faults, experiments=list(experiments), **config)
 
 
-def analysed(found, tidy=None, components=None):
-    components = found.components() if components is None else components
-    tidy = found.tidy() if tidy is None else tidy
-    return analyse_host(Measurements.from_table(tidy), host_component_facts(None, components))
+def slow_drive(remaining):
+    return {"fault": "slow_drive", "drive": SLOW, "remaining": remaining}
+
+
+def slow_node(remaining):
+    return {"fault": "slow_node", "node": 1, "remaining": remaining}
 
 
 def about_drives(found):
     """Anomalies that suspect a drive."""
-    return [
-        one
-        for one in found.anomalies
-        if any(name.startswith(("drive-", "file")) for name in one.components)
-    ]
+    return [one for one in found.anomalies if any("drive" in name for name in one.components)]
 
 
 def of_kind(found, kind):
@@ -51,150 +51,147 @@ def of_kind(found, kind):
     return [one for one in found.anomalies if one.kind == kind]
 
 
-def test_a_slow_drive_is_the_worst_and_named_with_model_and_serial():
-    (first, *others) = about_drives(found := analysed(machine(slow={SLOW: 0.2})))
-    assert found.anomalies[0] == first
+def changed(measured, share, **where):
+    """The table with this share of the values of some rows."""
+    chosen = measured.rows.index.isin(measured.where(**where).rows.index)
+    assert chosen.any()
+    return measured.with_columns(value=measured.rows["value"] * np.where(chosen, share, 1.0))
+
+
+@pytest.fixture(scope="module")
+def healthy():
+    return machine()
+
+
+@pytest.fixture(scope="module")
+def with_slow_drive():
+    return machine(slow_drive(0.2))
+
+
+def test_a_slow_drive_is_the_worst_and_named_with_model_and_serial(with_slow_drive):
+    found = with_slow_drive.findings(1)
+    first = found.anomalies[0]
     assert (first.kind, first.target, first.components) == ("slow_component", SLOW, (SLOW,))
     assert first.loss_percent == pytest.approx(80.0, abs=2.0)
     assert first.loss_percent_low < 80.0 < first.loss_percent_high
     assert (first.n, first.confidence) == (3, 0.9999)
-    assert first.sentence.startswith(f"{SLOW} is slow: 1.3")
-    assert "Corsair MP600 PRO, serial S10, node 1" in first.also[0]
-    assert "lspci" in first.advice
     assert found.verdict.endswith(first.sentence)
+    assert with_slow_drive.component_facts.descriptions[SLOW] in first.also[0]
     # One slow sibling does not make the others fast, or slow.
-    assert others == []
-    assert any(
-        said.startswith("8 comparable drives (smallest detectable loss ") for said in found.checked
-    )
+    assert {one.components for one in about_drives(found)} == {(SLOW,)}
+    assert any(said.startswith("8 comparable drives") for said in found.checked)
 
 
-def test_healthy_drives_have_no_anomalies():
-    assert about_drives(analysed(machine())) == []
+def test_a_set_with_a_slow_drive_is_told_once(with_slow_drive):
+    found = of_kind(with_slow_drive.findings(1), "adding_drives_loses_bandwidth")
+    assert len(found) <= 1
 
 
-def test_a_small_difference_is_not_reported():
-    assert about_drives(analysed(machine(slow={SLOW: 0.97}))) == []
+def models(host, model):
+    """What is known of a host of which the slow drive has this model; None: no drive has one."""
+    facts = host.component_facts
+    known = {} if model is None else {**facts.models, SLOW: model}
+    return replace(facts, models=known)
 
 
-def test_a_path_that_is_slow_for_all_drives_is_not_a_drive_anomaly():
-    found = machine()
-    tidy = found.tidy()
-    tidy.loc[(tidy["relation"] == "other_package") & (tidy["load"] == "storage"), "value"] *= 0.3
-    assert about_drives(analysed(found, tidy)) == []
-
-
-def test_drives_of_different_models_are_not_compared():
-    found = machine(slow={SLOW: 0.2})
-    components = found.components()
-    components[SLOW]["model"] = "another"
-    assert about_drives(analysed(found, components=components)) == []
-
-
-def test_drives_of_unknown_model_are_not_compared():
-    assert about_drives(analysed(machine(slow={SLOW: 0.2}), components={})) == []
+@pytest.mark.parametrize(
+    "case", ["healthy", "small loss", "slow path", "another model", "no model", "files"]
+)
+def test_what_is_no_slow_drive(case, healthy, with_slow_drive):
+    slow, facts = with_slow_drive.table(1), with_slow_drive.component_facts
+    path = {"relation": "other_package", "load": "storage"}
+    measured, known = {
+        "healthy": (healthy.table(1), facts),
+        "small loss": (machine(slow_drive(0.97)).table(1), facts),
+        "slow path": (changed(healthy.table(1), 0.3, **path), facts),
+        "another model": (slow, models(with_slow_drive, "another")),
+        "no model": (slow, models(with_slow_drive, None)),
+        "files": (slow.with_columns(file_backed=True), facts),
+    }[case]
+    assert about_drives(analyse_host(measured, known)) == []
 
 
 def test_two_drives_are_too_few_to_find_the_slow_one():
-    found = synthetic.Machine("h", ((0,),), {0: 2}, slow={"drive-0000-01-00-0": 0.2})
-    assert about_drives(analysed(found)) == []
-
-
-def test_a_file_in_place_of_a_drive_is_not_tested():
-    found = analysed(synthetic.small(), components={"file0": {"component": "drive", "model": "f"}})
-    assert about_drives(found) == []
+    fault = {"fault": "slow_drive", "drive": "drive-0000-01-00-0", "remaining": 0.2}
+    host = machine(fault, name="fleet", experiments=STORAGE)
+    assert len(host.topology.drives) == 2
+    assert about_drives(host.findings(1)) == []
 
 
 def test_a_single_replicate_has_less_confidence():
-    first = about_drives(analysed(machine(replicates=1, slow={SLOW: 0.2})))[0]
+    first = machine(slow_drive(0.2), replicates=1).findings(1).anomalies[0]
     assert (first.components, first.n) == ((SLOW,), 1)
     assert first.confidence <= 0.95
 
 
-def test_the_slow_one_of_thirty_drives_and_its_drive_sets_are_reported_once():
-    found = synthetic.epyc()
-    found.slow = {"drive-0000-51-01-0": 0.2}
-    told = analysed(found)
-    assert told.anomalies[0].components == ("drive-0000-51-01-0",)
-    (one,) = of_kind(told, "adding_drives_loses_bandwidth")
-    assert one.observed < one.expected
-    assert ", a part of these drives: " in one.sentence
-    assert one.also[0].startswith("The same holds for ") and "other sets" in one.also[0]
-    assert len(one.cells) > 1
-
-
-def test_drive_sets_that_add_up_have_no_anomalies():
-    found = synthetic.Machine("h", ((0,), (1,)), {0: 2, 1: 2})
-    assert of_kind(analysed(found), "adding_drives_loses_bandwidth") == []
-
-
 # Latency.
 
+SIZES = [2**power for power in range(12, 31)]
+CORES = {0: 0, 4: 0, 8: 1, 12: 1}
 
-def latency(tidy, found):
-    return analyse_host(
-        Measurements.from_table(tidy),
-        host_component_facts(topology_from_json(synthetic_latency.topology(found)), {}),
-    )
+
+def latencies(slow=lambda pu, size, mode: 1.0, replicates=3, cores=CORES):
+    """Latency over sizes, that grows with the size, and times what is slow."""
+
+    def latency(pu, size, mode):
+        return size**0.25 * slow(pu, size, mode)
+
+    return Measurements.from_table(sweep(latency, SIZES, cores, replicates=replicates))
 
 
 def test_cores_that_are_slow_only_when_all_run_show_contention():
-    found = synthetic_latency.epyc()
-    contention = of_kind(latency(synthetic_latency.tidy(found), found), "contention_within_node")
-    assert {one.components for one in contention} == {(f"node{node}",) for node in range(8)}
-    by = {one.components[0]: one for one in contention}
-    assert by["node2"].initiator == "pu12"
-    assert by["node2"].cells == (("pu12", "node2"),)
-    assert by["node2"].loss_percent == pytest.approx(48.0, abs=4.0)
-    assert "with working sets of 32 MiB or more" in by["node2"].sentence
-    assert "pu15 of the same node" in by["node2"].compared_with
+    def slow(pu, size, mode):
+        return 1.5 if mode == "concurrent" and pu in (0, 8) and size >= 32 * MIB else 1.0
+
+    contention = of_kind(analyse_host(latencies(slow)), "contention_within_node")
+    assert {one.components for one in contention} == {("node0",), ("node1",)}
+    [second] = [one for one in contention if one.components == ("node1",)]
+    assert (second.initiator, second.cells) == ("pu8", (("pu8", "node1"),))
+    assert second.loss_percent == pytest.approx(50.0, abs=4.0)
+    assert "32 MiB" in second.sentence and "pu12" in second.compared_with
 
 
 def test_a_single_slow_value_is_no_contention():
-    found = synthetic_latency.small(replicates=1)
-    tidy = synthetic_latency.tidy(found).assign(value=100.0)
-    largest = tidy["factors"].str.contains(f'"bytes": {synthetic_latency.SIZES[-1]}')
-    together = largest & tidy["factors"].str.contains('"mode": "concurrent"')
-    tidy.loc[together & (tidy["initiator"] == "pu0"), "value"] *= 1.5
-    assert of_kind(latency(tidy, found), "contention_within_node") == []
+    def slow(pu, size, mode):
+        return 1.5 if (pu, size, mode) == (0, SIZES[-1], "concurrent") else 1.0
+
+    found = analyse_host(latencies(slow, replicates=1))
+    assert of_kind(found, "contention_within_node") == []
+
+
+def inversions(found):
+    return [one for one in of_kind(found, "inversion_with_size") if one.where["mode"] == "serial"]
+
+
+def inverted(pu, size, mode):
+    return 1.0 if pu else 1.6 if size == SIZES[-1] else 0.8
 
 
 def test_an_inverted_order_at_the_largest_size_is_an_inversion():
-    found = synthetic_latency.small()
-    tidy = synthetic_latency.tidy(found)
-    sweep = tidy["experiment"] == "latency_by_size"
-    largest = tidy["factors"].str.contains(f'"bytes": {synthetic_latency.SIZES[-1]}')
-    tidy.loc[sweep & (tidy["initiator"] == "pu0"), "value"] *= 0.8
-    tidy.loc[sweep & largest & (tidy["initiator"] == "pu0"), "value"] *= 2.0
-    (one, *_) = [
-        one
-        for one in of_kind(latency(tidy, found), "inversion_with_size")
-        if one.where["mode"] == "serial"
-    ]
+    [one] = inversions(analyse_host(latencies(inverted, cores={0: 0, 4: 0})))
     assert (one.initiator, one.target, one.components) == ("pu0", "node0", ("node0",))
-    assert "Inversion at 1 GiB on node 0: pu0" in one.sentence
+    assert "1 GiB" in one.sentence
     assert one.loss_percent == pytest.approx(60.0, abs=5.0)
+    # A constant order is none.
+    constant = latencies(lambda pu, size, mode: 1.0 if pu else 0.8)
+    assert inversions(analyse_host(constant)) == []
 
 
-def test_an_inversion_of_which_the_interval_holds_zero_is_not_told():
-    found = synthetic_latency.small()
-    tidy = synthetic_latency.tidy(found)
-    first = (tidy["initiator"] == "pu0") & tidy["factors"].str.contains('"mode": "serial"')
-    largest = tidy["factors"].str.contains(f'"bytes": {synthetic_latency.SIZES[-1]}')
-    tidy.loc[first, "value"] *= 0.8
-    for replicate, told in ((1, []), (2, []), (3, [0.9999])):
-        tidy.loc[first & largest & (tidy["replicate"] == replicate), "value"] *= 4.0
-        found_here = of_kind(latency(tidy, found), "inversion_with_size")
-        serial = [one for one in found_here if one.where["mode"] == "serial"]
-        assert [one.confidence for one in serial] == told
+@pytest.mark.parametrize(("inverted_in", "told"), [(1, []), (2, []), (3, [0.9999])])
+def test_an_inversion_of_which_the_interval_holds_zero_is_not_told(inverted_in, told):
+    measured = latencies(lambda pu, size, mode: 1.0 if pu else 0.8, cores={0: 0, 4: 0})
+    own = measured.where(point=f"chase=pu0+{SIZES[-1]}", replicate=[*range(1, inverted_in + 1)])
+    grown = np.where(measured.rows.index.isin(own.rows.index), 4.0, 1.0)
+    found = analyse_host(measured.with_columns(value=measured.rows["value"] * grown))
+    assert [one.confidence for one in inversions(found)] == told
 
 
 def test_percentiles_of_slow_accesses_are_not_compared():
-    found = synthetic_latency.epyc()
-    tidy = synthetic_latency.tidy(found)
-    tail = tidy[tidy["metric"] == "latency_ns"].assign(metric="latency_p99_of_block_means_ns")
-    tail.loc[tail["initiator_nodes"] == "1", "value"] *= 3.0
-    assert len(tail) and latency(pd.concat([tidy, tail]), found) == latency(tidy, found)
+    measured = latencies()
+    tail = measured.rows.assign(metric="latency_p99_of_block_means_ns")
+    tail["value"] *= np.where(tail["initiator_nodes"] == "1", 3.0, 1.0)
+    both = Measurements.from_table(pd.concat([measured.rows, tail], ignore_index=True))
+    assert analyse_host(both) == analyse_host(measured)
 
 
 @pytest.mark.thorough
@@ -202,107 +199,79 @@ def test_percentiles_of_slow_accesses_are_not_compared():
 def test_noise_of_a_virtual_machine_is_no_inversion(replicates, at_most):
     """Of 100 machines, 5 or 1 may have a false alarm; more than `at_most` have a chance of 3 %."""
     random = np.random.default_rng(7)
-    tidy = synthetic_latency.tidy(synthetic_latency.small(replicates))
-    tidy = tidy[tidy["experiment"] == "latency_by_size"]
+    measured = latencies(replicates=replicates, cores={0: 0, 1: 0})
     alarms = 0
     for _ in range(100):
-        noisy = tidy.assign(value=tidy["value"] * np.exp(random.normal(0.0, 0.3, len(tidy))))
-        sweeps = select_latency_size_sweeps(Measurements.from_table(noisy))
+        values = measured.rows["value"] * np.exp(random.normal(0.0, 0.3, len(measured)))
+        sweeps = select_latency_size_sweeps(measured.with_columns(value=values))
         kinds = {one.kind for one in find_contention_and_inversions(sweeps)[0].anomalies}
         alarms += AnomalyKind.INVERSION in kinds
     assert alarms <= at_most
 
 
-def test_a_constant_order_is_not_an_inversion():
-    found = synthetic_latency.epyc()
-    assert of_kind(latency(synthetic_latency.tidy(found), found), "inversion_with_size") == []
-
-
 def test_a_wrong_slit_is_found_by_latency():
-    found = synthetic_latency.epyc()
-    lies = of_kind(latency(synthetic_latency.tidy(found, lies=True), found), "slit_mismatch")
-    assert len(lies) == 1
-    assert lies[0].metric == "latency_ns"
-    assert of_kind(latency(synthetic_latency.tidy(found), found), "slit_mismatch") == []
+    swapped = {"fault": "swapped_distances", "nodes": [1, 2]}
+    wrong, right = (machine(*faults, experiments=["latency_matrix"]) for faults in ([swapped], []))
+    [lie] = of_kind(wrong.findings(1), "slit_mismatch")
+    assert lie.metric == "latency_ns"
+    assert of_kind(right.findings(1), "slit_mismatch") == []
 
 
 # What is told twice, and in what order.
 
 
-def slow_node(share=0.7, **keys):
-    """A machine of which the memory of node 1 is slow by every kernel."""
-    found = machine(**keys)
-    tidy = found.tidy()
-    tidy.loc[(tidy["load"] == "memory") & (tidy["target"] == "node1"), "value"] *= share
-    return found, tidy
-
-
 def test_equal_anomalies_by_several_kernels_are_merged():
-    told = [one for one in analysed(*slow_node()).anomalies if one.components == ("node1",)]
-    assert [one.kind for one in told] == ["slow_component"]
-    assert told[0].target in (1, "node1")
-    assert any(line.startswith("Also by bandwidth (") for line in told[0].also)
+    found = machine(slow_node(0.6), experiments=MEMORY).findings(1).anomalies
+    [told] = [one for one in found if one.components == ("node1",)]
+    assert told.kind == "slow_component" and told.target in (1, "node1")
+    assert any(line.startswith("Also by bandwidth (") for line in told.also)
 
 
-def test_an_asymmetry_is_merged_with_its_slow_path():
-    found = machine()
-    tidy = found.tidy()
-    way = (tidy["load"] == "memory") & (tidy["initiator_nodes"] == "0")
-    tidy.loc[way & (tidy["target"] == "node3"), "value"] *= 0.6
-    told = analysed(found, tidy)
-    (one,) = [one for one in told.anomalies if one.components == ("node0->node3",)]
+def test_an_asymmetry_is_merged_with_its_slow_path(healthy):
+    way = {"load": "memory", "initiator_nodes": "0", "target": "node3"}
+    told = analyse_host(changed(healthy.table(1), 0.6, **way), healthy.component_facts)
+    [one] = [one for one in told.anomalies if one.components == ("node0->node3",)]
     assert one.kind == "slow_path"
     assert of_kind(told, "asymmetry") == []
     assert any("worse than the opposite direction" in line for line in one.also)
 
 
 def test_the_worst_anomaly_is_first_for_all_metrics():
-    told = analysed(*slow_node(slow={SLOW: 0.2})).anomalies
+    told = machine(slow_node(0.6), slow_drive(0.2)).findings(1).anomalies
     losses = [one.loss_as_share_of_better_value for one in told]
     assert losses == sorted(losses, reverse=True)
     places = [one.components for one in told]
     assert places.index((SLOW,)) < places.index(("node1",))
 
 
-def test_a_table_without_comparable_rows_is_not_tested():
-    found = synthetic.small()
-    told = analysed(found)
-    assert told.anomalies == () or about_drives(told) == []
-    empty = analyse_host(Measurements.from_table(found.tidy().iloc[:0]), HostComponentFacts())
+def test_a_table_without_comparable_rows_is_not_tested(healthy):
+    empty = analyse_host(healthy.table(1).where(load="none"), HostComponentFacts())
     assert empty.verdict.startswith("Not tested: there are no comparable measurements")
 
 
-def test_host_parts_are_from_components_and_topology():
-    found = machine()
-    known = host_component_facts(topology_from_json(found.topology()), found.components())
-    assert known.models[SLOW] == "Corsair MP600 PRO"
-    assert known.descriptions[SLOW] == "Corsair MP600 PRO, serial S10, node 1"
+def test_host_parts_are_from_components_and_topology(healthy):
+    drive = {"component": "drive", "model": "MP600", "serial": "S10", "node": 1}
+    known = host_component_facts(healthy.topology, {SLOW: drive})
+    assert known.models[SLOW] == "MP600"
+    assert known.descriptions[SLOW] == "MP600, serial S10, node 1"
     assert host_component_facts(None, None) == HostComponentFacts()
 
 
 def test_a_sparse_matrix_has_no_slit_mismatch_and_no_slow_path():
-    machine = synthetic.epyc()
-    tidy = machine.tidy()
-    memory = tidy["load"] == "memory"
-    pairs = (tidy["initiator"] + tidy["target"]).map(lambda name: sum(map(ord, name)) % 7)
-    found = analyse_host(
-        Measurements.from_table(tidy[~memory | (pairs == 0)]),
-        host_component_facts(topology_from_json(machine.topology()), {}),
-    )
-    assert not [one for one in found.anomalies if one.kind == "slit_mismatch"]
-    slow = [one for one in found.anomalies if one.kind == "slow_path"]
-    assert not [one for one in slow if one.where["load"] == "memory"]
+    host = planned("epyc_7413", "epyc_7413_nps4", experiments=MEMORY)
+    measured = host.table(1)
+    pairs = measured.rows["initiator"] + measured.rows["target"]
+    few = measured.select(pairs.map(lambda name: sum(map(ord, name)) % 7 == 0))
+    found = analyse_host(few, host.component_facts)
+    assert not of_kind(found, "slit_mismatch") and not of_kind(found, "slow_path")
 
 
-def test_drives_of_an_unknown_node_are_not_part_of_a_nodes_drive_set():
-    rows = synthetic.epyc().tidy()
-    rows = rows[
-        (rows["target_kind"] == "all_of_node") & (rows["experiment"] == "storage_bandwidth")
-    ]
-    lost = rows[rows["target"] == "node0drives"].assign(
-        target="unknowndrives", target_nodes="", drives=2, value=lambda t: t["value"] * 2.0
-    )
-    assert analyse_host(Measurements.from_table(pd.concat([rows, lost]))).anomalies == ()
+def test_drives_of_an_unknown_node_are_not_part_of_a_nodes_drive_set(healthy):
+    sets = healthy.table(1).where(target_kind="all_of_node").rows
+    lost = sets[sets["target"] == "node0drives"]
+    lost = lost.assign(target="unknowndrives", target_nodes="", value=lost["value"] * 2.0)
+    both = pd.concat([sets, lost], ignore_index=True)
+    assert analyse_host(Measurements.from_table(both)).anomalies == ()
 
 
 # Cores of different kinds.
@@ -314,59 +283,29 @@ HYBRIDS = [
 ]
 
 
-def core_latencies(topology: Topology, slow: int) -> pd.DataFrame:
+def core_latencies(topology: Topology, slow: int) -> Measurements:
     """Latency of each processing unit: efficiency cores take 1.4 times as long, one 1.3 times."""
     kinds = topology.core_kind_of_pu
     slower_kind = kinds[min(topology.core_kinds, key=lambda kind: kind.index).cpus[0]]
-    rows = [
-        {
-            "host": "h",
-            "configuration": "default",
-            "experiment": "latency_matrix",
-            "point": f"chase=pu{pu}",
-            "replicate": replicate,
-            "status": "valid",
-            "load": "chase",
-            "benchmark": "chaosity_latency",
-            "category": "memory_latency",
-            "kernel": "chase",
-            "initiator": f"pu{pu}",
-            "initiator_kind": "pu",
-            "initiator_nodes": "0",
-            "threads": 1,
-            "target": "node0",
-            "target_kind": "node",
-            "target_nodes": "0",
-            "file_backed": False,
-            "relation": "same_node",
-            "metric": "latency_ns",
-            "factors": "{}",
-            "levels": "{}",
-            "value": 90.0
-            * (1.4 if kinds[pu] == slower_kind else 1.0)
-            * (1.3 if pu == slow else 1.0)
-            * (1.0 + 0.001 * ((pu + replicate) % 3)),
-        }
-        for pu in topology.pus
-        for replicate in (1, 2, 3)
-    ]
-    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+    parts = []
+    for pu in topology.pus:
+        value = 90.0 * (1.4 if kinds[pu] == slower_kind else 1.0) * (1.3 if pu == slow else 1.0)
+        own = {"initiator": f"pu{pu}", "point": f"chase=pu{pu}", "threads": 1}
+        parts.append(rows(lambda i, j, v=value: v, [0], [0], LATENCY, spread=0.001, **own))
+    return Measurements.from_table(table(*parts))
 
 
 @pytest.mark.parametrize("xml", HYBRIDS, ids=lambda path: path.stem)
 def test_cores_are_compared_with_cores_of_their_kind(xml):
     topology = discover_topology(str(xml))
-    performance = topology.core_kinds[-1].cpus
-    slow = performance[3]
-    tidy = core_latencies(topology, slow)
-    found = analyse_host(Measurements.from_table(tidy), host_component_facts(topology, {}))
+    slow = topology.core_kinds[-1].cpus[3]
+    measured = core_latencies(topology, slow)
+    found = analyse_host(measured, host_component_facts(topology, {}))
     assert [one.components for one in found.anomalies] == [(f"pu{slow}",)]
     assert found.anomalies[0].loss_percent == pytest.approx(30.0, abs=1.0)
     # The same after the topology was stored and read again.
     stored = topology_from_json(json.loads(json.dumps(topology_to_json(topology))))
-    assert (
-        analyse_host(Measurements.from_table(tidy), host_component_facts(stored, {})).anomalies
-        == found.anomalies
-    )
+    again = analyse_host(measured, host_component_facts(stored, {}))
+    assert again.anomalies == found.anomalies
     # Without the kinds all efficiency cores look slow.
-    assert len(analyse_host(Measurements.from_table(tidy), HostComponentFacts()).anomalies) > 1
+    assert len(analyse_host(measured, HostComponentFacts()).anomalies) > 1

@@ -8,10 +8,9 @@ import pytest
 
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.anomalies.host_anomalies import analyse_host
-from chaosity.checked_yaml_files import read_config
 from chaosity.simulation.machine_description import Fault
 from chaosity.store.measurements import Measurements
-from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
+from machines import SimulatedHost, planned
 
 SERVER = "epyc_7413_nps4"  # two packages with four nodes each
 ONE_NODE = "xeon_8358"  # two packages with one node each
@@ -34,11 +33,8 @@ def healthy(topology: str) -> SimulatedHost:
 
 
 def host(topology: str, *faults: Fault, replicates: int = 3) -> SimulatedHost:
-    shown = shipped_topology(topology)
-    machine = shipped_machine(MACHINES.get(topology, topology), shown)
-    names = ["memory_bandwidth", "package_bandwidth"]
-    config = {**read_config(), "experiments": names, "replicates": replicates}
-    return SimulatedHost.planned(machine, shown, list(faults), config)
+    config = {"experiments": ["memory_bandwidth", "package_bandwidth"], "replicates": replicates}
+    return planned(MACHINES.get(topology, topology), topology, faults, **config)
 
 
 def slowed(table: Measurements, share: float, **where: object) -> Measurements:

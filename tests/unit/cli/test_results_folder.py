@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broken_runs import chaosity
-from host_results import whole_map
+from table_rows import whole_map
 
 EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 # Commands of a folder results/HOST/CONFIGURATION, with what else they need.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from host_results import BANDWIDTH, folder_of, rows, table, whole_map
+from table_rows import BANDWIDTH, folder_of, rows, table, whole_map
 
 EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 CHAOSITY = str(Path(sys.executable).with_name("chaosity"))

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from chaosity.checked_yaml_files import read_config
 from chaosity.cpusets import parse_cpu_list
 from chaosity.records.point_types import Point
-from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
+from machines import planned
 
 CORES = 128
 
 
 def points(mode: int, experiment: str) -> list[Point]:
     """The points of an experiment on the server of document 001."""
-    topology = shipped_topology(f"epyc_9575f_nps{mode}")
-    machine = shipped_machine("epyc_9575f", topology)
-    config = {**read_config(), "experiments": [experiment], "replicates": 1}
-    return list(SimulatedHost.planned(machine, topology, [], config, all_points=True).points)
+    config = {"experiments": [experiment], "replicates": 1}
+    host = planned("epyc_9575f", f"epyc_9575f_nps{mode}", all_points=True, **config)
+    return list(host.points)
 
 
 def traffic_cores(point: Point) -> int:

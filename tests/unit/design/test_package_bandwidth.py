@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from chaosity.checked_yaml_files import read_config
 from chaosity.records.point_types import Load
-from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
+from machines import planned
 
 
 def loads(topology: str, machine: str) -> dict[tuple[str, str], Load]:
     """Initiator and target -> the reading load of the experiment on a machine that ships."""
-    shown = shipped_topology(topology)
-    config = {**read_config(), "experiments": ["package_bandwidth"]}
-    points = SimulatedHost.planned(shipped_machine(machine, shown), shown, [], config).points
+    points = planned(machine, topology, experiments=["package_bandwidth"]).points
     assert len(points) == len({point["point"] for point in points})
     each = [load for point in points for load in point["loads"]]
     kernels = [load["kernel"] for load in each]

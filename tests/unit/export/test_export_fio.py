@@ -15,8 +15,8 @@ from chaosity.errors import UserError
 from chaosity.topology.device_types import NvmeDrive
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology
-from host_results import drive_rows, folder_of, table, whole_map
 from loop_devices import checksum, loop_device
+from table_rows import drive_rows, folder_of, table, whole_map
 
 EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 

@@ -17,8 +17,8 @@ from chaosity.errors import UserError
 from chaosity.export.host_measurements_for_export import read_measured_host
 from chaosity.export.hwloc_xml_with_measurements import export_hwloc_xml
 from chaosity.topology.topology_discovery import discover_topology
-from host_results import BANDWIDTH, folder_of, measured, rows, table
 from shipped_data import REAL_MACHINES
+from table_rows import BANDWIDTH, folder_of, measured, rows, table
 
 ROOT = Path(__file__).resolve().parents[3]
 EPYC = ROOT / "tests/data/topologies/epyc-7413-2s-nps4-30drives.xml"

@@ -15,7 +15,7 @@ from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.export.reframe_references import prediction_limits
 from chaosity.statistics.estimates_and_ratios import Estimate
-from host_results import BANDWIDTH, folder_of, rows, table, whole_map
+from table_rows import BANDWIDTH, folder_of, rows, table, whole_map
 
 EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 CHECK = """

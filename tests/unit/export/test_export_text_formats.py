@@ -17,7 +17,7 @@ from chaosity.cli import chaosity
 from chaosity.cli.export import _TEXT_FORMATS
 from chaosity.errors import UserError
 from chaosity.topology.topology_discovery import discover_topology
-from host_results import BANDWIDTH, LATENCY, drive_rows, folder_of, rows, table, whole_map
+from table_rows import BANDWIDTH, LATENCY, drive_rows, folder_of, rows, table, whole_map
 
 EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 HBM = EPYC.with_name("xeon-max-2s-hbm-flat.xml")

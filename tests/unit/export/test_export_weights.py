@@ -13,7 +13,7 @@ from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.export.host_measurements_for_export import read_measured_host
 from chaosity.export.interleave_weights_document import interleave_weights_of_host
-from host_results import measured
+from table_rows import measured
 
 EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 HBM = EPYC.with_name("xeon-max-2s-hbm-flat.xml")

@@ -1,220 +1,164 @@
+"""Figures of a small machine as files: SVG, PNG and CSV."""
+
 from __future__ import annotations
 
 import csv
 import json
 import re
 from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import pytest
-import synthetic
 from lxml import etree
-from table_figures import draw
 
+from chaosity.checked_yaml_files import EXPERIMENTS, load_experiment
 from chaosity.errors import UserError
 from chaosity.figures.bar_charts import draw_bar_chart
+from chaosity.figures.draw_and_write_figures import FigureFile, draw_figures
 from chaosity.figures.figure_data_and_value_limits import (
     find_round_value_limits,
     select_figure_data,
 )
-from chaosity.figures.figure_spec import FigureSpec
+from chaosity.figures.figure_spec import FigureSpec, parse_figure_specs
 from chaosity.store.measurements import Measurements
-from chaosity.topology.topology_json import topology_from_json
+from machines import planned
+from table_rows import BANDWIDTH
 
 SVG = "{http://www.w3.org/2000/svg}"
-BANDWIDTH = synthetic.BANDWIDTH
+HOST = planned(
+    "two_packages",
+    experiments=["memory_bandwidth", "storage_bandwidth", "interference"],
+    replicates=3,
+    all_points=True,
+)
+FAILED = {
+    "memory=node1+node2+triad": "killed",
+    "memory=node3+node3+triad.storage=node3+node3drives": "too slow",
+}
+TABLE = HOST.table(1, failed=FAILED, missing=["memory=node2+node2+triad"], origin="measured")
+BASE = {"title": "t", "load": "memory", "metric": BANDWIDTH}
+NODES = {"initiator_kind": "node", "kernel": "triad"}
+MAP = {**BASE, "kind": "heatmap", "rows": "initiator", "columns": "target"}
+HEATMAP = {**MAP, "name": "nodes", "where": NODES}
+BESIDE = {
+    **{**BASE, "name": "beside", "kind": "lines", "x": "drives", "series": "placement"},
+    **{"panels": "storage_node", "panels_title": "Drives of node"},
+}
+KERNELS = {
+    **{**BASE, "name": "kernels", "kind": "bars", "x": "kernel", "series": "initiator"},
+    "where": {
+        **{"initiator_kind": "node", "relation": "same_node"},
+        "kernel": ["triad", "copy"],
+    },
+}
+DRIVES = {**MAP, "name": "drives", "load": "storage", "where": {"target_kind": "drive"}}
 
 
-def heatmap(name, **keys):
-    return {
-        "name": name,
-        "kind": "heatmap",
-        "title": "Bandwidth",
-        "load": "memory",
-        "metric": BANDWIDTH,
-        "rows": "initiator",
-        "columns": "target",
-        "where": {"initiator_kind": "node", "kernel": "triad"},
-        **keys,
-    }
-
-
-def experiment(*figures, name="memory_bandwidth"):
+def experiment(*figures: dict[str, Any], name: str = "memory_bandwidth") -> dict[str, Any]:
     return {"experiment": name, "question": "How much?", "figures": list(figures)}
 
 
-INTERFERENCE = {
-    "name": "beside",
-    "kind": "lines",
-    "title": "Memory beside drives",
-    "load": "memory",
-    "metric": BANDWIDTH,
-    "x": "drives",
-    "series": "placement",
-    "panels": "storage_node",
-    "panels_title": "Drives of node",
-}
-KERNELS = {
-    "name": "kernels",
-    "kind": "bars",
-    "title": "Kernels",
-    "load": "memory",
-    "metric": BANDWIDTH,
-    "x": "kernel",
-    "series": "initiator",
-    "where": {
-        "initiator_kind": "node",
-        "relation": "same_node",
-        "kernel": ["triad", "copy", "read"],
-    },
-}
-STORAGE = {
-    "name": "drives",
-    "kind": "heatmap",
-    "title": "Drives",
-    "load": "storage",
-    "metric": BANDWIDTH,
-    "rows": "initiator",
-    "columns": "target",
-    "where": {"target_kind": "drive"},
-}
-
-
-def machine(**keys):
-    failed = {
-        "memory=node1+node2+triad": "killed",
-        "memory=node3+node3+triad.storage=node3+node3drives2": "too slow",
-    }
-    given = {"failed": failed, "missing": ("memory=node3+node3+triad",), **keys}
-    return synthetic.Machine("h", ((0, 1), (2, 3)), {0: 2, 1: 2, 2: 1, 3: 2}, **given)
+def draw(
+    folder: Path, *figures: dict[str, Any], name: str = "memory_bandwidth", table=TABLE
+) -> list[FigureFile]:
+    return draw_figures([experiment(*figures, name=name)], table, HOST.topology, folder)
 
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
     folder = tmp_path_factory.mktemp("figures")
-    found = machine()
     experiments = [
-        experiment(heatmap("nodes", source="figure 4")),
-        experiment(INTERFERENCE, name="interference"),
-        experiment(STORAGE, name="storage_bandwidth"),
-        experiment({**KERNELS, "name": "kernels"}, name="memory_bandwidth"),
+        experiment({**HEATMAP, "source": "figure 4"}, KERNELS),
+        experiment(BESIDE, name="interference"),
+        experiment(DRIVES, name="storage_bandwidth"),
     ]
-    files = draw(experiments, found.tidy(), found.topology(), folder)
-    return folder, {file.name: file for file in files}
+    return folder, draw_figures(experiments, TABLE, HOST.topology, folder)
 
 
-def titles(folder, name):
+def tree(folder: Path, name: str):
+    return etree.parse(folder / f"{name}.svg").getroot()
+
+
+def marks(folder: Path, name: str) -> dict[str, str]:
     """Text of every mark by its id."""
-    root = etree.parse(folder / f"{name}.svg").getroot()
+    groups = tree(folder, name).iter(f"{SVG}g")
     return {
         mark.get("id"): mark.find(f"{SVG}title").text
-        for mark in root.iter(f"{SVG}g")
+        for mark in groups
         if mark.get("class") == "mark"
     }
 
 
-def rows(folder, name):
+def rows(folder: Path, name: str) -> list[dict[str, str]]:
     with (folder / f"{name}.csv").open(newline="") as stream:
         return list(csv.DictReader(stream))
 
 
-def test_every_figure_is_written_as_svg_png_and_csv(drawn):
+def names(folder: Path, figure: str, column: str) -> list[str]:
+    return list(dict.fromkeys(row[column] for row in rows(folder, figure)))
+
+
+def style(folder: Path, name: str, cell: str) -> str:
+    path = f"//*[@id='{name}-cell-{cell}']//*[local-name()='path']/@style"
+    return tree(folder, name).xpath(path)[0]
+
+
+def test_every_figure_is_written_as_svg_png_and_csv_and_listed(drawn):
     folder, files = drawn
-    for name in files:
-        assert {path.suffix for path in folder.glob(f"{name}.*")} == {".svg", ".png", ".csv"}
+    assert [file.problem for file in files] == [None] * 4
+    for file in files:
+        assert {path.suffix for path in folder.glob(f"{file.name}.*")} == {".svg", ".png", ".csv"}
     assert (folder / "nodes.png").read_bytes().startswith(b"\x89PNG")
-    listed = json.loads((folder / "figures.json").read_text())
-    wanted = json.loads(json.dumps([asdict(file) for file in files.values()]))
+    text = (folder / "figures.json").read_text(encoding="utf-8")
+    wanted = json.loads(json.dumps([asdict(file) for file in files]))
     assert all(entry.pop("shown") for entry in wanted)
-    assert listed == wanted
-
-
-def test_numbers_of_bars_stand_in_a_column_beyond_all_intervals():
-    """Behind the end of its interval, a number would read as the value of this end."""
-    found = machine()
-    spec = FigureSpec.from_yaml_entry("memory_bandwidth", KERNELS)
-    table, topology = Measurements.from_table(found.tidy()), topology_from_json(found.topology())
-    data = select_figure_data(spec, table, topology)
-    limits = find_round_value_limits(BANDWIDTH, [data], with_intervals=True)
-    figure, _ = draw_bar_chart(data, limits)
-    [axes] = [each for each in figure.axes if each.get_xlabel()]
-    [column] = {text.get_position()[0] for text in axes.texts}
-    assert column > axes.get_xlim()[1] >= data.marks["high"].max() / limits.scale.factor
-
-
-def test_every_cell_says_what_it_is(drawn):
-    folder, _ = drawn
-    found = titles(folder, "nodes")
-    assert len(found) == 16
-    pattern = (
-        r"node0 -> node1: \d\d\.\d GB/s, 95 % interval \d\d\.\d to \d\d\.\d, n = 3 "
-        r"\(triad, variant of STREAM\)"
-    )
-    assert re.fullmatch(pattern, found["nodes-cell-0-1"])
-    assert found["nodes-cell-1-2"].startswith("node1 -> node2: failed in 3 replicates: killed")
-    assert found["nodes-cell-3-3"].startswith("node3 -> node3: not measured yet")
-
-
-def test_every_mark_of_lines_and_bars_says_what_it_is(drawn):
-    folder, _ = drawn
-    assert len(titles(folder, "beside")) == len(rows(folder, "beside"))
-    assert len(titles(folder, "kernels")) == len(rows(folder, "kernels")) == 12
-    assert any(
-        text.startswith("node 2, kernel triad: ") for text in titles(folder, "kernels").values()
-    )
-    assert any("same package, drives = 2: " in text for text in titles(folder, "beside").values())
+    assert json.loads(text) == wanted and text.endswith("]\n")
 
 
 def test_the_csv_is_the_data(drawn):
-    folder, _ = drawn
-    table = {(row["initiator"], row["target"]): row for row in rows(folder, "nodes")}
+    table = {(row["initiator"], row["target"]): row for row in rows(drawn[0], "nodes")}
     assert len(table) == 16
-    tidy = machine().tidy()
-    point = tidy[(tidy["point"] == "memory=node0+node1+triad")]
-    assert float(table["node0", "node1"][f"median_{BANDWIDTH}"]) == point["value"].median()
-    assert table["node0", "node1"]["replicates_valid"] == "3"
-    assert float(table["node0", "node1"][f"interval_low_{BANDWIDTH}"]) < point["value"].median()
+    values = TABLE.where(point="memory=node0+node1+triad").rows["value"]
+    cell = table["node0", "node1"]
+    assert float(cell[f"median_{BANDWIDTH}"]) == values.median()
+    assert float(cell[f"interval_low_{BANDWIDTH}"]) < values.median()
+    assert cell["replicates_valid"] == "3"
     failed = table["node1", "node2"]
     assert (failed["status"], failed["reason"]) == ("failed", "killed")
     assert failed[f"median_{BANDWIDTH}"] == ""
 
 
+def test_every_mark_says_what_it_is(drawn):
+    folder, _ = drawn
+    for name in ("nodes", "beside", "kernels", "drives"):
+        assert len(marks(folder, name)) == len(rows(folder, name)) > 0
+    cells = marks(folder, "nodes")
+    assert re.match(r"node0 -> node1: \d\d\.\d GB/s, .* n = 3", cells["nodes-cell-0-1"])
+    assert cells["nodes-cell-1-2"].startswith("node1 -> node2: failed in 3 replicates: killed")
+    assert cells["nodes-cell-2-2"].startswith("node2 -> node2: not measured yet")
+
+
 def test_failed_unmeasured_and_meaningless_cells_look_different(drawn, tmp_path):
     folder, _ = drawn
-    states = {row["status"] for row in rows(folder, "nodes")}
-    assert states == {"valid", "failed", "missing"}
-    root = etree.parse(folder / "nodes.svg").getroot()
-
-    def style(identity):
-        return root.xpath(f"//*[@id='nodes-cell-{identity}']//*[local-name()='path']/@style")[0]
-
-    assert "url(#nodes-" in style("1-2")  # the hatch
-    assert "url(#" not in style("3-3")
-    assert len({style("0-0"), style("1-2"), style("3-3")}) == 3
+    assert {row["status"] for row in rows(folder, "nodes")} == {"valid", "failed", "missing"}
+    assert "url(#nodes-" in style(folder, "nodes", "1-2")  # the hatch
+    assert "url(#" not in style(folder, "nodes", "2-2")
+    assert len({style(folder, "nodes", cell) for cell in ("0-0", "1-2", "2-2")}) == 3
     # Local cells only: the others were never meant to be measured.
-    spec = heatmap(
-        "local", where={"kernel": "triad", "initiator_kind": "node", "relation": "same_node"}
-    )
-    draw([experiment(spec)], machine().tidy(), machine().topology(), tmp_path)
-    table = {(row["initiator"], row["target"]): row for row in rows(tmp_path, "local")}
+    draw(tmp_path, {**HEATMAP, "where": {**NODES, "relation": "same_node"}})
+    table = {(row["initiator"], row["target"]): row for row in rows(tmp_path, "nodes")}
     assert table["node0", "node1"]["status"] == "absent"
-    assert titles(tmp_path, "local")["local-cell-0-1"].endswith("not part of the experiment")
 
 
-def test_unchanged_data_gives_equal_files(drawn, tmp_path):
-    folder, _ = drawn
-    found = machine()
-    draw(
-        [experiment(heatmap("nodes", source="figure 4"))], found.tidy(), found.topology(), tmp_path
-    )
+def test_unchanged_data_gives_equal_files_that_need_nothing_from_outside(drawn, tmp_path):
+    folder, files = drawn
+    draw(tmp_path, {**HEATMAP, "source": "figure 4"})
     for name in ("nodes.svg", "nodes.png", "nodes.csv"):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
-
-
-def test_drawings_need_nothing_from_outside_and_do_not_clash(drawn):
-    folder, files = drawn
-    seen = set()
-    for name in files:
-        root = etree.parse(folder / f"{name}.svg").getroot()
+    seen: set[str] = set()
+    for file in files:
+        root = tree(folder, file.name)
         identities = root.xpath("//@id")
         assert len(identities) == len(set(identities))
         assert not seen & set(identities)
@@ -223,120 +167,86 @@ def test_drawings_need_nothing_from_outside_and_do_not_clash(drawn):
         assert all(link.startswith("#") and link[1:] in identities for link in links)
 
 
-def test_packages_are_apart_and_drives_stand_by_node(drawn):
+def test_names_stand_in_their_order_and_packages_are_apart(drawn):
     folder, _ = drawn
-    columns = list(dict.fromkeys(row["target"] for row in rows(folder, "drives")))
-    assert columns == [name for node in range(4) for name in machine().drive_names(node)]
-    root = etree.parse(folder / "nodes.svg").getroot()
+    assert names(folder, "kernels", "kernel") == ["triad", "copy"]
+    drives = [f"drive-0000-{node}{place}-00-0" for node in range(4) for place in (1, 2)]
+    assert names(folder, "drives", "target") == drives
 
-    def left(identity):
-        path = root.xpath(f"//*[@id='nodes-cell-{identity}']//*[local-name()='path']/@d")[0]
-        return min(float(x) for x in re.findall(r"[ML] ([\d.]+)", path))
+    def left(cell):
+        path = f"//*[@id='nodes-cell-{cell}']//*[local-name()='path']/@d"
+        [line] = tree(folder, "nodes").xpath(path)[:1]
+        return min(float(x) for x in re.findall(r"[ML] ([\d.]+)", line))
 
-    width, gap = left("0-1") - left("0-0"), left("0-2") - left("0-1")
-    assert gap > width + 1.0
-
-
-def test_listed_names_stand_in_their_order(drawn):
-    folder, _ = drawn
-    assert list(dict.fromkeys(row["kernel"] for row in rows(folder, "kernels"))) == [
-        *("triad", "copy", "read"),
-    ]
+    assert left("0-2") - left("0-1") > left("0-1") - left("0-0") + 1.0
 
 
-def test_a_file_that_stands_in_is_said_in_title_and_text(tmp_path):
-    found = synthetic.small()
-    (file,) = draw(
-        [experiment(STORAGE, name="storage_bandwidth")], found.tidy(), found.topology(), tmp_path
-    )
-    assert file.title == "Drives (file-backed)"
-    assert "(file-backed)" in titles(tmp_path, "drives")["drives-cell-0-0"]
-    assert re.fullmatch(r"1\.\d\d GB/s, .*, n = 3 \(node0 -> file0\)\.", file.sentence)
+def test_numbers_of_bars_stand_in_a_column_beyond_all_intervals():
+    """Behind the end of its interval, a number would read as the value of this end."""
+    spec = FigureSpec.from_yaml_entry("memory_bandwidth", KERNELS)
+    data = select_figure_data(spec, TABLE, HOST.topology)
+    limits = find_round_value_limits(BANDWIDTH, [data], with_intervals=True)
+    figure, _ = draw_bar_chart(data, limits)
+    [axes] = [each for each in figure.axes if each.get_xlabel()]
+    [column] = {text.get_position()[0] for text in axes.texts}
+    assert column > axes.get_xlim()[1] >= data.marks["high"].max() / limits.scale.factor
 
 
 def test_one_replicate_has_no_interval(tmp_path):
-    found = machine(replicates=1)
-    file, *_ = draw([experiment(heatmap("nodes"))], found.tidy(), found.topology(), tmp_path)
-    assert (
-        "The values have no intervals, since each point has one replicate. "
-        "2 of 16 cells have no value: " in file.sentence
-    )
-    text = titles(tmp_path, "nodes")["nodes-cell-0-0"]
-    assert "no interval: n = 1" in text
+    [file] = draw(tmp_path, HEATMAP, table=TABLE.where(replicate=1))
+    assert "no intervals, since each point has one replicate" in file.sentence
+    assert "no interval: n = 1" in marks(tmp_path, "nodes")["nodes-cell-0-0"]
     assert rows(tmp_path, "nodes")[0][f"interval_low_{BANDWIDTH}"] == ""
 
 
+def test_a_file_that_stands_in_for_a_drive_is_named(tmp_path):
+    files = TABLE.with_columns(file_backed=True, label="file-backed")
+    [file] = draw(tmp_path, DRIVES, name="storage_bandwidth", table=files)
+    assert file.title == "t (file-backed)"
+    assert "(file-backed)" in marks(tmp_path, "drives")["drives-cell-0-0"]
+
+
 def test_figures_that_are_compared_share_limits_and_unit(tmp_path):
-    found = machine()
-    shared = [
-        heatmap("nodes", colour_scale="memory"),
-        heatmap("threads", where={"initiator_kind": "pu"}, colour_scale="memory"),
-        heatmap("alone", where={"initiator_kind": "pu"}),
+    of_pu = {"initiator_kind": "pu", "kernel": "triad"}
+    threads = {**HEATMAP, "name": "threads", "where": of_pu, "colour_scale": "memory"}
+    alone = {**HEATMAP, "name": "alone", "where": of_pu}
+    draw(tmp_path, {**HEATMAP, "colour_scale": "memory"}, threads, alone)
+    colours = [
+        re.search(r"fill: (#\w+)", style(tmp_path, name, "0-2")).group(1)
+        for name in ("threads", "alone")
     ]
-    draw([experiment(*shared)], found.tidy(), found.topology(), tmp_path)
-
-    def colour(name):
-        root = etree.parse(tmp_path / f"{name}.svg").getroot()
-        style = root.xpath(f"//*[@id='{name}-cell-0-2']//*[local-name()='path']/@style")[0]
-        return re.search(r"fill: (#\w+)", style).group(1)
-
-    assert colour("threads") != colour("alone")
+    assert colours[0] != colours[1]
 
 
-def test_a_figure_without_points_is_named_and_not_drawn(tmp_path):
-    found = synthetic.small()
-    spec = heatmap("packages", where={"initiator_kind": "package"})
-    (file,) = draw([experiment(spec)], found.tidy(), found.topology(), tmp_path)
-    assert (file.svg, file.problem) == (None, None)
-    assert not list(tmp_path.glob("packages.*"))
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        # A level of points that this host does not have is no error: nothing is drawn.
+        ({"where": {"initiator_kind": "machines"}}, None),
+        ({"where": {"target_kind": "all_of_package", "queue_depth": 4}}, None),
+        ({"where": {"initiator_kind": "node"}}, "points fall on the mark rows node0"),
+        ({"rows": "initator"}, "unknown column initator"),
+    ],
+)
+def test_a_figure_that_cannot_be_drawn_says_why(change, problem, tmp_path):
+    [file] = draw(tmp_path, {**HEATMAP, **change})
+    assert file.svg is None
+    assert file.problem is None if problem is None else problem in file.problem
+    assert not list(tmp_path.glob("nodes.*"))
 
 
-def test_points_that_share_a_mark_are_a_problem_of_the_figure_not_of_the_report(tmp_path):
-    found = machine()
-    spec = heatmap("all", where={"initiator_kind": "node"}, title="All kernels")
-    file, *_ = draw([experiment(spec)], found.tidy(), found.topology(), tmp_path)
-    assert "9 points fall on the mark rows node0, columns node0" in file.problem
-    assert "combine" in file.problem
-    (file,) = draw(
-        [experiment({**spec, "combine": "median"})], found.tidy(), found.topology(), tmp_path
-    )
+def test_points_that_share_a_mark_can_be_combined(tmp_path):
+    every = {**HEATMAP, "where": {"initiator_kind": "node"}, "combine": "median"}
+    [file] = draw(tmp_path, every)
     assert file.problem is None
-
-
-def test_an_unknown_column_names_those_that_are_known(tmp_path):
-    found = machine()
-    (file,) = draw(
-        [experiment(heatmap("bad", rows="initator"))], found.tidy(), found.topology(), tmp_path
-    )
-    assert "unknown column initator" in file.problem
-    assert "initiator" in file.problem
-
-
-def test_a_level_of_points_that_a_host_does_not_have_is_no_error(tmp_path):
-    found = machine()
-    spec = heatmap("drives", where={"target_kind": "all_of_package", "queue_depth": 4})
-    (file,) = draw([experiment(spec)], found.tidy(), found.topology(), tmp_path)
-    assert (file.svg, file.problem) == (None, None)
 
 
 def test_a_column_of_another_load_can_be_shown(tmp_path):
-    found = machine(missing=())
-    spec = {
-        **INTERFERENCE,
-        "name": "map",
-        "kind": "heatmap",
-        "rows": "initiator",
-        "columns": "storage.target",
-        "where": {"storage.target_kind": "drive"},
-    }
-    spec = {k: v for k, v in spec.items() if k not in ("x", "series", "panels", "panels_title")}
-    (file,) = draw(
-        [experiment(spec, name="interference")], found.tidy(), found.topology(), tmp_path
-    )
+    where = {"storage.target_kind": "first_of_node"}
+    figure = {**MAP, "name": "map", "columns": "storage.target", "where": where}
+    [file] = draw(tmp_path, figure | {"combine": "median"}, name="interference")
     assert file.problem is None
-    assert {row["storage.target"] for row in rows(tmp_path, "map")} == {
-        name for node in range(4) for name in found.drive_names(node)[:1]
-    }
+    assert names(tmp_path, "map", "storage.target") == [f"node{n}drives1" for n in range(4)]
 
 
 @pytest.mark.parametrize(
@@ -350,35 +260,20 @@ def test_a_column_of_another_load_can_be_shown(tmp_path):
     ],
 )
 def test_a_wrong_description_is_an_error_that_names_the_figure(tmp_path, change, words):
-    entry = {k: v for k, v in {**heatmap("nodes"), **change}.items() if v is not None}
+    entry = {k: v for k, v in {**HEATMAP, **change}.items() if v is not None}
     with pytest.raises(UserError, match=re.escape(words)) as caught:
-        draw([experiment(entry)], machine().tidy(), machine().topology(), tmp_path)
+        draw(tmp_path, entry)
     assert "figure nodes" in str(caught.value)
 
 
-def test_two_figures_of_one_name_are_an_error(tmp_path):
-    twice = [experiment(heatmap("nodes")), experiment(heatmap("nodes"), name="other")]
+def test_two_figures_of_one_name_and_two_hosts_in_a_table_are_errors(tmp_path):
+    twice = [experiment(HEATMAP), experiment(HEATMAP, name="other")]
     with pytest.raises(UserError, match="already has a figure of this name"):
-        draw(twice, machine().tidy(), machine().topology(), tmp_path)
-
-
-def test_two_hosts_in_one_table_are_an_error(tmp_path):
-    tidy = machine().tidy()
-    tidy.loc[0, "host"] = "other"
+        draw_figures(twice, TABLE, HOST.topology, tmp_path)
+    hosts = TABLE.with_columns(host=["other", *TABLE.rows["host"][1:]])
     with pytest.raises(UserError, match="several hosts"):
-        draw([experiment(heatmap("nodes"))], tidy, machine().topology(), tmp_path)
+        draw(tmp_path, HEATMAP, table=Measurements.from_table(hosts))
 
 
-def test_the_figures_of_the_experiments_are_described_rightly(root):
-    from chaosity.checked_yaml_files import EXPERIMENTS, load_experiment
-    from chaosity.figures.figure_spec import parse_figure_specs
-
-    documents = [load_experiment(path.stem) for path in EXPERIMENTS.glob("*.yaml")]
-    assert parse_figure_specs(documents)
-
-
-def test_the_manifest_is_json_that_ends_in_a_newline(drawn):
-    folder, _ = drawn
-    text = (folder / "figures.json").read_text(encoding="utf-8")
-    assert text.endswith("]\n")
-    assert json.loads(text)[0]["source"] == "figure 4"
+def test_the_figures_of_the_experiments_are_described_rightly():
+    assert parse_figure_specs([load_experiment(path.stem) for path in EXPERIMENTS.glob("*.yaml")])

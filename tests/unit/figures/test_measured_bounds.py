@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 
 import pandas as pd
 import pytest
-import synthetic_streaming as streaming
 from lxml import etree
-from table_figures import draw, select_figure_data
 
 from chaosity.checked_yaml_files import load_experiment
 from chaosity.errors import UserError
@@ -17,125 +16,140 @@ from chaosity.figures.column_values_and_upper_bounds import (
     lowest_bound_of_mark,
     read_measured_limits,
 )
+from chaosity.figures.draw_and_write_figures import draw_figures
 from chaosity.figures.figure_captions import figure_caption
-from chaosity.figures.figure_data_and_value_limits import find_round_value_limits
+from chaosity.figures.figure_data_and_value_limits import (
+    find_round_value_limits,
+    select_figure_data,
+)
 from chaosity.figures.figure_spec import FigureSpec
 from chaosity.store.measurements import Measurements
+from chaosity.topology.topology_model import Topology
+from table_rows import BANDWIDTH, GB, rows, table
 
-GB = 1e9
+THROUGHPUT = "processing_throughput_bytes_per_second"
 EXPERIMENT = load_experiment("streaming_compute")
-ENTRY, READING = EXPERIMENT["figures"]
+ENTRY, _ = EXPERIMENT["figures"]
 
 
 def spec_of(**changes):
     return FigureSpec.from_yaml_entry("streaming_compute", {**ENTRY, **changes})
 
 
-def drawn(folder, tidy):
-    files = draw([EXPERIMENT], tidy, streaming.machine().topology(), folder)
-    assert [file.problem for file in files] == [None, None]
-    return files[0]
-
-
-def test_the_bottleneck_moves_where_drives_give_more_than_half_the_memory(tmp_path):
-    said = drawn(tmp_path, streaming.tidy(drive=6.9 * GB, memory=80 * GB)).sentence
-    # 5 drives give 34.5 and 6 give 41.4 of 40 GB/s; from the other package, 0.8 of it, 7 and 8
-    half = "(number of drives), half the memory's read bandwidth from"
-    assert f"Lowest bound for same package: the drives alone up to 5 {half} 6; " in said
-    assert f"Lowest bound for other package: the drives alone up to 7 {half} 8; " in said
-
-
-def test_slow_drives_are_the_limit_everywhere(tmp_path):
-    said = drawn(tmp_path, streaming.tidy(drive=2 * GB)).sentence
-    assert said.startswith(
-        "Lowest bound: the drives alone for every number of drives; the values reach 9"
+def load(name, value, target="node0", kind="node", drives=0, placement="same_package", **more):
+    """The rows of a load of node 0: the drives alone, the reads of memory, or a sum."""
+    return rows(
+        lambda i, j: value * GB,
+        [0],
+        [0],
+        THROUGHPUT if name == "sum" else BANDWIDTH,
+        experiment="streaming_compute",
+        point=f"{name}={target}+{placement}",
+        load=name,
+        kernel="read" if name == "read" else None,
+        target=target,
+        target_kind=kind,
+        drives=drives,
+        factors=json.dumps({"drives": drives, "placement": placement, **more}),
     )
-    assert "half" not in said
-    assert "exceeds" not in said
 
 
-def test_of_a_bound_that_is_exceeded_it_is_said_by_how_much(tmp_path):
-    tidy = streaming.tidy(drive=2 * GB)
-    low = tidy["value"].where(tidy["load"] != "drives", tidy["value"] / 2)
-    said = drawn(tmp_path, tidy.assign(value=low)).sentence
-    # Half of the bound, of which 95 % are reached with noise of 1 %.
-    [exceeded] = re.findall(
-        r"% of this bound; the largest value is (\d+) % above the bound, so", said
-    )
-    assert 85 <= int(exceeded) <= 95
+def streams(drive=6.9, memory=80.0, done=0.95):
+    """A host that sums what up to 8 drives give, at most half of its memory's read bandwidth."""
+    found = [load("read", memory), load("sum", 0.97 * memory)]
+    # A point of the other figure, which varies how drives are read.
+    found.append(load("sum", memory, "8x4", "all_of_package", 8, queue_depth=4))
+    for placement, share in (("same_package", 1.0), ("other_package", 0.8)):
+        for count in range(1, 9):
+            given = share * drive * count
+            name = f"package{placement}drives{count}"
+            of = (name, "first_of_package", count, placement)
+            found.append(load("drives", given, *of))
+            found.append(load("sum", done * min(given, memory / 2), *of))
+    return Measurements.from_table(table(*found))
 
 
-def test_one_drive_alone_says_what_limits_it():
-    tidy = streaming.tidy()
-    small = tidy["target"].isin(["package0drives1", "node0"]) | tidy["target"].str.contains("x")
-    one = tidy[(tidy["initiator"] == "node0") & small]
-    data = select_figure_data(spec_of(), one, streaming.machine().topology())
-    said = figure_caption(data, find_round_value_limits(streaming.THROUGHPUT, [data]).scale)
-    assert re.search(r"; the values reach [^;]* of this bound\.$", said)
-    assert "Lowest bound: the drives alone for every number of drives" in said
+def bounds(measured, **changes):
+    return read_measured_limits(spec_of(**changes), measured)
+
+
+def caption(measured):
+    data = select_figure_data(spec_of(), measured, Topology())
+    return figure_caption(data, find_round_value_limits(THROUGHPUT, [data]).scale)
 
 
 def test_bounds_are_medians_and_their_multiples_by_panel_series_and_x():
-    drives, half, memory = read_measured_limits(
-        spec_of(), Measurements.from_table(streaming.tidy())
-    )
+    drives, half, memory = bounds(streams())
     assert (drives.along_x, half.along_x, memory.along_x) == (True, False, False)
-    assert drives.bound_of_mark("node0", "same_package", "3") == pytest.approx(20.7 * GB, rel=0.02)
-    assert drives.bound_of_mark("node0", "other_package", "3") == pytest.approx(16.6 * GB, rel=0.02)
+    assert drives.bound_of_mark("node0", "same_package", "3") == pytest.approx(20.7 * GB)
+    assert drives.bound_of_mark("node0", "other_package", "3") == pytest.approx(16.56 * GB)
     assert drives.bound_of_mark("node0", "same_package", "9") is None
-    assert half.bound_of_mark("node1", "other_package", "8") == pytest.approx(40 * GB, rel=0.02)
-    assert memory.bound_of_mark("node1", None, None) == pytest.approx(77.6 * GB, rel=0.02)
-    title, value = lowest_bound_of_mark((drives, half, memory), "node0", "same_package", "8")
-    assert (title, value) == (half.title, half.bound_of_mark("node0", None, None))
+    assert half.bound_of_mark("node0", "other_package", "8") == pytest.approx(40 * GB)
+    assert memory.bound_of_mark("node0", None, None) == pytest.approx(77.6 * GB)
+
+
+@pytest.mark.parametrize(
+    ("drive", "last_of_drives"),
+    # 5 drives give 34.5 of 40 GB/s, 6 give 41.4; from the other package, 7 and 8. Slow ones: all.
+    [(6.9, {"same_package": 5, "other_package": 7}), (2.0, {})],
+)
+def test_the_bottleneck_moves_where_drives_give_more_than_half_the_memory(drive, last_of_drives):
+    found = bounds(streams(drive))
+    for placement in ("same_package", "other_package"):
+        titles = [lowest_bound_of_mark(found, "node0", placement, str(n))[0] for n in range(1, 9)]
+        last = last_of_drives.get(placement, 8)
+        assert titles == [found[0].title] * last + [found[1].title] * (8 - last)
+        moves = f"up to {last} (number of drives)" if last < 8 else "for every number of drives"
+        assert moves in caption(streams(drive))
     assert lowest_bound_of_mark((), "node0", None, None) is None
 
 
+def test_of_a_bound_that_is_exceeded_it_is_said_by_how_much():
+    said = caption(streams(drive=2.0, done=1.9))
+    assert re.search(r"the largest value is 9\d % above the bound", said)
+    assert "above the bound" not in caption(streams(drive=2.0))
+
+
 def test_what_was_not_measured_bounds_nothing():
-    tidy = streaming.tidy()
-    failed = tidy.assign(status=tidy["status"].where(tidy["load"] != "drives", "failed"))
-    titles = [
-        bound.title for bound in read_measured_limits(spec_of(), Measurements.from_table(failed))
-    ]
+    measured = streams()
+    status = measured.rows["status"].where(measured.rows["load"] != "drives", "failed")
+    titles = [bound.title for bound in bounds(measured.with_columns(status=status))]
     assert titles == ["half the memory's read bandwidth", "the array in memory"]
-    assert (
-        read_measured_limits(spec_of(), Measurements.from_table(tidy[tidy["load"] == "nothing"]))
-        == ()
-    )
+    assert bounds(measured.where(load="nothing")) == ()
 
 
-def test_a_bound_of_a_column_that_is_not_there_is_said():
+def test_a_bound_of_a_column_that_is_not_there_is_an_error():
     wrong = [{**ENTRY["bounds"][0], "where": {"colour": "blue"}}]
     with pytest.raises(UserError, match="unknown column colour"):
-        read_measured_limits(spec_of(bounds=wrong), Measurements.from_table(streaming.tidy()))
+        bounds(streams(), bounds=wrong)
 
 
 @pytest.mark.parametrize(
     "change", [{"times": 0}, {"metric": None}, {"along": True}, {"where": {"x": {}}}]
 )
-def test_a_wrong_bound_is_said(change):
+def test_a_wrong_bound_is_an_error(change):
     with pytest.raises(UserError, match="bounds"):
         spec_of(bounds=[{**ENTRY["bounds"][0], **change}])
 
 
 def test_the_figure_has_room_for_its_bounds_and_the_table_has_their_values(tmp_path):
-    tidy = streaming.tidy(memory=200 * GB)
-    data = select_figure_data(spec_of(), tidy, streaming.machine().topology())
-    assert find_round_value_limits(streaming.THROUGHPUT, [data]).high >= 190 * GB
-    file = drawn(tmp_path, tidy)
+    measured = streams(memory=200.0)
+    data = select_figure_data(spec_of(), measured, Topology())
+    assert find_round_value_limits(THROUGHPUT, [data]).high >= 190 * GB
+    entry = {**EXPERIMENT, "figures": [ENTRY]}
+    [file] = draw_figures([entry], measured, Topology(), tmp_path)
+    assert file.problem is None
     with (tmp_path / file.csv).open() as text:
-        rows = list(csv.DictReader(text))
-    column = f"bound_half_the_memory's_read_bandwidth_{streaming.THROUGHPUT}"
-    assert {round(float(row[column]) / GB, -1) for row in rows} == {100}
+        lines = list(csv.DictReader(text))
+    column = f"bound_half_the_memory's_read_bandwidth_{THROUGHPUT}"
+    assert {float(line[column]) for line in lines} == {100 * GB}
     words = etree.parse(tmp_path / file.svg).getroot().xpath("//*[local-name()='desc']/text()")
     assert any("Lowest bound" in text for text in words)
 
 
-def test_a_figure_without_bounds_is_as_it_was(tmp_path):
+def test_a_figure_without_bounds_is_as_it_was():
     entry = {key: value for key, value in ENTRY.items() if key != "bounds"}
-    data = select_figure_data(
-        FigureSpec.from_yaml_entry("e", entry),
-        streaming.tidy().assign(experiment="e"),
-        streaming.machine().topology(),
-    )
+    spec = FigureSpec.from_yaml_entry("streaming_compute", entry)
+    data = select_figure_data(spec, streams(), Topology())
     assert data.bounds == ()
-    assert isinstance(data.marks, pd.DataFrame)
+    assert isinstance(data.marks, pd.DataFrame) and len(data.marks)

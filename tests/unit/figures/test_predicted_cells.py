@@ -3,149 +3,114 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
-from chaosity.checked_yaml_files import load_experiment, read_config
+from chaosity.checked_yaml_files import load_experiment
 from chaosity.figures.draw_and_write_figures import FigureFile, draw_figures
 from chaosity.prediction.predict_drive_sets import predict_drive_sets
 from chaosity.store.left_out_points import LeftOutPoints
 from chaosity.store.measurements import Measurements
-from chaosity.units import group_thousands
-from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
-from sparse_drive_sets import SparseHost
+from chaosity.topology.topology_model import Topology
+from machines import is_small_drive_set, leave_out, planned
+from table_rows import BANDWIDTH
 
 SETS = ["all_of_node", "all_of_nodes", "all"]
 EXPERIMENT = load_experiment("storage_bandwidth")
+Tables = tuple[Measurements, LeftOutPoints, Topology]
 
 
 @pytest.fixture(scope="module")
-def host() -> SimulatedHost:
-    topology = shipped_topology("epyc_7413_nps4")
-    config = read_config()
-    config["experiments"] = ["storage_bandwidth"]
-    return SimulatedHost.planned(shipped_machine("epyc_7413", topology), topology, [], config)
+def tables() -> Tables:
+    """Some cells are measured, some are predicted, and two are neither."""
+    host = planned("two_packages", experiments=["storage_bandwidth"])
+    measured, unmeasured = leave_out(host, 3, is_small_drive_set, random=4)
+    predictions = predict_drive_sets(measured, unmeasured)
+    return measured, LeftOutPoints(unmeasured, predictions.iloc[2:]), host.topology
 
 
-@pytest.fixture(scope="module")
-def sparse(host: SimulatedHost) -> SparseHost:
-    return SparseHost.of(host, seed=3)
-
-
-@pytest.fixture(scope="module")
-def left_out(sparse: SparseHost) -> LeftOutPoints:
-    predictions = predict_drive_sets(sparse.measured, sparse.unmeasured)
-    # Some cells are neither measured nor predicted.
-    return LeftOutPoints(sparse.unmeasured, predictions.iloc[5:])
-
-
-def drawn(
-    host: SimulatedHost, sparse: SparseHost, left_out: LeftOutPoints | None, folder: Path
-) -> dict[str, FigureFile]:
+def drawn(tables: Tables, folder: Path, *figures: dict[str, Any]) -> dict[str, FigureFile]:
     """The figures of the experiment by name."""
-    files = draw_figures([EXPERIMENT], sparse.measured, host.topology, folder, left_out)
+    measured, left_out, topology = tables
+    experiment = {**EXPERIMENT, "figures": list(figures) or EXPERIMENT["figures"]}
+    files = draw_figures([experiment], measured, topology, folder, left_out)
     return {file.name: file for file in files}
 
 
 @pytest.fixture(scope="module")
-def figures(host, sparse, left_out, tmp_path_factory) -> tuple[dict[str, FigureFile], Path]:
+def figures(tables, tmp_path_factory) -> tuple[dict[str, FigureFile], Path]:
     folder = tmp_path_factory.mktemp("figures")
-    return drawn(host, sparse, left_out, folder), folder
+    return drawn(tables, folder), folder
 
 
-def test_the_caption_counts_predicted_and_left_out_cells(figures, left_out):
+def test_the_caption_counts_predicted_and_left_out_cells_and_states_measured_values(
+    figures, tables
+):
     caption = figures[0]["storage_bandwidth_by_node_set"].sentence
-    cells = left_out.rows.rows.drop_duplicates("point")
-    number = int(cells["target_kind"].isin(SETS).sum())
-    known = left_out.predictions["target_kind"].isin(SETS).sum()
-    shown = f"{group_thousands(known)} of {group_thousands(2040)} cells"
-    assert f"{shown} are predicted, not measured (hatched), with 95 % intervals of ±" in caption
-    assert f"{number - known} left out by the budget" in caption
-
-
-def test_captions_state_only_measured_values(figures, sparse):
-    caption = figures[0]["storage_bandwidth_by_node_set"].sentence
-    rows = sparse.measured.rows
-    rows = rows[rows["target_kind"].isin(SETS)]
+    known = len(tables[1].predictions)
+    assert f"{known} of 60 cells are predicted, not measured (hatched)" in caption
+    assert "2 left out by the budget" in caption
+    rows = tables[0].rows[tables[0].rows["target_kind"].isin(SETS)]
     best = rows.groupby("point")["value"].median().max()
     assert f"Best: {best / 1e9:.1f} GB/s" in caption
 
 
-def test_predicted_cells_are_hatched_with_bounds_on_hover(figures):
+def test_predicted_cells_are_hatched_with_bounds_on_hover(figures, tables):
     svg = (figures[1] / "storage_bandwidth_by_node_set.svg").read_text()
-    assert "predicted, not measured" in svg
-    assert svg.count("; not measured") > 1000
-    assert "by measured sets at least" in svg
-    assert "left out by the budget" in svg
+    known = len(tables[1].predictions)
+    assert svg.count("; not measured") == svg.count("by measured sets at least") == known
+    assert svg.count("left out by the budget") >= 2
     assert "<pattern" in svg  # a hatch
 
 
-def test_the_csv_has_predictions_in_columns_of_their_own(figures, left_out):
+def test_the_csv_has_predictions_in_columns_of_their_own(figures, tables):
     table = pd.read_csv(figures[1] / "storage_bandwidth_by_node_set.csv")
     predicted = table[table["status"] == "predicted"]
-    assert len(predicted) > 1000
-    metric = "bandwidth_bytes_per_second"
-    assert predicted[f"median_{metric}"].isna().all()
+    assert len(predicted) == len(tables[1].predictions) >= 5
+    assert predicted[f"median_{BANDWIDTH}"].isna().all()
     low, value, high = (
-        predicted[f"predicted_{name}_{metric}"] for name in ("low", "value", "high")
+        predicted[f"predicted_{name}_{BANDWIDTH}"] for name in ("low", "value", "high")
     )
     assert ((low <= value) & (value <= high)).all()
     measured = table[table["status"] == "valid"]
-    assert measured[f"predicted_value_{metric}"].isna().all()
-    assert (table["status"] == "left_out").any()
+    assert measured[f"predicted_value_{BANDWIDTH}"].isna().all()
+    assert (table["status"] == "left_out").sum() == 2
     assert (predicted["origin"] == "simulated, predicted").all()
     assert (measured["origin"] == "simulated").all()
 
 
-@pytest.fixture(scope="module", params=["lines", "bars"])
-def chart(request, host, sparse, left_out, tmp_path_factory) -> tuple[str, FigureFile, Path]:
-    """A chart of four sets of one node, two of them measured and two predicted."""
-    kind, rows = request.param, sparse.measured.rows
-    known = rows[(rows["target_kind"] == "all_of_nodes") & (rows["initiator"] == "node0")]
-    predictions = left_out.predictions
-    guessed = predictions[predictions["target_kind"].eq("all_of_nodes")]
-    guessed = guessed[guessed["initiator"] == "node0"]
-    names = [*known["target"].unique()[:2], *guessed["target"].unique()[:2]]
-    # A set without a prediction is not drawn.
-    other = left_out.rows.rows.set_index("point").drop(predictions["point"], errors="ignore")
+@pytest.mark.parametrize("kind", ["lines", "bars"])
+def test_charts_show_predictions_apart_from_measured_values(kind, tables, tmp_path):
+    """A chart of sets of nodes: two are measured, two predicted, and one is neither."""
+    measured, left_out, _ = tables
+    sets = measured.where(target_kind="all_of_nodes").rows
+    names = [*sets["target"].unique()[:2], *left_out.predictions["target"].unique()[:2]]
+    one = left_out.predictions["initiator"].iloc[0]
     figure = {**EXPERIMENT["figures"][2], "name": "chart", "kind": kind, "x": "target"}
-    figure |= {"series": "initiator", "where": {"initiator": "node0", "target": names}}
-    figure["where"]["target"] += [*other.loc[other["initiator"] == "node0", "target"].unique()[:1]]
+    figure |= {"series": "initiator", "where": {"initiator": one, "target": names}}
     figure = {k: v for k, v in figure.items() if k not in ("rows", "columns", "colour_scale")}
-    folder = tmp_path_factory.mktemp(kind)
-    experiment = {**EXPERIMENT, "figures": [figure]}
-    [file] = draw_figures([experiment], sparse.measured, host.topology, folder, left_out)
-    return kind, file, folder
-
-
-def test_charts_show_predictions_apart_from_measured_values(chart):
-    kind, file, folder = chart
-    svg = (folder / "chart.svg").read_text()
-    assert svg.count("; not measured") == 2
-    assert svg.count("by measured sets at least") == 2
-    assert "predicted, not measured" in svg
-    look, noun = {"lines": ("hollow", "points"), "bars": ("hatched", "bars")}[kind]
-    assert f"2 of 4 {noun} are predicted, not measured ({look})" in file.sentence
-    assert "at most ±" in file.sentence
-    table = pd.read_csv(folder / "chart.csv")
-    assert sorted(table["status"]) == ["predicted"] * 2 + ["valid"] * 2
+    [file] = drawn(tables, tmp_path, figure).values()
+    table = pd.read_csv(tmp_path / "chart.csv")
     predicted = table[table["status"] == "predicted"]
-    assert predicted["median_bandwidth_bytes_per_second"].isna().all()
-    if kind == "lines":  # the line joins the two measured points only
-        assert "stroke-dasharray" in svg
-    else:
-        assert "<pattern" in svg
+    number = len(predicted)
+    assert number >= 1 and (table["status"] == "valid").sum() >= 2
+    assert predicted[f"median_{BANDWIDTH}"].isna().all()
+    svg = (tmp_path / "chart.svg").read_text()
+    assert svg.count("; not measured") == svg.count("by measured sets at least") == number
+    look, noun = {"lines": ("hollow", "points"), "bars": ("hatched", "bars")}[kind]
+    assert f"{number} of {len(table)} {noun}" in file.sentence and f"({look})" in file.sentence
+    # A line joins the measured points only.
+    assert ("stroke-dasharray" if kind == "lines" else "<pattern") in svg
 
 
-def test_figures_of_a_complete_plan_are_as_without_predictions(host, sparse, figures, tmp_path):
-    nothing = LeftOutPoints(
-        Measurements.from_table(sparse.unmeasured.rows.iloc[:0]),
-        predict_drive_sets(sparse.measured, sparse.unmeasured.rows.iloc[:0]),
-    )
-    without = drawn(host, sparse, None, tmp_path / "none")
-    empty = drawn(host, sparse, nothing, tmp_path / "empty")
-    assert without.keys() == empty.keys()
+def test_figures_of_a_complete_plan_are_as_without_predictions(tables, figures, tmp_path):
+    measured, left_out, topology = tables
+    nothing = left_out.rows.rows.iloc[:0]
+    none = LeftOutPoints(Measurements.from_table(nothing), predict_drive_sets(measured, nothing))
+    without = drawn((measured, None, topology), tmp_path / "none")
+    assert without.keys() == drawn((measured, none, topology), tmp_path / "empty").keys()
     for path in (tmp_path / "none").iterdir():
         if path.suffix in (".svg", ".csv"):
             assert path.read_bytes() == (tmp_path / "empty" / path.name).read_bytes(), path.name

@@ -15,13 +15,14 @@ import pytest
 from chaosity.errors import UserError
 from chaosity.figures.checks_over_time import draw_checks_over_time
 from chaosity.health.check_history import read_check_history
-from chaosity.health.check_series import COLUMNS, SERIES_FILE
+from chaosity.health.check_series import COLUMNS, SERIES_FILE, append_check
 from chaosity.health.choose_check_points import CheckPoint
 from chaosity.health.components_of_checks import STATES_FILE, keep_components
 from chaosity.health.history_table import history_table
+from chaosity.health.judge_check_values import CheckedValue
 from chaosity.store.csv_for_spreadsheets import csv_text
 from chaosity.store.measurements import less_is_better
-from checked_server import check_points, time_of_night, write_checks, write_points
+from machines import check_points, time_of_night, write_points
 
 NIGHTS = 60
 OLD, NEW = ({"component": "system", "kernel_release": name} for name in ("6.1.1", "6.1.2"))
@@ -52,7 +53,13 @@ def checks(folder, loss, nights=NIGHTS, noise=0.01):
                 for night in range(nights)
             ]
         )
-    write_checks(folder, few_checks(), values)
+    write_points(folder, few_checks())
+    for night in range(nights):
+        own = [
+            CheckedValue(check, (each[night],), each[0], 0.0)
+            for check, each in zip(few_checks(), values, strict=True)
+        ]
+        append_check(folder, time_of_night(night), own, [])
     return read_check_history(folder)
 
 

@@ -23,7 +23,7 @@ from chaosity.health.judge_check_values import (
     suspected_parts,
 )
 from chaosity.store.measurements import less_is_better
-from checked_server import check_points, server
+from machines import check_points, server
 
 NIGHT = "2026-11-24T02:00:00.000Z"
 EARLIER = "2026-11-23T02:00:00.000Z"

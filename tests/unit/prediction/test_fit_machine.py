@@ -25,7 +25,7 @@ from chaosity.simulation.machine_description import KIND, Fault, read_machine_de
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.store.tidy_table_parquet import write_parquet_table
 from chaosity.topology.topology_json import topology_to_json
-from simulated_tables import TODAY, SimulatedHost, shipped_machine, shipped_topology
+from machines import TODAY, SimulatedHost, planned, shipped_machine, shipped_topology
 
 DRIVE_RATE = "drives.read_bytes_per_second"
 EXPERIMENTS = ["memory_bandwidth", "latency_matrix", "storage_bandwidth", "interference"]
@@ -34,8 +34,7 @@ MACHINE = shipped_machine("xeon_8358", TOPOLOGY)
 
 
 def host(*experiments: str) -> SimulatedHost:
-    config = {**read_config(), "experiments": list(experiments)}
-    return SimulatedHost.planned(MACHINE, TOPOLOGY, [], config, all_points=True)
+    return planned("xeon_8358", all_points=True, experiments=list(experiments))
 
 
 def truth(each: FittedParameter) -> float:
@@ -81,8 +80,7 @@ def test_no_interval_is_given_to_what_no_point_determines(fitted: FittedMachine)
 
 
 def faulty(*faults: Fault, seed: int = 1) -> FittedMachine:
-    config = {**read_config(), "experiments": EXPERIMENTS[:3]}
-    simulated = SimulatedHost.planned(MACHINE, TOPOLOGY, list(faults), config, all_points=True)
+    simulated = planned("xeon_8358", None, faults, all_points=True, experiments=EXPERIMENTS[:3])
     return fit_machine(simulated.table_of_records(seed), simulated.points, TOPOLOGY)
 
 
@@ -116,10 +114,7 @@ def test_no_part_of_a_healthy_machine_gets_a_factor(seed: int) -> None:
 
 def server(name: str = "epyc_7413") -> SimulatedHost:
     """The server of the paper without points of several loads."""
-    topology = shipped_topology("epyc_7413_nps4")
-    config = {**read_config(), "experiments": EXPERIMENTS[:3]}
-    machine = shipped_machine(name, topology)
-    return SimulatedHost.planned(machine, topology, machine.get("faults", []), config)
+    return planned(name, "epyc_7413_nps4", None, experiments=EXPERIMENTS[:3])
 
 
 def test_a_capacity_that_another_one_can_replace_has_no_value_but_counts_in_intervals() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -19,38 +20,58 @@ from chaosity.prediction.predict_drive_sets import (
 )
 from chaosity.store.left_out_points import PREDICTION_COLUMNS
 from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
-from sparse_drive_sets import FEW_PAIRS, SparseHost, paper_server
+from machines import is_small_drive_set, leave_out, planned
 
 
 @pytest.fixture(scope="module")
 def server():
-    return paper_server(readers=(0, 1, 4, 5), memory=4.0)
+    """The server of the paper; with much memory bandwidth, so that paths limit its drives."""
+    host = planned("epyc_7413_nps4", faults=None, experiments=["storage_bandwidth"], replicates=3)
+    host = host.where(lambda point: point["loads"][0]["initiator"]["nodes"][0] in (0, 1, 4, 5))
+    return host.with_memory(4.0)
 
 
 @pytest.fixture(scope="module")
 def sparse(server):
-    return SparseHost.of(server, 1)
+    return leave_out(server, 1, is_small_drive_set)
 
 
 @pytest.fixture(scope="module")
 def predictions(sparse):
-    return predict_drive_sets(sparse.measured, sparse.unmeasured)
+    return predict_drive_sets(*sparse)
 
 
 def with_values(sparse, factors):
-    """The same host with the values of some points multiplied."""
-    rows = sparse.measured.rows
-    values = rows["value"] * rows["point"].map(factors).fillna(1.0)
-    return replace(sparse, measured=sparse.measured.with_columns(value=values))
+    """The same tables with the values of some points multiplied."""
+    measured, unmeasured = sparse
+    values = measured.rows["value"] * measured.rows["point"].map(factors).fillna(1.0)
+    return measured.with_columns(value=values), unmeasured
 
 
-def test_each_unmeasured_set_is_predicted_with_a_small_error(sparse, predictions):
-    assert set(predictions["point"]) == set(sparse.unmeasured.rows["point"])
+def true_values(server, predictions):
+    truth = server.true_table.rows.drop_duplicates("point").set_index("point")["value"]
+    return predictions["point"].map(truth).astype(float)
+
+
+def errors(server, predictions):
+    """Predicted : true bandwidth - 1."""
+    return predictions["value"].astype(float) / true_values(server, predictions) - 1.0
+
+
+def within(server, predictions):
+    """The share of predictions of which the interval holds the truth."""
+    assert list(predictions) == list(PREDICTION_COLUMNS)
+    held = true_values(server, predictions).between(predictions["low"], predictions["high"])
+    return held.mean()
+
+
+def test_each_unmeasured_set_is_predicted_with_a_small_error(server, sparse, predictions):
+    assert set(predictions["point"]) == set(sparse[1].rows["point"])
     assert not predictions["point"].duplicated().any()
-    errors = sparse.errors(predictions).abs()
-    assert errors.median() < 0.01
-    assert errors.max() < 0.05
-    assert sparse.within(predictions).mean() >= 0.95
+    off = errors(server, predictions).abs()
+    assert off.median() < 0.01
+    assert off.max() < 0.05
+    assert within(server, predictions) >= 0.95
 
 
 def test_predictions_say_what_they_are(predictions):
@@ -68,18 +89,16 @@ def test_intervals_are_no_narrower_than_the_noise(predictions):
 
 
 def test_pairs_of_other_initiators_of_a_package_are_predicted_by_analogy(server):
-    sparse = SparseHost.of(server, 2, FEW_PAIRS)
-    predictions = predict_drive_sets(sparse.measured, sparse.unmeasured)
+    predictions = predict_drive_sets(*leave_out(server, 2, partial(is_small_drive_set, few=True)))
     from_package0 = predictions["initiator"].isin(["node0", "node1"])
     slow = predictions[from_package0 & predictions["target"].eq("nodes4,7drives")]
     assert len(slow) == 1
-
-    assert sparse.errors(slow).abs().max() < 0.03
-    assert sparse.within(predictions).mean() >= 0.95
+    assert errors(server, slow).abs().max() < 0.03
+    assert within(server, predictions) >= 0.95
 
 
 def test_the_audit_counts_the_sets_that_were_drawn(sparse):
-    audit = audit_predictions(sparse.measured, sparse.unmeasured)
+    audit = audit_predictions(*sparse)
     assert audit.sets == 58
     assert audit.within >= 0.9 * audit.sets
     assert audit.median_error < 0.01
@@ -88,22 +107,22 @@ def test_the_audit_counts_the_sets_that_were_drawn(sparse):
 
 def test_a_wrong_model_fails_its_own_audit_and_widens_the_intervals(sparse, predictions):
     drawn = np.random.default_rng(1)
-    large = sparse.measured.rows.query("target_kind == 'all_of_nodes'")["point"].unique()
+    large = sparse[0].rows.query("target_kind == 'all_of_nodes'")["point"].unique()
     wild = with_values(sparse, {name: drawn.uniform(0.7, 1.0) for name in large})
-    audit = audit_predictions(wild.measured, wild.unmeasured)
+    audit = audit_predictions(*wild)
     assert audit.error_of_95_percent > 0.05
-    wider = predict_drive_sets(wild.measured, wild.unmeasured)
+    wider = predict_drive_sets(*wild)
     half, before = ((each["high"] / each["low"]).median() for each in (wider, predictions))
     assert half > before + 0.05
 
 
 def test_a_pair_that_shares_a_path_surprises_and_names_its_neighbours(sparse):
-    surprises = violated_bounds(sparse.measured, sparse.unmeasured)
+    surprises = violated_bounds(*sparse)
     pairs = {each.point: each for each in surprises if "nodes" in each.point}
     slow = pairs["storage=node5+nodes0,3drives"]
     assert slow.experiment == "storage_bandwidth"
     assert slow.ratio == pytest.approx(0.56, abs=0.02)  # 26 GB/s instead of twice 23
-    others = sparse.unmeasured.rows.query("initiator == 'node5'")
+    others = sparse[1].rows.query("initiator == 'node5'")
     nodes = dict(zip(others["point"], map(parse_cpu_list, others["target_nodes"]), strict=True))
     assert set(slow.neighbours) == {name for name, own in nodes.items() if {0, 3} <= set(own)}
     assert len(nodes[slow.neighbours[0]]) == 3
@@ -111,7 +130,7 @@ def test_a_pair_that_shares_a_path_surprises_and_names_its_neighbours(sparse):
     expected |= {f"storage=node{n}+nodes4,7drives" for n in (0, 1)}
     assert expected <= set(pairs)
     # Nothing else surprises.
-    rows = sparse.measured.rows.drop_duplicates("point").set_index("point")
+    rows = sparse[0].rows.drop_duplicates("point").set_index("point")
     for each in surprises:
         own = set(parse_cpu_list(rows.loc[each.point, "target_nodes"]))
         assert {0, 3} <= own or {4, 7} <= own
@@ -122,47 +141,45 @@ def test_a_pair_that_shares_a_path_surprises_and_names_its_neighbours(sparse):
 )
 def test_a_set_outside_its_bounds_surprises(sparse, factor, reason):
     name = "storage=node1+nodes0-1drives"
-    before = {each.point for each in violated_bounds(sparse.measured, sparse.unmeasured)}
+    before = {each.point for each in violated_bounds(*sparse)}
     assert name not in before
     changed = with_values(sparse, {name: factor})
-    [found] = [
-        each for each in violated_bounds(changed.measured, changed.unmeasured) if each.point == name
-    ]
+    [found] = [each for each in violated_bounds(*changed) if each.point == name]
     assert found.reason.startswith(reason)
     assert found.neighbours
 
 
 def test_without_unmeasured_sets_nothing_is_predicted(sparse):
-    none = sparse.unmeasured.rows[:0]
-    assert predict_drive_sets(sparse.measured, none).empty
-    assert audit_predictions(sparse.measured, none).sets == 0
-    assert predict_drive_sets(sparse.measured.rows[:0], sparse.unmeasured).empty
+    none = sparse[1].rows[:0]
+    assert predict_drive_sets(sparse[0], none).empty
+    assert audit_predictions(sparse[0], none).sets == 0
+    assert predict_drive_sets(sparse[0].rows[:0], sparse[1]).empty
 
 
 def test_without_measured_parts_a_set_is_not_predicted(sparse):
-    has_node_3 = [3 in parse_cpu_list(nodes) for nodes in sparse.measured.rows["target_nodes"]]
-    predicted = predict_drive_sets(sparse.measured.rows[~np.array(has_node_3)], sparse.unmeasured)
+    has_node_3 = [3 in parse_cpu_list(nodes) for nodes in sparse[0].rows["target_nodes"]]
+    predicted = predict_drive_sets(sparse[0].rows[~np.array(has_node_3)], sparse[1])
     assert len(predicted) > 100
     assert not any(3 in parse_cpu_list(nodes) for nodes in predicted["target_nodes"])
 
 
 def test_a_set_of_which_only_wide_bounds_are_known_is_not_predicted(sparse):
-    rows = sparse.measured.rows
+    rows = sparse[0].rows
     # Without any set of several drives, its own path can limit a set to a third of its parts.
-    assert predict_drive_sets(rows[rows["target_kind"] == "drive"], sparse.unmeasured).empty
+    assert predict_drive_sets(rows[rows["target_kind"] == "drive"], sparse[1]).empty
 
 
 def test_a_larger_set_alone_predicts_no_drive(sparse):
-    rows = sparse.measured.rows
+    rows = sparse[0].rows
     whole = rows[rows["target_kind"].isin(["all_of_node", "all"])]
-    drives = sparse.measured.rows.query("target_kind == 'drive'").assign(status="missing")
+    drives = sparse[0].rows.query("target_kind == 'drive'").assign(status="missing")
     assert predict_drive_sets(whole, drives).empty
 
 
 @pytest.fixture
 def folder(sparse, tmp_path):
     """A folder of results with the sets that node 0 reads."""
-    for name, table in (("measurements", sparse.measured), ("unmeasured", sparse.unmeasured)):
+    for name, table in zip(("measurements", "unmeasured"), sparse, strict=True):
         write_parquet_table(table.where(initiator="node0").rows, tmp_path / f"{name}.parquet")
     return tmp_path
 
@@ -170,7 +187,7 @@ def folder(sparse, tmp_path):
 def test_the_command_writes_predictions(sparse, folder):
     ran = CliRunner().invoke(chaosity, ["predict", str(folder), "--json"])
     assert ran.exit_code == 0, ran.output
-    few = [table.where(initiator="node0") for table in (sparse.measured, sparse.unmeasured)]
+    few = [table.where(initiator="node0") for table in sparse]
     document, expected = json.loads(ran.output), predict_drive_sets(*few)
     assert document["predicted"] == len(expected) > 100
     assert document["audit"] == asdict(audit_predictions(*few))
@@ -189,7 +206,7 @@ def test_the_command_says_what_it_predicted_and_how_well(folder):
 
 
 def test_the_command_without_anything_left_out(sparse, tmp_path):
-    write_parquet_table(sparse.measured.rows[:9], tmp_path / "measurements.parquet")
+    write_parquet_table(sparse[0].rows[:9], tmp_path / "measurements.parquet")
     ran = CliRunner().invoke(chaosity, ["predict", str(tmp_path)])
     assert ran.exit_code == 0, ran.output
     assert "0 values predicted, of 0 left out" in ran.output

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from chaosity.checked_yaml_files import ROOT, read_config
+from chaosity.checked_yaml_files import ROOT
 from chaosity.cli.predict import predict_command
 from chaosity.errors import UserError
 from chaosity.prediction.fit_machine import fit_machine
@@ -22,7 +22,7 @@ from chaosity.prediction.fitted_description import (
 )
 from chaosity.prediction.predict_loads import joined_loads, predict_loads
 from chaosity.simulation.machine_description import read_machine_description
-from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
+from machines import SimulatedHost, planned, shipped_topology
 
 TOPOLOGY = shipped_topology("xeon_8358")
 HAND_WRITTEN = ROOT / "machines/xeon_8358.yaml"
@@ -31,9 +31,8 @@ LOCAL, REMOTE = "memory=node0+node0+triad", "memory=node1+node0+triad"
 
 @pytest.fixture(scope="module")
 def simulated() -> SimulatedHost:
-    config = {**read_config(), "experiments": ["memory_bandwidth", "latency_matrix"]}
-    machine = shipped_machine("xeon_8358", TOPOLOGY)
-    return SimulatedHost.planned(machine, TOPOLOGY, [], config, all_points=True)
+    names = ["memory_bandwidth", "latency_matrix"]
+    return planned("xeon_8358", all_points=True, experiments=names)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chaosity.checked_yaml_files import read_config
 from chaosity.cli.predict import predict_command
 from chaosity.errors import UserError
 from chaosity.prediction.fit_machine import fit_machine
@@ -27,7 +26,7 @@ from chaosity.simulation.machine_description import Fault
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.store.tidy_table_parquet import write_parquet_table
 from chaosity.topology.topology_json import topology_to_json
-from simulated_tables import TODAY, SimulatedHost, shipped_machine, shipped_topology
+from machines import TODAY, SimulatedHost, planned, shipped_machine, shipped_topology
 
 TOPOLOGY = shipped_topology("xeon_8358")
 MACHINE = shipped_machine("xeon_8358", TOPOLOGY)
@@ -37,8 +36,7 @@ LOCAL, REMOTE = "memory=node0+node0+triad", "memory=node1+node0+triad"
 
 
 def host(*experiments: str, faults: list[Fault] | None = None) -> SimulatedHost:
-    config = {**read_config(), "experiments": list(experiments)}
-    return SimulatedHost.planned(MACHINE, TOPOLOGY, faults or [], config, all_points=True)
+    return planned("xeon_8358", None, faults or (), all_points=True, experiments=list(experiments))
 
 
 @pytest.fixture(scope="module")

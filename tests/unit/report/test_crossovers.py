@@ -9,17 +9,41 @@ from click.testing import CliRunner
 
 from chaosity.cli import chaosity
 from chaosity.report.crossovers import compare_crossovers
+from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import write_parquet_table
-from simulated_modes import MIXES, SimulatedModes
+from machines import planned
 
+MIXES = ("read100", "read67_nt")
+MODES = ("nps1", "nps0")
 NAMES = ("before", "after")
 FIGURE = "modes_under_load_one_node"
+
+
+def server(share):
+    """Return a server in two modes, with a share of the bandwidth of its memory."""
+    config = {"experiments": ["modes_under_load"], "replicates": 3, "levels": {}}
+    names = {"name": "epyc_9575f", "all_points": True}
+    hosts = []
+    for mode in MODES:
+        host = planned("epyc_9575f", f"epyc_9575f_{mode}", **names, **config)
+        hosts.append(host.where(is_compared).with_memory(share))
+    return hosts
+
+
+def is_compared(point):
+    traffic = point["factors"]["traffic_of"]
+    has_mix = any(f"+{mix}+" in point["point"] for mix in MIXES)
+    return traffic == "idle" or (traffic == "one_node" and has_mix)
+
+
+def tables(server, seed):
+    return Measurements.concatenated(host.table(seed) for host in server)
 
 
 @pytest.fixture(scope="module")
 def servers():
     """Return a server with 90 % of its memory bandwidth, and the same server without this fault."""
-    return [SimulatedModes("epyc_9575f", ("nps1", "nps0"), 3, share) for share in (0.9, 1.0)]
+    return [server(share) for share in (0.9, 1.0)]
 
 
 def verdicts(left, right):
@@ -29,20 +53,20 @@ def verdicts(left, right):
 
 def test_the_change_of_the_crossover_after_a_repair_is_found(servers):
     slow, healthy = servers
-    found = verdicts(slow.tables(1), healthy.tables(2))
+    found = verdicts(tables(slow, 1), tables(healthy, 2))
     for mix in MIXES:
-        ratio, planted = found[mix].ratio, slow.planted[mix] / healthy.planted[mix]
-        assert ratio.is_outside_interval(1.0) and ratio.ratio == pytest.approx(planted, rel=0.03)
+        ratio = found[mix].ratio
+        assert ratio.is_outside_interval(1.0) and ratio.ratio == pytest.approx(0.9, rel=0.03)
         assert "nps1 and nps0 cross at" in found[mix].sentence
 
 
 def test_equal_servers_have_no_change(servers):
-    found = verdicts(servers[1].tables(1), servers[1].tables(2))
+    found = verdicts(tables(servers[1], 1), tables(servers[1], 2))
     assert all("no difference detected, " in found[mix].sentence for mix in MIXES)
 
 
 def test_it_is_said_why_crossovers_cannot_be_compared(servers):
-    slow, healthy = (server.tables(1) for server in servers)
+    slow, healthy = (tables(server, 1) for server in servers)
     # Without its points of highest traffic, no mode reaches the crossover.
     high = healthy.rows["point"].str.contains(r"share-(?:[6-9]\d|100)$")
     assert high.any()
@@ -53,13 +77,13 @@ def test_it_is_said_why_crossovers_cannot_be_compared(servers):
 
 
 def test_points_without_traffic_have_no_verdict(servers):
-    tables = servers[1].tables(1)
-    assert not verdicts(tables, tables.where(load="chase"))
+    table = tables(servers[1], 1)
+    assert not verdicts(table, table.where(load="chase"))
 
 
 def test_the_command_compares_two_modes_and_the_modes_of_two_servers(servers, tmp_path):
     for name, server in zip(NAMES, servers, strict=True):
-        for host in server.hosts:
+        for host in server:
             rows = host.table(1).rows
             folder = tmp_path / name / str(rows["configuration"].iloc[0])
             folder.mkdir(parents=True)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.checked_yaml_files import load_experiment, read_config
+from chaosity.checked_yaml_files import load_experiment
 from chaosity.figures.draw_and_write_figures import FigureFile
 from chaosity.report.crossovers import crossover_text
 from chaosity.report.figures_by_configuration import draw_figures_by_configuration
 from chaosity.statistics.latency_crossovers import CurveComparison
-from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
+from machines import planned
 
 EXPERIMENTS = ["modes_under_load", "program_speed"]
 TRAFFIC = "traffic_bytes_per_second"
@@ -22,10 +22,14 @@ TRAFFIC = "traffic_bytes_per_second"
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, FigureFile], Path]:
     tables = {}
     for mode in ("nps1", "nps0"):
-        topology = shipped_topology(f"epyc_9575f_{mode}")
-        machine = shipped_machine("epyc_9575f", topology)
-        config = {**read_config(), "experiments": EXPERIMENTS, "replicates": 3}
-        host = SimulatedHost.planned(machine, topology, [], config, "turin", all_points=True)
+        host = planned(
+            "epyc_9575f",
+            f"epyc_9575f_{mode}",
+            name="turin",
+            all_points=True,
+            experiments=EXPERIMENTS,
+            replicates=3,
+        )
         tables[mode] = host.table(1)
     folder = tmp_path_factory.mktemp("figures")
     figures = draw_figures_by_configuration(list(map(load_experiment, EXPERIMENTS)), tables, folder)

@@ -14,8 +14,7 @@ import pytest
 from chaosity.compare.outlier_host_search import find_outlier_hosts
 from chaosity.health.check_series import COLUMNS, SERIES_FILE
 from chaosity.report.overview_and_equal_hosts import write_overview
-from simulated_fleet import fleet_tables, write_fleet
-from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
+from machines import fleet_tables, planned, write_fleet
 
 SLOW_NODE = {"fault": "slow_node", "node": 1, "remaining": 0.9}
 
@@ -23,8 +22,7 @@ SLOW_NODE = {"fault": "slow_node", "node": 1, "remaining": 0.9}
 @cache
 def server():
     """A server with two packages, each of one node."""
-    topology = shipped_topology("xeon_8358")
-    return SimulatedHost.planned(shipped_machine("xeon_8358", topology), topology, [])
+    return planned("xeon_8358")
 
 
 def write_checks(folder, *, nights, step=None, loss=0.0, seed=1, noise=0.01):

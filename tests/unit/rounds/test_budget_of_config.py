@@ -9,13 +9,15 @@ from chaosity.checked_yaml_files import check_config, read_config
 from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
 from chaosity.rounds.point_priority import least_budget_seconds
 from chaosity.topology.configuration_names import configuration_name
-from simulated_tables import shipped_topology
+from machines import shipped_topology
 
 
 def plan_of(topology_name: str) -> HostPlan:
-    """Return the complete plan of a shipped topology."""
+    """Return the plan of the node matrices of a shipped topology."""
     topology = shipped_topology(topology_name)
-    return plan_host(PlannedHost("host", configuration_name(topology), topology, {}), read_config())
+    names = ["memory_bandwidth", "latency_matrix", "core_to_core", "storage_bandwidth"]
+    config = {**read_config(), "experiments": names}
+    return plan_host(PlannedHost("host", configuration_name(topology), topology, {}), config)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chaosity.rounds.round_types import Budget
-from simulated_rounds import simulate_rounds
-from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
+from machines import planned, simulate_rounds
 
 FAULTS = ({"package0->package1"}, {"node0", "node3"}, {"node4", "node7"})
 
@@ -19,9 +18,7 @@ def test_what_the_rounds_measure_most_does_not_become_the_norm(seed: int):
     With seed 2, most sets of three drives that two nodes read are behind the slow path. With seed
     9, most values of comparable pairs are those of the slow pairs.
     """
-    topology = shipped_topology("epyc_7413_nps4")
-    machine = shipped_machine("epyc_7413_nps4", topology)
-    host = SimulatedHost.planned(machine, topology, machine["faults"], all_points=True)
+    host = planned("epyc_7413_nps4", faults=None, all_points=True)
     [*_, last] = simulate_rounds(host, Budget(3600.0), seed)
     assert last.findings is not None
     named = [set(each.components) for each in last.findings.anomalies]

@@ -6,26 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from chaosity.checked_yaml_files import read_config
 from chaosity.errors import UserError
 from chaosity.rounds.known_before import departs_from_known, known_cells
 from chaosity.rounds.machine_so_far import MachineSoFar
 from chaosity.rounds.next_round import next_round
 from chaosity.rounds.round_types import Budget, point_key
-from simulated_rounds import simulate_rounds
-from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
+from machines import SimulatedHost, planned, simulate_rounds
 
-BUDGET = Budget(30 * 60.0)
+BUDGET = Budget(400.0)
 REASON = "of what departs from earlier runs"
 
 
 def server(faults: list[dict[str, object]]) -> SimulatedHost:
-    """The server of the paper with its node matrices of memory."""
-    topology = shipped_topology("epyc_7413_nps4")
-    config = read_config()
-    config["experiments"] = ["memory_bandwidth", "latency_matrix"]
-    machine = shipped_machine("epyc_7413", topology)
-    return SimulatedHost.planned(machine, topology, faults, config, all_points=True)
+    """A small server with its node matrices of memory."""
+    names = ["memory_bandwidth", "latency_matrix"]
+    return planned("two_packages", None, faults, all_points=True, experiments=names)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +50,7 @@ def test_an_equal_host_departs_in_few_cells(healthy, known):
 
 
 def test_a_node_that_became_slower_is_measured_again_with_the_reason(known):
-    slow = server([{"fault": "slow_node", "node": 2, "remaining": 0.9}])
+    slow = server([{"fault": "slow_node", "node": 2, "remaining": 0.6}])
     so_far = replace(first_round(slow, 2), known=known)
     cells = so_far.cells[departs_from_known(so_far.cells)]
     bandwidth = cells[cells["experiment"] == "memory_bandwidth"]
@@ -70,14 +65,14 @@ def test_a_node_that_became_slower_is_measured_again_with_the_reason(known):
 
 @pytest.mark.parametrize(("deviation", "again"), [(0.3, True), (1e-5, False)])
 def test_a_cell_that_scattered_in_earlier_runs_is_repeated_first(healthy, known, deviation, again):
-    """The second round is over, so a minute is left for the widest intervals."""
-    rounds = simulate_rounds(healthy, Budget(15 * 60.0), seed=2)
+    """The second round is over, so some seconds are left for the widest intervals."""
+    rounds = simulate_rounds(healthy, Budget(200.0), seed=2)
     next(rounds)
     so_far = next(rounds)
     key = so_far.rounds[0].measurements[0]
     of_key = (known["experiment"] == key[0]) & (known["point"] == key[1])
     other = known.assign(variance=known["variance"].mask(of_key, deviation**2))
-    budget = Budget(so_far.spent_seconds + 60.0)
+    budget = Budget(so_far.spent_seconds + 20.0)
     chosen = next_round(replace(so_far, known=other), budget, 2)
     assert chosen is not None
     assert (key in chosen.measurements) == again

@@ -26,24 +26,17 @@ from chaosity.rounds.round_types import (
     point_key,
     read_rounds,
 )
-from simulated_rounds import simulate_rounds
-from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
+from machines import SimulatedHost, planned, shipped_topology, simulate_rounds
 
-SECONDS = 20 * 60.0
-
-
+SECONDS = 400.0
 FEW = ("memory_bandwidth", "latency_matrix", "storage_bandwidth")
 
 
 def server(
-    faults: list[dict[str, object]] | None = None, experiments: Sequence[str] = FEW
+    faults: Sequence[dict[str, object]] = (), experiments: Sequence[str] = FEW
 ) -> SimulatedHost:
-    """The server of the paper; with few experiments, so that a test takes seconds."""
-    topology = shipped_topology("epyc_7413_nps4")
-    machine = shipped_machine("epyc_7413", topology)
-    config = read_config()
-    config["experiments"] = list(experiments)
-    return SimulatedHost.planned(machine, topology, faults or [], config, all_points=True)
+    """A small server, with few experiments."""
+    return planned("two_packages", None, faults, all_points=True, experiments=list(experiments))
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +59,7 @@ def test_the_first_round_measures_every_cell_of_the_node_matrices_once(host, rou
     assert set(first.values()) == {1}
     matrix = keys_of(host, Priority.MATRIX)
     assert matrix <= set(first)
-    pairs = {(node, target) for node in range(8) for target in range(8)}
+    pairs = {(node, target) for node in range(4) for target in range(4)}
     names = {name for experiment, name in matrix if experiment == "latency_matrix"}
     assert len(names) == len(pairs)
 
@@ -132,7 +125,7 @@ def test_the_second_round_audits_random_sets_that_no_round_needed(host, rounds):
 
 
 def test_what_departs_is_measured_again_and_found():
-    faulty = server([{"fault": "slow_node", "node": 3, "remaining": 0.8}])
+    faulty = server([{"fault": "slow_node", "node": 3, "remaining": 0.6}])
     [*_, last] = simulate_rounds(faulty, Budget(SECONDS))
     assert last.findings is not None
     assert any("node3" in anomaly.components for anomaly in last.findings.anomalies)
@@ -170,12 +163,9 @@ def test_a_complete_plan_needs_no_further_round(host):
 
 
 def test_a_target_precision_repeats_only_wide_intervals():
-    topology = shipped_topology("xeon_8358")
-    machine = shipped_machine("xeon_8358", topology)
-    noisy = {**machine, "noise": {"between_runs": 0.01, "within_runs": 0.0}}
-    config = read_config()
-    config["experiments"] = ["memory_bandwidth", "latency_matrix"]
-    host = SimulatedHost.planned(noisy, topology, [], config, all_points=True)
+    noisy = {"noise": {"between_runs": 0.01, "within_runs": 0.0}}
+    names = ["memory_bandwidth", "latency_matrix"]
+    host = planned("fleet", change=noisy, all_points=True, experiments=names)
     few, many = (
         [*simulate_rounds(host, Budget(precision=precision))][-1] for precision in (0.05, 0.008)
     )
@@ -186,12 +176,7 @@ def test_a_target_precision_repeats_only_wide_intervals():
 
 
 def test_references_of_ratios_come_with_their_points():
-    topology = shipped_topology("epyc_7a53")
-    config = read_config()
-    config["experiments"] = ["page_placement"]
-    config["levels"] = {}
-    machine = shipped_machine("epyc_7a53", topology)
-    host = SimulatedHost.planned(machine, topology, [], config, all_points=True)
+    host = planned("two_packages", all_points=True, experiments=["page_placement"], levels={})
     points = {point_key(point): point for point in host.points}
     related = [point for point in host.points if any("to" in m for m in point.get("relative", []))]
     assert related

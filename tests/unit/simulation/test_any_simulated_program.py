@@ -10,16 +10,14 @@ from chaosity.checked_yaml_files import read_config
 from chaosity.errors import UserError
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.true_values import check_programs_can_be_simulated, true_values
-from simulated_tables import TODAY, SimulatedHost, shipped_machine, shipped_topology
+from machines import TODAY, SimulatedHost, planned
 
 
 @pytest.fixture(scope="module")
 def host() -> SimulatedHost:
-    config = {**read_config(), "experiments": ["program_placement"]}
-    config["benchmarks"] = {**config["benchmarks"], "placed_workload": "sysbench_memory"}
-    topology = shipped_topology("xeon_e5_2660_v4")
-    machine = shipped_machine("xeon_e5_2660_v4", topology)
-    return SimulatedHost.planned(machine, topology, [], config, all_points=True)
+    benchmarks = {**read_config()["benchmarks"], "placed_workload": "sysbench_memory"}
+    config = {"experiments": ["program_placement"], "benchmarks": benchmarks}
+    return planned("xeon_e5_2660_v4", all_points=True, **config)
 
 
 @pytest.fixture(scope="module")

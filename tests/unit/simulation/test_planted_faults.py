@@ -7,11 +7,10 @@ import dataclasses
 import pytest
 
 from chaosity.anomalies.anomaly_results import Findings
-from chaosity.checked_yaml_files import read_config
 from chaosity.simulation.machine_description import Fault
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS, rows_to_table
-from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
+from machines import planned, shipped_machine, shipped_topology
 
 SMALL = "xeon_8358"  # two nodes with two drives each
 LARGE = "epyc_7413_nps4"
@@ -22,10 +21,7 @@ def findings(
     machine: str, topology_name: str, *faults: Fault, experiments: list[str] | None = None
 ) -> Findings:
     """What the analysis finds on a machine with these faults and no others."""
-    topology = shipped_topology(topology_name)
-    config = {**read_config(), "experiments": experiments or EXPERIMENTS}
-    described = shipped_machine(machine, topology)
-    host = SimulatedHost.planned(described, topology, list(faults), config)
+    host = planned(machine, topology_name, faults, experiments=experiments or EXPERIMENTS)
     return host.without_drives_of_several_nodes().findings(seed=0)
 
 

@@ -26,8 +26,8 @@ from chaosity.simulation.machine_description import MachineDescription
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.store.measurements import Measurements
 from chaosity.store.read_published_csv import read_published_csv
+from machines import TODAY, planned, shipped_topology
 from shipped_data import PUBLISHED_TABLES
-from simulated_tables import TODAY, SimulatedHost, shipped_machine, shipped_topology
 
 # Four packages with one node and eight cores each, like the published machine.
 TOPOLOGY = shipped_topology("xeon_e5_4620")
@@ -78,13 +78,11 @@ def model_of_single_initiators(rates: pd.DataFrame) -> MachineModel:
     return MachineModel(machine, TOPOLOGY, "published", TODAY)
 
 
-def planned(benchmark: str) -> tuple[Point, ...]:
+def planned_points(benchmark: str) -> tuple[Point, ...]:
     """The points of the experiment memory_bandwidth with a benchmark."""
-    machine = shipped_machine("xeon_e5_4620", TOPOLOGY)
-    config = read_config()
-    benchmarks = {**config["benchmarks"], "memory_bandwidth": benchmark}
-    config = {**config, "experiments": ["memory_bandwidth"], "benchmarks": benchmarks}
-    return SimulatedHost.planned(machine, TOPOLOGY, [], config).points
+    benchmarks = {**read_config()["benchmarks"], "memory_bandwidth": benchmark}
+    config = {"experiments": ["memory_bandwidth"], "benchmarks": benchmarks}
+    return planned("xeon_e5_4620", **config).points
 
 
 def load_on(nodes: list[int], memory: list[int], points: Sequence[Point]) -> Load:
@@ -119,7 +117,7 @@ def test_single_initiators_tell_the_ranks_of_placements_in_part():
         rates = model.noiseless_results([load])[load["name"]]
         return {"model": rates.counted_bytes_per_second / MB}
 
-    both = compared(planned("chaosity_bandwidth"), predict)
+    both = compared(planned_points("chaosity_bandwidth"), predict)
     interleaved, bound = (both[both["policy"] == name] for name in ("interleave", "membind"))
     assert _rank(interleaved) == pytest.approx(0.63, abs=0.01)
     assert interleaved["apart"].median() == pytest.approx(-0.23, abs=0.01)
@@ -128,7 +126,7 @@ def test_single_initiators_tell_the_ranks_of_placements_in_part():
     assert bound.loc[~bound["near"], "apart"].median() == pytest.approx(0.15, abs=0.02)
     assert bound.loc[bound["near"], "apart"].min() > 0.5
     # Threads of STREAM wait for each other, so near ones are as slow as far ones.
-    both = compared(planned("stream"), predict)
+    both = compared(planned_points("stream"), predict)
     assert both.loc[both["near"], "apart"].median() == pytest.approx(-0.31, abs=0.02)
     interleaved = both[both["policy"] == "interleave"]
     assert _rank(interleaved) == pytest.approx(0.42, abs=0.02)
@@ -140,7 +138,7 @@ def test_the_fit_to_single_initiators_says_how_little_they_determine(tmp_path: P
     """No number is stated, and the intervals hold 31 of 42 placements, as in docs/simulation.md."""
     single_initiators().droplevel("slurm_job").to_csv(tmp_path / "penguin_MBps.csv")
     table = read_published_csv(tmp_path / "penguin_MBps.csv", "stream_matrix", "penguin")
-    points = planned("stream")
+    points = planned_points("stream")
     fitted = fit_machine(Measurements.from_table(table), points, TOPOLOGY)
     assert fitted.cells == 16
     assert not any(each.is_determined for each in fitted.parameters)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from chaosity.checked_yaml_files import load_experiment, read_config
+from chaosity.checked_yaml_files import load_experiment
 from chaosity.figures.draw_and_write_figures import draw_figures
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.true_values import true_values
-from simulated_tables import TODAY, SimulatedHost, shipped_machine, shipped_topology
+from machines import TODAY, SimulatedHost, planned
 
 
 @pytest.fixture(scope="module")
 def host() -> SimulatedHost:
-    config = {**read_config(), "experiments": ["page_placement"]}
-    config["levels"] = {"page_placement": {"kernel": 1}}
-    topology = shipped_topology("opteron_6272")
-    machine = shipped_machine("opteron_6272", topology)
-    planned = SimulatedHost.planned(machine, topology, [], config, all_points=True)
-    alone = tuple(point for point in planned.points if len(point["loads"]) == 1)
-    return SimulatedHost(machine, topology, alone, planned.name)
+    levels = {"page_placement": {"kernel": 1}}
+    config = {"experiments": ["page_placement"], "levels": levels}
+    host = planned("opteron_6272", faults=None, all_points=True, **config)
+    return host.where(lambda point: len(point["loads"]) == 1)
 
 
 def test_a_searched_placement_is_the_best_step_between_all_nodes_and_the_workers(host):

@@ -10,7 +10,7 @@ from chaosity.checked_yaml_files import load_benchmark, read_config
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.true_values import true_values
-from simulated_tables import shipped_machine, shipped_topology
+from machines import shipped_machine, shipped_topology
 
 PROGRAMS = load_benchmark("chaosity_tasks")["simulation"]["programs"]
 

@@ -10,7 +10,7 @@ from chaosity.checked_yaml_files import read_config
 from chaosity.components.make_component_documents import make_component_documents
 from chaosity.store.measurements import CELL, Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS
-from simulated_tables import MACHINES, SimulatedHost, shipped_machine, shipped_topology
+from machines import SHIPPED_MACHINES, SimulatedHost, planned, shipped_machine, shipped_topology
 
 SEED = 7
 # What a record says besides: when it was made, and the pages that its load saw.
@@ -20,12 +20,10 @@ ONLY_IN_RECORDS = ["measured_at", "seen_nodes", "reason"]
 def host_with_noise(
     name: str, topology_name: str, config: dict, *, all_points: bool = False
 ) -> SimulatedHost:
-    topology = shipped_topology(topology_name)
-    machine = shipped_machine(name, topology)
-    noise = {**machine["noise"], "drift": 0.03, "disturbed_runs": 0.1, "disturbed_loss": 0.1}
-    faults = machine.get("faults", [])
-    noisy = {**machine, "noise": noise}
-    return SimulatedHost.planned(noisy, topology, faults, config, all_points=all_points)
+    noise = shipped_machine(name, shipped_topology(topology_name))["noise"]
+    noise = {**noise, "drift": 0.03, "disturbed_runs": 0.1, "disturbed_loss": 0.1}
+    noisy = {"noise": noise}
+    return planned(name, topology_name, None, all_points=all_points, change=noisy, **config)
 
 
 def assert_same_table(drawn: Measurements, records: Measurements) -> None:
@@ -53,7 +51,7 @@ def test_a_drawn_table_has_the_values_and_findings_of_all_records():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", sorted(path.stem for path in MACHINES.glob("*.yaml")))
+@pytest.mark.parametrize("name", sorted(path.stem for path in SHIPPED_MACHINES.glob("*.yaml")))
 def test_drawn_values_are_those_of_records_on_every_machine(name: str):
     from test_simulated_records import MACHINES as TOPOLOGY_OF
 

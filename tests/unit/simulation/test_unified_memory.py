@@ -11,7 +11,7 @@ from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.simulation.machine_description import firmware_topology
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.true_values import true_values
-from simulated_tables import TODAY, shipped_machine, shipped_topology
+from machines import TODAY, shipped_machine, shipped_topology
 
 TOPOLOGY = shipped_topology("apple_m1_pro")
 MACHINE = shipped_machine("apple_m1_pro", TOPOLOGY)

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-import synthetic
 
 from chaosity.statistics.block_ratios import (
     estimate_group_ratio_paired_by_block,
@@ -76,24 +75,28 @@ def test_pairs_by_hand():
 
 
 def test_a_corunning_load_is_compared_with_the_same_load_alone():
-    machine = synthetic.Machine("h", ((0, 1), (2, 3)), {0: 2, 1: 2, 2: 2, 3: 2}, noise=0.0)
-    found = summarise_corun_to_alone_ratios(Measurements.from_table(machine.tidy()))
-    memory = found[found["load"] == "memory"].set_index("point")["median"]
-    # Two drives of 6.9 GB/s take 90 % of that from the 41.2 GB/s of their own node.
-    assert memory["memory=node1+node1+triad.storage=node1+node1drives2"] == pytest.approx(
-        (41.2 - 0.9 * 13.8) / 41.2
+    storage = {"load": "storage", "target": "node0drives2", "benchmark": "fio", "kernel": None}
+    memory = {"load": "memory", "benchmark": "b", "kernel": "triad"}
+    table = pd.concat(
+        [
+            rows([40.0] * 3, "memory", **memory),
+            rows([10.0] * 3, "storage", **storage),
+            rows([30.0] * 3, "both", **memory),
+            rows([9.0] * 3, "both", **storage),
+        ],
+        ignore_index=True,
     )
-    assert set(found["load"]) == {"memory", "storage"}
-    assert "memory=node1+node1+triad.storage=node1+none" not in memory
+    found = summarise_corun_to_alone_ratios(Measurements.from_table(table))
+    assert set(found["point"]) == {"both"}
+    assert found.set_index("load")["median"].to_dict() == pytest.approx(
+        {"memory": 0.75, "storage": 0.9}
+    )
 
 
 def test_without_corunning_loads_there_is_no_slowdown():
-    assert summarise_corun_to_alone_ratios(
-        Measurements.from_table(rows([1.0], benchmark="b", kernel=None))
-    ).empty
-    assert summarise_corun_to_alone_ratios(
-        Measurements.from_table(synthetic.small().tidy().iloc[:0])
-    ).empty
+    alone = Measurements.from_table(rows([1.0], benchmark="b", kernel=None))
+    for measured in (alone, alone.where(load="none")):
+        assert summarise_corun_to_alone_ratios(measured).empty
 
 
 def test_cells_differ_by_more_than_their_noise():

@@ -5,78 +5,106 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-import synthetic
-import synthetic_latency as latency
 from scipy import stats
 
 from chaosity.statistics.anova import analyse_variance
 from chaosity.statistics.find_anova_studies import find_anova_studies
 from chaosity.store.measurements import Measurements
-from chaosity.store.tidy_table_parquet import COLUMNS
+from machines import planned
+from table_rows import rows as rows_of
+from table_rows import table
 
-
-def machine(**keys):
-    return synthetic.Machine("h", ((0, 1), (2, 3)), {0: 2, 1: 2, 2: 1, 3: 2}, 4, 3, **keys)
+NAMES = ["memory_bandwidth", "interference", "latency_by_size", "loaded_latency", "core_to_core"]
 
 
 @pytest.fixture(scope="module")
-def found():
-    return find_anova_studies(Measurements.from_table(latency.tidy(machine(), more=True)))
+def host():
+    return planned("two_packages", all_points=True, experiments=NAMES, replicates=3)
 
 
-def of(found, experiment, load="memory"):
-    return [one for one in found if (one.experiment, one.load) == (experiment, load)]
+@pytest.fixture(scope="module")
+def found(host):
+    return [
+        one
+        for one in find_anova_studies(host.table(1))
+        if one.metric != "latency_p99_of_block_means_ns"
+    ]
 
 
-def test_kinds_of_initiators_are_analysed_apart(found):
-    memory = of(found, "memory_bandwidth")
-    kinds = [one.where["initiator_kind"] for one in memory]
-    assert sorted(kinds) == ["l3", "node", "node", "package", "pu"]
-    assert all(len(one.frame) == one.frame["value"].count() for one in memory)
-
-
-def test_two_designs_of_one_experiment_are_cut_apart(found):
-    nodes = [one for one in of(found, "memory_bandwidth") if one.where["initiator_kind"] == "node"]
-    cuts = {tuple(one.where.values()): (one.factors, len(one.frame)) for one in nodes}
-    assert cuts == {
-        ("node", "triad"): (("initiator", "target"), 48),
-        ("node", "same_node"): (("initiator", "kernel"), 108),
+@pytest.mark.parametrize(
+    ("experiment", "load", "designs"),
+    [
+        # Kinds of initiators are analysed apart, and two designs of one kind are cut apart.
+        (
+            "memory_bandwidth",
+            "memory",
+            {
+                ("pu", "triad"): ("initiator target", "", 48),
+                ("node", "triad"): ("initiator target", "", 48),
+                ("node", "same_node"): ("initiator kernel", "target", 36),
+                ("package",): ("initiator target", "", 24),
+                ("machine",): ("target", "", 12),
+            },
+        ),
+        # A column that follows from others is no factor.
+        (
+            "interference",
+            "memory",
+            {(): ("drives placement storage_node", "initiator target", 108)},
+        ),
+        # Co-running loads are factors where nothing else separates points.
+        (
+            "loaded_latency",
+            "chase",
+            {
+                ("alone",): ("initiator", "target", 12),
+                ("co-running",): (
+                    "initiator traffic.kernel traffic.share",
+                    "target traffic.initiator traffic.target",
+                    72,
+                ),
+            },
+        ),
+        ("loaded_latency", "traffic", {(): ("initiator kernel share", "target", 72)}),
+        # The other side of a pair of cores is a factor.
+        (
+            "core_to_core",
+            "line",
+            {
+                ("same_node",): ("initiator responder", "target", 36),
+                ("other_package",): ("target", "initiator responder", 12),
+                ("same_package",): ("responder", "initiator target", 6),
+            },
+        ),
+    ],
+)
+def test_factors_of_a_simulated_machine(found, experiment, load, designs):
+    own = [one for one in found if (one.experiment, one.load) == (experiment, load)]
+    assert designs == {
+        tuple(one.where.values()): (
+            " ".join(sorted(one.factors)),
+            " ".join(sorted(one.left_out)),
+            len(one.frame),
+        )
+        for one in own
     }
-    [kernels] = [one for one in nodes if "relation" in one.where]
-    assert kernels.left_out == ("target",)
+    assert all(one.frame["value"].notna().all() for one in own)
+    for one in own:
+        analysis = one.analyse_variance_of_table()
+        assert (analysis.terms[-1].name, analysis.block) == ("total", "replicate")
 
 
-def test_a_column_that_follows_from_others_is_not_a_factor(found):
-    [memory] = of(found, "interference")
-    assert set(memory.factors) == {"drives", "placement", "storage_node"}
-    assert set(memory.left_out) == {"initiator", "target"}
-    [sizes] = of(found, "latency_by_size", "chase")
-    assert set(sizes.factors) == {"bytes", "mode", "initiator"}
-
-
-def test_corunning_loads_are_factors_where_nothing_else_separates_points(found):
-    chases = {one.where["loads"]: one for one in of(found, "loaded_latency", "chase")}
-    assert chases["alone"].factors == ("initiator",)
-    assert set(chases["co-running"].factors) == {"initiator", "load.kernel", "load.share"}
-    [traffic] = of(found, "loaded_latency", "load")
-    assert set(traffic.factors) == {"initiator", "share", "kernel"}
-
-
-def test_the_other_side_of_a_core_pair_is_a_factor_without_a_diagonal(found):
-    [pairs] = of(found, "core_to_core", "line")
-    assert set(pairs.factors) == {"responder", "initiator"}
-    assert any("8 of 64 combinations" in note for note in pairs.analyse_variance_of_table().notes)
-
-
-def test_local_against_remote_finds_the_ratio_of_the_synthetic_machine(found):
+def test_local_against_remote_finds_the_ratio_of_the_simulated_machine(host, found):
     [nodes] = [
         one
-        for one in of(found, "memory_bandwidth")
+        for one in found
         if one.where.get("kernel") == "triad" and one.where["initiator_kind"] == "node"
     ]
     analysis = nodes.analyse_variance_of_table("log")
     contrast = nodes.local_against_remote(analysis)
-    true = float(np.exp(np.mean(np.log([0.97, 0.67, 0.67]))))  # of a node's three others
+    values = host.true_table.rows.drop_duplicates("point").set_index("point")["value"]
+    near, *remote = (values[f"memory=node0+node{node}+triad"] for node in range(4))
+    true = float(np.exp(np.mean(np.log(np.array(remote) / near))))
     assert (contrast.level, contrast.against) == ("remote", "local")
     assert contrast.difference.ratio == pytest.approx(true, rel=0.02)
     assert contrast.difference.ratio_low < true < contrast.difference.ratio_high
@@ -149,30 +177,11 @@ def test_the_interval_of_local_against_remote_holds_the_truth_in_95_percent():
 
 def matrix(values):
     """A tidy table of (initiator, target) -> replicates."""
-    rows = [
-        {
-            "host": "h",
-            "configuration": "c",
-            "experiment": "e",
-            "point": f"p{i}{j}",
-            "replicate": k,
-            "status": "valid",
-            "load": "memory",
-            "benchmark": "b",
-            "initiator": f"node{i}",
-            "initiator_kind": "node",
-            "target": f"node{j}",
-            "target_kind": "node",
-            "relation": "same_node" if i == j else "other_package",
-            "metric": "bandwidth_bytes_per_second",
-            "value": value,
-            "factors": "{}",
-            "levels": "{}",
-        }
+    cells = [
+        rows_of(lambda i, j: 1.0, [i], [j], replicates=len(column), kernel=None)
         for (i, j), column in values.items()
-        for k, value in enumerate(column, start=1)
     ]
-    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+    return table(*cells).assign(value=[value for column in values.values() for value in column])
 
 
 def test_points_that_differ_in_nothing_known_are_not_replicates():
@@ -193,10 +202,3 @@ def test_failed_and_missing_values_are_skipped():
 
 def test_a_single_cell_has_no_factor():
     assert find_anova_studies(Measurements.from_table(matrix({(0, 0): [1.0, 2.0]}))) == []
-
-
-def test_every_study_of_a_large_machine_can_be_analysed():
-    for study in find_anova_studies(Measurements.from_table(latency.tidy(latency.epyc()))):
-        analysis = study.analyse_variance_of_table()
-        assert analysis.terms[-1].name == "total"
-        assert analysis.block == "replicate"

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-import synthetic
-import synthetic_latency
 
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.corun_interference import (
@@ -12,6 +10,7 @@ from chaosity.statistics.corun_interference import (
 )
 from chaosity.store.measurements import Measurements, less_is_better
 from shipped_data import PUBLISHED_TABLES
+from table_rows import sweep
 
 SWEEP = PUBLISHED_TABLES / "numa_bench_epyc7a53_latency_sweep_ns.csv"
 MIB = 2**20
@@ -116,15 +115,18 @@ def test_the_published_sweep_diverges_at_128_mb_with_slow_even_ranks():
 
 @pytest.fixture(scope="module")
 def measured():
-    machine = synthetic.Machine("h", ((0, 1),), {}, 4, 3)
-    return Measurements.from_table(synthetic_latency.tidy(machine))
+    """Four cores, each alone and all together, in which every other core takes longer."""
+
+    def latency(pu, size, mode):
+        return 100.0 * (1.5 if mode == "concurrent" and size == MIB and pu in (0, 4) else 1.0)
+
+    return Measurements.from_table(sweep(latency, [4096, MIB], {0: 0, 2: 0, 4: 1, 6: 1}))
 
 
 def test_loads_with_one_name_are_counted_separately(measured):
-    rows = measured.rows
-    assert set(rows.loc[rows["point"].str.startswith("together"), "load_count"]) == {4}
-    assert set(measured.where(experiment="latency_matrix").rows["load_count"]) == {1}
-    assert set(measured.where(load="load").rows["load_count"]) == {2}
+    counts = measured.rows.groupby("point")["load_count"].unique()
+    for point, [count] in counts.items():
+        assert count == (4 if point.startswith("together") else 1)
 
 
 def test_loads_with_one_name_are_separate_cells(measured):
@@ -134,17 +136,14 @@ def test_loads_with_one_name_are_separate_cells(measured):
 
 
 def test_corunning_is_compared_with_the_same_core_and_size_alone(measured):
-    slowdown = summarise_corun_to_alone_ratios(measured.where(experiment="latency_by_size"))
-    largest = slowdown[slowdown["point"] == f"together+{2**30}"].set_index("initiator")["median"]
-    assert largest.to_dict() == pytest.approx(
-        {"pu0": 1.5, "pu2": 1.01, "pu4": 1.5, "pu6": 1.01}, rel=0.08
-    )
-    smallest = slowdown[slowdown["point"] == "together+4096"]["median"]
-    assert smallest.tolist() == pytest.approx([1.0] * 4, rel=0.08)
+    slowdown = summarise_corun_to_alone_ratios(measured)
+    for size, slow in ((4096, 1.0), (MIB, 1.5)):
+        own = slowdown[slowdown["point"] == f"together+{size}"].set_index("initiator")["median"]
+        assert own.to_dict() == pytest.approx({"pu0": slow, "pu2": 1.0, "pu4": slow, "pu6": 1.0})
 
 
 def test_load_parameters_are_the_levels_of_a_load(measured):
-    assert '{"share": 100}' in set(measured.where(load="load").rows["load_parameters"])
+    assert '{"bytes": 4096, "pages": "thp"}' in set(measured.rows["load_parameters"])
     without = measured.rows.drop(columns=["levels", "load_parameters"])
     assert set(Measurements.from_table(without).rows["load_parameters"]) == {"{}"}
 

@@ -13,7 +13,7 @@ from chaosity.checked_yaml_files import load_experiment, read_config
 from chaosity.figures.draw_and_write_figures import draw_figures
 from chaosity.statistics.latency_steps import find_latency_steps
 from chaosity.yaml_document_types import Config
-from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
+from machines import SimulatedHost, planned, shipped_machine
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 # Document 003, serial mode: medians of the eight ranks for 1 MB to 16384 MB.
@@ -68,9 +68,7 @@ def trento() -> tuple[SimulatedHost, Config]:
     levels = {"latency_by_size": {"pages": 1}}
     config = {**config, "working_set": working_set, "levels": levels}
     config["experiments"] = ["latency_by_size"]
-    topology = shipped_topology("epyc_7a53")
-    machine = shipped_machine("epyc_7a53", topology)
-    return SimulatedHost.planned(machine, topology, [], config, all_points=True), config
+    return planned("epyc_7a53", all_points=True, **config), config
 
 
 @pytest.mark.thorough

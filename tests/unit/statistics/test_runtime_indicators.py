@@ -25,23 +25,19 @@ from chaosity.store.tidy_table_from_records import (
     tidy_rows_of_outcome,
 )
 from chaosity.store.tidy_table_parquet import COLUMNS, rows_to_table
-from simulated_tables import TODAY, SimulatedHost, shipped_machine, shipped_topology
+from machines import TODAY, SimulatedHost, planned, shipped_topology
 
 MIB = 2**20
 REMOTE = "remote_memory_misses_per_run"
 
 
-def planned(**config) -> SimulatedHost:
-    """The machine of document 004 with four L3 caches of 16 MiB."""
-    topology = shipped_topology("xeon_e5_4620")
-    config = {**read_config(), "experiments": ["numa_runtime"], **config}
-    machine = shipped_machine("xeon_e5_4620", topology)
-    return SimulatedHost.planned(machine, topology, [], config, all_points=True)
-
-
 @pytest.fixture(scope="module")
 def host() -> SimulatedHost:
-    return planned(parameters={"chaosity_tasks": {"bytes": "beyond_caches"}})
+    """The machine of document 004 with four L3 caches of 16 MiB."""
+    parameters = {"chaosity_tasks": {"bytes": "beyond_caches"}}
+    return planned(
+        "xeon_e5_4620", all_points=True, experiments=["numa_runtime"], parameters=parameters
+    )
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +164,6 @@ def test_a_count_without_a_counter_has_the_reason(host):
 def test_only_a_count_can_be_divided_by_what_a_load_did():
     document = copy.deepcopy(load_experiment("numa_runtime"))
     document["relative"][1]["metric"] = "locality"
-    points = planned().points
+    points = planned("xeon_e5_4620", all_points=True, experiments=["numa_runtime"]).points
     with pytest.raises(UserError, match="locality is not a count"):
         add_reference_loads(document, points, PlanNotes())

@@ -1,4 +1,4 @@
-"""Profiles of two synthetic hosts: their results, their database, and a bundle of one."""
+"""Profiles of two hosts: their results, their database, and a bundle of one."""
 
 from __future__ import annotations
 

@@ -1,19 +1,20 @@
-"""Results of synthetic hosts, and the rows of their profile database, for tests."""
+"""Results of measured hosts, and the rows of their profile database, for tests."""
 
 from __future__ import annotations
 
 import json
 
 import duckdb
-import synthetic
-import synthetic_report_inputs
+from report_inputs import system_document
 
 from chaosity.store.profile_database import TABLES
 from chaosity.store.tidy_table_parquet import write_parquet_table
+from machines import measured_host
 
 
 def machine(host="epyc1", **keys):
-    return synthetic.Machine(host, ((0,), (1,)), {0: 2, 1: 1}, 4, **{"seed": 5, **keys})
+    names = ("memory_bandwidth", "storage_bandwidth")
+    return measured_host("fleet", *names, **{"host": host, "seed": 5, **keys})
 
 
 def write_results(folder, found, *, table=None, system=None, topology=None, components=None):
@@ -21,7 +22,7 @@ def write_results(folder, found, *, table=None, system=None, topology=None, comp
     (place / "components").mkdir(parents=True, exist_ok=True)
     write_parquet_table(found.tidy() if table is None else table, place / "measurements.parquet")
     documents = found.components() if components is None else components
-    documents = {**documents, "system": system or synthetic_report_inputs.system(found)}
+    documents = {**documents, "system": system or system_document(found.configuration)}
     for name, document in documents.items():
         (place / f"components/{name}.json").write_text(json.dumps(document))
     (place / "topology.json").write_text(json.dumps(topology or found.topology()))

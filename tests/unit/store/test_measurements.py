@@ -3,30 +3,34 @@
 import numpy as np
 import pandas as pd
 import pytest
-import synthetic
-import synthetic_latency
 
 from chaosity.store.measurements import POINT, Measurements, equals_or_in_list, parse_levels_json
 from chaosity.store.tidy_table_parquet import write_parquet_table
+from table_rows import rows, sweep, table
+
+
+def nodes(number):
+    return table(rows(lambda i, j: 40e9, range(number), range(number)))
 
 
 @pytest.fixture(scope="module")
 def latency():
-    machine = synthetic.Machine("h", ((0, 1),), {}, cores_per_node=4, replicates=3)
-    return Measurements.from_table(synthetic_latency.tidy(machine))
+    """Latencies of four cores, each alone and all together, and a bandwidth without levels."""
+    cores = sweep(lambda pu, size, mode: 90.0, [4096, 2**30], {0: 0, 4: 1})
+    return Measurements.from_table(pd.concat([cores, nodes(1)], ignore_index=True))
 
 
 @pytest.fixture(scope="module")
 def small():
-    return Measurements.from_table(synthetic.small().tidy())
+    return Measurements.from_table(nodes(2))
 
 
 def test_columns_have_numpy_types_and_missing_texts_are_none(small):
     assert all(isinstance(kind, np.dtype) for kind in small.rows.dtypes)
     missing = small.rows.loc[small.rows["drives"].isna(), "drives"]
     assert missing.empty or missing.map(np.isnan).all()
-    table = synthetic.small().tidy().assign(kernel=pd.NA)
-    assert set(Measurements.from_table(table).rows["kernel"]) == {None}
+    without = nodes(1).assign(kernel=pd.NA)
+    assert set(Measurements.from_table(without).rows["kernel"]) == {None}
 
 
 def test_preparing_twice_changes_nothing(small):
@@ -35,14 +39,14 @@ def test_preparing_twice_changes_nothing(small):
 
 
 def test_a_table_is_read_from_a_file(tmp_path):
-    table = synthetic.small().tidy()
-    write_parquet_table(table, tmp_path / "measurements.parquet")
+    tidy = nodes(1)
+    write_parquet_table(tidy, tmp_path / "measurements.parquet")
     read = Measurements.read(tmp_path / "measurements.parquet")
-    pd.testing.assert_frame_equal(read.rows, Measurements.from_table(table).rows)
+    pd.testing.assert_frame_equal(read.rows, Measurements.from_table(tidy).rows)
 
 
 def test_an_empty_table_has_no_loads():
-    empty = Measurements.from_table(synthetic.small().tidy().iloc[:0])
+    empty = Measurements.from_table(nodes(1).iloc[:0])
     assert (
         len(empty)
         == len(empty.single_load_rows())
@@ -65,7 +69,7 @@ def test_every_row_knows_the_number_of_loads_of_its_point(latency):
 
 
 def test_a_selection_keeps_the_number_of_loads(latency):
-    alone = latency.rows_of_corunning_loads().where(load="load")
+    alone = latency.rows_of_corunning_loads().where(initiator="pu0")
     assert len(alone) and (alone.rows["load_count"] > 1).all()
 
 
@@ -119,13 +123,12 @@ def test_other_loads_of_a_point_are_described():
 
 
 def test_slices_with_several_initiators_a_node_are_not_a_matrix():
-    machine = synthetic.Machine("h", ((0, 1),), {}, cores_per_node=4, replicates=3)
-    found = Measurements.from_table(machine.tidy())
+    found = Measurements.from_table(nodes(2))
     [(where, matrix), *_] = found.single_load_rows().node_matrices()
     assert where["metric"] == matrix.metric and matrix.source == where["experiment"]
     assert all(len(matrix.samples[pair]) == len(blocks) for pair, blocks in matrix.blocks.items())
-    rows = found.single_load_rows().valid_rows().node_to_node_rows().rows
-    doubled = pd.concat([rows, rows.assign(initiator="pu0")])
+    own = found.single_load_rows().valid_rows().node_to_node_rows().rows
+    doubled = pd.concat([own, own.assign(initiator="pu0")])
     assert list(Measurements(doubled).node_matrices()) == []
 
 

@@ -28,13 +28,12 @@ from chaosity.store.normal_values import (
     values_of_own_nodes,
 )
 from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table, write_parquet_table
+from machines import planned, shipped_topology, write_fleet
 from shipped_data import PUBLISHED_TABLES
-from simulated_fleet import write_fleet
-from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
 
 MODEL = "Intel(R) Xeon(R) Platinum 8360Y CPU @ 2.40GHz"
 TOPOLOGY = shipped_topology("xeon_8358")
-HOST = SimulatedHost.planned(shipped_machine("xeon_8358", TOPOLOGY), TOPOLOGY, [])
+HOST = planned("xeon_8358")
 
 
 def scaled(table, share):
@@ -87,7 +86,7 @@ def test_the_latency_of_the_epyc_7a53_is_the_median_of_the_published_cores():
 @pytest.mark.parametrize(("nodes", "normal"), [("nps1", (None, 134)), ("nps4", (41.8601e9, 125))])
 def test_a_value_of_an_amd_processor_counts_in_its_firmware_mode(nodes, normal):
     topology = shipped_topology(f"epyc_7413_{nodes}")
-    host = SimulatedHost.planned(shipped_machine("epyc_7413", topology), topology, [])
+    host = planned("epyc_7413", f"epyc_7413_{nodes}")
     found = published_values([host.true_table], "AMD EPYC 7742 64-Core Processor", topology)
     assert {each.metric: each.normal for each in found} == {
         metric: value for metric, value in zip((BANDWIDTH, LATENCY), normal, strict=True) if value

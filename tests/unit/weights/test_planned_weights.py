@@ -12,7 +12,7 @@ from chaosity.campaign.hosts_and_plans_of_run import Campaign
 from chaosity.checked_yaml_files import read_config
 from chaosity.design import host_plan as planning
 from chaosity.store.tidy_table_parquet import write_parquet_table
-from simulated_tables import shipped_topology
+from machines import shipped_topology
 
 WEIGHTED = {"canonical", "canonical_contended", "bwap"}
 EXPERIMENT = {
