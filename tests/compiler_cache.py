@@ -9,35 +9,28 @@ ROOT = Path(__file__).resolve().parents[1]
 # Goes with the other things that were built, by `make clean`.
 OBJECTS = ROOT / "build/compiled"
 
-# An object is kept under a hash of the compiler, its options and what the preprocessor makes of the
-# source: a macro that a file does not use, such as one for a defect, does not ask for another
-# object of the file. All other uses go to the real compiler.
+# An object is kept under a hash of the compiler, its arguments without the output's path, and all
+# sources in the folder where it is started. All other uses go to the real compiler.
 WRAPPER = """#!/bin/sh
 compiler={compiler}
-case " $* " in *" -c "*) ;; *) exec "$compiler" "$@";; esac
-output= previous= depends=
+words= output= previous= compiles=
 for word; do
-    shift
-    if [ "$previous" = -o ]; then output=$word; previous=; continue; fi
-    case $word in
-    -o) previous=-o; continue;;
-    -c) continue;;
-    -MMD) depends="-MMD -MP"; continue;;
-    -MP) continue;;
-    esac
-    set -- "$@" "$word"
+    if [ "$previous" = -o ]; then output=$word; else words="$words $word"; fi
+    [ "$word" = -c ] && compiles=yes
+    previous=$word
 done
-made=${{output%.o}}.d
-kept={objects}/$( (echo "$compiler"; printf '%s\\n' "$@" | grep -v '^-[DI]'
-    "$compiler" "$@" -E 2> /dev/null) | sha256sum | cut -c 1-32)
+if [ -z "$compiles" ] || [ -z "$output" ]; then exec "$compiler" "$@"; fi
+sources=$(find . -name build -prune -o \\( -name '*.[ch]' -o -name '*.[ch]pp' \\) -print | sort)
+kept={objects}/$( (echo "$compiler $words"; cat $sources) | sha256sum | cut -c 1-32)
+depends=${{output%.o}}.d
 if [ -e "$kept.o" ]; then
     cp "$kept.o" "$output"
-    [ ! -e "$kept.d" ] || sed "s,^[^ ]*\\.o:,$output:," "$kept.d" > "$made"
+    [ ! -e "$kept.d" ] || sed "s,^[^ ]*\\.o:,$output:," "$kept.d" > "$depends"
     exit 0
 fi
-"$compiler" "$@" -c $depends -o "$output" || exit
+"$compiler" "$@" || exit
 mkdir -p {objects} 2> /dev/null && [ -w {objects} ] || exit 0
-[ ! -e "$made" ] || {{ cp "$made" "$kept.d.$$" && mv "$kept.d.$$" "$kept.d"; }}
+[ ! -e "$depends" ] || {{ cp "$depends" "$kept.d.$$" && mv "$kept.d.$$" "$kept.d"; }}
 cp "$output" "$kept.o.$$" && mv "$kept.o.$$" "$kept.o"
 """
 
