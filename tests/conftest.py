@@ -15,9 +15,11 @@ from small_load import make_point as make_point
 from workflow_folder import Workflow
 
 # On a busy machine, the time that an example takes says nothing about the code. `make test` takes
-# the same examples each time, so it fails only for what was changed; `make test-thorough` others.
+# the same examples each time, so it fails only for what was changed; `make test-thorough` others,
+# and `make fuzz` others and many.
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("random", deadline=None)
+settings.register_profile("many", deadline=None, max_examples=3000)
 settings.load_profile("same")
 
 # Started in the background by a shell or nohup, tests and their programs would ignore these

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import jinja2
 import pytest
 import yaml
 
-from chaosity import cli
 from chaosity.cli.terminal_output import print_template
 from chaosity.text_templates import TEMPLATES, fixed_texts, write_sentences, write_text
 from chaosity.units import group_thousands
@@ -50,26 +46,6 @@ def test_values_on_the_terminal_are_no_markup(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert (lines[0], lines[-1]) == (":100: [bold]", "[/bold] end")
     assert lines[-2].split() == ["[red]near", "2000000000", "0->1"]
-
-
-def test_each_template_of_the_terminal_is_printed():
-    code = "".join(path.read_text() for path in Path(cli.__file__).parent.glob("*.py"))
-    for path in (TEMPLATES / "terminal").glob("*.j2"):
-        assert re.search(rf'print_template\(\s*"{path.stem}"', code), path
-
-
-@pytest.mark.parametrize("path", sorted((TEMPLATES / "texts").glob("*.j2")), ids=lambda p: p.stem)
-def test_each_macro_is_used(path):
-    """A macro without a use is dead, like a function."""
-    code = TEMPLATES.parent / "workflow/chaosity"
-    users = [*code.rglob("*.py"), *TEMPLATES.rglob("*.j2")]
-    texts = {user: user.read_text() for user in users}
-    for macro in jinja2.Environment().from_string(path.read_text()).module.__dict__:
-        if macro.startswith("_"):
-            continue
-        called = [f'"{macro}"', f"{macro}(", f" {macro}"]
-        rest = {**texts, path: texts[path].replace(f"macro {macro}(", "")}
-        assert any(word in text for text in rest.values() for word in called), macro
 
 
 def test_fixed_texts_have_no_line_breaks():

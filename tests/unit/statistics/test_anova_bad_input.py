@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from chaosity.cli.anova import anova_command
 from chaosity.errors import UserError
 from chaosity.statistics.anova import analyse_variance
+from strategies import change_text, changed, check_any_input, write_text
 
 
 def frame(**columns):
@@ -68,3 +73,16 @@ def test_a_ratio_above_all_numbers_is_left_out():
     [contrast] = analyse_variance(table, "v", ["node"], transform="log").contrasts
     assert contrast.difference.ratio is None or contrast.difference.ratio < 1e-300
     assert None in (contrast.difference.ratio, contrast.difference.ratio_high)
+
+
+def test_any_table_is_analysed_or_refused(tmp_path):
+    rows = [f"{run % 2},{'xy'[run // 2 % 2]},{run // 4},{100 + 9 * run}\n" for run in range(12)]
+
+    def analyse(text, folder):
+        path = write_text(folder / "speeds.csv", text)
+        options = ["--response", "v", "--factors", "node,kernel", "--block", "run", "--json"]
+        with contextlib.redirect_stdout(io.StringIO()):
+            anova_command.main([str(path), *options], standalone_mode=False)
+
+    tables = changed(["node,kernel,run,v\n" + "".join(rows)], change_text, 3)
+    check_any_input(tables, analyse, tmp_path, 0.4)

@@ -263,7 +263,7 @@ def compare_groups_of_cells(
     removed. Each group has the noise of its own cells, as in Welch's test: remote memory can
     scatter far less than local memory, and then the noise of all cells together is wrong for both.
     With pooled noise a 95 % interval was right in 82 to 99 % of simulations, see
-    tests/bench/interval_coverage.py.
+    bench/interval_coverage.py.
 
     `groups` has the group of each row's cell, `chosen` has the names of both groups, and `name` is
     the name of the contrast. The interval is that of a single planned comparison.

@@ -6,7 +6,7 @@ the variances differ less (Smyth, "Linear models and empirical Bayes methods for
 differential expression", 2004, section 6.2, there for thousands of genes with few arrays each).
 
 A disturbed cell is not moderated: its variance is far above the prior, and it keeps this variance
-with its own degrees of freedom. tests/bench/interval_coverage.py simulates the limits below.
+with its own degrees of freedom. bench/interval_coverage.py simulates the limits below.
 """
 
 from __future__ import annotations

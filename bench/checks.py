@@ -1,0 +1,337 @@
+"""What nightly checks of simulated fleets tell: recall, delay and false alarms.
+
+Hosts are servers with eight nodes and 30 drives (EPYC 7413, NPS4). A map has three replicates. A
+measurement scatters by 1 %, and each part differs by 1 % from night to night, as after a boot. A
+fault begins after 30 nights, or before the map. Equal hosts differ by 0.7 % in each value, always.
+"Told" means a warning or a fault; "named" that it names the component.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from chaosity.health.choose_check_points import CheckPoint, PointKey, fit_into_time
+from chaosity.health.equal_hosts import compare_with_equal_hosts
+from chaosity.health.judge_check_values import (
+    RECENT,
+    CheckedValue,
+    Expectation,
+    MapValue,
+    status_of_values,
+    suspected_parts,
+)
+from chaosity.health.measure_check_points import measure_and_judge
+from chaosity.health.steps_in_series import steps_in_series
+from chaosity.simulation.machine_description import Fault
+from chaosity.simulation.machine_model import MachineModel
+from chaosity.simulation.true_values import true_values
+from chaosity.store.measurements import less_is_better
+from checked_server import check_points, server
+from simulated_tables import TODAY
+
+SINGLE, SESSION = (
+    0.01,
+    0.01,
+)  # standard deviations of a measurement, and of a part from night to night
+REPLICATES = 3
+QUIET_NIGHTS, SICK_NIGHTS, HEALTHY_NIGHTS = 30, 30, 365
+SECONDS = 50.0
+# Part of a fault -> the fault with a remaining share of its capacity.
+FAULTS: dict[str, Callable[[float], Fault]] = {
+    "node5": lambda left: Fault(fault="slow_node", node=5, remaining=left),
+    "drive-0000-33-00-0": lambda left: Fault(
+        fault="slow_drive", drive="drive-0000-33-00-0", remaining=left
+    ),
+}
+DRIFT_A_MONTH = 0.005
+BETWEEN_HOSTS = 0.007
+FLEETS = (16, 200)
+MOST_FLEETS = 16  # a fleet of 200 takes up to ten seconds
+# Comparisons of one fleet follow each other, so each has seven nights of its own.
+HEALTHY_FLEET_NIGHTS = range(RECENT, HEALTHY_NIGHTS, RECENT)
+
+
+@dataclass(frozen=True)
+class Told:
+    """Nights from the fault to the first message, and whether it named the part."""
+
+    nights: int | None
+    named: bool
+
+
+def values_of(faults: list[Fault]) -> dict[PointKey, float]:
+    """The true value of each point of a check."""
+    machine = {**server().machine, "faults": faults}
+    model = MachineModel(machine, server().topology, server().name, TODAY)
+    return {
+        check.key: float(true_values(check.point, model)[check.load["name"]][check.metric])
+        for check in check_points()
+    }
+
+
+class Host:
+    """A host with a map, and its checks."""
+
+    def __init__(self, seed: str, healthy: Mapping[PointKey, float]) -> None:
+        self.chance = random.Random(seed)
+        self.earlier: dict[PointKey, list[float]] = {}
+        self.checked: dict[PointKey, str] = {}
+        self.known = {}
+        for key, value in healthy.items():
+            taken = [value * self._noise(SINGLE) for _ in range(REPLICATES)]
+            self.known[key] = MapValue(statistics.median(taken), REPLICATES, SINGLE**2)
+
+    def _noise(self, deviation: float) -> float:
+        return math.exp(self.chance.gauss(0.0, deviation))
+
+    def check(self, night: int, true: Mapping[PointKey, float]) -> list[CheckedValue]:
+        """The values of a check, which become earlier ones."""
+        session = {key: self._noise(SESSION) for key in true}
+        points, _ = fit_into_time(check_points(), self.checked, 0.85 * SECONDS)
+        spent = 0.0
+
+        def measure(check: CheckPoint, _replicate: int) -> tuple[float | None, bool]:
+            nonlocal spent
+            spent += check.seconds
+            return true[check.key] * session[check.key] * self._noise(SINGLE), False
+
+        values = measure_and_judge(
+            points,
+            Expectation(self.known, self.earlier),
+            measure,
+            lambda check: spent + check.seconds <= SECONDS,
+        )
+        for value in values:
+            self.checked[value.check.key] = f"{night:05}"
+            if not value.is_clear:
+                self.earlier.setdefault(value.check.key, []).append(value.value)
+        return values
+
+
+def nights_until_told(
+    seed: str, healthy: Mapping[PointKey, float], sick: list[dict[PointKey, float]], part: str
+) -> Told:
+    """Check a host in good nights, then in sick ones."""
+    host = Host(seed, healthy)
+    for night in range(QUIET_NIGHTS):
+        host.check(night, healthy)
+    for night, true in enumerate(sick):
+        values = host.check(QUIET_NIGHTS + night, true)
+        if status_of_values(values):
+            return Told(night + 1, any(part in each.parts for each in suspected_parts(values)))
+    return Told(None, False)
+
+
+def drifted(healthy: Mapping[PointKey, float], part: str, nights: int) -> dict[PointKey, float]:
+    """The values after a part has become worse for some nights."""
+    left = 1.0 - DRIFT_A_MONTH * nights / 30.0
+    parts = {check.key: check for check in check_points()}
+    return {
+        key: value * (left if not less_is_better(parts[key].metric) else 1.0 / left)
+        if part in parts[key].parts
+        else value
+        for key, value in healthy.items()
+    }
+
+
+def compare(pairs: int) -> Iterator[str]:
+    """Tables for `pairs` hosts each, 16 by default."""
+    healthy = values_of([])
+    seconds = sum(check.seconds for check in check_points())
+    yield f"{len(check_points())} points, {seconds:.0f} s; {pairs} hosts each"
+    yield "| what | told in the first night | within 30 nights | median delay, nights | named |"
+    yield "|---|---|---|---|---|"
+    for part, fault in FAULTS.items():
+        for loss in (0.03, 0.05, 0.10):
+            sick = [values_of([fault(1.0 - loss)])] * SICK_NIGHTS
+            yield row(f"{part}, {loss:.0%} less", healthy, sick, part, pairs)
+    sick = [drifted(healthy, "node5", night) for night in range(2 * HEALTHY_NIGHTS)]
+    yield row("node5, drift of 0.5 % a month", healthy, sick, "node5", pairs)
+    for hosts in FLEETS:
+        for part, fault in FAULTS.items():
+            for loss in (0.03, 0.05, 0.10):
+                bad = values_of([fault(1.0 - loss)])
+                what = f"{part}, {loss:.0%} less before the map, {hosts} hosts"
+                numbers = range(min(pairs, MOST_FLEETS))
+                told = [fleet_told(f"{what} {n}", healthy, bad, part, hosts) for n in numbers]
+                yield row_of(what, told)
+        yield healthy_fleet(hosts, healthy)
+    for loss in (0.0, 0.03, 0.05, 0.10):
+        yield dates(loss, pairs)
+    alarms = 0
+    for number in range(pairs):
+        host = Host(f"healthy {number}", healthy)
+        alarms += sum(
+            status_of_values(host.check(night, healthy)) > 0 for night in range(HEALTHY_NIGHTS)
+        )
+    checks = pairs * HEALTHY_NIGHTS
+    yield f"healthy: {alarms} of {checks} checks told a loss, {alarms / pairs:.2f} in a host's year"
+
+
+def row(
+    what: str,
+    healthy: Mapping[PointKey, float],
+    sick: list[dict[PointKey, float]],
+    part: str,
+    hosts: int,
+) -> str:
+    """A line of the table."""
+    return row_of(
+        what, [nights_until_told(f"{what} {n}", healthy, sick, part) for n in range(hosts)]
+    )
+
+
+def row_of(what: str, told: list[Told]) -> str:
+    """A line of the table, of the hosts of a kind."""
+    hosts = len(told)
+    nights = sorted(each.nights for each in told if each.nights is not None)
+    delay = f"{statistics.median(nights):g}" if nights else "-"
+    first, within = (sum(each <= limit for each in nights) for limit in (1, SICK_NIGHTS))
+    named = sum(each.named for each in told)
+    cells = [
+        what,
+        f"{first} of {hosts}",
+        f"{within} of {hosts}",
+        delay,
+        f"{named} of {len(nights)}",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def own_values(chance: random.Random, values: Mapping[PointKey, float]) -> dict[PointKey, float]:
+    """The true values of a host of a fleet, which differ always."""
+    return {
+        key: value * math.exp(chance.gauss(0.0, BETWEEN_HOSTS)) for key, value in values.items()
+    }
+
+
+def night_values(chance: random.Random, true: Mapping[PointKey, float]) -> dict[PointKey, float]:
+    """The values of a night, each measured once."""
+    both = math.hypot(SESSION, SINGLE)
+    return {key: value * math.exp(chance.gauss(0.0, both)) for key, value in true.items()}
+
+
+def last_nights(nights: Sequence[Mapping[PointKey, float]]) -> dict[PointKey, list[float]]:
+    """The values of several nights by point, oldest first."""
+    return {key: [night[key] for night in nights] for key in nights[0]}
+
+
+def fleet_told(
+    seed: str,
+    healthy: Mapping[PointKey, float],
+    bad: Mapping[PointKey, float],
+    part: str,
+    hosts: int,
+) -> Told:
+    """Check a host whose map was bad already, each night with the other hosts of its fleet."""
+    chance = random.Random(seed)
+    true = own_values(chance, bad)
+    host = Host(seed, true)
+    fleet = [own_values(chance, healthy) for _ in range(hosts - 1)]
+    nights: list[list[dict[PointKey, float]]] = [[] for _ in fleet]
+    for night in range(SICK_NIGHTS):
+        for other, values in zip(fleet, nights, strict=True):
+            values[:] = [*values[1 - RECENT :], night_values(chance, other)]
+        own = {key: values[1 - RECENT :] for key, values in host.earlier.items()}
+        judged = compare_with_equal_hosts(
+            host.check(night, true), own, [last_nights(values) for values in nights]
+        )
+        if status_of_values(judged):
+            return Told(night + 1, any(part in each.parts for each in suspected_parts(judged)))
+    return Told(None, False)
+
+
+def healthy_fleet(hosts: int, healthy: Mapping[PointKey, float]) -> str:
+    """False alarms of the comparison of equal hosts in a year, without the other tests."""
+    chance = random.Random(f"healthy fleet {hosts}")
+    nights, alarms, checks = HEALTHY_FLEET_NIGHTS[:: max(1, hosts // 16)], 0, 0
+    for _ in nights:
+        # Other hosts each time, since a host that differs by chance does so every night.
+        fleet = [own_values(chance, healthy) for _ in range(hosts)]
+        values = [last_nights([night_values(chance, o) for _ in range(RECENT)]) for o in fleet]
+        for number, own in enumerate(values):
+            tonight = [
+                CheckedValue(check, (own[check.key][-1],), own[check.key][-1], 1.0)
+                for check in check_points()
+            ]
+            earlier = {key: each[:-1] for key, each in own.items()}
+            others = values[:number] + values[number + 1 :]
+            judged = compare_with_equal_hosts(tonight, earlier, others)
+            alarms += any(value.is_slower_than_equals for value in judged)
+            checks += 1
+    share = HEALTHY_NIGHTS * alarms / checks
+    return f"healthy, {hosts} hosts: {alarms} of {checks} comparisons, {share:.2f} in a host's year"
+
+
+def all_tests_together(fleet: int, healthy: Mapping[PointKey, float]) -> tuple[int, int, int]:
+    """Checks of a healthy fleet of 16 in a year: all, those that told a loss, and by equal hosts.
+
+    Each host has a map of its own and is judged each night by all three tests, as in the product.
+    """
+    chance = random.Random(f"together {fleet}")
+    truths = [own_values(chance, healthy) for _ in range(FLEETS[0])]
+    hosts = [Host(f"together {fleet} {n}", true) for n, true in enumerate(truths)]
+    told = by_equals = 0
+    for night in range(HEALTHY_NIGHTS):
+        recent = [{key: each[-RECENT:] for key, each in one.earlier.items()} for one in hosts]
+        for number, (host, true) in enumerate(zip(hosts, truths, strict=True)):
+            own = {key: each[1 - RECENT :] for key, each in recent[number].items()}
+            others = recent[:number] + recent[number + 1 :]
+            judged = compare_with_equal_hosts(host.check(night, true), own, others)
+            told += status_of_values(judged) > 0
+            by_equals += any(value.is_slower_than_equals for value in judged)
+    return FLEETS[0] * HEALTHY_NIGHTS, told, by_equals
+
+
+def compare_together(fleets: int) -> Iterator[str]:
+    """A line on the false alarms of fleets of 16 in a year, by all tests together."""
+    healthy = values_of([])
+    found = [all_tests_together(fleet, healthy) for fleet in range(fleets)]
+    checks, told, by_equals = (sum(each) for each in zip(*found, strict=True))
+    years = checks / HEALTHY_NIGHTS
+    yield (
+        f"{fleets} healthy fleets of {FLEETS[0]}: {told} of {checks} checks told a loss, "
+        f"{told / years:.2f} in a host's year; {by_equals} of them by equal hosts"
+    )
+
+
+FIRST = datetime(2026, 1, 1, 2, tzinfo=UTC)
+
+
+def dates(loss: float, hosts: int) -> str:
+    """How well the overview dates a loss of one point after 60 nights, from its 7 last nights."""
+    errors, false = [], 0
+    for number in range(hosts):
+        chance = random.Random(f"dates {loss} {number}")
+        rows = []
+        for check in check_points():
+            share = 1.0 - loss if check is check_points()[0] else 1.0
+            for night in range(67):
+                value = math.exp(chance.gauss(0.0, math.hypot(SESSION, SINGLE)))
+                value *= share if night >= 60 else 1.0
+                names = {"experiment": check.key[0], "point": check.key[1]}
+                rows.append(
+                    {
+                        **names,
+                        "metric": "bandwidth_bytes_per_second",
+                        "time": (FIRST + timedelta(days=night)).isoformat(),
+                        "value": repr(value),
+                    }
+                )
+        for step in steps_in_series(rows):
+            if loss and step.point == check_points()[0].key[1]:
+                errors.append(abs((datetime.fromisoformat(step.since) - FIRST).days - 60))
+            else:
+                false += 1
+    worst = f", at most {max(errors)} nights off" if errors else ""
+    return (
+        f"{loss:.0%} less for 7 nights: {len(errors)} of {hosts} dated{worst}; {false} false dates"
+    )
+
+
+PARTS = {"checks": compare, "checks_of_fleets": compare_together}

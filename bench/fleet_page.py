@@ -1,0 +1,63 @@
+"""What the page of all hosts tells of a fleet with one sick host: recall and false alarms.
+
+Hosts are those of `checks.py`: servers with eight nodes and 30 drives (EPYC 7413, NPS4) that differ
+by 0.7 % in each pair of initiator and target, with a map each. The sick host lost a share of a node
+or of a drive before its map. "Told" means that the page calls it an outlier host, "named" that one
+of its marked resources is the faulty part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scipy import stats
+
+from chaosity.compare.outlier_host_search import find_outlier_hosts
+from chaosity.report.overview_and_equal_hosts import HeatMap
+from checked_server import check_points, server
+from checks import FAULTS
+from simulated_fleet import fleet_tables
+
+SICK = 4
+LOSSES = (0.03, 0.05, 0.10)
+
+
+def outlier_hosts(
+    hosts: int, fleet: int, part: str | None, loss: float
+) -> tuple[set[str], set[str]]:
+    """Return the outlier hosts of a fleet, and the marked places of the sick one."""
+    faults = {SICK: [FAULTS[part](1.0 - loss)]} if part else {}
+    tables = fleet_tables(server(), hosts, faults, fleet=fleet)
+    found = find_outlier_hosts(tables, packages=server().topology.package_of_node)
+    names = {verdict.host for verdict in found.hosts if verdict.differs}
+    sick = f"server{SICK:03}"
+    places = HeatMap.of_hosts(found).slow_resources(sick) if sick in names else []
+    return names, {f"{each.group}, {each.place}" for each, _ in places}
+
+
+def compare(fleets: int) -> Iterator[str]:
+    """Yield the rows of a table: fleets of 16 hosts, with one sick host or none."""
+    sick, false = f"server{SICK:03}", 0
+    for part in FAULTS:
+        for loss in LOSSES:
+            told = named = 0
+            for fleet in range(fleets):
+                names, places = outlier_hosts(16, fleet, part, loss)
+                told += sick in names
+                named += any(place_of(part) in place for place in places)
+                false += len(names - {sick})
+            yield f"| {part}, {100 * loss:.0f} % less | {told} of {fleets} | {named} of {told} |"
+    healthy = sum(len(outlier_hosts(16, 500 + n, None, 0.0)[0]) for n in range(2 * fleets))
+    number = 16 * 2 * fleets
+    most = stats.binomtest(healthy, number).proportion_ci(method="exact").high
+    yield f"healthy fleets: {healthy} of {number} hosts called outliers (95 %: at most {most:.3f})"
+    yield f"fleets with a sick host: {false} healthy hosts called outliers"
+
+
+def place_of(part: str) -> str:
+    """Return what the page calls a part: its name, or the node of a drive."""
+    check = next(each for each in check_points() if each.parts[0] == part)
+    return f"node{check.load['target']['nodes'][0]}"
+
+
+PARTS = {"fleet_page": compare}

@@ -1,0 +1,73 @@
+"""How often a link at half width is found on the paper's server, and what is found without it.
+
+The server has its own slow drive paths in each run, and each finding on anything but them and the
+link is a false alarm. Runs are the default plan and a budget, whose rounds are chosen as on a host.
+The plan within the budget has no drives of several nodes: these take most time to simulate, and
+the loads between packages are in the first round in any case.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+
+from chaosity.anomalies.anomaly_results import Findings
+from chaosity.rounds.round_types import Budget
+from chaosity.simulation.machine_description import Fault
+from shipped_machines import SERVER_WITH_FAULTS, shown
+from simulated_rounds import simulate_rounds
+from simulated_tables import SimulatedHost, shipped_machine, shipped_topology
+
+HALF_WIDTH: Fault = {"fault": "slow_link", "from_package": 1, "to_package": 0, "remaining": 0.5}
+NAME, SENTENCE = "link package1->package0", "The link from package 1 to package 0 is slow"
+OWN_FAULTS = ({"package0->package1"}, {"node0", "node3"}, {"node4", "node7"})
+BUDGETS = {"30 min": Budget(1800.0), "default plan": None}
+
+
+@cache
+def server(*, slow: bool, all_points: bool) -> SimulatedHost:
+    """Return the paper's server, with its link from package 1 to package 0 at half width or not.
+
+    `all_points` has also loads at the same time, as a run in rounds needs them.
+    """
+    topology = shipped_topology(SERVER_WITH_FAULTS)
+    machine = shipped_machine(SERVER_WITH_FAULTS, topology)
+    faults = [*machine["faults"], *([HALF_WIDTH] if slow else [])]
+    host = SimulatedHost.planned(machine, topology, faults, all_points=all_points)
+    return host.without_drives_of_several_nodes() if all_points else host
+
+
+def findings(run: str, slow: bool, seed: int) -> Findings:
+    """Return the findings of a run."""
+    budget = BUDGETS[run]
+    host = server(slow=slow, all_points=budget is not None)
+    if budget is None:
+        return host.findings(seed)
+    [*_, last] = simulate_rounds(host, budget, seed)
+    return last.findings
+
+
+def seen(run: str, slow: bool, seed: int) -> tuple[bool, bool]:
+    """Return whether the link is named, and whether anything is told that is no fault."""
+    anomalies = findings(run, slow, seed).anomalies
+    named = any(each.sentence.startswith(SENTENCE) for each in anomalies)
+    faults = [*OWN_FAULTS, *([{NAME}] if slow else [])]
+    return named, any(set(each.components) not in faults for each in anomalies)
+
+
+def compare(seeds: int) -> Iterator[str]:
+    """Yield a table in Markdown."""
+    yield "| run | link from package 1 to package 0 | link named | false alarms |"
+    yield "|---" * 4 + "|"
+    cases = [(run, slow) for run in BUDGETS for slow in (True, False)]
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for run, slow in cases:
+            numbers = range(1, seeds + 1)
+            of_each = list(pool.map(seen, [run] * seeds, [slow] * seeds, numbers))
+            told, false = (shown(sum(column), seeds) for column in zip(*of_each, strict=True))
+            yield f"| {run} | {'half width' if slow else 'healthy'} | {told} | {false} |"
+
+
+PARTS = {"half_width_links": compare}

@@ -1,0 +1,148 @@
+"""What the history of nightly checks tells: recall, delay, error of the date and false changes.
+
+The hosts, their noise and their faults are those of the part `checks`. A step begins after 60
+nights; the drift lasts a year. "Told" means a change that names the part. Its date is judged 30
+nights after the step.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaosity.health.check_history import Change, read_check_history
+from chaosity.health.check_series import append_check
+from chaosity.health.choose_check_points import PointKey
+from checked_server import check_points, time_of_night, write_points
+from checks import DRIFT_A_MONTH, FAULTS, HEALTHY_NIGHTS, Host, drifted, values_of
+
+QUIET_NIGHTS, SICK_NIGHTS, NIGHTS_BETWEEN_LOOKS = 60, 30, 7
+
+
+class HistoryOfHost:
+    """A host whose checks are written to a folder of results."""
+
+    def __init__(self, seed: str, healthy: Mapping[PointKey, float], folder: Path) -> None:
+        self.host, self.folder, self.night = Host(seed, healthy), folder, 0
+        write_points(folder, check_points())
+
+    def check(self, nights: int, true: Mapping[PointKey, float]) -> None:
+        """Check the host for some nights."""
+        for _ in range(nights):
+            values = self.host.check(self.night, true)
+            append_check(self.folder, time_of_night(self.night), values, [])
+            self.night += 1
+
+    def changes(self) -> tuple[Change, ...]:
+        """All changes that the history tells now."""
+        return read_check_history(self.folder).changes
+
+
+@dataclass(frozen=True)
+class Step:
+    """Nights until a step was told, and what was told in the end."""
+
+    nights: int | None
+    error: int | None = None
+    covered: bool = False
+    others: int = 0
+
+
+def told_step(
+    seed: str, healthy: Mapping[PointKey, float], sick: Mapping[PointKey, float], part: str
+) -> Step:
+    """What the history tells of a step."""
+    with tempfile.TemporaryDirectory() as folder:
+        host = HistoryOfHost(seed, healthy, Path(folder))
+        host.check(QUIET_NIGHTS, healthy)
+        nights = None
+        for night in range(1, SICK_NIGHTS + 1):
+            host.check(1, sick)
+            # Looking costs more than a check, so after it was told only the end is looked at.
+            if nights is None or night == SICK_NIGHTS:
+                changes = host.changes()
+                right = [each for each in changes if each.parts == (part,) and each.is_worse]
+                nights = nights or (night if right else None)
+        if not right:
+            return Step(nights, others=len(changes))
+        true = time_of_night(QUIET_NIGHTS)
+        times = [time_of_night(night) for night in range(host.night)]
+        best = min(right, key=lambda each: abs(times.index(each.since) - QUIET_NIGHTS))
+        error = abs(times.index(best.since) - QUIET_NIGHTS)
+        return Step(nights, error, best.first <= true <= best.last, len(changes) - 1)
+
+
+def compare(pairs: int) -> Iterator[str]:
+    """Tables for `pairs` hosts each."""
+    healthy = values_of([])
+    yield f"{len(check_points())} values; {pairs} hosts each"
+    yield (
+        "| what | told within 30 nights | median delay, nights | error of the date, nights: "
+        "median, largest | true date in the interval | further changes |"
+    )
+    yield "|---|---|---|---|---|---|"
+    for part, fault in FAULTS.items():
+        for loss in (0.03, 0.05, 0.10):
+            name = f"{part}, {loss:.0%} less"
+            sick = values_of([fault(1.0 - loss)])
+            yield row(name, [told_step(f"{name} {n}", healthy, sick, part) for n in range(pairs)])
+    yield drift_row(healthy, pairs)
+    yield from false_changes(healthy, pairs)
+
+
+def row(what: str, steps: Sequence[Step]) -> str:
+    """A line of the table."""
+    nights = [each.nights for each in steps if each.nights is not None]
+    errors = [each.error for each in steps if each.error is not None]
+    cells = [
+        what,
+        f"{len(nights)} of {len(steps)}",
+        f"{statistics.median(nights):g}" if nights else "-",
+        f"{statistics.median(errors):g}, {max(errors)}" if errors else "-",
+        f"{sum(each.covered for each in steps)} of {len(errors)}",
+        str(sum(each.others for each in steps)),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def drift_row(healthy: Mapping[PointKey, float], hosts: int) -> str:
+    """What is told of a year's drift of a node."""
+    drifts = steps = 0
+    for number in range(hosts):
+        with tempfile.TemporaryDirectory() as folder:
+            host = HistoryOfHost(f"drift {number}", healthy, Path(folder))
+            host.check(QUIET_NIGHTS, healthy)
+            for night in range(HEALTHY_NIGHTS):
+                host.check(1, drifted(healthy, "node5", night))
+            own = [each for each in host.changes() if each.parts == ("node5",)]
+            drifts += any(each.is_drift for each in own)
+            steps += sum(not each.is_drift for each in own)
+    return (
+        f"node5, drift of {DRIFT_A_MONTH:.1%} a month for a year: told as a drift for {drifts} of "
+        f"{hosts}, and {steps} steps"
+    )
+
+
+def false_changes(healthy: Mapping[PointKey, float], hosts: int) -> Iterator[str]:
+    """Changes of healthy hosts: in the history of a year, and at any look of this year."""
+    last = ever = 0
+    for number in range(hosts):
+        with tempfile.TemporaryDirectory() as folder:
+            host = HistoryOfHost(f"healthy {number}", healthy, Path(folder))
+            seen: set[tuple[str, ...]] = set()
+            while host.night < HEALTHY_NIGHTS:
+                host.check(min(NIGHTS_BETWEEN_LOOKS, HEALTHY_NIGHTS - host.night), healthy)
+                now = {(*each.parts, each.since[:7]) for each in host.changes()}
+                seen |= now
+            last, ever = last + len(now), ever + len(seen)
+    yield f"healthy: {last / hosts:.2f} changes in the history of a host's year"
+    yield (
+        f"healthy: {ever / hosts:.2f} changes a year that any look told, "
+        f"one look in {NIGHTS_BETWEEN_LOOKS} nights"
+    )
+
+
+PARTS = {"history": compare}

@@ -1,0 +1,66 @@
+"""What a point costs over the bare tool, from the records of a real run of the workflow."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+import time
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+
+from bare_tools import read_point, run_bare, run_workflow
+
+# One short load, the same each time.
+CONFIG = {
+    "experiments": ["storage_bandwidth"],
+    "stopping": {
+        "memory_bandwidth": {"relative_precision": None, "min_seconds": 1, "max_seconds": 1},
+        "storage_bandwidth": {"relative_precision": None, "min_seconds": 1, "max_seconds": 1},
+    },
+}
+
+
+def compare(pairs: int) -> list[tuple[str, list[float], str, str]]:
+    """Milliseconds over the bare tool: of the runner alone, and of runner and workflow."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        run_workflow(folder, file_bytes=64 * 2**20, replicates=pairs + 1, **CONFIG)
+        [path] = folder.glob("results/*/*/points/*/*.json")
+        records = [json.loads(one.read_text()) for one in folder.glob("results/*/*/*/*/rep*.json")]
+        records.sort(key=lambda one: one["began_at"])
+        workflow = [
+            1000 * (gap(first, second) - tool_seconds(first)) for first, second in pairwise(records)
+        ]
+        runner = [1000 * pair(path, folder) for _ in range(pairs)]
+    goal = "goal: at most 100 ms"
+    return [
+        ("runner over the bare tool, ms", runner, ".0f", goal),
+        ("runner and workflow over the bare tool, ms", workflow, ".0f", goal),
+    ]
+
+
+def pair(path: Path, folder: Path) -> float:
+    """Seconds that the runner takes more than the bare command, one after the other."""
+    alone = run_bare(read_point(path, folder / "bare"), folder / "bare")
+    began = time.monotonic()
+    command = ["chaosity-run", str(path), "--record", str(folder / "rep1.json")]
+    subprocess.run(command, check=True, capture_output=True)
+    return time.monotonic() - began - alone
+
+
+def gap(first: dict, second: dict) -> float:
+    """Seconds from the beginning of one measurement to that of the next."""
+    begins = (datetime.fromisoformat(one["began_at"]) for one in (second, first))
+    later, earlier = begins
+    return (later - earlier).total_seconds()
+
+
+def tool_seconds(record: dict) -> float:
+    """How long the tool itself ran."""
+    [load] = record["loads"]
+    return load["ended_monotonic_seconds"] - load["began_monotonic_seconds"]
+
+
+PARTS = {"points": compare}

@@ -1,1 +1,0 @@
-"""Fuzzing of every parser of foreign input, see `fuzz.parser_list`."""
