@@ -43,7 +43,7 @@ PREPARED: dict[str, Callable[[], Path]] = {
     "odd": partial(simulated, "odd", ["memory_bandwidth", "latency_matrix", "unlike_cores"]),
     "fleet": partial(simulated, "fleet", MAP, SICK_HOST, hosts=HOSTS, replicates=2),
     "latencies": partial(
-        simulated, "fleet", ["latency_matrix"], SLOW_HOST, hosts=HOSTS[:3], replicates=2
+        simulated, "fleet", ["latency_matrix"], SLOW_HOST, hosts=HOSTS, replicates=3
     ),
     "two_nodes": partial(simulated, "fleet", ["memory_bandwidth", "latency_matrix"]),
     "two_nodes_and_drives": partial(simulated, "fleet", MAP, replicates=5),

@@ -15,7 +15,6 @@ from scipy import stats
 
 from chaosity.cli.explain import _mean_and_variance, explain_value_command
 from chaosity.cli.terminal_output import print_template
-from chaosity.errors import UserError
 
 POINT = "memory=node0+node1+triad"
 METRICS = {
@@ -148,11 +147,6 @@ def test_median_and_interval_follow_from_the_replicates(folder: Path):
     assert f"{statistics.median(values):.0f} B/s, 95 % interval {low:.0f} to {high:.0f}" in text
 
 
-def test_a_part_of_a_name_is_enough_if_it_is_the_only_one(folder: Path):
-    whole = explain(folder, "--metric", "misses")
-    assert explain(folder, "--metric", "miss", point="node1") == whole
-
-
 def test_commands_programs_and_checks_are_printed(folder: Path):
     text = explain(folder, "--metric", "misses", "--replicate", "1")
     assert "command of memory: A=1 tool '--name=a b'" in text
@@ -160,13 +154,6 @@ def test_commands_programs_and_checks_are_printed(folder: Path):
     assert "check NOT met: quiet: 3 % taken" in text
     assert f"again: chaosity run {folder}/points/e/{POINT}.json --replicate 1" in text
     assert "replicate 2" not in text
-
-
-def test_a_replicate_without_a_record_is_told_and_the_others_are_explained(folder: Path):
-    (folder / f"e/{POINT}/rep2.json").unlink()
-    text = explain(folder, "--metric", "misses")
-    assert "replicate 2, missing: not measured yet" in text
-    assert len(shown_values(text)) == 2
 
 
 def test_a_record_of_an_early_version_without_roles_is_explained(folder: Path):
@@ -196,31 +183,6 @@ def test_loads_that_share_a_name_are_told_apart_by_their_initiators(folder: Path
     assert "node0 -> node1" in text
     assert "node7 -> node1" in text
     assert "command of memory2: A=1 second" in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["memory=node0+node1+triod"], f"there is no point .*; use {re.escape(POINT)}"),
-        ([POINT, "--metric", "runz"], "there is no metric runz; use runs_per_second"),
-        (
-            [POINT, "--metric", "per_second"],
-            "contain per_second; use bandwidth_.* or runs_",
-        ),
-        ([POINT, "--load", "memori"], "there is no load memori; use memory"),
-        ([POINT, "--experiment", "f"], "there is no experiment f; use e"),
-        ([POINT, "--replicate", "4"], "replicate 4 is unknown; use 1 to 3"),
-    ],
-)
-def test_an_unknown_name_is_refused_with_the_nearest_ones(folder: Path, arguments, words):
-    with pytest.raises(UserError, match=words):
-        CliRunner().invoke(explain_value_command, [str(folder), *arguments], catch_exceptions=False)
-
-
-def test_a_folder_without_points_is_refused(tmp_path: Path):
-    (tmp_path / "plan.json").touch()
-    with pytest.raises(UserError, match="the folder has no points"):
-        CliRunner().invoke(explain_value_command, [str(tmp_path), "p"], catch_exceptions=False)
 
 
 def test_a_value_of_zero_is_a_value(folder: Path):

@@ -64,14 +64,6 @@ def test_the_node_its_date_and_the_kernel_are_told(checked: Path, tmp_path: Path
     assert len(every.stdout.splitlines()) > len(done.stdout.splitlines())
 
 
-def test_the_json_has_the_change(checked: Path):
-    document = json.loads(chaosity("history", checked, "--json").stdout)
-    [change] = document["changes"]
-    assert change["parts"] == ["node1"]
-    assert change["since"][:10] == "2126-01-19"
-    assert document["checks"] == QUIET_NIGHTS + SLOW_NIGHTS
-
-
 @pytest.mark.thorough
 def test_the_report_has_a_chart_of_the_checks(checked: Path, tmp_path: Path):
     folder = tmp_path / "sim" / checked.name
@@ -96,9 +88,3 @@ def test_a_report_without_checks_has_no_such_chart(folder: Path):
     done = chaosity("report", folder / "plan.json", "--output", folder / "report.html")
     assert done.returncode == 0, done.stdout
     assert 'id="checks"' not in (folder / "report.html").read_text()
-
-
-def test_without_checks_the_command_says_what_to_run(folder: Path):
-    done = chaosity("history", folder)
-    assert done.returncode == 2
-    assert "there are no checks; run chaosity check every night" in done.stdout

@@ -28,23 +28,6 @@ def test_a_host_that_is_only_named_simulated_is_measured(tmp_path):
         run(tmp_path)
 
 
-def test_a_point_file_outside_of_results_is_measured(tmp_path):
-    with pytest.raises(UserError, match="replicate 7 is unknown"):
-        run(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [("[1]", "is not a point of a plan"), ('{"orders": [0]}', "has no key 'components'; name a")],
-)
-def test_a_file_that_is_not_a_point_is_refused(tmp_path, text, words):
-    (tmp_path / "point.json").write_text(text)
-    with pytest.raises(UserError, match=words):
-        CliRunner().invoke(
-            measure_point_command, [str(tmp_path / "point.json")], catch_exceptions=False
-        )
-
-
 def measured(folder: Path, point: dict[str, object]) -> subprocess.CompletedProcess[str]:
     """Run the command without an activated environment."""
     file = folder / "point.json"

@@ -57,42 +57,6 @@ def table_of(text: str, title: str) -> list[list[str]]:
     return [line.split() for line in lines]
 
 
-def test_all_matrices_have_units_and_all_their_values(epyc: Path) -> None:
-    text = piped(epyc)
-    bandwidth = table_of(text, "Memory bandwidth in GB/s")
-    assert bandwidth[0] == ["from", "node", *"01234567"]
-    assert bandwidth[1] == ["0", "40.0", "32.0", "32.0", "32.0", "20.0", "20.0", "20.0", "20.0"]
-    assert table_of(text, "Memory latency in ns")[8] == [
-        "7",
-        "192",
-        "192",
-        "192",
-        "192",
-        "120",
-        "120",
-        "120",
-        "96",
-    ]
-    drives = table_of(text, "Drive bandwidth in GB/s")
-    assert len(drives) == 31 and drives[1][1:] == [
-        "7.00",
-        "5.60",
-        "5.60",
-        "5.60",
-        "3.50",
-        "3.50",
-        "3.50",
-        "3.50",
-    ]
-    assert COLOUR not in text and "SIMULATED" not in text
-
-
-def test_intervals_follow_on_request(epyc: Path) -> None:
-    first = piped(epyc, "--intervals").split("Memory bandwidth in GB/s")[1].splitlines()[2]
-    median, low, high = re.search(r"(\S+) \((\S+) to (\S+)\)", first).groups()
-    assert float(low) < float(median) < float(high)
-
-
 @pytest.mark.parametrize("columns", [40, 60, 80, 200])
 def test_lines_of_matrices_fit_into_the_terminal(epyc: Path, columns: int) -> None:
     text = re.sub(r"\x1b\[[0-9;]*m", "", in_terminal(epyc, "--intervals", columns=columns))

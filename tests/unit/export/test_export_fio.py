@@ -89,14 +89,6 @@ def test_a_farther_node_is_chosen_if_it_is_clearly_faster(tmp_path):
     assert found == {drive.name: 0 if drive.node == 0 else 3 for drive in topology.drives}
 
 
-def test_simulated_drives_are_refused(tmp_path):
-    found = CliRunner().invoke(
-        chaosity, ["export", "fio", str(whole_map(EPYC, tmp_path / "r", simulated=True))]
-    )
-    assert isinstance(found.exception, UserError)
-    assert "fio must not use simulated values" in str(found.exception)
-
-
 def test_a_map_without_drives_is_refused(tmp_path):
     found = CliRunner().invoke(
         chaosity,

@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner
 from lxml import etree
 
-from chaosity import __version__
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.export.host_measurements_for_export import read_measured_host
@@ -178,20 +177,6 @@ def test_a_node_that_hwloc_does_not_show_is_left_out(tmp_path):
     found = export_hwloc_xml(read_measured_host(folder))
     assert found.notes[0].startswith("Bandwidth: 1 value written, ")
     assert "0 to 42 (hwloc shows no node 42)" in "\n".join(found.notes)
-
-
-def test_the_file_says_where_its_values_are_from(tmp_path):
-    output = exported(measured(EPYC, tmp_path / "r", lambda i, j: 30e9))
-    said = answer("hwloc-info", "-i", str(output), "machine:0")
-    assert "info ChaosityBandwidth = 64 values, measured: triad of memory_bandwidth, tool" in said
-    assert "info ChaosityConfiguration = nps4" in said
-    assert f"info ChaosityVersion = {__version__}" in said
-    assert f"info ChaosityCommand = chaosity export hwloc {tmp_path / 'r'}\n" in said
-    drawn = answer(LSTOPO, "-i", str(output), "--of", "console", "-v")
-    assert f'ChaosityCommand="chaosity export hwloc {tmp_path / "r"}"' in drawn
-    assert discover_topology(str(output)).memory_attributes[0].value == pytest.approx(
-        30e9, rel=1e-4
-    )
 
 
 def test_a_folder_with_any_name_gives_a_file_that_hwloc_reads(tmp_path):

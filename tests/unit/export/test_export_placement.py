@@ -8,10 +8,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 
 from chaosity.checked_yaml_files import schema_validator, validate_document
-from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.export.host_measurements_for_export import (
     read_measured_host,
@@ -20,7 +18,7 @@ from chaosity.export.host_measurements_for_export import (
 from chaosity.export.scheduler_placement_document import build_placement_document
 from chaosity.store.tidy_table_parquet import COLUMNS
 from machines import MeasuredHost, measured_host
-from table_rows import BANDWIDTH, LATENCY, folder_of, measured
+from table_rows import BANDWIDTH, LATENCY, folder_of
 
 EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 
@@ -72,17 +70,6 @@ def test_the_schema_is_closed_everywhere():
     assert [one.get("description") for one in free] == [
         "factors of the point and levels of the load"
     ]
-
-
-def test_every_placement_of_memory_has_bandwidth_and_latency(whole):
-    placements = {(p["initiator_node"], p["target_node"]): p for p in whole["memory"]["placements"]}
-    assert len(placements) == 64
-    near, far = placements[0, 0], placements[0, 7]
-    assert near["relation"] == "same_node" and far["relation"] == "other_package"
-    assert near[BANDWIDTH]["median"] == pytest.approx(26.1e9, rel=0.1)
-    assert near[BANDWIDTH]["low"] < near[BANDWIDTH]["median"] < near[BANDWIDTH]["high"]
-    assert near[BANDWIDTH]["n"] == 3
-    assert far[LATENCY]["median"] > near[LATENCY]["median"]
 
 
 def test_placements_that_failed_are_named_with_the_reason(whole):
@@ -146,12 +133,6 @@ def test_a_single_replicate_has_no_interval(tmp_path):
     assert (first["low"], first["high"], first["n"]) == (None, None, 1)
 
 
-def test_the_document_has_its_origin(whole):
-    assert (whole["host"], whole["configuration"]) == ("h", "nps4")
-    assert whole["measured_at_first"] < whole["measured_at_last"]
-    assert whole["memory"]["measured"][BANDWIDTH].startswith("triad of memory_bandwidth")
-
-
 def test_a_cache_is_not_taken_for_memory(tmp_path):
     tidy = server("memory_bandwidth", "latency_by_size").tidy()
     one_a_node = {f"pu{12 * node}" for node in range(8)}
@@ -167,18 +148,6 @@ def test_one_thread_is_not_taken_for_a_node(tmp_path):
     threads = tidy[tidy["initiator_kind"] == "pu"]
     host = read_measured_host(folder_of(EPYC, threads, tmp_path / "r"))
     assert select_most_complete_node_measurements(host, BANDWIDTH) is None
-
-
-def test_the_command_writes_the_document(tmp_path):
-    folder = measured(EPYC, tmp_path / "r", lambda i, j: 30e9, lambda i, j: 90.0)
-    output = tmp_path / "p.json"
-    arguments = ["export", "json", str(folder), "--output", str(output)]
-    found = CliRunner().invoke(chaosity, arguments)
-    assert found.exit_code == 0 and not found.output
-    read = json.loads(output.read_text())
-    validate_document(read, "placement", "document")
-    assert (read["origin"], read["command"]) == ("measured", f"chaosity export json {folder}")
-    assert read["drive_sets"] == [] and len(read["memory"]["placements"]) == 64
 
 
 def test_an_empty_document_is_refused():

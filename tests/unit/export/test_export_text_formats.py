@@ -21,8 +21,6 @@ from table_rows import BANDWIDTH, LATENCY, drive_rows, folder_of, rows, table, w
 
 EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 HBM = EPYC.with_name("xeon-max-2s-hbm-flat.xml")
-# Programs act on these values, and simulated ones would mislead them.
-REFUSED = {"fio", "kubernetes", "reframe", "slurm"}
 # The parts of the object that are used here, as its API defines them for v1alpha2:
 # github.com/k8stopologyawareschedwg/noderesourcetopology-api, pkg/apis/topology/v1alpha2/types.go
 _NAMED_TEXT = {
@@ -69,49 +67,11 @@ def epyc(tmp_path_factory) -> Path:
     return whole_map(EPYC, tmp_path_factory.mktemp("measured") / "r")
 
 
-@pytest.fixture(scope="module")
-def simulated(tmp_path_factory) -> Path:
-    return whole_map(EPYC, tmp_path_factory.mktemp("simulated") / "r", simulated=True)
-
-
-@pytest.mark.parametrize("form", _TEXT_FORMATS)
-def test_each_text_has_its_origin_and_command(form, epyc):
-    text = exported(form, epyc)
-    assert "measured" in text and "simulated" not in text
-    assert f"chaosity export {form} {epyc}" in text
-
-
-@pytest.mark.parametrize("form", _TEXT_FORMATS)
-def test_simulated_values_are_refused_or_called_simulated(form, simulated):
-    found = CliRunner().invoke(chaosity, ["export", form, str(simulated)])
-    if form in REFUSED:
-        assert isinstance(found.exception, UserError)
-        assert "must not use simulated values" in str(found.exception)
-    else:
-        values = [line for line in found.output.splitlines() if line[-1].isdigit()]
-        assert found.exit_code == 0 and "simulated" in found.output
-        assert all("simulated" in line for line in values)
-        assert ",measured," not in found.output and 'origin="measured"' not in found.output
-
-
 @pytest.mark.parametrize("form", _TEXT_FORMATS)
 def test_a_map_without_values_is_refused(form, tmp_path):
     other = table(rows(lambda i, j: 1.0, [0], [1], "other_metric"))
     found = CliRunner().invoke(chaosity, ["export", form, str(folder_of(EPYC, other, tmp_path))])
     assert isinstance(found.exception, UserError)
-
-
-def test_export_all_writes_each_format_and_notes_the_missing_ones(epyc, simulated, tmp_path):
-    for folder, missing in ((epyc, set()), (simulated, REFUSED)):
-        output = tmp_path / folder.parent.name
-        found = CliRunner().invoke(
-            chaosity, ["export", "all", str(folder), "--output", str(output)]
-        )
-        assert found.exit_code == 0, found.output
-        notes = (output / "notes.txt").read_text()
-        for name, form in _TEXT_FORMATS.items():
-            assert (output / form.file).exists() == (name not in missing)
-            assert (f"No {form.file}: " in notes) == (name in missing)
 
 
 def test_duckdb_reads_the_roofline_with_types(epyc, tmp_path):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from chaosity import __version__
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.export.host_measurements_for_export import read_measured_host
@@ -62,34 +60,11 @@ def run(*arguments: str) -> str:
     return found.stdout
 
 
-def test_the_command_prints_shell_commands(tmp_path):
-    folder = measured(EPYC, tmp_path / "r", near_and_far)
-    lines = run(str(folder)).splitlines()
-    assert "one set of weights for the whole machine" in " ".join(lines)
-    assert "# Interleave weights of h, nps4" in lines
-    start = lines.index(next(line for line in lines if line.startswith("# workers package0")))
-    block = lines[start + 2 : start + 11]
-    assert block[0] == "echo 3 > /sys/kernel/mm/mempolicy/weighted_interleave/node0"
-    assert block[8] == "numactl --cpunodebind=0-3 --weighted-interleave=0-7 PROGRAM"
-    assert f"# Written by chaosity {__version__}: chaosity export weights {folder}" in lines
-    assert all(line[:1] in ("", "#") or line.split()[0] in ("echo", "numactl") for line in lines)
-
-
 def test_the_name_of_a_folder_is_in_a_comment_and_no_command(tmp_path):
     folder = measured(EPYC, tmp_path / "a\nreboot", near_and_far)
     lines = run(str(folder), "--dwp", "1").splitlines()
     assert f"chaosity export weights '{tmp_path}/a reboot' --dwp 1" in "\n".join(lines[:3])
     assert all(line[:1] in ("", "#") or line.split()[0] in ("echo", "numactl") for line in lines)
-
-
-def test_the_command_prints_json(tmp_path):
-    folder = measured(EPYC, tmp_path / "r", near_and_far)
-    found = json.loads(run(str(folder), "--json", "--dwp", "1"))
-    assert found["worker_sets"]["node2"]["kernel_weights"] == {"2": 1}
-    assert found["measured"] == "triad of memory_bandwidth, tool"
-    assert (found["schema_version"], found["host"], found["left_out"]) == (1, "h", {})
-    assert found["command"] == f"chaosity export weights {folder} --dwp 1 --json"
-    assert found["origin"] == "measured"
 
 
 def test_without_a_pair_of_nodes_there_are_no_weights(tmp_path):

@@ -54,12 +54,6 @@ def cell(found, name, column):
     return row.cells[column]
 
 
-def test_a_column_is_a_configuration_with_its_day_and_report(found):
-    own, other = found[0].columns
-    assert (own.name, own.measured, own.link) == ("nps4", "2026-11-20", None)
-    assert (other.name, other.measured, other.link) == ("nps1", "2026-11-18", "../nps1/report.html")
-
-
 def test_the_rows_are_the_resources_of_the_report(found):
     alone = [
         line.name
@@ -69,14 +63,6 @@ def test_the_rows_are_the_resources_of_the_report(found):
     there = [row.name for row in found[0].rows]
     assert [name for name in there if name in alone] == alone
     assert set(there) == set(alone)
-
-
-def test_a_cell_has_value_interval_and_n(found):
-    own = cell(found[0], "Memory bandwidth, one node", 0)
-    assert own.best.value.endswith(" GB/s")
-    assert own.best.interval.endswith("n = 3")
-    assert own.ratio is None
-    assert own.detail == "6 threads, 4 places"
 
 
 def test_the_ratio_is_to_this_reports_configuration(found, tmp_path):

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from table_figures import draw
 from test_report import FIGURES, read, write
 
-from chaosity.cli.report import list_reports_command, write_overview_command
+from chaosity.cli.report import list_reports_command
 from chaosity.components.component_files import processor_model
 from chaosity.report.overview_and_equal_hosts import compare_equal_hosts, write_overview
 from chaosity.report.report_summary import ReportSummary, summarise_report
@@ -117,20 +117,6 @@ def run(results, *arguments):
     return CliRunner().invoke(list_reports_command, ["--results", str(results), *arguments])
 
 
-def test_reports_of_one_host_end_with_its_path(tmp_path, figures):
-    folder = measured(tmp_path, figures)
-    done = run(tmp_path)
-    assert done.exit_code == 0
-    assert done.output.splitlines() == ["warning: something", str(folder / "report.html")]
-
-
-def test_reports_name_the_overview_last(tmp_path, figures):
-    measured(tmp_path, figures, "a")
-    measured(tmp_path, figures, "b")
-    overview(tmp_path)
-    assert run(tmp_path).output.splitlines()[-1] == str(tmp_path / "index.html")
-
-
 def test_reports_lists_skipped_hosts_and_fails(tmp_path, figures):
     folder = measured(tmp_path, figures, "a")
     leave_out(tmp_path, "b")
@@ -191,20 +177,6 @@ def hosts(results, said, number, slow=None):
         (folder / "report.html").write_text("")
         document = {"component": "system", "cpu_model": EPYC}
         (folder / "components/system.json").write_text(json.dumps(document))
-
-
-def test_an_outlier_host_is_named_and_linked(tmp_path, said):
-    hosts(tmp_path, said, 5, slow="d")
-    found, html = overview(tmp_path)
-    [group] = found.groups
-    assert (group.configuration, group.processor, group.hosts) == ("default", EPYC, 5)
-    assert group.outlier_hosts == {"d"}
-    assert group.statements[0].text.startswith("d is an outlier host: ")
-    assert "The worst cell is memory bandwidth of " in group.statements[0].text
-    assert [row.summary.host for row in found.rows if row.outlier] == ["d"]
-    assert found.sentence.startswith("Worst: d default, ")
-    assert '<a href="d/default/report.html">Report of d</a>' in html
-    assert read(html).open == []
 
 
 def test_without_an_outlier_host_the_smallest_detectable_deviation_is_given(tmp_path, said):
@@ -297,13 +269,3 @@ def test_the_processor_model_comes_from_component_or_topology(tmp_path):
     }
     [group] = compare_equal_hosts(summaries)
     assert (group.processor, group.hosts) == (None, 2)
-
-
-def test_the_overview_command_prints_the_outlier_host(tmp_path, said):
-    hosts(tmp_path, said, 4, slow="c")
-    given = [str(path) for path in tmp_path.glob("*/*/summary.json")]
-    done = CliRunner().invoke(
-        write_overview_command, [*given, "--output", str(tmp_path / "index.html")]
-    )
-    assert done.exit_code == 0, done.output
-    assert "\ndefault: c is an outlier host: " in done.output

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import re
 
 import numpy as np
@@ -52,31 +50,6 @@ def sections(context):
     return {one.name: one.analysis for one in context.experiments}
 
 
-def test_each_design_of_an_experiment_is_explained(report):
-    context, _ = report
-    titles = [one.title for one in sections(context)["memory_bandwidth"]]
-    assert (
-        "Bandwidth of the load memory: effect of initiator and target "
-        "(initiators: nodes only; kernel: triad only)"
-    ) in titles
-    assert sections(context)["storage_bandwidth"] == ()
-    assert json.dumps(dataclasses.asdict(context))
-
-
-def test_each_analysis_begins_with_a_plain_sentence(report):
-    context, _ = report
-    [matrix] = sections(context)["latency_matrix"]
-    assert matrix.sentence.startswith(
-        "The differences come from the combination of initiator and target ("
-    )
-    assert matrix.sentence.endswith(" % is noise.")
-    assert "The relation of initiator and target" in matrix.remote
-    assert (
-        "Remote latency is 1.569 times local latency (95 % interval 1.552 to 1.586)."
-        in matrix.remote
-    )
-
-
 def test_tables_and_residuals_are_folded(report):
     context, html = report
     page = etree.HTML(html)
@@ -96,18 +69,6 @@ def test_tables_and_residuals_are_folded(report):
     assert matrix.remarks.startswith(start)
     verdicts = [row.xpath("./td[last()]")[0].text for row in rows]
     assert verdicts[-2:] == ["no difference detected", "noise"]
-
-
-def test_the_combinations_of_an_important_interaction_are_listed(report):
-    context, html = report
-    [matrix] = sections(context)["latency_matrix"]
-    [interaction] = matrix.interactions
-    assert interaction.name == "initiator \N{MULTIPLICATION SIGN} target"
-    effects = {row.levels: row.effect.ratio for row in interaction.rows}
-    assert len(effects) == 16
-    # The own node is faster than initiator and target alone would be.
-    assert effects["pu0", "node0"] < 0.9 < 1.0 < effects["pu0", "node3"]
-    assert '<th scope="row">pu0 \N{MULTIPLICATION SIGN} node0</th>' in html
 
 
 def test_titles_and_sentences_have_words_for_the_names_of_columns():
