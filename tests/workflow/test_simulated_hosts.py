@@ -132,7 +132,7 @@ def test_no_playbook_does_anything_for_a_simulated_host(root: Path, tmp_path: Pa
     # With this connection, every task would act on the machine that runs the test.
     workflow.host("imagined", ansible_connection="local", **HOST)
     others = [f"{name}.yml" for name in ("configure", "restore", "firmware", "slurm")]
-    words = ("--check", "-i", tmp_path / "hosts.yml", *others)
+    words = (*others, "--check", "-i", tmp_path / "hosts.yml")
     done = playbooks.play(root, *words, playbook="provision.yml")
     assert done.status == 0, done.said
     assert done.said.count("PLAY [") == 5

@@ -81,6 +81,7 @@ UNREACHABLE = {
 
 @pytest.mark.thorough
 def test_hosts_that_cannot_be_reached_are_named_and_the_others_go_on(workflow, server):
+    workflow.timeout = 900  # it is a run of the workflow for each host
     workflow.config["sample"] = {"memory_bandwidth": 1}
     good = host(workflow, server)
     lost = {name: {**good, **variables} for name, (variables, _) in UNREACHABLE.items()}
