@@ -20,7 +20,7 @@ COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.1
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-thorough test-all test-tools lab lab-down lab-test slurm-test fresh-test fuzz provision environment redfish lint format docs bench lock clean distclean
+.PHONY: help run demo test test-thorough test-all test-tools lab lab-down lab-test slurm-test fresh-test golden fuzz provision environment redfish lint format docs bench lock clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -103,7 +103,12 @@ redfish: .venv/requirements-firmware.installed ## add to the environment what fi
 provision: .venv/requirements.installed ## install the tools, kernels and runner on the inventory's hosts
 	@$(BIN)/python provision.py --force $(INVENTORY)
 
-fuzz: .venv/requirements-test.installed ## give every parser thirty times as much changed and generated input as `make test`
+golden: .venv/requirements-test.installed ## write the transcripts of tests/golden anew and show what changed; GOLDEN=fleet for one subject
+	@CHAOSITY_WRITE_GOLDEN=1 $(BIN)/pytest --numprocesses auto --quiet tests/golden $(if $(GOLDEN),-k $(GOLDEN))
+	@git --no-pager diff --stat -- tests/golden
+	@git --no-pager diff -- tests/golden
+
+fuzz: .venv/requirements-test.installed ## give every parser sixty times as much changed and generated input as `make test`
 	$(BIN)/pytest --numprocesses auto --dist worksteal --hypothesis-profile=many $(PYTEST_ARGUMENTS) \
 		$$(grep -rl --include='test_*.py' check_any_input tests)
 

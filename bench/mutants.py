@@ -33,14 +33,13 @@ from mutation.sites import MODULE_LEVEL, Site, chosen, mutate, names_set_at, rea
 
 BENCH = Path(__file__).resolve().parent
 CODE = Path("workflow/chaosity")
-MODULES = "modules"  # the room of the files that are in no folder
 LAYERS = ("unit", "golden", "commands")
 FAST = "not fresh and not lab and not slurm and not thorough"
 BLOCK = 10  # mutants of a room that are run and confirmed together
 KEPT_MACHINES = "build/simulated_machines"
 KEEP_MACHINES = "CHAOSITY_KEEP_SIMULATED_MACHINES"
 NO_CHANGE = "\n# A comment changes nothing but the file's digest.\n"
-# A comment more than this costs nothing, and a test may need a moment more than in the record.
+# A test may need more than in the record, and pytest some seconds to start.
 SPARE_SECONDS = 20
 
 Row: TypeAlias = dict[str, str]
@@ -48,7 +47,7 @@ Row: TypeAlias = dict[str, str]
 
 def room_of(file: str) -> str:
     """Return the room of a file, whose path is relative to the package."""
-    return file.partition("/")[0] if "/" in file else MODULES
+    return file.partition("/")[0].removesuffix(".py")
 
 
 def layer_of(test: str, room: str) -> str:
@@ -56,9 +55,8 @@ def layer_of(test: str, room: str) -> str:
     path = test.partition("::")[0]
     if path.startswith("tests/golden/"):
         return "golden"
-    own = "tests/unit/" if room == MODULES else f"tests/unit/{room}/"
-    inside = path.startswith(own) and (room != MODULES or path.count("/") == 2)
-    return "unit" if inside else "commands"
+    own = path.startswith((f"tests/unit/{room}/", f"tests/unit/test_{room}.py"))
+    return "unit" if own else "commands"
 
 
 # The record of which test enters which function.

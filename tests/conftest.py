@@ -19,7 +19,7 @@ from workflow_folder import Workflow
 # and `make fuzz` others and many.
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("random", deadline=None)
-settings.register_profile("many", deadline=None, max_examples=3000)
+settings.register_profile("many", deadline=None, max_examples=6000)
 settings.load_profile("same")
 
 # Started in the background by a shell or nohup, tests and their programs would ignore these

@@ -47,9 +47,10 @@ ODD_TEXTS = (
     *("{{ 7 * 7 }}", "{% for x in y %}", "{{ lookup('pipe', 'id') }}", "!!python/object:os.system"),
     *("\N{SNOWMAN}" * 3, "x" * 70_000),
 )
+_ODD_FLOATS = (0, -1, 1.5, 2**63, 2**64, 10**400, 1e308, 5e-324, float("nan"), float("inf"))
 ODD_VALUES: tuple[Any, ...] = (
-    *(None, True, 0, -1, 1.5, 2**63, 2**64, 10**400, 1e308, float("nan"), float("inf")),
-    *([], {}, [[]], {"": None}, ["x", 1], "\ud800", *ODD_NUMBERS, *ODD_TEXTS),
+    *(None, True, [], {}, [[]], {"": None}, ["x", 1], "\ud800"),
+    *(*_ODD_FLOATS, *ODD_NUMBERS, *ODD_TEXTS),
 )
 _DEEP = 100_000
 _ODD_BYTES = (b"", b"\0", b"\xff" * 8, b"\0\0\0\x80", b"\x1f\x8b", b"PK")
@@ -91,7 +92,8 @@ def change_text(draw: Draw, text: str) -> str:
     ]
     if kind in ("word", "digit") and places:
         begin, end = draw(st.sampled_from(places))
-        new = draw(st.sampled_from((*ODD_NUMBERS, *ODD_TEXTS) if kind == "word" else ODD_NUMBERS))
+        is_number = text[begin].isdigit()
+        new = draw(st.sampled_from(ODD_NUMBERS if is_number else (*ODD_NUMBERS, *ODD_TEXTS)))
         return text[:begin] + new + text[end:]
     if kind == "line" and text:
         lines = text.splitlines(keepends=True)
@@ -127,7 +129,8 @@ def change_document(draw: Draw, document: Any) -> Any:
         other, place = draw(st.sampled_from(places))
         container[key] = copy.deepcopy(other[place])
     else:
-        container[key] = draw(st.sampled_from(ODD_VALUES))
+        is_number = isinstance(value, int | float) and draw(st.booleans())
+        container[key] = draw(st.sampled_from(_ODD_FLOATS if is_number else ODD_VALUES))
     return document
 
 

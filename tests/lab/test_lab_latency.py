@@ -62,13 +62,6 @@ def test_cores_measure_at_the_same_time(measured: Pipeline) -> None:
         assert (len(cpus), len(nodes)) == (8, 8)
 
 
-def test_the_report_shows_all_of_it(measured: Pipeline) -> None:
-    html = measured.path(f"{SERVER}/nps4/report.html").read_text()
-    for name in SAMPLE:
-        assert name in html
-    assert "SLIT" in html
-
-
 def test_memory_without_processing_units_is_reached_from_every_node(
     lab, root: Path, tmp_path: Path
 ) -> None:

@@ -5,7 +5,6 @@ Where pages are is real there. How fast anything is means nothing in an emulated
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -73,20 +72,3 @@ def test_shares_are_within_two_per_cent_by_the_kernels_account(measured: Pipelin
         judged += 1
     print(f"{judged} placements with shares, {len(of_study(measured))} in all")
     assert judged
-
-
-def test_settings_are_as_they_were(measured: Pipeline) -> None:
-    for record in of_study(measured):
-        before, after = (
-            record[f"environment_{when}"]["facts"]["numa_balancing"] for when in ("before", "after")
-        )
-        assert before is not None
-        assert before == after, record["point"]["point"]
-
-
-def test_weights_are_kept_and_shown(measured: Pipeline) -> None:
-    kept = json.loads(measured.path(f"{SERVER}/*/weights.json").read_text())
-    assert kept
-    html = measured.path(f"{SERVER}/*/report.html").read_text()
-    assert STUDY in html
-    assert CONTENDED in html

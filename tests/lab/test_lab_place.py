@@ -202,19 +202,6 @@ def test_settings_come_back_after_kill_9(host, policy, was, during) -> None:
     host.set_balancing(1)
 
 
-def test_settings_come_back_at_the_next_start_after_all_was_killed(host) -> None:
-    host.set_balancing(1)
-    before = host.settings()
-    host.says(
-        f"{PLACE} --policy uniform_all --workers 0 -- sleep 600 </dev/null >/dev/null 2>&1 &"
-        f"pid=$!; for i in $(seq 300); do [ $(cat {BALANCING}) = 0 ] && break; sleep 0.1; done;"
-        "sleep 1; kill -9 $(cat /proc/$pid/task/$pid/children) $pid"
-    )
-    assert host.settings() != before
-    host.run("autonuma", program=("true",))
-    assert host.settings() == before
-
-
 @pytest.mark.parametrize("method", ["weighted_interleave", "move_pages"])
 def test_the_search_finds_the_best_placement_that_is_known(host, method) -> None:
     before = host.settings()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -40,3 +41,20 @@ def test_git_ignores_all_results_but_their_page(root: Path) -> None:
     )
     assert done.stdout.split() == paths[1:]
     assert (root / "results/README.md").is_file()
+
+
+def test_clean_keeps_the_page_of_the_results_and_the_environment(
+    root: Path, tmp_path: Path
+) -> None:
+    for name in (".venv", ".snakemake", "build", "results/demo"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "results/README.md").touch()
+    shutil.copy(root / "Makefile", tmp_path)
+
+    def left_by(target: str) -> set[str]:
+        subprocess.run(["make", target], cwd=tmp_path, capture_output=True, check=True)
+        return {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
+
+    kept = {"Makefile", "results", "results/README.md"}
+    assert left_by("clean") == {".venv", *kept}
+    assert left_by("distclean") == kept

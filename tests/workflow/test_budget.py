@@ -71,6 +71,7 @@ def killed(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workflow:
     return workflow
 
 
+@pytest.mark.thorough
 def test_a_killed_run_continues_in_its_round_and_measures_nothing_twice(killed: Workflow):
     before, done = rounds_of(killed.folder), attempts(killed.folder)
     text = killed.run()

@@ -21,7 +21,7 @@ import playbooks
 from lab_bmc import MODES, Redfish, free_port, make_machine
 from playbooks import Outcome
 
-pytestmark = [pytest.mark.alone, pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 
 play_firmware = functools.partial(playbooks.play, playbook="firmware.yml")
 WRONG_PASSWORD = "wrong-but-secret-too"

@@ -30,15 +30,14 @@ def results(root: Path, tmp_path_factory: Any) -> Path:
 
 @pytest.fixture
 def monitor(root: Path, results: Path, tmp_path: Path) -> Any:
-    """Runs monitor.yml for hosts that are this machine; `own` has variables of each."""
+    """Runs monitor.yml for one host, which is this machine."""
 
-    def run(*hosts: str, own: dict[str, dict[str, Any]] | None = None, **extra: Any) -> Outcome:
+    def run(host: str = "mapped", **extra: Any) -> Outcome:
         variables = {
             "ansible_connection": "local",
             "ansible_python_interpreter": "{{ ansible_playbook_python }}",
         }
-        named = own or {name: {} for name in hosts or ("mapped",)}
-        document = {"all": {"hosts": {name: variables | one for name, one in named.items()}}}
+        document = {"all": {"hosts": {host: variables}}}
         (tmp_path / "hosts.yml").write_text(yaml.safe_dump(document))
         extra = {"monitor_results": str(results), **extra}
         return play(root, "-i", tmp_path / "hosts.yml", playbook="monitor.yml", extra=extra)
@@ -54,20 +53,15 @@ def refused(outcome: Outcome, *sentences: str) -> bool:
 
 
 def test_wrong_variables_are_refused_by_name(monitor: Any) -> None:
-    own = {
-        "stat": {"monitor_stat": "absent"},
-        "cron": {"monitor_start": "cron"},
-        "long": {"monitor_start": "slurm", "monitor_seconds": 55},
-        "file": {"monitor_textfile_directory": "metrics"},
-    }
-    outcome = monitor(own=own)
-    assert outcome.count("failed") == len(own)
+    assert refused(monitor(monitor_stat="absent"), "an unknown variable: monitor_stat.")
+    assert refused(monitor(monitor_start="cron"), "monitor_start", "systemd, slurm")
     assert refused(
-        outcome,
-        "an unknown variable: monitor_stat.",
-        "systemd, slurm",
-        "monitor_seconds of long is 55; give at least 2, and with Slurm at most 50",
-        "monitor_textfile_directory of file is 'metrics'; give a full path.",
+        monitor(monitor_start="slurm", monitor_seconds=55),
+        "monitor_seconds of mapped is 55; give at least 2, and with Slurm at most 50",
+    )
+    assert refused(
+        monitor(monitor_textfile_directory="metrics"),
+        "monitor_textfile_directory of mapped is 'metrics'; give a full path.",
     )
 
 

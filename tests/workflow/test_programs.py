@@ -34,9 +34,8 @@ def record(workflow: Workflow) -> dict:
     )
 
 
-@pytest.mark.parametrize(
-    "benchmark", [pytest.param("sysbench_memory", marks=pytest.mark.thorough), "sort_lines"]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("benchmark", ["sysbench_memory", "sort_lines"])
 def test_a_program_is_measured_drawn_and_reported(
     workflow: Workflow, tmp_path: Path, benchmark: str
 ):

@@ -24,7 +24,7 @@ from compiler_cache import ROOT, path_with_cache
 from playbooks import NOBODY, WITHOUT_ROOT, Outcome
 
 # `make test` itself provisions this machine; these tests compile everything several times.
-pytestmark = [pytest.mark.alone, pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 
 KERNELS = ("--tags", "kernels")
 TOOLS = {"fio", "numactl", "lstopo-no-graphics", "sudo"}

@@ -8,8 +8,6 @@ import pytest
 
 from workflow_folder import Workflow
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture(scope="module")
 def four_drives(root, tmp_path_factory):

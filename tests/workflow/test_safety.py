@@ -15,13 +15,13 @@ def record(workflow):
     return json.loads(workflow.path("localhost/*/storage_bandwidth/*/rep1.json").read_text())
 
 
-def test_a_full_run_leaves_every_byte_of_a_drive(workflow, tmp_path):
+def test_measurements_leave_every_byte_of_a_drive(workflow, tmp_path):
     image = tmp_path / "image"
     with loop_device(image, filesystem=True) as device:
         before = checksum(image)
         workflow.host(chaosity_extra_drives=[str(device)])
         workflow.config["experiments"] = ["storage_bandwidth", "interference"]
-        workflow.run()
+        workflow.measure()
         assert record(workflow)["verdict"]["status"] == "valid", record(workflow)["verdict"]
         assert checksum(image) == before
 

@@ -15,8 +15,6 @@ from sshd import Server, make_key_pair
 from wait_until_true import files_of_running_program, wait_until
 from workflow_folder import Workflow
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
@@ -63,13 +61,6 @@ def test_a_host_is_measured_over_one_kept_connection(workflow, server):
     assert workflow.selected() == set()
 
 
-@pytest.mark.thorough
-def test_two_hosts_side_by_side_and_a_broken_record_of_none(workflow, server):
-    workflow.hosts({name: host(workflow, server) for name in ("far", "farther")})
-    workflow.measure()
-    assert len(records(workflow, "far")) == len(records(workflow, "farther")) > 0
-
-
 UNREACHABLE = {
     "deaf": ({"ansible_port": 1}, "nothing listens"),
     "unknown": (
@@ -83,6 +74,8 @@ UNREACHABLE = {
     ),
     "bare": ({"runner_directory": "/nowhere"}, "cannot be described"),
     "windows": ({"ansible_connection": "winrm"}, "cannot carry measurements"),
+    "wrong": ({"ansible_ssh_private_key_file": "wrong"}, "it refused the key or the password"),
+    "old": ({"runner_directory": "old"}, "the runner on the host has another version"),
 }
 
 
@@ -91,6 +84,11 @@ def test_hosts_that_cannot_be_reached_are_named_and_the_others_go_on(workflow, s
     workflow.config["sample"] = {"memory_bandwidth": 1}
     good = host(workflow, server)
     lost = {name: {**good, **variables} for name, (variables, _) in UNREACHABLE.items()}
+    lost["wrong"]["ansible_ssh_private_key_file"] = str(make_key_pair(server.folder / "wrong"))
+    runner, old = (workflow.folder / name / "chaosity-run.pyz" for name in ("installed", "old"))
+    old.parent.mkdir()
+    old.write_bytes(runner.read_bytes() + b"\0")
+    lost["old"]["runner_directory"] = str(old.parent)
     workflow.hosts({"far": good, **lost})
     done = workflow.snakemake()
     assert done.returncode != 0
@@ -117,24 +115,6 @@ def test_a_changed_host_key_is_called_that(workflow, server):
     done = workflow.snakemake()
     assert done.returncode == 2
     assert "host key has changed" in done.stdout
-
-
-@pytest.mark.thorough
-def test_a_wrong_key_is_refused_by_name(workflow, server):
-    wrong = make_key_pair(server.folder / "wrong")
-    workflow.hosts({"far": host(workflow, server, ansible_ssh_private_key_file=str(wrong))})
-    done = workflow.snakemake()
-    assert done.returncode == 2
-    assert "host far: the host cannot be reached: it refused the key or the password" in done.stdout
-
-
-@pytest.mark.thorough
-def test_an_old_runner_is_noticed(workflow):
-    installed = workflow.folder / "installed/chaosity-run.pyz"
-    installed.write_bytes(installed.read_bytes() + b"\0")
-    done = workflow.snakemake()
-    assert done.returncode == 2
-    assert "the runner on the host has another version" in done.stdout
 
 
 @pytest.mark.thorough

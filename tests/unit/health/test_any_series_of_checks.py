@@ -58,8 +58,8 @@ def parse_states(text: str, folder: Path) -> None:
 
 
 def test_any_series_is_read_or_refused(tmp_path: Path) -> None:
-    check_any_input(changed([CHECKS], change_text, 3), parse_series, tmp_path)
+    check_any_input(changed([CHECKS], change_text, 3), parse_series, tmp_path, 0.4)
 
 
 def test_any_log_of_components_is_read_or_refused(tmp_path: Path) -> None:
-    check_any_input(changed([STATES], change_text), parse_states, tmp_path, 0.5)
+    check_any_input(changed([STATES], change_text), parse_states, tmp_path, 0.2)

@@ -176,31 +176,17 @@ def test_misplaced_pages_give_exit_status_3(kernel):
     assert "deviates by 100.0 % of all pages: wanted 0:1.000000, seen 1:1.000000" in done.stderr
 
 
+# Others are in tests/golden/place.txt.
 @pytest.mark.parametrize(
     ("policy", "arguments", "words"),
     [
-        ("canonical", ("--shares", "0:0.5,1:0.4", "--", "true"), "add up to 0.9"),
-        ("canonical", ("--shares", "0:0.5,1:0.5", "--", "true"), "node 1 has no memory for 50.0 %"),
         ("uniform_all", ("--shares", "0:0.7,1:0.3", "--", "true"), "means equal shares"),
         ("canonical", ("--shares", "9:1", "--", "true"), "node 9 has no memory"),
-        ("canonical", ("--", "true"), "canonical needs the share of each node"),
         ("first_touch", ("--shares", "0:1", "--", "true"), "leaves pages to the kernel"),
-        ("first_touch", ("--search", "--", "true"), "there is nothing to search"),
         ("uniform_all", ("--workers", "1", "--", "true"), "it has no processing unit"),
-        ("uniform_all", ("--workers", "7", "--", "true"), "node 7 does not exist"),
         ("uniform_all", ("--workers", "x", "--", "true"), "'x' is not a list of numbers"),
         ("uniform_all", ("--cpus", "99999", "--", "true"), "processing unit 99999 does not"),
-        (
-            "uniform_all",
-            ("--", "no-such-program"),
-            "no-such-program: the command is not an executable program",
-        ),
         ("uniform_all", (), "names no program"),
-        (
-            "uniform_all",
-            ("--search", "--rate", "speed", "--", "true"),
-            "'speed' is not a source of a rate",
-        ),
         (
             "uniform_all",
             ("--search", "--rate", "lines=(", "--", "true"),

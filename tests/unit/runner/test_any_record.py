@@ -189,18 +189,18 @@ def parse_progress(text: str, _folder: Path) -> None:
 CASES: dict[
     str, tuple[Callable[[], st.SearchStrategy[Any]], Callable[[Any, Path], None], float]
 ] = {
-    "output in records": (lambda: changed(simulated_records(), change_load), parse_outputs, 0.5),
-    "recorded output": (lambda: changed(RUNS, change_run), parse_recorded, 0.5),
-    "record": (records_of_points, parse_record, 0.15),
-    "point": (points_of_records, parse_point, 0.3),
-    "rounds.json": (lambda: changed_json([ROUNDS]), parse_rounds, 0.5),
-    "left_out.json": (lambda: changed_json([SKIPPED]), parse_skipped, 0.5),
+    "output in records": (lambda: changed(simulated_records(), change_load), parse_outputs, 0.15),
+    "recorded output": (lambda: changed(RUNS, change_run), parse_recorded, 0.25),
+    "record": (records_of_points, parse_record, 0.07),
+    "point": (points_of_records, parse_point, 0.15),
+    "rounds.json": (lambda: changed_json([ROUNDS]), parse_rounds, 0.25),
+    "left_out.json": (lambda: changed_json([SKIPPED]), parse_skipped, 0.25),
     "weights.json": (
         lambda: changed_json([{"weights": {"canonical": WEIGHTS}}]),
         parse_weights,
-        0.5,
+        0.25,
     ),
-    "progress lines": (lambda: changed([SAMPLES], change_text), parse_progress, 0.5),
+    "progress lines": (lambda: changed([SAMPLES], change_text), parse_progress, 0.25),
 }
 # What a caller turns into a failed point. The note of a skipped host and a line of a program are
 # never refused.

@@ -85,4 +85,4 @@ def test_any_table_is_analysed_or_refused(tmp_path):
             anova_command.main([str(path), *options], standalone_mode=False)
 
     tables = changed(["node,kernel,run,v\n" + "".join(rows)], change_text, 3)
-    check_any_input(tables, analyse, tmp_path, 0.4)
+    check_any_input(tables, analyse, tmp_path, 0.15)

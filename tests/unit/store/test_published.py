@@ -132,11 +132,10 @@ def test_a_text_in_a_column_of_numbers_is_not_repeated(tmp_path):
         read_published_csv(path, "numa_bench", "theirs")
 
 
-def test_a_number_of_a_form_with_too_many_digits_is_reported(sweep, tmp_path, monkeypatch):
+@pytest.mark.parametrize("number", ["9" * 5000, "1e999 + (latency_ns | float)"])
+def test_a_number_of_a_form_with_too_many_digits_is_reported(sweep, tmp_path, monkeypatch, number):
     form = read_yaml(PUBLISHED / "numa_bench.yaml")
-    (tmp_path / "numa_bench.yaml").write_text(
-        json.dumps(form | {"value": f"{{{{ {'9' * 5000} }}}}"})
-    )
+    (tmp_path / "numa_bench.yaml").write_text(json.dumps(form | {"value": f"{{{{ {number} }}}}"}))
     monkeypatch.setattr("chaosity.store.read_published_csv.PUBLISHED", tmp_path)
     with pytest.raises(UserError, match="cannot be filled in"):
         read_published_csv(sweep, "numa_bench", "theirs")

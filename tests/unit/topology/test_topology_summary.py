@@ -33,16 +33,6 @@ def test_the_summary_fits_on_100_columns(shown, path):
     assert "…" not in "".join(lines)
 
 
-def test_summary_of_the_two_socket_epyc(shown):
-    text = shown(str(OWN / "epyc-7413-2s-nps4-30drives.xml"))
-    assert "2 x AMD EPYC 7413, 48 cores, 96 PUs" in text
-    assert "nps4, 8 x 32 MiB L3, 64 B cache line" in text
-    assert "18-23,66-71" in text
-    assert "memory modules: peak unknown: the source has no speed of memory modules" in text
-    assert "0000:41:00.0" in text
-    assert "7.88 GB/s" in text
-
-
 def test_json_is_the_whole_topology(shown):
     path = str(OWN / "devices.xml")
     assert json.loads(shown(path, "--json")) == topology_to_json(discover_topology(path))

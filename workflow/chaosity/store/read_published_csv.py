@@ -129,7 +129,8 @@ def _compiled(text: str) -> Template:
 def _fill(text: str, row: Row, where: str) -> str:
     try:
         return _compiled(text).render(row)
-    except (TemplateError, TypeError, ValueError, ArithmeticError) as error:
+    except (TemplateError, TypeError, ValueError, ArithmeticError, NameError) as error:
+        # NameError: Jinja writes a number above all floats as `inf` into the code of the template.
         raise UserError(f"the template {text!r} cannot be filled in: {error}", where) from error
 
 

@@ -1,0 +1,262 @@
+"""The commands of the documents run.
+
+The blocks of a page run in order, in a copy of the repository with simulated hosts, as for a reader
+who follows the page; `make` and `snakemake` run dry. A comment before a block changes this:
+`<!-- file: PATH -->` makes the block a file, and `<!-- not run: REASON -->` leaves it out. Of all
+commands, also of those in sentences, programs, options and names must exist.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import pytest
+import yaml
+
+from chaosity.checked_yaml_files import ROOT, load_experiment, read_config
+from chaosity.cli import chaosity
+from chaosity.cli.place_pages import placement_argument_parser
+from chaosity.errors import UserError
+from made_once import made_once
+
+DOCUMENTS = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for path in (*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")))
+    if path.name != "CHANGELOG.md"  # it is about the past
+}
+BLOCK = re.compile(r"(?:^<!-- (file|not run): (.+?) -->\n)?^```(\w*)\n(.*?)^```", re.M | re.DOTALL)
+COPIED = ("cluster", "config", "inventories", "machines", "profiles", "templates", "workflow")
+# The simulated hosts of the copy; node01 was measured in a second configuration, too.
+INVENTORIES = {
+    "localhost": {"localhost": "xeon_8358"},
+    "mine": {"node01": "epyc_7413_nps4", "node02": "epyc_7413_nps1", "node03": "epyc_7413_nps1"},
+    "other": {"node01": "epyc_7413_nps1"},
+}
+
+
+class Block(NamedTuple):
+    """A fenced block: what the comment before it says, its language and its text."""
+
+    mark: str
+    remark: str
+    language: str
+    text: str
+
+    @property
+    def lines(self) -> list[str]:
+        """Its commands, without comments; none if it is no block of a shell."""
+        lines = self.text.replace("\\\n", " ").splitlines() if self.language in ("", "sh") else []
+        return [line for line in (re.sub(r"(^|\s+)#.*", "", line) for line in lines) if line]
+
+    @property
+    def run(self) -> list[str]:
+        """The commands that run; `check_make` looks at those of make."""
+        lines = [line for line in self.lines if not self.mark and not line.startswith("make ")]
+        dry = (re.sub(r"^(\S*snakemake)(?!.*--dry-run)", r"\1 --dry-run", line) for line in lines)
+        return list(dict.fromkeys(dry))
+
+
+def blocks(document: str) -> list[Block]:
+    return [Block(*match) for match in BLOCK.findall(DOCUMENTS[document])]
+
+
+def commands(document: str) -> Iterator[list[str]]:
+    """Yield the words of each command of the project in blocks and sentences."""
+    lines = [line for block in blocks(document) for line in block.lines]
+    quoted = re.findall(r"`([^`]+)`", BLOCK.sub("", DOCUMENTS[document]))
+    for text in (*lines, *(text for text in quoted if " " in text)):
+        # Alternatives and optional parts of a synopsis count, other programs of a line do not.
+        words = shlex.split(re.split(r" [|<>&]+ ", re.sub(r" \[(--[^]]*)\]", r" \1", text))[0])
+        words[0] = words[0].removeprefix(".venv/bin/")
+        if words[0] in CHECKS and len(words) > 1:
+            yield words
+
+
+def options(words: list[str]) -> list[str]:
+    return [word.partition("=")[0] for word in words if re.match("--?[a-z]", word)]
+
+
+def check_help(words: list[str], text: str) -> None:
+    """Check that a help text has every option."""
+    for option in options(words):
+        assert re.search(rf"(?<![\w-]){option}(?![\w-])", text), (words, option)
+
+
+def check_chaosity(words: list[str]) -> None:
+    command: click.Command = chaosity
+    rest = words[1:]
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        found = command.get_command(click.Context(command), rest.pop(0))
+        assert found, words
+        command = found
+    check_help(rest, command.get_help(click.Context(command, help_option_names=["--help"])))
+
+
+def check_place(words: list[str]) -> None:
+    own = words[: words.index("--")] if "--" in words else words
+    check_help(own, placement_argument_parser().format_help())
+
+
+@functools.cache
+def snakemake_help() -> str:
+    from snakemake.cli import get_argument_parser
+
+    text: str = get_argument_parser().format_help()
+    return text
+
+
+def check_snakemake(words: list[str]) -> None:
+    """Check options, the profile, and the config that the profile and `--config` make."""
+    check_help(words, snakemake_help())
+    config: dict[str, Any] = {}
+    for option, value in itertools.pairwise(words):
+        if option == "--profile":
+            profile = yaml.safe_load((ROOT / value / "config.yaml").read_text())
+            config |= yaml.safe_load((ROOT / profile["configfile"][0]).read_text())
+    if "--config" in words:
+        pairs = [word.split("=", 1) for word in words[words.index("--config") + 1 :] if "=" in word]
+        config |= {key: yaml.safe_load(value) for key, value in pairs}
+    chosen = config.get("benchmarks", {})
+    config["benchmarks"] = {key: name for key, name in chosen.items() if "my_" not in name}
+    with tempfile.TemporaryDirectory() as folder:
+        given = Path(folder) / "config.yaml"
+        given.write_text(yaml.safe_dump(config))
+        for name in read_config(given)["experiments"]:
+            load_experiment(name)
+
+
+def check_playbook(words: list[str]) -> None:
+    """Check that the playbook exists, and that a role or playbook knows each variable."""
+    [playbook] = [word for word in words if word.endswith(".yml")]
+    files = [ROOT / playbook, *(ROOT / "roles").rglob("*.yml")]
+    known = "\n".join(path.read_text() for path in files)
+    for option, value in itertools.pairwise(words):
+        assert option != "-e" or value.partition("=")[0] in known, words
+
+
+def check_make(words: list[str]) -> None:
+    done = subprocess.run(["make", "-n", *words[1:]], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    if bench := re.search(r"python (\S+/run\.py) (\w+)", done.stdout):
+        assert f'"{bench[2]}":' in (ROOT / bench[1]).read_text(), words
+
+
+CHECKS = {
+    "chaosity": lambda words: (check_place if words[1] == "place" else check_chaosity)(words),
+    "chaosity-place": check_place,
+    "snakemake": check_snakemake,
+    "ansible-playbook": check_playbook,
+    "make": check_make,
+}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_programs_options_and_names_of_commands_exist(document: str) -> None:
+    for words in commands(document):
+        CHECKS[words[0]](words)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("chaosity plan --lst", "chaosity plans --list", "chaosity place --node 0 -- ./program"),
+        *("snakemake --config buget=30m", "snakemake --config experiments=[far]", "make demos"),
+        *("snakemake --dry", "ansible-playbook monitor.yml -e monitors=x"),
+        'make bench BENCH_ARGUMENTS="kernel --pairs 3"',
+    ],
+)
+def test_a_mistake_is_noticed(line: str) -> None:
+    words = shlex.split(line)
+    with pytest.raises((AssertionError, UserError)):
+        CHECKS[words[0]](words)
+
+
+def test_commands_are_found() -> None:
+    found = [" ".join(words) for document in DOCUMENTS for words in commands(document)]
+    assert len(found) > 120
+    assert "make demo" in found
+    assert sum(len(block.lines) for name in DOCUMENTS for block in blocks(name)) > 60
+
+
+def shell(folder: Path, line: str) -> str:
+    """Run a line in a copy of the repository; return what it prints."""
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line],
+        cwd=folder,
+        env={**os.environ, "PATH": f"{folder}/.venv/bin:{os.environ['PATH']}"}
+        | {"PYTHONPATH": f"{folder}/workflow", "LC_ALL": "C.UTF-8"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, f"{line}\n{done.stdout}"
+    return done.stdout
+
+
+def make_copy(folder: Path) -> None:
+    """Copy the repository, and give it simulated hosts and their results as if measured."""
+    for name in COPIED:
+        shutil.copytree(
+            ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    for path in (*ROOT.glob("*.yml"), ROOT / "Snakefile", ROOT / "ansible.cfg"):
+        shutil.copy(path, folder)
+    (folder / ".venv").symlink_to(Path(sys.prefix))
+    for inventory, hosts in INVENTORIES.items():
+        variables = {
+            name: {
+                "ansible_connection": "local",
+                "chaosity_topology": f"machines/topologies/{machine}.xml",
+                "chaosity_simulated": f"machines/{machine.partition('_nps')[0]}.yaml",
+            }
+            for name, machine in hosts.items()
+        }
+        path = folder / "inventories" / inventory / "hosts.yml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(yaml.safe_dump({"all": {"hosts": variables}}))
+    config = {"experiments": ["memory_bandwidth", "latency_matrix"], "replicates": 3}
+    (folder / "maps.yaml").write_text(yaml.safe_dump(config))
+    for inventory in ("other", "mine", "demo"):  # the last one is that of `make demo`
+        shell(folder, f"chaosity simulate --config maps.yaml --inventory inventories/{inventory}")
+    for path in folder.glob("results/*/*/*/*/rep*.json"):
+        record = json.loads(path.read_text())
+        del record["origin"]  # profiles and exports refuse simulated values
+        path.write_text(json.dumps(record))
+        path.with_name("attempts").joinpath("SHA256SUMS").unlink(missing_ok=True)
+    for plan in folder.glob("results/*/*/plan.json"):
+        shell(folder, f"chaosity tidy {plan} --output {plan.parent}/measurements.parquet")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "document",
+    [name for name in DOCUMENTS if any(block.run for block in blocks(name))],
+)
+def test_the_blocks_run_in_order(
+    document: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    copy = made_once(tmp_path_factory, "documents", make_copy)
+    folder = shutil.copytree(copy, tmp_path / "chaosity", symlinks=True)
+    for block in blocks(document):
+        if block.mark == "file":
+            (folder / block.remark).parent.mkdir(parents=True, exist_ok=True)
+            (folder / block.remark).write_text(block.text)
+        for line in block.run:
+            said = shell(folder, line)
+            assert said or not line.startswith("chaosity"), line
