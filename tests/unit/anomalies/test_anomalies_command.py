@@ -81,22 +81,6 @@ def test_a_healthy_machine_has_no_anomalies(write):
     assert found["verdict"].startswith("No anomaly was detected in 4 x 4 nodes at n = 1")
 
 
-def test_default_output_has_sentences(file):
-    said = run(file, *BANDWIDTH).output
-    for part in (
-        "1 anomaly in 4 x 4 nodes",
-        "1. Node 2 is slow on its own memory: 30.0 GB/s",
-        "loss 25",
-        "n = 1",
-        "95 % confidence, adjusted for all comparisons",
-        "3 other cells of the group local",
-        "Structure: local / remote",
-        "Tested: slow nodes",
-        "One replicate per cell: the noise is unknown",
-    ):
-        assert part in said
-
-
 def test_rows_of_the_same_initiator_are_replicates(write):
     found = json.loads(run(write([HEAD, *ROWS, *ROWS, *ROWS]), *BANDWIDTH, "--json").output)
     assert [one["n"] for one in found["anomalies"]] == [3]

@@ -10,15 +10,16 @@ import json
 import hostile_texts as hostile
 import pandas as pd
 import pytest
-import synthetic
-import synthetic_report_inputs
 from lxml import etree
+from report_inputs import system_document
 from table_figures import draw
 from test_overview_page import leave_out, measured, overview
 from test_report import FIGURES, machine, read, write
 
 from chaosity.report.html_pages_and_inline_svg import inline_svg
 from chaosity.store.csv_for_spreadsheets import csv_text, original_text, without_formula
+from machines import measured_host
+from table_rows import BANDWIDTH
 
 BY_KERNEL = {
     "experiment": "memory_bandwidth",
@@ -29,7 +30,7 @@ BY_KERNEL = {
             "kind": "heatmap",
             "title": f"Of {hostile.HTML}",
             "load": "memory",
-            "metric": synthetic.BANDWIDTH,
+            "metric": BANDWIDTH,
             "rows": "initiator",
             "columns": "kernel",
             "where": {"initiator_kind": "node", "target": "node0"},
@@ -47,9 +48,7 @@ def page(tmp_path_factory):
     tidy["host"], tidy["label"] = hostile.EVERYTHING, hostile.FORMULA
     tidy["kernel"] = tidy["kernel"].replace("triad", hostile.EVERYTHING)
     firmware = {"bios_vendor": hostile.HTML, "bios_version": hostile.JINJA}
-    system = synthetic_report_inputs.system(
-        found, cpu_model=hostile.EVERYTHING, firmware=firmware, smt=hostile.HTML
-    )
+    system = system_document(cpu_model=hostile.EVERYTHING, firmware=firmware, smt=hostile.HTML)
     figures = folder / "figures"
     shown = [BY_KERNEL]
     draw(shown, tidy, found.topology(), figures)
@@ -78,7 +77,7 @@ def test_html_in_titles_and_hover_texts_of_a_drawing_is_text(page):
 
 
 def test_dollar_signs_in_names_are_no_formula_in_a_drawing(tmp_path):
-    found = synthetic.small()
+    found = measured_host("one_node")
     tidy = found.tidy()
     tidy["kernel"] = tidy["kernel"].replace("triad", hostile.MATH)
     draw([BY_KERNEL], tidy, found.topology(), tmp_path)
@@ -86,7 +85,7 @@ def test_dollar_signs_in_names_are_no_formula_in_a_drawing(tmp_path):
 
 
 def test_control_characters_in_names_and_reasons_break_no_drawing(tmp_path):
-    found = synthetic.small()
+    found = measured_host("one_node")
     tidy = found.tidy()
     tidy["kernel"] = tidy["kernel"].replace("triad", hostile.TERMINAL)
     tidy.loc[tidy.index[:3], ["status", "reason"]] = "failed", hostile.TERMINAL
@@ -107,7 +106,7 @@ def test_scripts_in_a_drawing_of_the_topology_are_left_out():
 
 def test_the_overview_escapes_hosts_reasons_and_links(tmp_path, tmp_path_factory):
     figures = tmp_path_factory.mktemp("figures")
-    found = synthetic.small()
+    found = measured_host("one_node")
     draw(FIGURES, found.tidy(), found.topology(), figures)
     measured(tmp_path, figures, "javascript:alert(1)")
     leave_out(tmp_path, "b", hostile.HTML)

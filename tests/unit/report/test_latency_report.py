@@ -7,10 +7,8 @@ import json
 
 import pandas as pd
 import pytest
-import synthetic
-import synthetic_latency as latency
-import synthetic_report_inputs
 from lxml import etree
+from report_inputs import CONFIG, system_document
 from table_figures import draw
 
 from chaosity.checked_yaml_files import load_experiment
@@ -21,27 +19,32 @@ from chaosity.report.html_pages_and_inline_svg import render_page
 from chaosity.report.resource_table import resource_table
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_json import topology_from_json
+from machines import measured_host
+from table_rows import LATENCY
+
+NAMES = ("latency_by_size", "latency_matrix", "loaded_latency", "core_to_core")
+ALL = [load_experiment(name) for name in NAMES]
 
 
-def machine():
-    return synthetic.Machine("h", ((0, 1), (2, 3)), {}, 4, 3)
+def machine(name="two_packages", **keys):
+    return measured_host(name, *NAMES, **keys)
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     folder, found = tmp_path_factory.mktemp("latency_report"), machine()
-    tidy, topology = latency.tidy(found, more=True), latency.topology(found)
-    drawn = draw(latency.EXPERIMENTS, tidy, topology, folder / "figures")
+    tidy, topology = found.tidy(), found.topology()
+    drawn = draw(ALL, tidy, topology, folder / "figures")
     report = build_report_data(
         Measurements.from_table(tidy),
         output=folder / "report.html",
-        experiments=latency.EXPERIMENTS,
+        experiments=ALL,
         drawn=drawn,
         figures=folder / "figures",
         topology=topology_from_json(topology),
-        system=synthetic_report_inputs.system(found),
+        system=system_document(),
         summaries=[],
-        config=synthetic_report_inputs.CONFIG,
+        config=CONFIG,
     )
     return report, etree.HTML(render_page("report.html.j2", report=report))
 
@@ -57,9 +60,13 @@ def test_a_table_figure_is_in_the_page_with_its_csv(report):
     [figure] = html.xpath("//figure[@id='latency_by_core']")
     assert figure.xpath(".//p[@class='links']/a/text()") == ["CSV"]
     tables = figure.xpath(".//table[contains(@class, 'text')]")
-    assert [table.findtext("caption").split(":")[0] for table in tables] == ["serial", "concurrent"]
+    assert [table.findtext("caption").split(":")[0] for table in tables] == [
+        "serial",
+        "concurrent",
+        "all cores",
+    ]
     heads = ["".join(head.itertext()) for head in tables[0].xpath(".//thead//th")]
-    assert heads[3:5] == ["Pages found on", "4 KiB"]
+    assert heads[3:5] == ["Pages found on", "16 KiB"]
     assert "n\xa0=\xa03" in tables[0].xpath(".//tbody/tr[1]/td[4]/@title")[0]
     assert tables[0].getparent().get("class") == "wide"  # scrolls
     assert json.dumps(dataclasses.asdict(context))
@@ -78,10 +85,10 @@ def test_the_quantities_of_a_curve_are_below_it(report):
 
 def test_sizes_and_rates_of_values_are_readable(report):
     context, _ = report
-    values = sections(context)["latency_together"].table
-    assert {row[1] for row in values.rows} >= {"4 KiB", "32 MiB", "1 GiB"}
+    values = sections(context)["latency_serial_concurrent"].table
+    assert {row[1] for row in values.rows} >= {"16 KiB", "32 MiB"}
     curve = sections(context)["loaded_latency"].table
-    place = curve.columns.index("load traffic bytes per second")
+    place = curve.columns.index("traffic traffic bytes per second")
     assert any(row[place].endswith(" GB/s") for row in curve.rows)
 
 
@@ -93,10 +100,10 @@ def lines(tidy):
 
 
 def test_latency_has_rows_for_own_and_other_nodes_at_the_largest_size():
-    found = lines(latency.tidy(machine()))
+    found = lines(machine().tidy())
     own = found["Memory latency, one processing unit"]
     other = found["Memory latency of other nodes, one processing unit"]
-    assert own.detail == "chaosity latency, 1 GiB, 2M pages, 4 places"
+    assert own.detail == "chaosity latency, thp pages, 4 places"
     assert own.differ is False
     assert other.best.value.endswith(" ns")
     assert float(other.best.value.split()[0]) < 115.0 < float(other.worst.value.split()[0])
@@ -105,35 +112,35 @@ def test_latency_has_rows_for_own_and_other_nodes_at_the_largest_size():
 
 
 def test_percentiles_have_no_row():
-    tidy = latency.tidy(machine())
-    tail = tidy[tidy["metric"] == latency.LATENCY].assign(metric="latency_p99_of_block_means_ns")
+    tidy = machine().tidy()
+    tail = tidy[tidy["metric"] == LATENCY].assign(metric="latency_p99_of_block_means_ns")
     assert list(lines(pd.concat([tidy, tail]))) == list(lines(tidy))
 
 
 def test_core_to_core_latency_names_both_cores_and_the_lines_home():
-    found = lines(latency.tidy(machine()))["Core-to-core latency"]
+    found = lines(machine().tidy())["Core-to-core latency"]
     assert "\N{LEFT RIGHT ARROW}" in found.best.where
     assert ", line on node" in found.best.where
     assert found.differ is True
 
 
 def test_the_slowdown_of_latency_is_a_ratio():
-    found = lines(latency.tidy(machine()))["Memory latency, co-running"]
+    found = lines(machine().tidy())["Memory latency, co-running"]
     assert found.detail.startswith("ratio to the value alone")
     assert found.worst.value.startswith(("2.", "3."))
     assert found.best.value.startswith(("0.9", "1.0"))
 
 
 def test_one_node_gives_one_latency_row():
-    found = lines(latency.tidy(latency.small()))
+    found = lines(machine("one_node").tidy())
     assert "Memory latency, one processing unit" in found
 
 
 def test_configurations_are_compared_for_own_and_other_nodes(tmp_path):
     one = machine()
-    other = synthetic.Machine("h", ((0, 1), (2, 3)), {}, 4, 3, configuration="nps2")
-    tables = {tmp_path / "nps2/measurements.parquet": Measurements.from_table(latency.tidy(other))}
-    own = Measurements.from_table(latency.tidy(one))
+    other = machine(configuration="nps2")
+    tables = {tmp_path / "nps2/measurements.parquet": Measurements.from_table(other.tidy())}
+    own = Measurements.from_table(one.tidy())
     found = compare_configurations(own, tables, tmp_path / "report.html", tmp_path, EXPERIMENTS)
     names = [row.name for row in found.rows]
     assert names[:2] == [
@@ -156,7 +163,7 @@ def test_loads_of_the_same_name_have_separate_changes():
                     "load": "chase",
                     "initiator": f"pu{pu}",
                     "target": "node0",
-                    "metric": latency.LATENCY,
+                    "metric": LATENCY,
                     "replicate": replicate,
                     "status": "valid",
                     "reason": None,

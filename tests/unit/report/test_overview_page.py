@@ -7,7 +7,6 @@ from dataclasses import asdict
 
 import duckdb
 import pytest
-import synthetic
 from click.testing import CliRunner
 from table_figures import draw
 from test_report import FIGURES, read, write
@@ -20,19 +19,20 @@ from chaosity.report.write_report_files import has_outdated_skip_note
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import write_parquet_table
 from chaosity.transport.skipped_hosts import SkippedHost
+from machines import measured_host
 
 
 @pytest.fixture(scope="module")
 def figures(tmp_path_factory):
     folder = tmp_path_factory.mktemp("figures")
-    found = synthetic.small()
+    found = measured_host("one_node")
     draw(FIGURES, found.tidy(), found.topology(), folder)
     return folder
 
 
 def measured(results, figures, host="lab", configuration="default", **keys):
     """Write the report of a host and the files beside it."""
-    found = synthetic.Machine(host, ((0,),), cores_per_node=2, configuration=configuration, **keys)
+    found = measured_host("one_node", host=host, configuration=configuration, **keys)
     folder = results / host / configuration
     folder.mkdir(parents=True)
     context, _ = write(folder, found, figures)
@@ -106,10 +106,10 @@ def test_reports_of_a_host_whose_description_is_broken_say_what_is_there(tmp_pat
 
 def test_the_report_of_a_skipped_host_says_so(tmp_path, figures):
     away = SkippedHost("lab", "2026-11-21T09:15:00.000Z", "no route to <host>.")
-    _, html = write(tmp_path, synthetic.small(), figures, skipped=away)
+    _, html = write(tmp_path, measured_host("one_node"), figures, skipped=away)
     assert "2026-11-21 09:15 UTC: no route to &lt;host&gt;." in html
     assert "The last run skipped this host" in html
-    _, html = write(tmp_path, synthetic.small(), figures)
+    _, html = write(tmp_path, measured_host("one_node"), figures)
     assert "skipped this host" not in html
 
 
@@ -161,7 +161,7 @@ def said(tmp_path_factory, figures):
 
 
 def machine_rows(name, **keys):
-    return synthetic.Machine(name, ((0,),), cores_per_node=2, noise=0.01, **keys).tidy()
+    return measured_host("one_node", host=name, **keys).tidy()
 
 
 def hosts(results, said, number, slow=None):

@@ -5,9 +5,8 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-import synthetic
-import synthetic_report_inputs
 from lxml import etree
+from report_inputs import record_summaries, system_document
 
 from chaosity.records.record_types_and_verdict import make_check
 from chaosity.report.findings_and_checks import SEVERITIES, check_results
@@ -15,16 +14,17 @@ from chaosity.report.html_pages_and_inline_svg import render_page
 from chaosity.report.machine_facts import machine_facts, system_component_fact_groups
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_json import topology_from_json
+from machines import measured_host, shipped_topology
 
 
 def checks(system=None, topology=None, tidy=None, runs=()):
-    found = synthetic.small()
+    found = measured_host("one_node")
     return {
         check.name: check
         for check in check_results(
             Measurements.from_table(found.tidy() if tidy is None else tidy).rows,
             topology_from_json({**found.topology(), **(topology or {})}),
-            synthetic_report_inputs.system(found, **(system or {})),
+            system_document(**(system or {})),
             runs,
             (),
         )
@@ -56,7 +56,9 @@ def test_settings_that_affect_values_are_reported(system, name, severity):
 
 
 def test_a_simulated_machine_has_no_settings_to_check():
-    found = checks({"hypervisor": None}, tidy=synthetic.small().tidy().assign(origin="simulated"))
+    found = checks(
+        {"hypervisor": None}, tidy=measured_host("one_node").tidy().assign(origin="simulated")
+    )
     assert "Virtual machine" not in found
     assert "Completeness" in found
 
@@ -81,22 +83,22 @@ def test_checks_are_sorted_by_severity():
 
 
 def test_checks_of_records_are_counted():
-    tidy = synthetic.small().tidy()
-    check = checks(runs=synthetic_report_inputs.record_summaries(tidy))["Precision"]
-    assert check.text.startswith("not met in 33 % of 42 records, for example ±1.71 %")
+    tidy = measured_host("one_node").tidy()
+    check = checks(runs=record_summaries(tidy))["Precision"]
+    assert check.text.startswith("not met in 33 % of 30 records, for example ±1.71 %")
 
 
 def test_a_check_that_failed_and_that_was_unknown_is_told_once():
-    first, *others = synthetic_report_inputs.record_summaries(synthetic.small().tidy())
+    first, *others = record_summaries(measured_host("one_node").tidy())
     unknown = make_check("memory: precision", None, "too short", decisive=False)
     runs = [replace(first, checks=(unknown,)), *others]
-    found = synthetic.small()
+    found = measured_host("one_node")
     told = [
         (check.severity, check.text)
         for check in check_results(
             Measurements.from_table(found.tidy()).rows,
             topology_from_json(found.topology()),
-            synthetic_report_inputs.system(found),
+            system_document(),
             runs,
             (),
         )
@@ -104,12 +106,12 @@ def test_a_check_that_failed_and_that_was_unknown_is_told_once():
     ]
     [(severity, text)] = told
     assert severity == "warning"
-    assert text.startswith("not met in 33 % of 42 records, for example ±1.71 %")
-    assert text.endswith("; could not be determined in 2.4 % of 42 records, for example too short")
+    assert text.startswith("not met in 33 % of 30 records, for example ±1.71 %")
+    assert text.endswith("; could not be determined in 3.3 % of 30 records, for example too short")
 
 
 def test_experiments_with_a_single_replicate_are_named():
-    whole = synthetic.small().tidy()
+    whole = measured_host("one_node").tidy()
     once = whole[(whole["experiment"] != "interference") | (whole["replicate"] == 1)]
     assert "Replicates" not in checks(tidy=whole)
     assert "every point of interference was" in checks(tidy=once)["Replicates"].text
@@ -117,35 +119,34 @@ def test_experiments_with_a_single_replicate_are_named():
 
 
 def test_a_missing_drive_is_a_note():
-    tidy = synthetic.small().tidy()
+    tidy = measured_host("one_node").tidy()
     check = checks(tidy=tidy[tidy["load"] == "memory"])["Drives"]
     assert check.severity == "note"
 
 
 def test_machine_facts_of_the_papers_server():
-    found = synthetic.epyc()
-    topology = topology_from_json(found.topology())
-    system = synthetic_report_inputs.system(found)
+    topology = shipped_topology("epyc_7413_nps4")
+    system = system_document()
     facts = {fact.name: fact.value for fact in machine_facts(topology, system)}
-    assert facts["Structure"] == "2 packages, 8 memory nodes, 48 cores"
+    assert facts["Structure"].startswith("2 packages, 8 memory nodes, 48 cores")
     assert facts["Memory"] == "256 GiB"
     assert facts["Memory modules"].startswith("peak unknown: ")
-    assert facts["Drives"] == "30 x Corsair MP600 PRO, 2.00 TB"
+    assert facts["Drives"] == "30 x Simulated NVMe drive, 2.00 TB"
 
 
 def test_the_table_of_nodes_of_the_papers_server():
-    topology = topology_from_json(synthetic.epyc().topology())
+    topology = shipped_topology("epyc_7413_nps4")
     drives = Counter(drive.node for drive in topology.drives)
     report = {"nodes": topology.nodes, "drives_of_nodes": drives, "drawing": None}
     page = etree.HTML(render_page("topology.html.j2", report=report))
     cells = page.xpath("//tbody/tr[5]/td")
-    assert [cell.text or "" for cell in cells] == ["4", "1", "24-29", "32 GiB", "DRAM", "3"]
+    assert [cell.text or "" for cell in cells] == ["4", "1", "48-59", "32 GiB", "DRAM", "3"]
 
 
 def test_host_state_has_units_and_unknown_values():
     groups = {
         group.name: {fact.name: fact.value for fact in group.facts}
-        for group in system_component_fact_groups(synthetic_report_inputs.system(synthetic.small()))
+        for group in system_component_fact_groups(system_document())
     }
     assert groups["General"]["cpu flags"] == "40 values, see the component file"
     assert groups["General"]["huge page pools"] == "node 0 page 2 MiB pages 0"
@@ -157,12 +158,12 @@ def test_host_state_has_units_and_unknown_values():
 
 def with_clocks(*clocks, source="APERF and MPERF"):
     """Return the checks of a run; the loads on all cores of node 0, 1, ... had these clocks."""
-    tidy = synthetic.Machine("lab", ((0, 1),), cores_per_node=2, replicates=3).tidy()
+    tidy = measured_host("fleet").tidy()
     of_node = dict(enumerate(clocks))
     hertz = tidy["initiator_nodes"].map(
         lambda nodes: of_node.get(int(nodes)) if nodes.isdigit() else None
     )
-    run = synthetic_report_inputs.record_summaries(tidy)[0]
+    run = record_summaries(tidy)[0]
     said = {"hertz": clocks[0], "source": source} if clocks else {"hertz": None, "reason": "no PMU"}
     tidy = tidy.assign(clock_hertz=hertz.astype("Float64"))
     return checks(tidy=tidy, runs=[replace(run, clocks=(said,))])["Clock under load"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-import synthetic_report_inputs
+from report_inputs import record_summaries
 from table_figures import draw
 from test_report import FIGURES, machine, write
 
@@ -132,7 +132,7 @@ def test_the_report_lists_unmeasured_metrics_with_reasons(tmp_path):
 @pytest.mark.thorough
 def test_the_report_counts_searches_that_were_cut_short(tmp_path):
     tidy = machine().tidy()
-    runs = synthetic_report_inputs.record_summaries(tidy)
+    runs = record_summaries(tidy)
     name, short = "search to its end", "cut short after 60 s, at the best so far"
     for number in range(4):
         words = short if number else None

@@ -6,10 +6,8 @@ import re
 
 import numpy as np
 import pytest
-import synthetic
-import synthetic_latency as latency
-import synthetic_report_inputs
 from lxml import etree
+from report_inputs import CONFIG, system_document
 from table_figures import draw
 
 from chaosity.report.build_report_data import build_report_data
@@ -17,7 +15,11 @@ from chaosity.report.html_pages_and_inline_svg import render_page
 from chaosity.report.variance_analysis_section import analysis_sections
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_json import topology_from_json
+from machines import measured_host
+from table_rows import LATENCY, rows
+from table_rows import table as tidy_table
 
+NAMES = ("latency_by_size", "loaded_latency", "interference")
 EXPERIMENTS = [
     {"experiment": "memory_bandwidth", "question": "How much?", "figures": []},
     {"experiment": "latency_matrix", "question": "How long?", "figures": []},
@@ -25,12 +27,15 @@ EXPERIMENTS = [
 ]
 
 
+def without_percentiles(tidy):
+    return tidy[tidy["metric"] != "latency_p99_of_block_means_ns"]
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     folder = tmp_path_factory.mktemp("analysis")
-    machine = synthetic.Machine("h", ((0, 1), (2, 3)), {}, 4, 3)
-    rows = [*machine.memory(), *latency.matrix(machine, lies=False)]
-    tidy = latency.pd.DataFrame(rows, columns=list(latency.TYPES)).astype(latency.TYPES)
+    machine = measured_host("two_packages", "memory_bandwidth", "latency_matrix")
+    tidy = without_percentiles(machine.tidy())
     drawn = draw(EXPERIMENTS, tidy, machine.topology(), folder / "figures")
     report = build_report_data(
         Measurements.from_table(tidy),
@@ -39,9 +44,9 @@ def report(tmp_path_factory):
         drawn=drawn,
         figures=folder / "figures",
         topology=topology_from_json(machine.topology()),
-        system=synthetic_report_inputs.system(machine),
+        system=system_document(),
         summaries=[],
-        config=synthetic_report_inputs.CONFIG,
+        config=CONFIG,
     )
     return report, render_page("report.html.j2", report=report)
 
@@ -72,7 +77,8 @@ def test_tables_and_residuals_are_folded(report):
 
 
 def test_titles_and_sentences_have_words_for_the_names_of_columns():
-    table = Measurements.from_table(latency.tidy(synthetic.Machine("h", ((0, 1), (2, 3)), {}, 4)))
+    tidy = without_percentiles(measured_host("two_packages", *NAMES).tidy())
+    table = Measurements.from_table(tidy[~tidy["factors"].str.contains("all_cores")])
     texts = [
         text
         for found in analysis_sections(table).values()
@@ -90,9 +96,8 @@ def test_drawings_share_no_ids(report):
 
 
 def test_values_without_logarithms_are_compared_by_differences():
-    machine = synthetic.Machine("h", ((0, 1), (2, 3)), {}, 4, 8, noise=0.0)
-    rows = list(latency.matrix(machine, lies=False))
-    tidy = latency.pd.DataFrame(rows, columns=list(latency.TYPES)).astype(latency.TYPES)
+    near = {True: 90.0, False: 144.0}
+    tidy = tidy_table(rows(lambda i, j: near[i == j], range(4), range(4), LATENCY, 8, spread=0.0))
     noise = np.random.default_rng(4).normal(0.0, 1.0, len(tidy))
     [matrix] = analysis_sections(Measurements.from_table(tidy.assign(value=tidy["value"] + noise)))[
         "latency_matrix"
@@ -115,7 +120,7 @@ def test_an_experiment_without_factors_has_no_analysis(report):
 
 
 def test_a_single_replicate_without_error_term_has_no_test(tmp_path):
-    machine = synthetic.Machine("h", ((0,),), {}, 4, 1)
+    machine = measured_host("one_node", replicates=1)
     found = analysis_sections(Measurements.from_table(machine.tidy()))
     kernels = next(one for one in found["memory_bandwidth"] if "kernel" in one.title)
     assert kernels.svg is None

@@ -38,18 +38,6 @@ def file(tmp_path):
     return path
 
 
-def test_the_terminal_shows_tables_and_sentences(file):
-    found = run(file, *GIVEN, "--block", "run")
-    assert found.exit_code == 0
-    for said in (
-        "Variation of MBps, n = 8",
-        "Student",
-        "kernel: significant (p < 0.001) and imp",
-        "The differences come from kernel (79 % of the variation) and node (21 %)",
-    ):
-        assert said in found.output
-
-
 def test_tests_and_intervals_have_one_confidence(file):
     """At p = 0.09, a study with 90 % intervals finds a difference, and one with 95 % does not."""
     table = ["kind,value", *(f"{kind},{value}" for kind, value in NEARLY)]
