@@ -269,7 +269,7 @@ def test_a_cpu_outside_the_affinity_is_refused(command: list[str], usable_cpus: 
         *((one, policy) for one in ONE_MAPPING for policy in ("default", "bind")),
         (BANDWIDTH, "interleave"),
     ],
-    ids=str,
+    ids=lambda one: one if isinstance(one, str) else one.name,
 )
 def test_pages_lie_on_the_node_asked_for(
     program: Program, command: list[str], start: Start, node: int, policy: str

@@ -61,7 +61,7 @@ CONFIG_OPTION = click.option(
     "config_file",
     type=EXISTING_FILE,
     default=_ROOT / "workflow" / "config" / "config.yaml",
-    show_default=True,
+    show_default="workflow/config/config.yaml of the project",
     help="Config of the workflow.",
 )
 
