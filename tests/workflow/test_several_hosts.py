@@ -67,6 +67,7 @@ def test_a_host_that_cannot_be_measured_does_not_stop_the_others(several: Workfl
     assert several.selected() == set()
 
 
+@pytest.mark.thorough
 def test_options_that_name_rules_reach_the_run_of_each_host(several: Workflow):
     several.hosts({"first": HOST, "second": {**HOST, "chaosity_equal_hosts": "old memory"}})
     several.measure()

@@ -107,7 +107,9 @@ def test_a_slow_memory_node_gets_a_factor() -> None:
     assert factor.low and factor.high and factor.low <= 0.7 * 1.01 and factor.high >= 0.7 * 0.99
 
 
-@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(2, 6))]
+)
 def test_no_part_of_a_healthy_machine_gets_a_factor(seed: int) -> None:
     assert not [each for each in faulty(seed=seed).parameters if each.parameter.fault]
 
