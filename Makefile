@@ -104,7 +104,7 @@ provision: .venv/requirements.installed ## install the tools, kernels and runner
 	@$(BIN)/python provision.py --force $(INVENTORY)
 
 golden: .venv/requirements-test.installed ## write the transcripts of tests/golden anew and show what changed; GOLDEN=fleet for one subject
-	@CHAOSITY_WRITE_GOLDEN=1 $(BIN)/pytest --numprocesses auto --quiet tests/golden $(if $(GOLDEN),-k $(GOLDEN))
+	@CHAOSITY_WRITE_GOLDEN=1 $(BIN)/pytest --numprocesses auto --quiet tests/golden $(if $(GOLDEN),-k '$(GOLDEN)')
 	@git --no-pager diff --stat -- tests/golden
 	@git --no-pager diff -- tests/golden
 

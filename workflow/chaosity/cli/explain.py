@@ -94,6 +94,9 @@ def _full_name(name: str, column: pd.Series, kind: str, folder: Path) -> str:
     found = [name] if name in names else [each for each in names if name in each]
     if len(found) == 1:
         return found[0]
+    if not names:
+        what = "no point of the folder has a value or a reason"
+        raise UserError(what, str(folder), "measure the host first")
     what = f"several names of a {kind} contain {name}" if found else f"there is no {kind} {name}"
     near = found or difflib.get_close_matches(name, names, _SHOWN_NAMES, 0.3) or names
     more = f" or {len(near) - _SHOWN_NAMES} more" if len(near) > _SHOWN_NAMES else ""

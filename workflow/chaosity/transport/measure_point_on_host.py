@@ -174,7 +174,12 @@ def _measure_and_save() -> int:
     """Measure a point and save the record; return the exit status."""
     arguments = _parse_arguments()
     folder, name = arguments.host.parent, arguments.point.stem
-    host: DiscoveredHostDocument = json.loads(read_regular_file(arguments.host))
+    try:
+        host: DiscoveredHostDocument = json.loads(read_regular_file(arguments.host))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        _say(f"{arguments.host}: the description of the host cannot be read: {reason}")
+        return NO_RECORD
     if skipped := read_skipped_host(folder):
         _say(f"host {host['host']} is skipped: {skipped.reason}")
         return HOST_LOST
