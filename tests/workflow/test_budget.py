@@ -148,7 +148,6 @@ def upgrade(workflow: Workflow, version: str) -> Path:
     return folder
 
 
-@pytest.mark.thorough
 def test_after_an_upgrade_a_dry_run_counts_what_is_measured_again(killed: Workflow):
     killed.run()
     upgrade(killed, "newer")
