@@ -67,7 +67,7 @@ ALONE = $(BIN)/pytest $$(grep -rl --include='test_*.py' 'mark\.alone' tests) $(P
 # Properties are tried on other examples each time. A failure prints its example: add it to the test.
 RANDOM = --hypothesis-profile=random
 
-test: test-tools ## set up and run every kind of test once: about 10 minutes on two cores
+test: test-tools ## set up and run every kind of test once: 10 to 18 minutes on two cores
 	$(ON_ALL_CORES) '$(FAST) and not alone'
 	$(ALONE) '$(FAST) and alone'
 
@@ -75,7 +75,7 @@ test-thorough: test-tools ## run the tests that `make test` leaves out
 	$(ON_ALL_CORES) '$(THOROUGH) and not alone' $(RANDOM)
 	$(ALONE) '$(THOROUGH) and alone' $(RANDOM)
 
-test-all: test test-thorough ## run everything that CI runs but fresh-test: about 44 minutes on two cores
+test-all: test test-thorough ## run everything that CI runs but fresh-test: 30 to 55 minutes on two cores
 
 test-tools: .venv/requirements-test.installed
 	@$(BIN)/python provision.py $(INVENTORY) -e @tests/provision.yml
