@@ -360,7 +360,7 @@ def tests_that_fail_anyway(tree: Tree, suite: Suite, room: str, tests: Collectio
 
 @dataclass(frozen=True)
 class Block:
-    """Some mutants of a room."""
+    """Mutants of one room that are run and confirmed together."""
 
     room: str
     sites: Sequence[Site]
@@ -519,14 +519,16 @@ def record_tests(root: Path, tests: Sequence[str], output: Path) -> None:
 
 @click.command(help=__doc__)
 @click.argument("tests", nargs=-1)
-@click.option("--record", "recording", is_flag=True, help="Note what TESTS enter; default: all.")
+@click.option(
+    "--record", "recording", is_flag=True, help="Record which functions TESTS call. Default: all."
+)
 @click.option("--rooms", help="Rooms of docs/design.md, with commas between them. Default: all.")
 @click.option("--count", default=30, show_default=True, help="Mutants of a room.")
 @click.option("--seed", default=1, show_default=True, help="Chooses the mutants.")
 @click.option("--layers", default=",".join(LAYERS), show_default=True, help="Tests that are run.")
 @click.option("--until-killed", is_flag=True, help="Run no layer after that which kills it.")
 @click.option(
-    "--cap", default=60.0, show_default=True, help="Seconds of tests, by layer and mutant."
+    "--cap", default=60.0, show_default=True, help="Most seconds that a layer tests one mutant."
 )
 @click.option("--jobs", default=1, show_default=True, help="Mutants at the same time.")
 @click.option("--again", type=click.Path(path_type=Path), help="Run the mutants of this table.")

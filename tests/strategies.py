@@ -228,23 +228,13 @@ def check_any_input(
 @cache
 def simulated_records() -> list[Any]:
     """Return a simulated record of each experiment: raw output, as the tools print it."""
-    from datetime import date
-
-    from chaosity.checked_yaml_files import EXPERIMENTS, ROOT, read_config
-    from chaosity.design.host_plan import PlannedHost, plan_host
-    from chaosity.simulation.machine_description import read_machine_description
+    from chaosity.checked_yaml_files import EXPERIMENTS
     from chaosity.simulation.machine_model import MachineModel
     from chaosity.simulation.simulated_records import simulate_replicate
-    from chaosity.topology.configuration_names import configuration_name
-    from chaosity.topology.topology_discovery import discover_topology
+    from machines import TODAY, planned
 
-    topology = discover_topology(str(ROOT / "machines/topologies/xeon_8358.xml"))
-    machine = read_machine_description(ROOT / "machines/xeon_8358.yaml", topology)
-    model = MachineModel(machine, topology, "host", date(2026, 1, 1))
     names = sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
-    config: Any = {**read_config(), "experiments": names, "replicates": 1, "budget": None}
-    config["sample"] = dict.fromkeys(names, 1)
-    variables: Any = {"chaosity_simulated": "xeon_8358"}
-    host = PlannedHost("host", configuration_name(topology), topology, variables)
-    points = plan_host(host, config).points
-    return [json.loads(json.dumps(simulate_replicate(point, 1, model))) for point in points]
+    few: dict[str, Any] = {"replicates": 1, "budget": None, "sample": dict.fromkeys(names, 1)}
+    host = planned("xeon_8358", faults=None, all_points=True, experiments=names, **few)
+    model = MachineModel(host.machine, host.topology, host.name, TODAY)
+    return [json.loads(json.dumps(simulate_replicate(point, 1, model))) for point in host.points]

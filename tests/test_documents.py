@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 import os
 import re
 import shlex
@@ -30,6 +29,7 @@ from chaosity.checked_yaml_files import ROOT, load_experiment, read_config
 from chaosity.cli import chaosity
 from chaosity.cli.place_pages import placement_argument_parser
 from chaosity.errors import UserError
+from machines import pretend_measured
 from made_once import made_once
 
 DOCUMENTS = {
@@ -235,11 +235,7 @@ def make_copy(folder: Path) -> None:
     (folder / "maps.yaml").write_text(yaml.safe_dump(config))
     for inventory in ("other", "mine", "demo"):  # the last one is that of `make demo`
         shell(folder, f"chaosity simulate --config maps.yaml --inventory inventories/{inventory}")
-    for path in folder.glob("results/*/*/*/*/rep*.json"):
-        record = json.loads(path.read_text())
-        del record["origin"]  # profiles and exports refuse simulated values
-        path.write_text(json.dumps(record))
-        path.with_name("attempts").joinpath("SHA256SUMS").unlink(missing_ok=True)
+    pretend_measured(folder / "results")
     for plan in folder.glob("results/*/*/plan.json"):
         shell(folder, f"chaosity tidy {plan} --output {plan.parent}/measurements.parquet")
 

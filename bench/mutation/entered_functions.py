@@ -279,7 +279,7 @@ def pytest_runtest_logstart(nodeid: str) -> None:
 
 
 def pytest_runtest_logfinish(nodeid: str) -> None:
-    """End the notes of a test."""
+    """Stop noting calls as those of this test: it has ended."""
     notes.test.__exit__(None, None, None)
     if nodeid in notes.tests:
         notes.tests[nodeid]["processor_seconds"] = processor_seconds() - notes.began

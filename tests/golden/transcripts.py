@@ -20,7 +20,7 @@ from pathlib import Path
 from unittest import mock
 
 from click.testing import CliRunner
-from prepared_results import copy_prepared, fail, inflict, pretend_measured, pretend_nights
+from prepared_results import copy_prepared, fail, inflict, pretend_all_measured, pretend_nights
 from readable_text import read
 
 import chaosity.cli
@@ -31,7 +31,7 @@ BIN = Path(sys.executable).parent
 OWN: Mapping[str, Callable[[Sequence[str]], str]] = {
     "fail": fail,
     "inflict": inflict,
-    "pretend-measured": pretend_measured,
+    "pretend-measured": pretend_all_measured,
     "pretend-nights": pretend_nights,
     "read": read,
 }

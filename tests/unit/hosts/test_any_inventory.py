@@ -84,7 +84,7 @@ def change_variable(draw: Draw, inventory: Any) -> Any:
 
 
 def parse_inventory(text: str, folder: Path) -> None:
-    """Read what a program in place of ansible-inventory prints."""
+    """Read an inventory; a stand-in for ansible-inventory prints the text."""
     answer = write_text(folder / "answer", text)
     program = write_text(folder / "ansible-inventory", f"#!/bin/sh\nexec /bin/cat {answer}\n")
     program.chmod(0o755)
