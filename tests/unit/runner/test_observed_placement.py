@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from chaosity.cpusets import parse_cpu_list
+from chaosity.records.record_types_and_verdict import ThreadPlacement
 from chaosity.runner import observed_placement, record_checks
 
 NUMA_MAPS = """562f0eac8000 default file=/usr/bin/cat mapped=2 N0=2 kernelpagesize_kB=4
@@ -32,6 +33,30 @@ def test_this_process_is_observed_on_its_units():
 def test_an_ended_process_has_no_placement():
     assert observed_placement.read_process_threads(2**22 + 1) == []
     assert observed_placement.read_process_memory(2**22 + 1) is None
+
+
+def seen(*allowed: str) -> list[ThreadPlacement]:
+    return [{"tid": tid, "cpus_allowed": cpus, "last_cpu": 0} for tid, cpus in enumerate(allowed)]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "kept"),
+    [
+        # likwid-bench starts shells, then its threads, which pin themselves
+        (seen(*["0-1"] * 5), seen("0-1", "0", "1"), "later"),
+        # a tool ends its threads before its results are written
+        (seen("0-1", "0", "1"), seen("0-1"), "earlier"),
+        # of two like observations the newer; a thread more may be one that strays
+        (seen("0-1", "0", "1"), seen("0-1", "0", "1", "0-3"), "later"),
+        (seen("0-1", "0-1"), seen("0-1"), "earlier"),
+        ([], seen("0-1"), "later"),
+        (seen("0", "1"), seen("2", "3"), "later"),
+        (seen("0-1", "0-1"), [], "earlier"),
+    ],
+)
+def test_the_observation_is_kept_that_shows_the_placement(earlier, later, kept):
+    wanted = {"earlier": earlier, "later": later}[kept]
+    assert observed_placement.select_observation(earlier, later) is wanted
 
 
 def test_threads_and_processes_may_end_while_they_are_listed():

@@ -226,11 +226,10 @@ class LoadProcess:
         return found[0] if found else None
 
     def _observe_threads(self) -> None:
-        """Read the threads; keep the largest set, since a tool may end with a single thread."""
+        """Read the threads; keep the observation that shows their placement best."""
         seen = observed_placement.read_process_threads(self.process.pid)
         self.emulator = self.emulator or observed_placement.read_emulator(self.process.pid)
-        if len(seen) >= len(self.threads):
-            self.threads = seen
+        self.threads = observed_placement.select_observation(self.threads, seen)
 
     def observe_placement_when_due(self) -> None:
         """Observe the placement of a load without a barrier, at growing intervals."""

@@ -122,6 +122,24 @@ def read_process_threads(pid: int) -> list[ThreadPlacement]:
     return [thread for process in process_and_descendants(pid) for thread in _read_threads(process)]
 
 
+def select_observation(
+    earlier: list[ThreadPlacement], later: list[ThreadPlacement]
+) -> list[ThreadPlacement]:
+    """Return the observation that shows the placement of a load best; of equal ones the later.
+
+    A tool pins its threads after its start and may end with a single thread. A few start other
+    programs first (likwid-bench), with more threads than they measure with. So the units that have
+    a pinned thread count first, then the threads.
+    """
+    return later if _placement_shown(later) >= _placement_shown(earlier) else earlier
+
+
+def _placement_shown(threads: list[ThreadPlacement]) -> tuple[int, int]:
+    """Return the number of units that have a pinned thread, and the number of threads."""
+    allowed = [parse_cpu_list(thread["cpus_allowed"] or "") for thread in threads]
+    return len({frozenset(cpus) for cpus in allowed if len(cpus) == 1}), len(threads)
+
+
 def read_emulator(pid: int) -> str | None:
     """Return the name of QEMU's user-mode emulator if a process or a descendant runs in it.
 
