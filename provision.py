@@ -39,7 +39,7 @@ EVIDENCE = "CHAOSITY_EVIDENCE"
 # What the playbook reads, besides the inventory: files and folders below the project.
 SOURCES = (
     *(PLAYBOOK, "ansible.cfg", "requirements.lock", "group_vars", "host_vars", "roles"),
-    *("workflow/schemas/host.schema.yaml", "workflow/chaosity/__init__.py"),
+    *("workflow/chaosity/documents/inventory.py", "workflow/chaosity/__init__.py"),
     # The runner is packed from these; see workflow/chaosity/runner/build_zipapp.py.
     *(f"workflow/chaosity/{name}" for name in ("runner", "place", "records")),
     *(f"workflow/chaosity/{name}" for name in ("cpusets.py", "errors.py")),

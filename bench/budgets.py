@@ -20,11 +20,12 @@ import pandas as pd
 
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.anomalies.host_anomalies import analyse_host
-from chaosity.checked_yaml_files import ROOT, read_config
+from chaosity.documents.check_config import read_config
+from chaosity.documents.machines import Fault
+from chaosity.documents.shipped_documents import ROOT
 from chaosity.place_names import node_name
 from chaosity.rounds.point_priority import least_budget_seconds
 from chaosity.rounds.round_types import OVERHEAD_SECONDS, Budget
-from chaosity.simulation.machine_description import Fault
 from chaosity.store.measurements import CELL, Measurements, is_percentile_of_slow_accesses
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_duration

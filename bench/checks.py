@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from chaosity.documents.machines import Fault
 from chaosity.health.choose_check_points import CheckPoint, PointKey, fit_into_time
 from chaosity.health.equal_hosts import compare_with_equal_hosts
 from chaosity.health.judge_check_values import (
@@ -27,7 +28,6 @@ from chaosity.health.judge_check_values import (
 )
 from chaosity.health.measure_check_points import measure_and_judge
 from chaosity.health.steps_in_series import steps_in_series
-from chaosity.simulation.machine_description import Fault
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.true_values import true_values
 from chaosity.store.measurements import less_is_better

@@ -14,8 +14,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from operator import add
 
-from chaosity.checked_yaml_files import read_config
-from chaosity.simulation.machine_description import Fault, MachineDescription
+from chaosity.documents.check_config import read_config
+from chaosity.documents.machines import Fault, MachineDescription
 from machines import SimulatedHost, shipped_machine, shipped_topology
 from shipped_machines import MACHINES, MEMORY, STORAGE, judged, planted, shown, true_losses
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from chaosity.checked_yaml_files import read_config
+from chaosity.documents.check_config import read_config
 from chaosity.prediction.fit_machine import fit_machine
 from chaosity.prediction.machine_parameters import can_be_fitted
 from chaosity.prediction.measured_cells import RATES

@@ -14,8 +14,8 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 
 from chaosity.anomalies.anomaly_results import Findings
+from chaosity.documents.machines import Fault
 from chaosity.rounds.round_types import Budget
-from chaosity.simulation.machine_description import Fault
 from machines import SimulatedHost, shipped_machine, shipped_topology, simulate_rounds
 from shipped_machines import SERVER_WITH_FAULTS, shown
 

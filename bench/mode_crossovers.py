@@ -15,7 +15,7 @@ import pandas as pd
 from scipy import stats
 from scipy.optimize import brentq
 
-from chaosity.checked_yaml_files import load_experiment
+from chaosity.documents.shipped_documents import load_experiment
 from chaosity.figures.figure_data_and_value_limits import select_figure_data
 from chaosity.figures.figure_spec import parse_figure_specs
 from chaosity.records.point_types import Point

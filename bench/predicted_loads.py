@@ -16,7 +16,7 @@ from functools import partial
 
 import numpy as np
 
-from chaosity.checked_yaml_files import read_config
+from chaosity.documents.check_config import read_config
 from chaosity.errors import UserError
 from chaosity.prediction.fit_machine import fit_machine
 from chaosity.prediction.machine_parameters import can_be_fitted

@@ -22,12 +22,13 @@ import numpy as np
 from scipy import stats
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
-from chaosity.checked_yaml_files import CONFIG, read_config
 from chaosity.compare.outlier_host_search import find_outlier_hosts
 from chaosity.components.make_component_documents import drive_component_name
 from chaosity.cpusets import parse_cpu_list
+from chaosity.documents.check_config import read_config
+from chaosity.documents.machines import Fault, MachineDescription
+from chaosity.documents.shipped_documents import CONFIG
 from chaosity.place_names import packages_of_link
-from chaosity.simulation.machine_description import Fault, MachineDescription
 from chaosity.store.measurements import SLICE, less_is_better
 from chaosity.topology.topology_model import Topology
 from machines import SimulatedHost, shipped_machine, shipped_topology

@@ -8,13 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from chaosity.checked_yaml_files import (
-    EXPERIMENTS,
-    ROOT,
-    load_experiment,
-    read_config,
-    yaml_file_names,
-)
+from chaosity.documents.check_config import read_config
+from chaosity.documents.shipped_documents import EXPERIMENTS, ROOT, load_experiment, yaml_file_names
 
 README = ROOT / "README.md"
 

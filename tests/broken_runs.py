@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from chaosity.checked_yaml_files import ROOT, schema_validator
+from chaosity.documents.shipped_documents import ROOT
+from published_schemas import schema_errors
 from wait_until_true import files_of_running_program
 from workflow_folder import Workflow
 
@@ -48,7 +49,7 @@ def record_files(results: Path) -> dict[Path, bytes]:
     found = files_of_running_program(results, "*/*/*/*/rep*.json")
     content = {path: path.read_bytes() for path in found}
     for text in content.values():
-        assert list(schema_validator("record").iter_errors(json.loads(text))) == []
+        assert schema_errors(json.loads(text), "record") == []
     return content
 
 

@@ -30,7 +30,6 @@ from click.testing import CliRunner
 
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.anomalies.host_anomalies import HostComponentFacts, analyse_host, host_component_facts
-from chaosity.checked_yaml_files import ROOT, read_config
 from chaosity.cli import chaosity
 from chaosity.components.component_files import write_changed_components
 from chaosity.components.make_component_documents import (
@@ -38,6 +37,11 @@ from chaosity.components.make_component_documents import (
     make_component_documents,
 )
 from chaosity.design.host_plan import PlannedHost, plan_host
+from chaosity.documents.check_config import read_config
+from chaosity.documents.config import Config
+from chaosity.documents.inventory import HostVariables
+from chaosity.documents.machines import Fault, MachineDescription
+from chaosity.documents.shipped_documents import ROOT
 from chaosity.health.choose_check_points import CheckPoint, choose_check_points
 from chaosity.records.atomic_writes_and_record_files import format_utc, replicate_numbers
 from chaosity.records.point_types import MetricSourceWithUpperBound, Point
@@ -47,12 +51,7 @@ from chaosity.report.report_summary import ProblemAndSeverity, ReportSummary
 from chaosity.rounds.machine_so_far import MachineSoFar
 from chaosity.rounds.next_round import next_round
 from chaosity.rounds.round_types import Budget, PointKey, point_key
-from chaosity.simulation.machine_description import (
-    Fault,
-    MachineDescription,
-    firmware_topology,
-    read_machine_description,
-)
+from chaosity.simulation.machine_description import firmware_topology, read_machine_description
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.simulated_records import draw_noise, simulate_replicate
 from chaosity.simulation.true_values import true_values
@@ -69,7 +68,6 @@ from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_json import topology_to_json
 from chaosity.topology.topology_model import Topology
-from chaosity.yaml_document_types import Config, HostVariables
 from table_rows import DAY, folder_of, in_types_of_file
 
 SMALL_MACHINES = ROOT / "tests/data/machines"

@@ -228,7 +228,7 @@ def check_any_input(
 @cache
 def simulated_records() -> list[Any]:
     """Return a simulated record of each experiment: raw output, as the tools print it."""
-    from chaosity.checked_yaml_files import EXPERIMENTS
+    from chaosity.documents.shipped_documents import EXPERIMENTS
     from chaosity.simulation.machine_model import MachineModel
     from chaosity.simulation.simulated_records import simulate_replicate
     from machines import TODAY, planned

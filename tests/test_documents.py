@@ -25,9 +25,10 @@ import click
 import pytest
 import yaml
 
-from chaosity.checked_yaml_files import ROOT, load_experiment, read_config
 from chaosity.cli import chaosity
 from chaosity.cli.place_pages import placement_argument_parser
+from chaosity.documents.check_config import read_config
+from chaosity.documents.shipped_documents import ROOT, load_experiment
 from chaosity.errors import UserError
 from machines import pretend_measured
 from made_once import made_once

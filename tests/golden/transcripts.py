@@ -24,7 +24,7 @@ from prepared_results import copy_prepared, fail, inflict, pretend_all_measured,
 from readable_text import read
 
 import chaosity.cli
-from chaosity.checked_yaml_files import ROOT
+from chaosity.documents.shipped_documents import ROOT
 
 BIN = Path(sys.executable).parent
 # Commands of transcripts alone.

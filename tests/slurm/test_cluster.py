@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.checked_yaml_files import schema_validator
+from published_schemas import schema_errors
 from slurm_workflow import HOSTS, Checkout, command, play
 from wait_until_true import wait_until
 
@@ -46,7 +46,7 @@ def test_both_hosts_are_measured_as_a_local_one_would_be(checkout: Checkout) -> 
     assert len(found["nodea"]) == len(found["nodeb"]) > 1
     for host, records in found.items():
         for record in records:
-            assert list(schema_validator("record").iter_errors(record)) == []
+            assert schema_errors(record, "record") == []
             assert record["point"]["host"] == host
             assert record["verdict"]["status"] == "valid", record["verdict"]
         # One after the other, in the random order.

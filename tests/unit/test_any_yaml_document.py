@@ -14,8 +14,9 @@ import yaml
 from hypothesis import strategies as st
 
 from chaosity.benchmarks.counter_events import find_counter_events, read_counter_files
-from chaosity.checked_yaml_files import ROOT, load_benchmark, load_experiment, read_config
 from chaosity.design.host_plan import PlannedHost, plan_host
+from chaosity.documents.check_config import read_config
+from chaosity.documents.shipped_documents import ROOT, load_benchmark, load_experiment
 from chaosity.simulation.machine_description import read_machine_description
 from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology
@@ -62,7 +63,7 @@ def write_by_name(
     named = re.search(rf'\b{key}"?: "?(\w{{1,60}})', text)
     name = named[1] if named else "any"
     write_text(folder / f"{name}.yaml", text)
-    patch.setattr(f"chaosity.checked_yaml_files.{constant}", folder)
+    patch.setattr(f"chaosity.documents.shipped_documents.{constant}", folder)
     return name
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 
-from chaosity.checked_yaml_files import EXPERIMENTS, load_experiment, yaml_file_names
+from chaosity.documents.shipped_documents import EXPERIMENTS, load_experiment, yaml_file_names
 from compiler_cache import ROOT
 
 NAMES = yaml_file_names(EXPERIMENTS)

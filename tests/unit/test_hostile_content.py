@@ -15,8 +15,9 @@ import hostile_texts as hostile
 import pytest
 from rich.text import Text
 
-from chaosity.checked_yaml_files import ROOT, read_yaml
 from chaosity.cli.terminal_output import borderless_table, echo, json_text, print_rich
+from chaosity.documents.shipped_documents import ROOT
+from chaosity.documents.yaml_files import read_yaml
 from chaosity.errors import UserError, printable_line, printable_text
 from chaosity.hosts.ansible_inventory import read_inventory
 from chaosity.slurm.slurm_commands import parse_slurm_nodes

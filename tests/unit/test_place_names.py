@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.checked_yaml_files import EXPERIMENTS, read_config, yaml_file_names
 from chaosity.components.make_component_documents import SYSTEM, make_component_documents
 from chaosity.design.host_plan import PlannedHost, plan_host
+from chaosity.documents.check_config import read_config
+from chaosity.documents.shipped_documents import EXPERIMENTS, yaml_file_names
 from chaosity.place_names import (
     PlaceName,
     initiator_to_target_name,

@@ -14,8 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CODE = ROOT / "workflow" / "chaosity"
 ROW = re.compile(r"\| ((?:`\w+`(?:, )?)+) \| .+ \| ?(.*) ?\|")
 FOR_ALL = {
-    "checked_yaml_files",
-    "yaml_document_types",
+    "documents",
     "errors",
     "units",
     "text_templates",

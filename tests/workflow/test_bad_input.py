@@ -10,7 +10,8 @@ import pytest
 
 from chaosity.campaign.hosts_and_plans_of_run import Campaign
 from chaosity.campaign.runs_of_hosts import runs_of_hosts
-from chaosity.checked_yaml_files import ROOT, read_config
+from chaosity.documents.check_config import read_config
+from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError
 from workflow_folder import Workflow
 

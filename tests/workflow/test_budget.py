@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from chaosity.checked_yaml_files import ROOT
+from chaosity.documents.shipped_documents import ROOT
 from chaosity.records.atomic_writes_and_record_files import utc_now_text
 from wait_until_true import files_of_running_program, wait_until
 from workflow_folder import Workflow

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.checked_yaml_files import read_yaml
+from chaosity.documents.yaml_files import read_yaml
 from workflow_folder import Workflow
 
 pytestmark = pytest.mark.thorough

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.checked_yaml_files import ROOT
+from chaosity.documents.shipped_documents import ROOT
 from chaosity.runner.metric_values import metric_values_or_reasons
 from workflow_folder import Workflow
 

@@ -303,7 +303,7 @@ def checkout(root: Path) -> Iterator[Path]:
         copy.chmod(0o755)
         for name in ("ansible.cfg", "provision.yml"):
             shutil.copy2(root / name, copy)
-        for name in ("inventories", "roles", "workflow/schemas"):
+        for name in ("inventories", "roles", "workflow/chaosity/documents"):
             shutil.copytree(root / name, copy / name)
         if os.geteuid() == 0:
             for path in (copy, *copy.rglob("*")):

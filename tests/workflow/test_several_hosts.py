@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from chaosity.checked_yaml_files import ROOT
+from chaosity.documents.shipped_documents import ROOT
 from wait_until_true import files_of_running_program, wait_until
 from workflow_folder import LISTING, Workflow
 

@@ -12,7 +12,7 @@ import pytest
 from rocrate.rocrate import ROCrate
 
 import playbooks
-from chaosity.checked_yaml_files import ROOT
+from chaosity.documents.shipped_documents import ROOT
 from chaosity.store.measurements import Measurements
 from workflow_folder import Workflow
 

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from chaosity.checked_yaml_files import EXPERIMENTS, ROOT, load_experiment, read_yaml
+from chaosity.documents.shipped_documents import EXPERIMENTS, ROOT, load_experiment
+from chaosity.documents.yaml_files import read_yaml
 from chaosity.topology.topology_discovery import discover_topology
 from made_once import made_once
 from workflow_folder import Workflow

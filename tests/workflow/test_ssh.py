@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.checked_yaml_files import schema_validator
 from chaosity.runner.build_zipapp import write_zipapp
+from published_schemas import schema_errors
 from sshd import Server, make_key_pair
 from wait_until_true import files_of_running_program, wait_until
 from workflow_folder import Workflow
@@ -55,7 +55,7 @@ def test_a_host_is_measured_over_one_kept_connection(workflow, server):
     assert found
     for path in found:
         record = json.loads(path.read_text())
-        assert list(schema_validator("record").iter_errors(record)) == []
+        assert schema_errors(record, "record") == []
         assert record["verdict"]["status"] == "valid", record["verdict"]["reason"]
     assert server.log.count("Accepted publickey") == 1
     assert workflow.selected() == set()
@@ -136,7 +136,7 @@ def test_a_host_that_dies_in_the_middle_leaves_whole_records_and_the_next_run_go
     survived = records(workflow, "far")
     assert 3 <= len(survived) < len(records(workflow, "localhost"))
     for path in survived:
-        assert list(schema_validator("record").iter_errors(json.loads(path.read_text()))) == []
+        assert schema_errors(json.loads(path.read_text()), "record") == []
     server.start()
     workflow.measure()
     assert len(records(workflow, "far")) == len(records(workflow, "localhost"))

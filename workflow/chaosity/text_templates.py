@@ -16,7 +16,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from chaosity import units
-from chaosity.checked_yaml_files import ROOT, read_yaml
+from chaosity.documents.shipped_documents import ROOT
+from chaosity.documents.yaml_files import read_yaml
 
 TEMPLATES = ROOT / "templates"
 # The functions of `chaosity.units` that templates can call.

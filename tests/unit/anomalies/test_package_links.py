@@ -8,7 +8,7 @@ import pytest
 
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.anomalies.host_anomalies import analyse_host
-from chaosity.simulation.machine_description import Fault
+from chaosity.documents.machines import Fault
 from chaosity.store.measurements import Measurements
 from machines import SimulatedHost, planned
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from chaosity.campaign.hosts_and_plans_of_run import Campaign
-from chaosity.checked_yaml_files import read_config
+from chaosity.documents.check_config import read_config
 
 HOST = "milan"
 

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from chaosity.campaign.runs_of_hosts import runs_of_hosts
-from chaosity.checked_yaml_files import CONFIG, ROOT, read_config
+from chaosity.documents.check_config import read_config
+from chaosity.documents.shipped_documents import CONFIG, ROOT
 from chaosity.hosts import ansible_inventory
 
 VARIABLE = ansible_inventory._SHARED_ANSWER_VARIABLE

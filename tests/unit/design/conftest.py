@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.checked_yaml_files import read_config
 from chaosity.design.host_plan import PlannedHost
+from chaosity.documents.check_config import read_config
 from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology
 

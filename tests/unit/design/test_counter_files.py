@@ -6,15 +6,16 @@ import itertools
 
 import pytest
 
-from chaosity import checked_yaml_files as module
 from chaosity.benchmarks import benchmark_templates
 from chaosity.benchmarks.counter_events import (
     encode_x86_event,
     find_counter_events,
     read_counter_files,
 )
-from chaosity.checked_yaml_files import read_config, yaml_file_names
 from chaosity.design.host_plan import plan_host
+from chaosity.documents import shipped_documents as module
+from chaosity.documents.check_config import read_config
+from chaosity.documents.shipped_documents import yaml_file_names
 from chaosity.errors import UserError
 
 # The three indicators of document 004.

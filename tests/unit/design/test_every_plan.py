@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from chaosity.checked_yaml_files import EXPERIMENTS, ROOT, read_config
 from chaosity.design.host_plan import PlannedHost, plan_host
+from chaosity.documents.check_config import read_config
+from chaosity.documents.shipped_documents import EXPERIMENTS, ROOT
 from chaosity.errors import UserError
 from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology

@@ -15,13 +15,13 @@ from parsed_point_names import parse_point_name
 
 from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
 from chaosity.campaign.hosts_and_plans_of_run import Campaign
-from chaosity.checked_yaml_files import load_experiment
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design import host_plan as plan_module
 from chaosity.design.even_samples_and_plan_notes import pick_evenly_spread
 from chaosity.design.host_plan import PlannedHost, plan_host, random_orders
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
+from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import replicate_numbers
 from chaosity.topology.configuration_names import configuration_name

@@ -6,9 +6,10 @@ import re
 
 import pytest
 
-from chaosity.checked_yaml_files import ROOT, read_config
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
+from chaosity.documents.check_config import read_config
+from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError
 from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology

@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
-from chaosity.checked_yaml_files import ROOT, check_config, read_config
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources, thread_counts
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.point_names import format_level
+from chaosity.documents.check_config import check_config, read_config
+from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import HugePagePool, Topology

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from parsed_point_names import parse_point_name
 
 from chaosity.benchmarks.benchmark_templates import Benchmark, load_benchmark_of_each_category
-from chaosity.checked_yaml_files import EXPERIMENTS, yaml_file_names
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design.even_samples_and_plan_notes import sample_sets_of_every_size
 from chaosity.design.host_plan import PlannedHost
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.target_selectors import page_placement_target, round_page_shares
+from chaosity.documents.shipped_documents import EXPERIMENTS, yaml_file_names
 from chaosity.errors import UserError
 from chaosity.place.placement_policies import POLICIES
 from chaosity.topology.configuration_names import configuration_name

@@ -10,12 +10,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity import checked_yaml_files as config_module
-from chaosity.checked_yaml_files import load_experiment
 from chaosity.design import host_plan as plan_module
 from chaosity.design.even_samples_and_plan_notes import PlanNotes
 from chaosity.design.find_reference_loads_of_ratios import add_reference_loads
 from chaosity.design.host_plan import plan_host
+from chaosity.documents import shipped_documents as config_module
+from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError
 
 BANDWIDTH = "bandwidth_bytes_per_second"

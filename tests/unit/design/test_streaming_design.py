@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
-from chaosity.checked_yaml_files import load_experiment
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_and_target_types import PlannedDrive
 from chaosity.design.point_expansion import PointExpansion
+from chaosity.documents.shipped_documents import load_experiment
 from chaosity.topology.topology_discovery import discover_topology
 
 NAME = "streaming_compute"

@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
-from chaosity.checked_yaml_files import read_config
 from chaosity.cli.plan import plan_command
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
+from chaosity.documents.check_config import read_config
 from chaosity.errors import UserError
 from chaosity.topology.device_types import OpenclDevice
 from chaosity.topology.topology_discovery import discover_topology

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from lxml import etree
 
-from chaosity.checked_yaml_files import EXPERIMENTS, load_experiment
+from chaosity.documents.shipped_documents import EXPERIMENTS, load_experiment
 from chaosity.errors import UserError
 from chaosity.figures.bar_charts import draw_bar_chart
 from chaosity.figures.draw_and_write_figures import FigureFile, draw_figures

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from chaosity.checked_yaml_files import load_experiment
+from chaosity.documents.shipped_documents import load_experiment
 from chaosity.figures.axis_order_and_labels import is_byte_column, make_axis_value
 from chaosity.figures.draw_and_write_figures import draw_figures
 from chaosity.store.measurements import Measurements

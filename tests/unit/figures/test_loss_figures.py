@@ -7,7 +7,7 @@ import json
 import pytest
 from lxml import etree
 
-from chaosity.checked_yaml_files import load_experiment
+from chaosity.documents.shipped_documents import load_experiment
 from chaosity.figures.draw_and_write_figures import draw_figures
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from lxml import etree
 
-from chaosity.checked_yaml_files import load_experiment
+from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError
 from chaosity.figures.column_values_and_upper_bounds import (
     lowest_bound_of_mark,

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from chaosity.checked_yaml_files import load_experiment
+from chaosity.documents.shipped_documents import load_experiment
 from chaosity.figures.draw_and_write_figures import FigureFile, draw_figures
 from chaosity.prediction.predict_drive_sets import predict_drive_sets
 from chaosity.store.left_out_points import LeftOutPoints

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chaosity.benchmarks.benchmark_templates import Benchmark
-from chaosity.checked_yaml_files import load_benchmark
+from chaosity.documents.shipped_documents import load_benchmark
 from chaosity.runner import metric_values, progress_samples_and_rates, record_checks
 from chaosity.runner.parse_tool_output import ExtractionError, extract_number
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernel_files import Kernel, placed_point, report
 
-from chaosity.checked_yaml_files import load_benchmark
+from chaosity.documents.shipped_documents import load_benchmark
 from chaosity.place import settle_placement
 from chaosity.place.hold_back_ready_line import BarrierPhase, BarrierProxy
 from chaosity.place.run_placed_program import SETTLE_SECONDS

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chaosity.checked_yaml_files import read_config, validate_document
 from chaosity.cli.fit import fit_command
+from chaosity.documents.check_config import read_config
+from chaosity.documents.check_document import check_document
+from chaosity.documents.machines import Fault, MachineFile
 from chaosity.errors import UserError
 from chaosity.prediction.fit_machine import fit_machine
 from chaosity.prediction.fitted_description import (
@@ -21,7 +23,7 @@ from chaosity.prediction.fitted_description import (
 from chaosity.prediction.predict_loads import predict_loads, undetermined_parameters
 from chaosity.records.point_types import DriveFacts
 from chaosity.result_folders import MEASUREMENTS_FILE
-from chaosity.simulation.machine_description import KIND, Fault, read_machine_description
+from chaosity.simulation.machine_description import read_machine_description
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.store.tidy_table_parquet import write_parquet_table
 from chaosity.topology.topology_json import topology_to_json
@@ -94,7 +96,7 @@ def test_a_slow_drive_gets_a_factor_that_the_description_and_its_simulation_have
     assert factor.low and factor.high and factor.low <= 0.6 <= factor.high < 0.65
     assert not found.departures
     document = named_description(found, "twin", "node01", "nps1", simulated=True)
-    validate_document(document, KIND, "twin.yaml")
+    check_document(document, MachineFile, "twin.yaml")
     [fault] = document["faults"]
     assert fault == Fault(fault="slow_drive", drive=slow, remaining=fault["remaining"])
     assert document["fitted"]["parameters"][factor.parameter.name]["determined"]
@@ -138,7 +140,7 @@ def test_a_capacity_that_another_one_can_replace_has_no_value_but_counts_in_inte
     model = MachineModel(whole.machine, whole.topology, whole.name, TODAY)
     true = model.noiseless_results(point["loads"])["storage"].counted_bytes_per_second
     document = named_description(found, "twin", "node01", "nps4", simulated=True)
-    validate_document(document, KIND, "twin.yaml")
+    check_document(document, MachineFile, "twin.yaml")
     for machine in found, read_fitted(document, "twin.yaml"):
         [drives] = predict_loads(machine, whole.topology, point["loads"])
         assert drives.low and drives.high and drives.low < true < drives.high

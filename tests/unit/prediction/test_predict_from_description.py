@@ -11,8 +11,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from chaosity.checked_yaml_files import ROOT
 from chaosity.cli.predict import predict_command
+from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError
 from chaosity.prediction.fit_machine import fit_machine
 from chaosity.prediction.fitted_description import (

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from chaosity.cli.predict import predict_command
+from chaosity.documents.machines import Fault
 from chaosity.errors import UserError
 from chaosity.prediction.fit_machine import fit_machine
 from chaosity.prediction.fitted_description import FittedMachine
@@ -22,7 +23,6 @@ from chaosity.prediction.predict_loads import (
 )
 from chaosity.records.point_types import Load, Point
 from chaosity.result_folders import MEASUREMENTS_FILE, UNMEASURED_FILE
-from chaosity.simulation.machine_description import Fault
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.store.tidy_table_parquet import write_parquet_table
 from chaosity.topology.topology_json import topology_to_json

@@ -7,7 +7,7 @@ import re
 import pytest
 from lxml import etree
 
-from chaosity.checked_yaml_files import load_experiment
+from chaosity.documents.shipped_documents import load_experiment
 from chaosity.report.configuration_comparison import (
     compare_configurations,
     compared_ratio_with_verdict,

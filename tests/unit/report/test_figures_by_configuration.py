@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.checked_yaml_files import load_experiment
+from chaosity.documents.shipped_documents import load_experiment
 from chaosity.figures.draw_and_write_figures import FigureFile
 from chaosity.report.crossovers import crossover_text
 from chaosity.report.figures_by_configuration import draw_figures_by_configuration

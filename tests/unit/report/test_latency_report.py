@@ -11,7 +11,7 @@ from lxml import etree
 from report_inputs import CONFIG, system_document
 from table_figures import draw
 
-from chaosity.checked_yaml_files import load_experiment
+from chaosity.documents.shipped_documents import load_experiment
 from chaosity.report.build_report_data import build_report_data
 from chaosity.report.component_change_effects import component_changes
 from chaosity.report.configuration_comparison import compare_configurations

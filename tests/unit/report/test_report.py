@@ -12,7 +12,7 @@ from report_inputs import CONFIG, record_summaries, system_document
 from table_figures import DRAWN, draw
 
 from chaosity.anomalies.host_anomalies import analyse_host
-from chaosity.checked_yaml_files import load_experiment
+from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError
 from chaosity.figures.draw_and_write_figures import FigureFile, draw_figures
 from chaosity.report.build_report_data import build_report_data

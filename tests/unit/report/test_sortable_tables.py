@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from chaosity.checked_yaml_files import ROOT
+from chaosity.documents.shipped_documents import ROOT
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 SCRIPT = (ROOT / "templates/report/sortable_tables.js").read_text(encoding="utf-8")

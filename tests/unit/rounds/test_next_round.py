@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from chaosity.checked_yaml_files import ROOT, read_config
 from chaosity.design.host_plan import PlannedHost, plan_host
+from chaosity.documents.check_config import read_config
+from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError
 from chaosity.rounds.machine_so_far import MachineSoFar
 from chaosity.rounds.next_round import FIRST_SHARE, next_round

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from chaosity.benchmarks.benchmark_templates import Benchmark
 from chaosity.campaign.kept_page_weights import HostPageWeights
-from chaosity.checked_yaml_files import ROOT, load_benchmark
 from chaosity.cli.explain import explain_value_command
+from chaosity.documents.shipped_documents import ROOT, load_benchmark
 from chaosity.errors import UserError
 from chaosity.place.program_rate import SampleSource
 from chaosity.report.record_summaries import read_record_summaries, tool_note_sentences

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import date
 from typing import Any
 
-from chaosity.checked_yaml_files import ROOT
-from chaosity.simulation.machine_description import Fault, MachineDescription
+from chaosity.documents.machines import Fault, MachineDescription
+from chaosity.documents.shipped_documents import ROOT
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.topology.topology_discovery import discover_topology
 

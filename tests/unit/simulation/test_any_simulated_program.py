@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from chaosity.checked_yaml_files import read_config
+from chaosity.documents.check_config import read_config
 from chaosity.errors import UserError
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.true_values import check_programs_can_be_simulated, true_values

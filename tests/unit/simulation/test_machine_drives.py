@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machine_by_hand import MACHINE, TODAY, TOPOLOGY, drives, load, model, rate
 
+from chaosity.documents.machines import Fault, MachineDescription
 from chaosity.simulation.access_paths import closed_queue_rate
-from chaosity.simulation.machine_description import Fault, MachineDescription
 from chaosity.simulation.machine_model import (
     MachineModel,
     NoiselessLoadResult,

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from machine_by_hand import MACHINE, TODAY, TOPOLOGY, drives, load, model, rate
 
-from chaosity.simulation.machine_description import Fault, MachineDescription, firmware_topology
+from chaosity.documents.machines import Fault, MachineDescription
+from chaosity.simulation.machine_description import firmware_topology
 from chaosity.simulation.machine_model import MachineModel
 
 FAULTS: list[tuple[Fault, Any, float]] = [

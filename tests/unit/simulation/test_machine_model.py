@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from machine_by_hand import MACHINE, TODAY, TOPOLOGY, load, model, rate
 
-from chaosity.checked_yaml_files import ROOT
+from chaosity.documents.shipped_documents import ROOT
 from chaosity.simulation.machine_description import read_machine_description
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.simulated_loads import read_written_and_counted_shares

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from chaosity.anomalies.anomaly_results import Findings
-from chaosity.simulation.machine_description import Fault
+from chaosity.documents.machines import Fault
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS, rows_to_table
 from machines import planned, shipped_machine, shipped_topology

@@ -8,7 +8,7 @@ import shutil
 import pytest
 from lxml import etree
 
-from chaosity.checked_yaml_files import ROOT
+from chaosity.documents.shipped_documents import ROOT
 
 FOLDER = ROOT / "machines" / "topologies"
 

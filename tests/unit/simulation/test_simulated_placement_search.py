@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaosity.checked_yaml_files import load_experiment
+from chaosity.documents.shipped_documents import load_experiment
 from chaosity.figures.draw_and_write_figures import draw_figures
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.true_values import true_values

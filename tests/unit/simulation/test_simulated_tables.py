@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
-from chaosity.checked_yaml_files import read_config
 from chaosity.components.make_component_documents import make_component_documents
+from chaosity.documents.check_config import read_config
 from chaosity.store.measurements import CELL, Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS
 from machines import SHIPPED_MACHINES, SimulatedHost, planned, shipped_machine, shipped_topology

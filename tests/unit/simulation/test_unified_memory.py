@@ -6,8 +6,8 @@ from datetime import date
 
 import pytest
 
-from chaosity.checked_yaml_files import read_config
 from chaosity.design.host_plan import PlannedHost, plan_host
+from chaosity.documents.check_config import read_config
 from chaosity.simulation.machine_description import firmware_topology
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.true_values import true_values

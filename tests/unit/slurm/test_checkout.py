@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaosity.checked_yaml_files import read_config
+from chaosity.documents.check_config import read_config
 from slurm_workflow import Checkout
 from workflow_folder import SHORT
 

@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 
 from chaosity.anomalies.host_anomalies import analyse_host
-from chaosity.checked_yaml_files import load_experiment, read_config
+from chaosity.documents.check_config import read_config
+from chaosity.documents.config import Config
+from chaosity.documents.shipped_documents import load_experiment
 from chaosity.figures.draw_and_write_figures import draw_figures
 from chaosity.statistics.latency_steps import find_latency_steps
-from chaosity.yaml_document_types import Config
 from machines import SimulatedHost, planned, shipped_machine
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30

@@ -6,10 +6,11 @@ import copy
 
 import pytest
 
-from chaosity.checked_yaml_files import load_benchmark, load_experiment, read_config
 from chaosity.design.even_samples_and_plan_notes import PlanNotes
 from chaosity.design.find_reference_loads_of_ratios import add_reference_loads
 from chaosity.design.host_plan import PlannedHost, plan_host
+from chaosity.documents.check_config import read_config
+from chaosity.documents.shipped_documents import load_benchmark, load_experiment
 from chaosity.errors import UserError
 from chaosity.figures.draw_and_write_figures import draw_figures
 from chaosity.records.atomic_writes_and_record_files import replicate_numbers

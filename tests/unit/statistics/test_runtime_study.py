@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
-from chaosity.checked_yaml_files import load_experiment, read_config
+from chaosity.documents.check_config import read_config
+from chaosity.documents.shipped_documents import load_experiment
 from chaosity.report.variance_analysis_section import analysis_sections
 from chaosity.statistics.find_anova_studies import find_anova_studies
 from chaosity.store.measurements import Measurements

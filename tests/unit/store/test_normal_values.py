@@ -9,14 +9,15 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from chaosity.checked_yaml_files import (
+from chaosity.cli.profile import profile_command
+from chaosity.documents.check_document import check_document
+from chaosity.documents.published import ProcessorsDocument
+from chaosity.documents.shipped_documents import (
     PROCESSORS,
-    load_validated_document,
-    read_yaml,
-    validate_document,
+    read_document,
     yaml_file_names,
 )
-from chaosity.cli.profile import profile_command
+from chaosity.documents.yaml_files import read_yaml
 from chaosity.errors import UserError
 from chaosity.report.findings_and_checks import OK, WARNING, normal_value_checks
 from chaosity.report.overview_and_equal_hosts import compare_equal_hosts
@@ -51,17 +52,17 @@ def at_published_rate(share):
 
 def test_every_shipped_value_has_a_source_and_the_form_of_the_schema():
     for name in yaml_file_names(PROCESSORS):
-        document = load_validated_document(PROCESSORS, name, "test", "processors")
+        document = read_document(PROCESSORS, name, ProcessorsDocument, "test")
         models = [(each["model"], each["nodes_per_package"]) for each in document["values"]]
         assert len(models) == len(set(models)) >= 1
         assert "kernel" in document or not any(BANDWIDTH in each for each in document["values"])
     document = read_yaml(PROCESSORS / f"{name}.yaml") | {"source": ""}
     with pytest.raises(UserError, match="source"):
-        validate_document(document, "processors", "test")
+        check_document(document, ProcessorsDocument, "test")
 
 
 def test_shipped_values_are_those_of_the_published_tables():
-    found = load_validated_document(PROCESSORS, "vsc_intel_mlc", "test", "processors")["values"]
+    found = read_document(PROCESSORS, "vsc_intel_mlc", ProcessorsDocument, "test")["values"]
     tables = {"8360Y": "wice_icelake_8360y", "6240": "genius_cascadelake", "6140": "genius_skylake"}
     tables |= {"v2": "thinking_ivybridge", "v3": "thinking_haswell", "6132": "skylake_gold6132"}
     tables |= {"v4": "broadwell_e5-2680v4_cod4"}
@@ -76,7 +77,7 @@ def test_shipped_values_are_those_of_the_published_tables():
 
 
 def test_the_latency_of_the_epyc_7a53_is_the_median_of_the_published_cores():
-    [found] = load_validated_document(PROCESSORS, "numa_mem_bench", "test", "processors")["values"]
+    [found] = read_document(PROCESSORS, "numa_mem_bench", ProcessorsDocument, "test")["values"]
     rows = pd.read_csv(PUBLISHED_TABLES / "numa_bench_epyc7a53_latency_sweep_ns.csv")
     chosen = rows[(rows["mode"] == "serial") & (rows["size_MB"] == 4096)]
     assert found[LATENCY] == pytest.approx(chosen["latency_ns"].median(), abs=0.5)

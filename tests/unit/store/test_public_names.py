@@ -9,8 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from chaosity.checked_yaml_files import EXPERIMENTS, read_config, yaml_file_names
 from chaosity.design.host_plan import PlannedHost, plan_host
+from chaosity.documents.check_config import read_config
+from chaosity.documents.shipped_documents import EXPERIMENTS, yaml_file_names
 from chaosity.store.profile_anonymisation import anonymise_profiles
 from chaosity.store.profile_database import COMPONENT_COLUMNS, PROFILE_COLUMNS
 from chaosity.store.tidy_table_from_records import ReplicateOutcome, tidy_rows_of_outcome

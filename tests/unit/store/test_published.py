@@ -8,8 +8,9 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from chaosity.checked_yaml_files import PUBLISHED, read_yaml, yaml_file_names
 from chaosity.cli import chaosity
+from chaosity.documents.shipped_documents import PUBLISHED, yaml_file_names
+from chaosity.documents.yaml_files import read_yaml
 from chaosity.errors import UserError
 from chaosity.store.read_published_csv import read_published_csv
 from chaosity.store.tidy_table_parquet import COLUMNS

@@ -17,11 +17,11 @@ from captured import Capture, CapturedDrive, CapturedNode
 from hypothesis import strategies as st
 from lxml import etree
 
-from chaosity.checked_yaml_files import ROOT
 from chaosity.components.component_files import read_component_documents, write_changed_components
 from chaosity.components.component_history import read_component_histories
 from chaosity.components.make_component_documents import make_component_documents
 from chaosity.cpusets import format_cpu_list, parse_cpu_list, parse_mask
+from chaosity.documents.shipped_documents import ROOT
 from chaosity.runner.memory_module_table import parse_memory_modules
 from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.host_facts import parse_dmidecode_memory_modules

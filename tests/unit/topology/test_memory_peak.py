@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.checked_yaml_files import read_config
 from chaosity.components.make_component_documents import make_component_documents
 from chaosity.design.host_plan import PlannedHost, plan_host
+from chaosity.documents.check_config import read_config
 from chaosity.runner import memory_module_table, record_checks
 from chaosity.runner.memory_module_table import parse_memory_modules
 from chaosity.topology import topology_discovery, topology_sources

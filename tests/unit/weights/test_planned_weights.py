@@ -9,8 +9,8 @@ import yaml
 from path_measurements import alone, table, together
 
 from chaosity.campaign.hosts_and_plans_of_run import Campaign
-from chaosity.checked_yaml_files import read_config
 from chaosity.design import host_plan as planning
+from chaosity.documents.check_config import read_config
 from chaosity.store.tidy_table_parquet import write_parquet_table
 from machines import shipped_topology
 

@@ -12,10 +12,11 @@ from typing import Any, cast
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, TemplateError
 
-from chaosity.checked_yaml_files import BENCHMARKS, load_benchmark
+from chaosity.documents.benchmarks import BenchmarkDocument, KernelNameAndArrayCount
+from chaosity.documents.config import Config
+from chaosity.documents.shipped_documents import BENCHMARKS, load_benchmark
 from chaosity.errors import UserError
 from chaosity.records.point_types import Level, Load, PointStoppingRule
-from chaosity.yaml_document_types import BenchmarkDocument, Config, KernelNameAndArrayCount
 
 ENVIRONMENT = Environment(
     loader=FileSystemLoader(BENCHMARKS.parent),

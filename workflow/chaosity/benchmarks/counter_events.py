@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from chaosity.checked_yaml_files import COUNTERS, load_validated_document, yaml_file_names
+from chaosity.documents.published import CounterEventsDocument, EventCode
+from chaosity.documents.shipped_documents import COUNTERS, read_document, yaml_file_names
 from chaosity.errors import check_allowed
 from chaosity.records.point_types import CounterEvent, CounterRequest
 from chaosity.topology.host_fact_types import HostFacts
-from chaosity.yaml_document_types import CounterEventsDocument, EventCode
 
 
 @cache
 def read_counter_files() -> tuple[CounterEventsDocument, ...]:
     """Return the checked content of every file below templates/counters."""
     return tuple(
-        load_validated_document(COUNTERS, name, "templates/counters", "counters")
+        read_document(COUNTERS, name, CounterEventsDocument, "templates/counters")
         for name in yaml_file_names(COUNTERS)
     )
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from chaosity.checked_yaml_files import AUTO_BUDGET
 from chaosity.design.host_plan import HostPlan
+from chaosity.documents.check_config import AUTO_BUDGET
+from chaosity.documents.config import Config
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import record_file
 from chaosity.rounds.point_priority import least_budget_seconds
 from chaosity.rounds.round_types import ROUND_SECONDS, Budget, point_key, read_rounds
 from chaosity.units import format_count, format_duration, parse_duration, parse_share
-from chaosity.yaml_document_types import Config
 
 # The budget "auto" is this time: most of what there is to find on a server with eight nodes
 # (docs/budget.md). A machine with more nodes gets its shortest budget times this factor, so that

@@ -23,7 +23,6 @@ from chaosity.campaign.damaged_files import (
     set_damaged_records_aside,
 )
 from chaosity.campaign.kept_page_weights import HostPageWeights
-from chaosity.checked_yaml_files import check_config
 from chaosity.components.component_history import (
     ComponentState,
     components_changed_since,
@@ -31,6 +30,7 @@ from chaosity.components.component_history import (
     read_component_histories,
 )
 from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
+from chaosity.documents.check_config import check_config
 from chaosity.errors import UserError, file_system_error, printable_line
 from chaosity.hosts.host_discovery import discover_hosts, read_discovered_hosts
 from chaosity.records.atomic_writes_and_record_files import (

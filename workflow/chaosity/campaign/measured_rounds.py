@@ -26,6 +26,7 @@ from chaosity.components.component_history import (
     read_component_histories,
 )
 from chaosity.design.host_plan import HostPlan
+from chaosity.documents.config import Config
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import (
     file_time,
@@ -61,7 +62,6 @@ from chaosity.store.readings_kept_between_runs import KeptReadings, kept_reading
 from chaosity.store.tidy_table_from_records import build_tidy_table
 from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
 from chaosity.units import format_duration
-from chaosity.yaml_document_types import Config
 
 # Config of the runs that measure the rounds.
 _CONFIG_FILE = "rounds_config.yaml"

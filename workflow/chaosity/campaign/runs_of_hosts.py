@@ -21,9 +21,10 @@ import yaml
 
 from chaosity.campaign.budgeted_plan import has_budget
 from chaosity.campaign.kept_page_weights import HostPageWeights
-from chaosity.checked_yaml_files import check_config
 from chaosity.design.host_plan import plan_host
 from chaosity.design.point_expansion import json_fingerprint
+from chaosity.documents.check_config import check_config
+from chaosity.documents.config import Config
 from chaosity.errors import UserError
 from chaosity.hosts.ansible_inventory import (
     CONFIGURATION,
@@ -46,7 +47,6 @@ from chaosity.records.atomic_writes_and_record_files import (
 from chaosity.runner.guardian_process import kill_program
 from chaosity.topology.topology_sources import LIVE
 from chaosity.transport.runner_command import LOCAL, SLURM
-from chaosity.yaml_document_types import Config
 
 # A run's config; the file that exists only if nothing of the run is missing.
 _CONFIG_FILE, _FINISHED_FILE = "run_config.yaml", "measured.txt"

@@ -36,6 +36,7 @@ COMMANDS = {
     "report": "Write the HTML report of a host.",
     "reports": "Print the worst problem of each host and its report's path.",
     "run": "Measure one point.",
+    "schema": "Print the keys of a kind of YAML document, as JSON schema.",
     "show": "Show bandwidth and latency matrices of a host in the terminal.",
     "simulate": "Write all records of simulated hosts at once.",
     "tidy": "Make the table of all measured values from the records.",

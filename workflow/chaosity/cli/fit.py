@@ -32,11 +32,11 @@ def fit_command(folder: Path, output: Path | None) -> None:
     """
     import yaml
 
-    from chaosity.checked_yaml_files import validate_document
+    from chaosity.documents.check_document import check_document
+    from chaosity.documents.machines import MachineFile
     from chaosity.prediction.fit_machine import fit_machine
     from chaosity.prediction.fitted_description import named_description
     from chaosity.records.atomic_writes_and_record_files import write_atomically
-    from chaosity.simulation.machine_description import KIND
 
     if output and not re.fullmatch(r"[a-z0-9_]+\.yaml", output.name):
         remedy = "use small letters, digits and underscores, such as my_server.yaml"
@@ -49,7 +49,7 @@ def fit_command(folder: Path, output: Path | None) -> None:
         document = named_description(
             fitted, output.stem, host.parent.name, host.name, simulated=measured.is_simulated
         )
-        validate_document(document, KIND, str(output))
+        check_document(document, MachineFile, str(output))
         write_atomically(output, yaml.safe_dump(document, sort_keys=False, default_flow_style=None))
         echo(f"description: {output}")
 

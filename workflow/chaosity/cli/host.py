@@ -32,7 +32,7 @@ def measure_host_command(
     from chaosity.campaign.budgeted_plan import has_budget
     from chaosity.campaign.hosts_and_plans_of_run import Campaign
     from chaosity.campaign.runs_of_hosts import HostWorkflow
-    from chaosity.checked_yaml_files import read_config
+    from chaosity.documents.check_config import read_config
 
     config = read_config(config_file)
     workflow = HostWorkflow(root, arguments, below)

@@ -44,8 +44,8 @@ def plan_command(
     """Show what would be measured on a host, and for how long. Nothing is measured."""
     from chaosity.campaign.budgeted_plan import has_budget
     from chaosity.campaign.kept_page_weights import HostPageWeights
-    from chaosity.checked_yaml_files import check_config, read_config
     from chaosity.design.host_plan import PlannedHost, plan_host
+    from chaosity.documents.check_config import check_config, read_config
     from chaosity.topology.configuration_names import configuration_name
     from chaosity.topology.topology_discovery import discover_topology
 

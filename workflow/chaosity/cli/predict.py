@@ -148,8 +148,8 @@ def _predict_of_description(
     machine: Path, topology_file: Path, names: tuple[str, ...], config_file: Path, *, as_json: bool
 ) -> None:
     """Print what loads of planned points get on a described machine while all of them run."""
-    from chaosity.checked_yaml_files import read_config
     from chaosity.design.host_plan import PlannedHost, plan_host
+    from chaosity.documents.check_config import read_config
     from chaosity.prediction.fitted_description import read_fitted
     from chaosity.prediction.predict_loads import joined_loads
     from chaosity.simulation.machine_description import read_machine_description

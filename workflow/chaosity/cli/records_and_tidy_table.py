@@ -84,7 +84,8 @@ def write_simulated_records_command(
     `snakemake` with the same inventory and results then makes tables, figures and reports.
     """
     from chaosity.campaign.hosts_and_plans_of_run import Campaign
-    from chaosity.checked_yaml_files import ROOT, read_config
+    from chaosity.documents.check_config import read_config
+    from chaosity.documents.shipped_documents import ROOT
     from chaosity.simulation.simulated_records import TRUTH_COLUMNS, simulate_host, true_value_rows
 
     given = {"inventory": inventory, "results": results}

@@ -159,7 +159,7 @@ def draw_published_command(
     Writes measurements.parquet and the figures of its experiment, and prints the result of each
     figure in a sentence. If loads were measured alone and co-running, prints the slowdowns.
     """
-    from chaosity.checked_yaml_files import EXPERIMENTS, load_experiment, yaml_file_names
+    from chaosity.documents.shipped_documents import EXPERIMENTS, load_experiment, yaml_file_names
     from chaosity.figures.draw_and_write_figures import draw_figures
     from chaosity.store.measurements import Measurements
     from chaosity.store.read_published_csv import read_published_csv

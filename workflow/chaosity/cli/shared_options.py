@@ -1,7 +1,7 @@
 """Options, types and parsers that several commands share.
 
-The paths of the config and the inventory are repeated from `chaosity.checked_yaml_files`, since an
-import of that module (with jsonschema and yaml) would double the time of ``--help``.
+The paths of the config and the inventory are repeated from `chaosity.documents`, since an
+import of these modules (with pydantic and yaml) would double the time of ``--help``.
 """
 
 from __future__ import annotations

@@ -20,11 +20,12 @@ from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_and_target_types import Initiator
 from chaosity.design.initiator_selectors import EarlierEndpoints, compares_smt
 from chaosity.design.point_loads import ChosenLoad, LoadGroup
+from chaosity.documents.config import Config
+from chaosity.documents.experiments import LoadDesign, WorkingSet, WorkingSetRange
 from chaosity.errors import UserError, check_allowed
 from chaosity.records.point_types import Level
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_binary_bytes
-from chaosity.yaml_document_types import Config, LoadDesign, WorkingSet, WorkingSetRange
 
 # Sizes are whole KiB, which are multiples of every cache line.
 _GRAIN_BYTES = 1024

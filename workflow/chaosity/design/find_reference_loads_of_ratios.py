@@ -19,9 +19,9 @@ from chaosity.design.even_samples_and_plan_notes import PlanNotes
 from chaosity.design.initiator_selectors import as_list
 from chaosity.design.point_loads import ALONE, ONLY
 from chaosity.design.point_names import format_level
+from chaosity.documents.experiments import ExperimentDocument, FactorLevelRule, RelativeMetric
 from chaosity.errors import UserError, check_allowed
 from chaosity.records.point_types import ExpandedPoint, Level, Load, MetricRatio
-from chaosity.yaml_document_types import ExperimentDocument, FactorLevelRule, RelativeMetric
 
 # Columns of the tidy table that `to` may name, and the sides of the load that they describe.
 _COLUMN_SIDES = {

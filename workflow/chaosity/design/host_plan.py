@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TypedDict
 
 from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
-from chaosity.checked_yaml_files import load_experiment
 from chaosity.components.make_component_documents import drive_component_name
 from chaosity.design.even_samples_and_plan_notes import pick_evenly_spread
 from chaosity.design.find_reference_loads_of_ratios import add_reference_loads
@@ -21,13 +20,15 @@ from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_and_target_types import PlannedDrive
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.target_selectors import WeightsLookup
+from chaosity.documents.config import Config
+from chaosity.documents.inventory import HostVariables
+from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError, check_allowed
 from chaosity.place_names import PlaceName
 from chaosity.records.atomic_writes_and_record_files import has_text, write_if_changed
 from chaosity.records.point_types import ExpandedPoint, Point, PointStoppingRule
 from chaosity.topology.device_types import NvmeDrive
 from chaosity.topology.topology_model import Topology
-from chaosity.yaml_document_types import Config, HostVariables
 
 # Size of the file that takes the place of a drive on a host without NVMe drives.
 _DEFAULT_FILE_BYTES = 1024 * 1024 * 1024

@@ -16,9 +16,9 @@ from chaosity.design.even_samples_and_plan_notes import (
 )
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_and_target_types import Endpoint, Initiator
+from chaosity.documents.experiments import InitiatorSelector
 from chaosity.errors import DesignLeftOutError, UserError, check_allowed
 from chaosity.place_names import node_name, parse_place_name
-from chaosity.yaml_document_types import InitiatorSelector
 
 S = TypeVar("S")
 E = TypeVar("E", bound=Endpoint)
@@ -111,7 +111,9 @@ def select_initiators(
             named += [half for half in halves if half.kind != "spread"]
         elif "others_of" in selector:
             initiator = find_referred_initiator(selector["others_of"], earlier, where)
-            others = host.remaining_cores(initiator, as_list(selector.get("within", "node")))
+            within = selector.get("within", "node")
+            levels = [within] if isinstance(within, str) else [*within]
+            others = host.remaining_cores(initiator, levels)
             if others and selector.get("first_pu"):
                 pus = host.initiators_of_level("pu", one_per_core)
                 others = next(pu for pu in pus if pu.cpus[0] == min(others.cpus))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from chaosity.benchmarks.benchmark_templates import Benchmark
-from chaosity.checked_yaml_files import BENCHMARKS, load_benchmark, yaml_file_names
 from chaosity.design.even_samples_and_plan_notes import PlanNotes
 from chaosity.design.factor_levels import DesignedLoad
 from chaosity.design.host_resources import HostResources
@@ -20,13 +20,15 @@ from chaosity.design.initiator_selectors import (
 )
 from chaosity.design.point_loads import ChosenLoad, Combination, LoadGroup
 from chaosity.design.target_selectors import WeightsLookup, notes_on_missing_weights, select_targets
+from chaosity.documents.config import Config
+from chaosity.documents.experiments import LoadDesign, TargetSelector
+from chaosity.documents.shipped_documents import BENCHMARKS, load_benchmark, yaml_file_names
 from chaosity.errors import (
     DesignLeftOutError,
     UserError,
     check_allowed,
     suggest_allowed,
 )
-from chaosity.yaml_document_types import Config, LoadDesign
 
 PLATFORMS = {"linux": "Linux", "darwin": "macOS"}
 
@@ -184,7 +186,8 @@ class LoadCombinations:
             )
             return
         ends = {**earlier, load.role: {**earlier[load.role], "target": chosen.target}}
-        for memory in select_targets(spec["buffers"], chosen.initiator, host, ends, where):
+        buffers = cast(TargetSelector, spec["buffers"])  # whose keys a buffer's are a part of
+        for memory in select_targets(buffers, chosen.initiator, host, ends, where):
             yield replace(chosen, buffers=memory, levels=(("buffers", memory.name),))
 
     def _note_missing_weights(self, load: DesignedLoad, found: Sequence[Target]) -> None:

@@ -17,6 +17,7 @@ from chaosity.design.initiator_and_target_types import Initiator, Target
 from chaosity.design.load_combinations import LoadCombinations
 from chaosity.design.point_loads import ChosenLoad, Combination, LoadGroup, factor_level_of_point
 from chaosity.design.point_names import make_point_name
+from chaosity.documents.experiments import ExperimentDocument
 from chaosity.errors import DesignLeftOutError, UserError
 from chaosity.place_names import node_name, package_name
 from chaosity.records.point_types import (
@@ -29,7 +30,6 @@ from chaosity.records.point_types import (
 from chaosity.topology.device_types import NOT_IN_POINTS, OpenclDevice
 from chaosity.topology.numa_nodes import DRAM
 from chaosity.units import format_binary_bytes
-from chaosity.yaml_document_types import ExperimentDocument
 
 # Speed of the first touch of new pages, which the kernel clears; one thread reached 3 to 8 GB/s.
 _SETUP_BYTES_PER_SECOND = 4e9

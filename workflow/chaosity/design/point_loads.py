@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_and_target_types import Endpoint, Initiator, Target
 from chaosity.design.point_names import LoadName, format_level
+from chaosity.documents.experiments import FactorLevelRule
 from chaosity.records.point_types import Level
-from chaosity.yaml_document_types import FactorLevelRule
 
 # In a reference such as `only.target`: the single load of a point, whatever its role.
 ONLY = "only"

@@ -19,10 +19,10 @@ from chaosity.design.initiator_selectors import (
     find_referred_endpoint,
     first_of_each_relation,
 )
+from chaosity.documents.experiments import DriveSelector, OpenclSelector, TargetSelector
 from chaosity.errors import UserError, check_allowed
 from chaosity.place.page_share_arithmetic import apportion_whole_numbers
 from chaosity.place.placement_policies import FIRST_TOUCH, POLICIES, UNIFORM
-from chaosity.yaml_document_types import DriveSelector, OpenclSelector, TargetSelector
 
 # Returns the measured share of each node, for the name of the weights (CANONICAL or CONTENDED) and
 # the workers' nodes; None if they were not measured.

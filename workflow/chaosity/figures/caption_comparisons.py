@@ -7,9 +7,10 @@ import math
 import numpy as np
 import pandas as pd
 
+from chaosity.documents.figures import LevelsToCompare
 from chaosity.figures.axis_order_and_labels import make_axis_value
 from chaosity.figures.figure_data_and_value_limits import FigureData, FigureMark, mark_rows
-from chaosity.figures.figure_spec import LevelsToCompare, Role
+from chaosity.figures.figure_spec import Role
 from chaosity.figures.sums_of_loads import LARGER_ALONE, SUM
 from chaosity.place_names import natural_sort_key
 from chaosity.statistics.block_ratios import estimate_group_ratio_paired_by_block

@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from chaosity.cpusets import parse_cpu_list
+from chaosity.documents.figures import Bound
 from chaosity.errors import UserError
 from chaosity.figures.axis_order_and_labels import make_axis_value
-from chaosity.figures.figure_spec import BoundEntry, FigureSpec, Level, Role
+from chaosity.figures.figure_spec import FigureSpec, Level, Role
 from chaosity.store.measurements import (
     LOAD,
     POINT,
@@ -170,7 +171,7 @@ def read_measured_limits(spec: FigureSpec, experiment: Measurements) -> tuple[Me
     return tuple(bound for bound in bounds if bound.values)
 
 
-def _read_bound(spec: FigureSpec, entry: BoundEntry, experiment: Measurements) -> MeasuredBound:
+def _read_bound(spec: FigureSpec, entry: Bound, experiment: Measurements) -> MeasuredBound:
     """Return a bound; a bound that was not measured has no values."""
     along_x = entry.get("along_x", False)
     measured = experiment.where(load=entry["load"], metric=entry["metric"]).valid_rows()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
-from chaosity.checked_yaml_files import validate_document
+from chaosity.documents.figures import Bound, LevelsToCompare
 from chaosity.errors import UserError
 from chaosity.statistics.estimates_and_ratios import CONFIDENCE
 
@@ -17,28 +17,9 @@ Where = Mapping[str, Level | list[Level]]
 Role = Literal["panels", "series", "rows", "columns", "x"]
 
 
-class BoundEntry(TypedDict, total=False):
-    """An entry of `bounds`, see `schemas/figure.schema.yaml`."""
-
-    title: str
-    load: str
-    metric: str
-    where: Where
-    times: float
-    along_x: bool
-
-
-class LevelsToCompare(TypedDict):
-    """The entry `compare`, see `schemas/figure.schema.yaml`."""
-
-    column: str
-    level: str | list[str]
-    to: str
-
-
 @dataclass(frozen=True)
 class FigureSpec:
-    """An entry of `figures`; `schemas/figure.schema.yaml` describes the keys."""
+    """An entry of `figures`; `documents.figures` describes the keys."""
 
     experiment: str
     name: str
@@ -61,7 +42,7 @@ class FigureSpec:
     cache_steps: bool = False
     mark_best: bool = False
     loss_to: str | None = None
-    bounds: tuple[BoundEntry, ...] = ()
+    bounds: tuple[Bound, ...] = ()
     sum: bool = False
     rows_title: str | None = None
     columns_title: str | None = None
@@ -93,13 +74,7 @@ class FigureSpec:
 
     @classmethod
     def from_yaml_entry(cls, experiment: str, entry: Mapping[str, Any]) -> FigureSpec:
-        """Check and return an entry of `figures`.
-
-        Raises:
-            UserError: a key is unknown, missing, or not allowed for this kind of figure.
-        """
-        where = f"experiment {experiment}, figure {entry.get('name')}"
-        validate_document(dict(entry), "figure", where)
+        """Return an entry of `figures` of a checked document."""
         load = entry["load"]
         loads = (load,) if isinstance(load, str) else tuple(load)
         tuples = {name: tuple(entry.get(name, ())) for name in ("in_every_series", "bounds")}

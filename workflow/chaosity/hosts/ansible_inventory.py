@@ -19,11 +19,12 @@ from typing import Any, cast
 from jinja2 import StrictUndefined, TemplateError, UndefinedError, nodes
 from jinja2.sandbox import SandboxedEnvironment
 
-from chaosity.checked_yaml_files import ROOT, path_as_given_or_in_repository, validate_document
+from chaosity.documents.check_document import check_document
+from chaosity.documents.inventory import HostVariables
+from chaosity.documents.shipped_documents import ROOT, path_as_given_or_in_repository
 from chaosity.errors import MALFORMED, UserError, check_allowed, malformed_as_user_error
 from chaosity.hosts.ansible_programs import ansible_command
 from chaosity.topology.topology_sources import LIVE
-from chaosity.yaml_document_types import HostVariables
 
 # Prefix of the workflow's own variables; all others belong to the roles and to Ansible.
 _PREFIX = "chaosity_"
@@ -309,7 +310,7 @@ def read_inventory(inventory: str, wanted: Sequence[str] = ()) -> list[Inventory
     for name in wanted or names:
         given = facts.get(name, {})
         own = {key: value for key, value in given.items() if key.startswith(_PREFIX)}
-        validate_document(own, "host", f"{inventory}, host {name}")
+        check_document(own, HostVariables, f"{inventory}, host {name}")
         hosts.append(
             InventoryHost(name, cast(HostVariables, own), _render_variables(given, inventory, name))
         )

@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import TypedDict, cast
 
 from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
-from chaosity.checked_yaml_files import path_as_given_or_in_repository
 from chaosity.components.component_files import write_changed_components
 from chaosity.components.make_component_documents import make_component_documents
 from chaosity.design.host_plan import PlannedHost
 from chaosity.design.point_expansion import json_fingerprint
+from chaosity.documents.config import Config
+from chaosity.documents.machines import MachineDescription
+from chaosity.documents.shipped_documents import path_as_given_or_in_repository
 from chaosity.errors import UserError, suggest_allowed
 from chaosity.hosts.ansible_inventory import CONFIGURATION, InventoryHost, read_inventory
 from chaosity.records.atomic_writes_and_record_files import (
@@ -34,7 +36,6 @@ from chaosity.records.point_types import RequiredProgram
 from chaosity.runner.build_zipapp import zipapp_digest as runner_digest
 from chaosity.simulation.machine_description import (
     MACHINE_FILE,
-    MachineDescription,
     firmware_topology,
     read_machine_description,
 )
@@ -64,7 +65,6 @@ from chaosity.transport.skipped_hosts import (
     read_skipped_host,
     remove_skipped_host_note,
 )
-from chaosity.yaml_document_types import Config
 
 _DESCRIPTION_FILE = "description.tar.gz"
 # lstopo may take two minutes on a host with a slow driver; the tools' versions take seconds.

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from chaosity.documents.machines import Fault
 from chaosity.prediction.machine_parameters import Parameter, Values, fault_parameter
 from chaosity.prediction.measured_cells import departs
-from chaosity.simulation.machine_description import Fault
 from chaosity.simulation.resource_capacities import shared_drive_path_resource_name
 from chaosity.topology.topology_model import Topology
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
+from chaosity.documents.machines import MachineDescription, Noise
 from chaosity.errors import UserError
 from chaosity.prediction.faulty_parts import (
     faults_of_parts,
@@ -46,7 +47,6 @@ from chaosity.prediction.measured_cells import (
 )
 from chaosity.prediction.model_values import ModelOfPoints, ModelValues
 from chaosity.records.point_types import Point
-from chaosity.simulation.machine_description import MachineDescription, Noise
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
 

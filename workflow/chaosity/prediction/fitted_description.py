@@ -9,14 +9,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from chaosity.documents.machines import FitSummary, MachineDescription, ParameterCertainty
 from chaosity.errors import UserError
 from chaosity.prediction.machine_parameters import PARAMETERS, Parameter, Values, described
 from chaosity.result_folders import MEASUREMENTS_FILE
-from chaosity.simulation.machine_description import (
-    FitSummary,
-    MachineDescription,
-    ParameterCertainty,
-)
 
 # Standard deviation of the logarithm of an exact number; the draws need one above zero.
 _EXACT = 1e-9

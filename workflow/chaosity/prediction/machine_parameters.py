@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any, cast
 
+from chaosity.documents.machines import Fault, MachineDescription
 from chaosity.records.point_types import Load, Point
-from chaosity.simulation.machine_description import Fault, MachineDescription
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.simulated_loads import (
     rate_share,

@@ -13,8 +13,8 @@ from itertools import combinations
 
 import pandas as pd
 
-from chaosity.checked_yaml_files import load_experiment
 from chaosity.compare.comparison_text import ratio_text
+from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError
 from chaosity.figures.figure_data_and_value_limits import FigureData, select_figure_data
 from chaosity.figures.figure_spec import FigureSpec, parse_figure_specs

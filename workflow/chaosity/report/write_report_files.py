@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from chaosity.anomalies.anomaly_results import Findings
-from chaosity.checked_yaml_files import CONFIG, load_experiment, read_yaml
 from chaosity.components.component_files import facts_of_system_component, read_component_documents
 from chaosity.components.component_history import read_component_histories
+from chaosity.documents.shipped_documents import CONFIG, load_experiment
+from chaosity.documents.yaml_files import read_yaml
 from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.figures.checks_over_time import draw_checks_over_time
 from chaosity.figures.draw_and_write_figures import FigureFile, draw_figures

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from chaosity.documents.machines import Fault
 from chaosity.records.point_types import DriveFacts, Load, OpenclTargetDevice
 from chaosity.runner.point_measurement import memory_shares_by_node
 from chaosity.simulation.idle_machine import HitShares, IdleMachine, missed_share
-from chaosity.simulation.machine_description import Fault
 from chaosity.simulation.max_min_fair_rates import Flow
 from chaosity.simulation.resource_capacities import (
     WITHOUT_LIMIT,

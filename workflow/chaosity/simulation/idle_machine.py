@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from chaosity.documents.machines import Fault, MachineDescription
 from chaosity.records.point_types import DriveFacts, Load
 from chaosity.runner.point_measurement import memory_shares_by_node
-from chaosity.simulation.machine_description import Fault, MachineDescription
 from chaosity.simulation.simulated_loads import processing_units_of_load
 from chaosity.topology.topology_model import OTHER_PACKAGE, SAME_NODE, SAME_PACKAGE, Topology
 

@@ -6,158 +6,19 @@ import json
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict, cast
+from typing import Any, cast
 
-from chaosity.checked_yaml_files import ROOT, read_yaml, validate_document
 from chaosity.components.make_component_documents import drive_component_name
+from chaosity.documents.check_document import check_document
+from chaosity.documents.machines import Fault, MachineDescription, MachineFile
+from chaosity.documents.shipped_documents import ROOT
+from chaosity.documents.yaml_files import read_yaml
 from chaosity.errors import UserError, check_allowed
 from chaosity.topology.topology_model import Topology
 
 KIND = "simulated_machine"
 # The checked description among the results of a host, so that no record reads YAML again.
 MACHINE_FILE = "machine.json"
-
-
-class MemoryCapacities(TypedDict):
-    """Capacities in bytes per second of the parts that memory accesses use, see the schema."""
-
-    core_bytes_per_second: float
-    package_bytes_per_second: float
-    slow_core_share: NotRequired[float]
-    fast_cores_bytes_per_second: NotRequired[float]
-    slow_cores_bytes_per_second: NotRequired[float]
-    core_bytes_in_flight: NotRequired[float]
-    l3_domain_bytes_per_second: NotRequired[float]
-    write_cost: NotRequired[float]
-    nodes: NotRequired[dict[str, float]]
-
-
-class LinkCapacities(TypedDict, total=False):
-    """Capacity in bytes per second of a link in each direction; a missing link has no limit."""
-
-    node_to_node_bytes_per_second: float
-    node_to_package_bytes_per_second: float
-    package_to_package_bytes_per_second: float
-
-
-class Latencies(TypedDict):
-    """Latency of an access in an idle machine, and additions by pages and queues, in ns."""
-
-    l1: float
-    l2: float
-    l3: float
-    same_node: float
-    same_package: NotRequired[float]
-    other_package: NotRequired[float]
-    pairs: NotRequired[dict[str, float]]
-    base_pages: NotRequired[float]
-    queue: NotRequired[float]
-
-
-class CoreToCoreLatencies(TypedDict):
-    """Time of the transfer of a cache line between two cores, in nanoseconds."""
-
-    same_l3: float
-    same_package: NotRequired[float]
-    other_package: NotRequired[float]
-
-
-class DriveCapacities(TypedDict):
-    """Capacities in bytes per second of drives and of their paths to memory, see the schema."""
-
-    read_bytes_per_second: float
-    write_bytes_per_second: NotRequired[float]
-    core_bytes_per_second: NotRequired[float]
-    package_bytes_per_second: NotRequired[float]
-    remote_package_bytes_per_second: NotRequired[float]
-    read_latency_ns: NotRequired[float]
-    random_reads_per_second: NotRequired[float]
-
-
-class GpuBandwidths(TypedDict):
-    """Capacities in bytes per second of a GPU's memory and of its link in each direction.
-
-    If the GPU uses the memory of a node, `memory_node` is this node. While the controllers of the
-    node are full, the GPU gets as much as `competes_as_cores` cores (1 by default).
-    """
-
-    memory_bytes_per_second: float
-    link_bytes_per_second: float
-    memory_node: NotRequired[int]
-    competes_as_cores: NotRequired[float]
-
-
-class Noise(TypedDict, total=False):
-    """Standard deviations of values as shares of the value, and the share of disturbed runs."""
-
-    between_runs: float
-    within_runs: float
-    drift: float
-    disturbed_runs: float
-    disturbed_loss: float
-
-
-class Fault(TypedDict):
-    """A fault of the machine; the schema explains the keys."""
-
-    fault: str
-    remaining: NotRequired[float]
-    node: NotRequired[int]
-    from_package: NotRequired[int]
-    to_package: NotRequired[int]
-    drive: NotRequired[str]
-    drives: NotRequired[list[str]]
-    drive_node: NotRequired[int]
-    drive_nodes: NotRequired[list[int]]
-    core: NotRequired[int]
-    nodes: NotRequired[list[int]]
-    l3_domains: NotRequired[list[int]]
-    wait_ns: NotRequired[float]
-    from_bytes: NotRequired[float]
-    host: NotRequired[str]
-    since: NotRequired[str]
-
-
-class ParameterCertainty(TypedDict, total=False):
-    """How sure a fitted number is; only determined numbers have an interval."""
-
-    determined: bool
-    low: float
-    high: float
-    at_least: float
-    points: int
-
-
-class FitSummary(TypedDict):
-    """From what a description was fitted, and how sure each number is; see the schema."""
-
-    host: str
-    configuration: str
-    cells: int
-    residual: float
-    misfits: dict[str, float]
-    covariance: dict[str, list[float]]
-    parameters: dict[str, ParameterCertainty]
-    others: NotRequired[dict[str, dict[str, float]]]
-
-
-class MachineDescription(TypedDict):
-    """The description of a machine; the keys are those of the YAML file."""
-
-    simulated_machine: str
-    description: str
-    sources: list[str]
-    memory: MemoryCapacities
-    latency_ns: Latencies
-    based_on: NotRequired[str]
-    seed: NotRequired[int]
-    fitted: NotRequired[FitSummary]
-    links: NotRequired[LinkCapacities]
-    core_to_core_ns: NotRequired[CoreToCoreLatencies]
-    drives: NotRequired[DriveCapacities]
-    devices: NotRequired[GpuBandwidths]
-    noise: NotRequired[Noise]
-    faults: NotRequired[list[Fault]]
 
 
 # The keys that each fault needs besides `fault`.
@@ -214,9 +75,9 @@ def _read_with_base(path: Path, users: frozenset[str] = frozenset()) -> MachineD
         UserError: a file is missing or wrong, or descriptions are based on each other.
     """
     users |= {path.stem}
-    # YAML reads 2026-01-01 as a date; the schema and `machine.json` have it as a text.
+    # YAML reads 2026-01-01 as a date; here and in `machine.json` it is a text.
     document = json.loads(json.dumps(read_yaml(path), default=str))
-    validate_document(document, KIND, str(path))
+    check_document(document, MachineFile, str(path))
     if document[KIND] != path.stem:
         found = f"the file has `{KIND}: {document[KIND]}`"
         raise UserError(found, str(path), f"the file's name requires {path.stem!r}")

@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 
+from chaosity.documents.machines import MachineDescription
 from chaosity.records.point_types import Load
 from chaosity.runner.point_measurement import memory_shares_by_node
 from chaosity.simulation.access_paths import AccessPaths, Path
 from chaosity.simulation.idle_machine import HitShares, IdleMachine, missed_share
-from chaosity.simulation.machine_description import MachineDescription, current_faults
+from chaosity.simulation.machine_description import current_faults
 from chaosity.simulation.max_min_fair_rates import FlowRatesAndUtilisation, max_min_fair_rates
 from chaosity.simulation.resource_capacities import resource_capacities
 from chaosity.simulation.simulated_loads import (

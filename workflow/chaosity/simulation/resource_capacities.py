@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from chaosity.components.make_component_documents import drive_component_name
-from chaosity.simulation.machine_description import Fault, MachineDescription
+from chaosity.documents.machines import Fault, MachineDescription
 from chaosity.topology.topology_model import Topology
 
 WITHOUT_LIMIT = float("inf")

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from functools import cache
 
-from chaosity.checked_yaml_files import load_benchmark
 from chaosity.cpusets import parse_cpu_list
+from chaosity.documents.benchmarks import SimulatedProgram
+from chaosity.documents.shipped_documents import load_benchmark
 from chaosity.place.page_share_arithmetic import shift_shares_to_workers
 from chaosity.records.point_types import Load
 from chaosity.runner.point_measurement import memory_shares_by_node
-from chaosity.yaml_document_types import SimulatedProgram
 
 # Bytes that STREAM-like kernels read and write, as they count them. An ordinary store also fetches
 # its line first; a non-temporal store (_nt) does not.

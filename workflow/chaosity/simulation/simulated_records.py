@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from chaosity.cpusets import format_cpu_list, parse_cpu_list
+from chaosity.documents.machines import MachineDescription
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import (
     SCHEMA_VERSION,
@@ -44,7 +45,7 @@ from chaosity.records.record_types_and_verdict import (
 )
 from chaosity.runner.point_measurement import memory_shares_by_node
 from chaosity.runner.record_checks import check_record
-from chaosity.simulation.machine_description import MACHINE_FILE, MachineDescription
+from chaosity.simulation.machine_description import MACHINE_FILE
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.tool_output_from_values import OutputWriter
 from chaosity.simulation.true_values import (

@@ -15,8 +15,9 @@ import sys
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 
+from chaosity.documents.config import SlurmConfig
+from chaosity.documents.inventory import HostVariables
 from chaosity.errors import UserError
-from chaosity.yaml_document_types import HostVariables, SlurmConfig
 
 # Slurm's programs answer at once, or try for minutes if slurmctld is down.
 ANSWER_SECONDS = 30

@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from chaosity.checked_yaml_files import PROCESSORS, load_validated_document, yaml_file_names
+from chaosity.documents.published import ProcessorsDocument
+from chaosity.documents.shipped_documents import (
+    PROCESSORS,
+    read_document,
+    yaml_file_names,
+)
 from chaosity.store.measurements import WORKING_SET, Measurements, less_is_better, parse_levels_json
 from chaosity.store.profile_database import find_profiles, read_profile_measurements
 from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY
@@ -78,7 +83,7 @@ def published_values(
     per_package = len(topology.packages[0].nodes)
     tables, found = list(hosts), list[NormalValue]()
     for name in yaml_file_names(PROCESSORS):
-        document = load_validated_document(PROCESSORS, name, str(PROCESSORS), "processors")
+        document = read_document(PROCESSORS, name, ProcessorsDocument, str(PROCESSORS))
         source = f"{document['method']}; {document['source']}; {document['url']}"
         for entry in document["values"]:
             # Not "Gold 6140M" for "Gold 6140".

@@ -19,13 +19,8 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.checked_yaml_files import (
-    BENCHMARKS,
-    EXPERIMENTS,
-    PUBLISHED,
-    read_yaml,
-    yaml_file_names,
-)
+from chaosity.documents.shipped_documents import BENCHMARKS, EXPERIMENTS, PUBLISHED, yaml_file_names
+from chaosity.documents.yaml_files import read_yaml
 from chaosity.place_names import parse_place_name
 from chaosity.store.profile_database import (
     COMPONENT_COLUMNS,

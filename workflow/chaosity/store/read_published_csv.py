@@ -20,12 +20,12 @@ from jinja2 import StrictUndefined, Template, TemplateError, TemplateRuntimeErro
 from jinja2.runtime import Context
 from jinja2.sandbox import SandboxedEnvironment
 
-from chaosity.checked_yaml_files import PUBLISHED, load_validated_document
+from chaosity.documents.published import PublishedForm
+from chaosity.documents.shipped_documents import PUBLISHED, read_document
 from chaosity.errors import UserError, check_allowed
 from chaosity.records.record_types_and_verdict import VALID
 from chaosity.store.read_node_matrix_csv import parse_positive_number, read_matrix_csv
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
-from chaosity.yaml_document_types import PublishedForm
 
 _PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _PREFIXED = re.compile(r"([0-9.]+)\s*([kKMGT]?)")
@@ -71,7 +71,7 @@ def read_published_csv(path: Path, form: str, host: str, unit: str | None = None
         UserError: the file cannot be read, has no row of values, lacks a column, or has a value
             that is not a positive number; the error names the row.
     """
-    document: PublishedForm = load_validated_document(PUBLISHED, form, "the form", "published")
+    document: PublishedForm = read_document(PUBLISHED, form, PublishedForm, "the form")
     for name in document["columns"]:
         problem = f"the tidy table has no column {name!r}"
         check_allowed(name, COLUMNS, problem, f"the form {form}, columns")

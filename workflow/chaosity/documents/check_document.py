@@ -1,0 +1,178 @@
+"""Check a document against its type, and say what is wrong in one sentence."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Required,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+)
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic_core import ErrorDetails
+from typing_extensions import get_type_hints, is_typeddict
+
+from chaosity.errors import UserError, suggest_allowed
+
+# Closed: an unknown key is an error. Strict: the text "3" is no number.
+SETTINGS = ConfigDict(extra="forbid", strict=True)
+# Kind of pydantic's error -> the type that was expected, in the words of JSON and YAML.
+EXPECTED_TYPES = {
+    "string_type": "string",
+    "int_type": "integer",
+    "int_from_float": "integer",
+    "float_type": "number",
+    "bool_type": "boolean",
+    "list_type": "array",
+    "dict_type": "object",
+    "model_attributes_type": "object",
+    "none_required": "null",
+}
+
+
+@cache
+def _adapter(document_type: Any) -> TypeAdapter[Any]:
+    """Return what checks documents of a type; the types in it get the settings too."""
+    return TypeAdapter(with_config(SETTINGS)(document_type))
+
+
+def json_schema(document_type: Any) -> dict[str, Any]:
+    """Return the JSON schema of a document, which editors use."""
+    # Pydantic reads docstrings from the source, which takes time that no check needs.
+    settings = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+    return TypeAdapter(with_config(settings)(document_type)).json_schema()
+
+
+def check_document(document: Any, document_type: Any, where: str) -> None:
+    """Check a document against its type.
+
+    Args:
+        document: what YAML or JSON gives.
+        document_type: a TypedDict of this package.
+        where: the file, for errors.
+
+    Raises:
+        UserError: the document does not match; the error names the key and what is allowed.
+    """
+    try:
+        _adapter(document_type).validate_python(document)
+    except ValidationError as error:
+        raise _user_error(error.errors(include_url=False), document, document_type, where) from None
+
+
+def _user_error(
+    errors: Sequence[ErrorDetails], document: Any, document_type: Any, where: str
+) -> UserError:
+    """Return the innermost error, which is in the alternative that fits the document best."""
+    places = [_path_in_document(error, document) for error in errors]
+    deepest = max(map(len, places))
+    inner = [(e, p) for e, p in zip(errors, places, strict=True) if len(p) == deepest]
+    # A misspelt key is unknown, and the right one is missing.
+    _, path = min(inner, key=lambda one: one[0]["type"] != "extra_forbidden")
+    here = [error for error, place in inner if place == path]
+    first = next((error for error in here if error["type"] not in EXPECTED_TYPES), here[0])
+    kind, given, context = first["type"], first["input"], first.get("ctx", {})
+    place = f"{where}, {_written(path)}"
+    match kind:
+        case "extra_forbidden" | "invalid_key":
+            known = _known_keys(document_type, document, path[:-1])
+            what, remedy = f"unknown key {path[-1]!r}", suggest_allowed(str(path[-1]), known)
+            return UserError(what, f"{where}, {_written(path[:-1])}", remedy)
+        case "missing":
+            return UserError(f"the key {path[-1]!r} is missing", f"{where}, {_written(path[:-1])}")
+        case "union_tag_not_found":
+            return UserError(f"the key {context['discriminator']} is missing", place)
+        case "union_tag_invalid":
+            key, value = context["discriminator"].strip("'"), context["tag"]
+            remedy = suggest_allowed(str(value), _listed(context["expected_tags"]))
+            return UserError(f"the value {value!r} is not allowed", f"{place}.{key}", remedy)
+        case "literal_error":
+            remedy = suggest_allowed(str(given), _listed(context["expected"]))
+            return UserError(f"the value {given!r} is not allowed", place, remedy)
+        case "string_pattern_mismatch":
+            return UserError(f"{given!r} does not match {context['pattern']!r}", place)
+        case "too_short" | "string_too_short":
+            least = f"the least length is {context['min_length']}"
+            return UserError(f"{given!r} is too short", place, least)
+        case "too_long" | "string_too_long":
+            most = f"the greatest length is {context['max_length']}"
+            return UserError(f"{given!r} is too long", place, most)
+        case _ if kind in EXPECTED_TYPES:
+            wanted = (EXPECTED_TYPES[e["type"]] for e in here if e["type"] in EXPECTED_TYPES)
+            listed = " or ".join(dict.fromkeys(wanted))
+            return UserError(f"the value {given!r} is not of type {listed}", place)
+    said = first["msg"].removeprefix("Input should ")
+    if said == first["msg"]:
+        return UserError(said, place)
+    return UserError(f"the value {given!r} is not allowed", place, f"it should {said}")
+
+
+def _written(path: Sequence[int | str]) -> str:
+    return ".".join(map(str, path)) or "the document"
+
+
+def _listed(expected: str) -> list[str]:
+    """Return the values of a list in pydantic's words: 'a', 'b' or 'c'."""
+    return expected.replace(" or ", ", ").replace("'", "").split(", ")
+
+
+def _path_in_document(error: ErrorDetails, document: Any) -> tuple[int | str, ...]:
+    """Return the keys and positions of an error, without pydantic's names of alternatives."""
+    path: list[int | str] = []
+    value: Any = document
+    for step in error["loc"]:
+        keys = range(len(value)) if isinstance(value, list) else value
+        if isinstance(value, dict | list) and step in keys:
+            path.append(step)
+            value = cast(dict[int | str, Any], value)[step]
+    return (*path, error["loc"][-1]) if error["type"] == "missing" else tuple(path)
+
+
+def _known_keys(document_type: Any, document: Any, path: Sequence[int | str]) -> list[str]:
+    """Return the keys that a document may have at a place."""
+    found = [*_alternatives(document_type)]
+    for step in path:
+        document = document[step]
+        found = [
+            leaf
+            for annotation in found
+            for inner in _types_below(annotation, step)
+            for leaf in _alternatives(inner)
+        ]
+    mappings = [leaf for leaf in found if is_typeddict(leaf)]
+    # Of several types, the key `kind` says which one is meant.
+    meant = [one for one in mappings if document.get("kind") in _kinds(one)] or mappings
+    return sorted({key for one in meant for key in one.__annotations__})
+
+
+def _kinds(mapping: Any) -> tuple[str, ...]:
+    return get_args(get_type_hints(mapping).get("kind"))
+
+
+def _types_below(annotation: Any, step: int | str) -> Iterator[Any]:
+    if is_typeddict(annotation):
+        hints = get_type_hints(annotation, include_extras=True)
+        yield from [hints[str(step)]] if step in hints else []
+    elif get_origin(annotation) in (dict, list):
+        yield get_args(annotation)[-1]
+
+
+def _alternatives(annotation: Any) -> Iterator[Any]:
+    """Yield the types that a value may have."""
+    origin = get_origin(annotation)
+    if origin in (Annotated, NotRequired, Required):
+        yield from _alternatives(get_args(annotation)[0])
+    elif origin in (Union, types.UnionType):
+        for one in get_args(annotation):
+            yield from _alternatives(one)
+    elif origin is not Literal:
+        yield annotation

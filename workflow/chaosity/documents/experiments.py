@@ -1,0 +1,296 @@
+"""Experiments: which loads run where, which factors they have, and what their figures show."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from annotated_types import Ge, Le, MaxLen, MinLen
+from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic_core import PydanticCustomError
+from typing_extensions import TypedDict
+
+from chaosity.documents.field_types import (
+    DIFFERENT,
+    Count,
+    Name,
+    OneOrSeveral,
+    Positive,
+    Side,
+    Text,
+    Texts,
+    Value,
+    with_one_key_of,
+)
+from chaosity.documents.figures import AnyFigure
+
+CoreGroup = Literal["l3_domain", "node", "package", "machine"]
+AnyGroup = Literal["core", "l3_domain", "core_kind", "node", "package", "machine"]
+NodeOrPackage = Literal["node", "package"]
+
+
+class InitiatorSelector(TypedDict, total=False):
+    """Selects initiators; references such as `same_as` name an endpoint: ``load.initiator``."""
+
+    each: Literal["pu"] | AnyGroup
+    each_set_of: Literal["node"]
+    """Sets of nodes that have processing units, of every size."""
+    in_each_set_of: Literal["node"]
+    """With `each: node` and `together`: the nodes of each set."""
+    at_most_sets: Count
+    """At most so many sets, evenly spread."""
+    first_pu_of: AnyGroup
+    without: Side
+    """With `each` and `one_of_each_relation_to`, less the cores of this initiator."""
+    at_least: Annotated[int, Ge(2)]
+    """With fewer groups, a few cores of each node."""
+    at_most: Count
+    """At most so many groups, evenly spread."""
+    growing: Literal["node", "package", "machine"]
+    """More and more cores, packed and spread."""
+    first_half_of: CoreGroup
+    """Half of the cores of each."""
+    others_of: Side
+    within: OneOrSeveral[CoreGroup]
+    """Where `others_of` takes cores from; of several levels the one with most cores."""
+    first_pu: Literal[True]
+    """With `others_of`, only the first processing unit."""
+    names: Texts
+    same_as: Side
+    local_to: Side
+    """The nodes of a target, or those nearest to it."""
+    one_of_each_relation_to: Side
+    by: Literal["l3_domain"]
+    """With `one_of_each_relation_to`, cores instead of nodes."""
+    threads: Literal["one_per_core", "all"]
+
+
+class OpenclSelector(TypedDict, total=False):
+    """Selects OpenCL devices as targets."""
+
+    each: Literal["device"]
+    names: Texts
+    none: Literal[True]
+    """Also a point without this load, as the baseline."""
+
+
+class DriveSelector(TypedDict, total=False):
+    """Selects drives and drive sets as targets."""
+
+    each: Literal["drive"]
+    first_of: NodeOrPackage
+    all_of: NodeOrPackage
+    all_of_each_set_of: Literal["node"]
+    all: Literal[True]
+    names: Texts
+    at_most_sets: Count
+    """With `each`, `all_of` and `all_of_each_set_of`: so many, evenly spread."""
+    local: Literal[True]
+    """Only drives of the initiator's own nodes."""
+    one_of_each_relation: Literal[True]
+    """Of the nodes or packages with drives, only the first of each relation to the initiator."""
+    writable: Literal[True]
+    """Only drives that the inventory allows to be overwritten."""
+    none: Literal[True]
+    """Also a point without this load, as the baseline."""
+
+
+class TargetSelector(TypedDict, total=False):
+    """Selects targets: memory nodes, placements of pages, drives or devices."""
+
+    each: Literal["node"]
+    each_other: Literal["package"]
+    """All memory nodes of each package without cores of the initiator."""
+    all: Literal["node"]
+    """All memory nodes as one target."""
+    policies: Texts
+    """Placements of pages over nodes, see chaosity/place/placement_policies.py."""
+    weights_from: dict[str, str]
+    """Name of weights -> the experiment that measures them, for a note if they are missing."""
+    nearest: Literal[True]
+    """Only nodes to which no other initiator is nearer."""
+    none: Literal[True]
+    """Also a point without this load, as the baseline."""
+    local_to: Side
+    one_of_each_relation_to: Side
+    """A memory node of each relation."""
+    same_as: Side
+    names: Texts
+    opencl: Annotated[OpenclSelector, MinLen(1)]
+    drives: Annotated[DriveSelector, MinLen(1)]
+
+
+class BufferSelector(TypedDict, total=False):
+    """Selects the memory into which drives are read, by exactly one key."""
+
+    each: Literal["node"]
+    local_to: Side
+    names: Texts
+    one_of_each_relation_to: Side
+
+
+class CacheOrMemoryMultiple(TypedDict):
+    """A working set as a multiple of a cache or of the usable share of the target node."""
+
+    times: Positive
+    of: Literal["l1", "l2", "l3", "node"]
+
+
+def _bytes_or_multiple(value: object) -> str:
+    return "multiple" if isinstance(value, dict) else "bytes"
+
+
+WorkingSet = Annotated[
+    Annotated[int, Ge(1024), Tag("bytes")] | Annotated[CacheOrMemoryMultiple, Tag("multiple")],
+    Discriminator(_bytes_or_multiple),
+]
+WorkingSetRange = TypedDict(
+    "WorkingSetRange",
+    {
+        "from": WorkingSet,
+        "to": WorkingSet,
+        "per_doubling": NotRequired[Annotated[int, Ge(1), Le(16)]],
+    },
+)
+
+
+def _list_or_range(value: object) -> str:
+    return "list" if isinstance(value, list) else "range"
+
+
+# Working sets as a list, or in even steps between two sizes.
+WorkingSets = Annotated[
+    Annotated[list[WorkingSet], MinLen(1), Tag("list")] | Annotated[WorkingSetRange, Tag("range")],
+    Discriminator(_list_or_range),
+]
+Levels = Annotated[list[Annotated[str, Field(pattern="^[A-Za-z0-9_,]+$")] | int], MinLen(1)]
+Initiators = OneOrSeveral[Annotated[InitiatorSelector, MinLen(1)]]
+Buffers = OneOrSeveral[Annotated[BufferSelector, MinLen(1), MaxLen(1)]]
+
+
+class LoadDesign(TypedDict):
+    """A load of a design: its category, its selectors, and the levels that it varies."""
+
+    category: str
+    kernel: NotRequired[Annotated[list[str], MinLen(1)]]
+    together: NotRequired[Literal[True, "single_initiator_allowed"]]
+    """One load for each initiator, all at the same time.
+
+    No point if there is a single initiator, unless it is allowed.
+    """
+    responder: NotRequired[Initiators]
+    """The second core of a transfer, never the initiator itself."""
+    sizes: NotRequired[WorkingSets]
+    vary: NotRequired[Annotated[dict[Name, Levels], MinLen(1)]]
+    """Parameters of the benchmark that are varied, and their levels."""
+    initiator: Initiators
+    target: OneOrSeveral[Annotated[TargetSelector, MinLen(1)]]
+    buffers: NotRequired[Buffers]
+    """Memory into which drives are read, a level of the load; default: the initiator's own."""
+
+
+class LoadDesignsByRole(TypedDict):
+    """Role -> load, for loads that run at the same time."""
+
+    loads: Annotated[dict[Name, LoadDesign], MinLen(1)]
+
+
+class FactorLevelRule(TypedDict, total=False):
+    """The rule for a factor's level in a point: exactly one key, and `by` for a relation."""
+
+    design: Literal[True]
+    """The name of the point's design."""
+    relation: Annotated[list[Side], Field(min_length=2, max_length=2)]
+    by: Literal["package", "l3_domain"]
+    """package: same, other, or both; l3_domain: also whether two initiators share a domain."""
+    count: Side
+    level: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*\.(initiator|target|buffers|kernel)$")]
+    mode: str
+    """A load; the level is serial, or concurrent if several of it run."""
+
+
+def _by_is_of_a_relation(rule: Any) -> Any:
+    if "by" in rule and "relation" not in rule:
+        raise PydanticCustomError("by", "the key 'by' needs the key 'relation'")
+    return rule
+
+
+class RelativeMetric(TypedDict):
+    """A derived metric: `metric` of `load`, as a ratio to a reference or `per` unit of a rate.
+
+    The reference is in the same replicate and differs from the load only in what `to` names.
+    """
+
+    name: Name
+    """Name of the metric, without a unit."""
+    load: str
+    metric: str
+    to: NotRequired[Annotated[dict[str, str | int], MinLen(1)]]
+    """Factors, levels or columns of the load, and their level in the reference."""
+    same: NotRequired[Annotated[list[Literal["initiator", "target", "kernel"]], DIFFERENT]]
+    """Sides in which load and reference agree, although a column in `to` describes them."""
+    per: NotRequired[str]
+    """A rate of the same load, such as runs_per_second.
+
+    The metric, which a processor counter gives, is divided by what the load did at this rate while
+    the counter ran.
+    """
+
+
+def _same_is_of_a_reference(entry: Any) -> Any:
+    if "same" in entry and "per" in entry:
+        raise PydanticCustomError("same", "the key 'same' needs the key 'to'")
+    return entry
+
+
+class DeclaredResource(TypedDict):
+    """What report, overview and comparison show of loads that ran alone.
+
+    They show the best and the worst place, at each level.
+    """
+
+    name: Text
+    """Name of the rows, such as Memory bandwidth."""
+    load: str
+    metric: str
+    where: NotRequired[Annotated[dict[Name, OneOrSeveral[Value]], MinLen(1)]]
+    """Column, factor or level -> value, or list of values; only equal loads may be left."""
+    levels: NotRequired[Literal["initiator_kind", "target_kind"]]
+    """The column that splits the places into rows, from small to large; default: one row."""
+
+
+class ExperimentDocument(TypedDict):
+    """A file of workflow/experiments."""
+
+    experiment: Name
+    question: str
+    source: str
+    """Section or figure of the document that it follows."""
+    replicates: NotRequired[Annotated[int, Ge(1), Le(1000)]]
+    """Least number of replicates, also if the config has fewer."""
+    confidence: NotRequired[Annotated[float, Ge(0.5), Le(0.999)]]
+    """Confidence of intervals in figures and in the analysis of variance; default: 0.95."""
+    designs: Annotated[dict[str, LoadDesignsByRole], MinLen(1)]
+    factors: NotRequired[
+        dict[
+            str,
+            Annotated[
+                FactorLevelRule,
+                with_one_key_of("design", "relation", "count", "level", "mode"),
+                AfterValidator(_by_is_of_a_relation),
+            ],
+        ]
+    ]
+    relative: NotRequired[
+        Annotated[
+            list[
+                Annotated[
+                    RelativeMetric,
+                    with_one_key_of("to", "per"),
+                    AfterValidator(_same_is_of_a_reference),
+                ]
+            ],
+            MinLen(1),
+        ]
+    ]
+    resources: NotRequired[Annotated[list[DeclaredResource], MinLen(1)]]
+    figures: NotRequired[list[AnyFigure]]

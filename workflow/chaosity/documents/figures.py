@@ -1,0 +1,190 @@
+"""Figures of an experiment: the entries of its key `figures`, by kind.
+
+A column is a factor of the experiment (which has precedence over a column with this name), a column
+of the tidy table, LOAD.COLUMN for another load of the same point (``storage.initiator``),
+`initiator_node_count`, `target_node_count` or `load_count`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from annotated_types import MinLen
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+from typing_extensions import TypedDict
+
+from chaosity.documents.field_types import Name, OneOrSeveral, Positive, Text, Texts, Value
+
+Column = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?$")]
+Where = dict[Column, OneOrSeveral[Value]]
+# Of values at one mark; without it, several points at one mark are an error.
+Combine = Literal["median", "minimum", "maximum"]
+# A logarithmic value axis does not start at zero.
+ValueScale = Literal["linear", "log"]
+
+
+class LevelsToCompare(TypedDict):
+    """Levels of a column.
+
+    The caption gives the value of x (or of columns) from which on each `level` differs from `to`,
+    and the slowest initiators.
+    """
+
+    column: Column
+    level: OneOrSeveral[str]
+    to: str
+
+
+class Bound(TypedDict):
+    """An upper bound of the marks, measured elsewhere in the experiment, drawn as a dashed line.
+
+    The caption gives the lowest bound along x. A single value for all x and series; with `along_x`,
+    a line for each series. Of several points of a mark, the median.
+    """
+
+    title: Text
+    load: Text
+    metric: Name
+    where: NotRequired[Where]
+    times: NotRequired[Positive]
+    """Factor of the value."""
+    along_x: NotRequired[bool]
+
+
+class Figure(TypedDict):
+    """What every figure has."""
+
+    name: Name
+    title: Text
+    load: OneOrSeveral[Text]
+    """Load, or loads, whose metric is shown."""
+    metric: Name
+    where: NotRequired[Where]
+    """Column -> value, or list of values, of the rows that are shown; null is a missing value.
+
+    Names without a natural order (kernels) stand on an axis in the order of this list.
+    """
+    value_title: NotRequired[Text]
+    source: NotRequired[str]
+    """Published figure or table that corresponds to this figure."""
+
+
+class ComparableFigure(Figure):
+    """A figure whose marks combine points, and whose scale other figures may share."""
+
+    combine: NotRequired[Combine]
+    colour_scale: NotRequired[Name]
+    """Figures with the same name have the same colours (heat maps) or value axis (lines, bars)."""
+
+
+class Heatmap(ComparableFigure):
+    """A cell for each row and column."""
+
+    kind: Literal["heatmap"]
+    rows: Column
+    columns: Column
+    cell_note: NotRequired[Column]
+    """Column whose value is shown in a smaller font in each cell, such as distance."""
+    rows_title: NotRequired[Text]
+    columns_title: NotRequired[Text]
+
+
+class Lines(ComparableFigure):
+    """A line for each series, over the values of a column."""
+
+    kind: Literal["lines"]
+    x: Column
+    series: NotRequired[Column]
+    in_every_series: NotRequired[Texts]
+    """Values of `series` that belong to all other series too."""
+    panels: NotRequired[Column]
+    x_scale: NotRequired[Literal["linear", "log2", "log"]]
+    """log2: ticks at powers of two; log: ticks at powers of ten."""
+    value_scale: NotRequired[ValueScale]
+    compare: NotRequired[LevelsToCompare]
+    mark_best: NotRequired[bool]
+    """Ring the best mark; the caption also gives other x that are not clearly worse; no panels."""
+    cache_steps: NotRequired[bool]
+    """Mark the sizes at which latency steps up, beside the sizes of the caches by hwloc.
+
+    Then x is a size, and there are no series and panels.
+    """
+    bounds: NotRequired[Annotated[list[Bound], MinLen(1)]]
+    sum: NotRequired[Literal[True]]
+    """With `series` load, two more series: the sum of the loads of a point, and the larger of the
+    values that these loads reach alone.
+
+    They are from points of the experiment with the same initiator, target, kernel and levels. The
+    caption gives their ratio.
+    """
+    x_title: NotRequired[Text]
+    series_title: NotRequired[Text]
+    panels_title: NotRequired[Text]
+
+
+class Bars(ComparableFigure):
+    """A bar for each value of a column."""
+
+    kind: Literal["bars"]
+    x: Column
+    series: NotRequired[Column]
+    loss_to: NotRequired[str]
+    """Value of `series`; the caption gives the difference of each other value to it."""
+    by_configuration: NotRequired[Literal[True]]
+    """The report shows the figure once more with a bar for each configuration of the host."""
+    x_title: NotRequired[Text]
+    series_title: NotRequired[Text]
+
+
+class CurveOrScatter(Figure):
+    """Points over a measured x: joined by lines in their order, or as marks alone."""
+
+    kind: Literal["curve", "scatter"]
+    x: Column
+    """Metric of another load of the point (load.traffic_bytes_per_second; 0 for a point without
+    this load), or a column of numbers.
+    """
+    series: NotRequired[Column]
+    panels: NotRequired[Column]
+    value_scale: NotRequired[ValueScale]
+    by_configuration: NotRequired[Literal[True]]
+    """The report shows the figure once more, with a line for each configuration of the host and a
+    panel for each value of `series`.
+    """
+    x_title: NotRequired[Text]
+    series_title: NotRequired[Text]
+    panels_title: NotRequired[Text]
+
+
+class Table(Figure):
+    """Text: a row for each initiator and target, a column for each value of `columns`."""
+
+    kind: Literal["table"]
+    rows: Column
+    columns: Column
+    panels: NotRequired[Column]
+    compare: NotRequired[LevelsToCompare]
+    combine: NotRequired[Combine]
+    rows_title: NotRequired[Text]
+    columns_title: NotRequired[Text]
+    panels_title: NotRequired[Text]
+
+
+def _sum_has_series_of_loads(figure: Any) -> Any:
+    if "sum" in figure and (
+        figure.get("series") != "load" or not figure["metric"].endswith("_per_second")
+    ):
+        what = "the key 'sum' needs `series: load` and a metric per second"
+        raise PydanticCustomError("sum", what)
+    return figure
+
+
+AnyFigure = Annotated[
+    Heatmap
+    | Annotated[Lines, AfterValidator(_sum_has_series_of_loads)]
+    | Bars
+    | CurveOrScatter
+    | Table,
+    Field(discriminator="kind"),
+]

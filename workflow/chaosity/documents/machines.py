@@ -1,0 +1,242 @@
+"""Simulated machines: what the parts of a machine that does not exist can do, and its faults."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from annotated_types import Ge, Le, MinLen
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+from typing_extensions import TypedDict
+
+from chaosity.documents.field_types import (
+    DIFFERENT,
+    Count,
+    Index,
+    NotNegative,
+    Positive,
+    Share,
+    Text,
+)
+
+MachineName = Annotated[str, Field(pattern="^[a-z0-9_]+$")]
+NodeNumber = Annotated[str, Field(pattern="^[0-9]+$")]
+PairOfNodes = Annotated[str, Field(pattern="^[0-9]+->[0-9]+$")]
+Deviation = Annotated[float, Ge(0), Le(1)]
+
+
+class MemoryCapacities(TypedDict):
+    """Capacities in bytes per second of the parts that memory accesses use."""
+
+    core_bytes_per_second: Positive
+    """Of one core with near memory."""
+    slow_core_share: NotRequired[Share]
+    """Of a core of the slower kind."""
+    fast_cores_bytes_per_second: NotRequired[Positive]
+    """All cores of the fastest kind together."""
+    slow_cores_bytes_per_second: NotRequired[Positive]
+    """All cores of the slower kinds together."""
+    core_bytes_in_flight: NotRequired[Positive]
+    """Divided by the latency, it limits a core."""
+    l3_domain_bytes_per_second: NotRequired[Positive]
+    package_bytes_per_second: Positive
+    """All memory controllers of a package; its nodes share them equally."""
+    write_cost: NotRequired[Annotated[float, Ge(1)]]
+    """Time of a written byte over a read byte."""
+    nodes: NotRequired[dict[NodeNumber, Positive]]
+    """Nodes with controllers of their own (HBM, CXL), by number."""
+
+
+class LinkCapacities(TypedDict, total=False):
+    """Capacity in bytes per second of a link in each direction; a missing link has no limit."""
+
+    node_to_node_bytes_per_second: Positive
+    """Within a package."""
+    node_to_package_bytes_per_second: Positive
+    """From the cores of a node to another package."""
+    package_to_package_bytes_per_second: Positive
+
+
+class Latencies(TypedDict):
+    """Latency of an access in an idle machine, and additions by pages and queues, in ns."""
+
+    l1: Positive
+    l2: Positive
+    l3: Positive
+    same_node: Positive
+    same_package: NotRequired[Positive]
+    other_package: NotRequired[Positive]
+    pairs: NotRequired[dict[PairOfNodes, Positive]]
+    """Pairs of nodes that differ, such as 0->5."""
+    base_pages: NotRequired[NotNegative]
+    """Added beyond the reach of the TLB."""
+    queue: NotRequired[NotNegative]
+    """Time of one access in the queue of a busy resource."""
+
+
+class CoreToCoreLatencies(TypedDict):
+    """Time of the transfer of a cache line between two cores, in nanoseconds."""
+
+    same_l3: Positive
+    same_package: NotRequired[Positive]
+    other_package: NotRequired[Positive]
+
+
+class DriveCapacities(TypedDict):
+    """Capacities in bytes per second of drives and of their paths to memory."""
+
+    read_bytes_per_second: Positive
+    write_bytes_per_second: NotRequired[Positive]
+    core_bytes_per_second: NotRequired[Positive]
+    """What one core can request."""
+    package_bytes_per_second: NotRequired[Positive]
+    """All drives of a package together; its nodes share it equally."""
+    remote_package_bytes_per_second: NotRequired[Positive]
+    """The same into memory of another package."""
+    read_latency_ns: NotRequired[Positive]
+    """Of a small random read, without the way to cores and memory."""
+    random_reads_per_second: NotRequired[Positive]
+    """Most small random reads per second of a drive."""
+
+
+def _small_reads_are_complete(drives: Any) -> Any:
+    if ("read_latency_ns" in drives) != ("random_reads_per_second" in drives):
+        what = "the keys 'read_latency_ns' and 'random_reads_per_second' need each other"
+        raise PydanticCustomError("small reads", what)
+    return drives
+
+
+class GpuBandwidths(TypedDict):
+    """Capacities in bytes per second of a GPU's memory and of its link in each direction."""
+
+    memory_bytes_per_second: Positive
+    link_bytes_per_second: Positive
+    memory_node: NotRequired[Index]
+    """Unified memory: the GPU uses the memory of this node."""
+    competes_as_cores: NotRequired[Positive]
+    """While the controllers of the node are full, the GPU gets as much as so many cores.
+
+    Default: 1.
+    """
+
+
+class Noise(TypedDict, total=False):
+    """Standard deviations of values as shares of the value, and the share of disturbed runs."""
+
+    between_runs: Deviation
+    within_runs: Deviation
+    drift: Annotated[float, Ge(-1), Le(1)]
+    """From the first to the last run."""
+    disturbed_runs: Deviation
+    """Share of all runs."""
+    disturbed_loss: Share
+
+
+FaultName = Literal[
+    "slow_node",
+    "slow_link",
+    "slow_drive",
+    "slow_port",
+    "slow_drive_path",
+    "shared_drive_path",
+    "slow_core",
+    "slow_host",
+    "swapped_distances",
+    "waiting_l3_domains",
+]
+SomeIndexes = Annotated[list[Index], DIFFERENT]
+
+
+class Fault(TypedDict):
+    """A fault of the machine; `simulation.machine_description` knows which keys each one needs."""
+
+    fault: FaultName
+    remaining: NotRequired[Share]
+    """Share of the capacity that is left."""
+    node: NotRequired[Index]
+    from_package: NotRequired[Index]
+    to_package: NotRequired[Index]
+    drive: NotRequired[str]
+    """Its component."""
+    drives: NotRequired[Annotated[list[str], MinLen(2)]]
+    drive_node: NotRequired[Index]
+    drive_nodes: NotRequired[Annotated[SomeIndexes, MinLen(2)]]
+    core: NotRequired[Index]
+    nodes: NotRequired[Annotated[list[Index], Field(min_length=2, max_length=2)]]
+    l3_domains: NotRequired[Annotated[SomeIndexes, MinLen(1)]]
+    wait_ns: NotRequired[Positive]
+    """Of accesses of a large working set."""
+    from_bytes: NotRequired[Positive]
+    """A working set of this size has a fifth of the wait."""
+    host: NotRequired[str]
+    """Of a fleet; default: each host has the fault."""
+    since: NotRequired[str]
+    """A date; default: always."""
+
+
+class ParameterCertainty(TypedDict):
+    """How sure a fitted number is; only determined numbers have an interval."""
+
+    determined: bool
+    """If false, the number is only usual or a lower bound."""
+    low: NotRequired[Positive]
+    """Of the 95 % interval."""
+    high: NotRequired[Positive]
+    at_least: NotRequired[Positive]
+    """The highest use that was measured."""
+    points: Index
+    """Points whose values depend on it."""
+
+
+class FitSummary(TypedDict):
+    """From what `chaosity fit` made a description, and how sure each number is.
+
+    The model does not read it.
+    """
+
+    host: str
+    configuration: str
+    cells: Count
+    """Medians of points that were fitted."""
+    residual: NotNegative
+    """Standard deviation of the cells around the model, as a share."""
+    misfits: dict[str, NotNegative]
+    """The same for each kind of value, such as memory alone."""
+    covariance: dict[str, list[float]]
+    """Of the logarithms of the numbers, a row for each, in this order."""
+    parameters: dict[str, ParameterCertainty]
+    others: NotRequired[dict[str, dict[str, Positive]]]
+    """For each capacity that others can replace, numbers without it that explain the data too."""
+
+
+class PartOfMachineDescription(TypedDict):
+    """A file with a description; one that is based on another may lack any part."""
+
+    simulated_machine: MachineName
+    description: Text
+    sources: Annotated[list[str], MinLen(1)]
+    """Where the numbers are from."""
+    based_on: NotRequired[MachineName]
+    """One beside this or in machines/; keys here replace its keys."""
+    seed: NotRequired[Index]
+    fitted: NotRequired[FitSummary]
+    links: NotRequired[LinkCapacities]
+    core_to_core_ns: NotRequired[CoreToCoreLatencies]
+    drives: NotRequired[Annotated[DriveCapacities, AfterValidator(_small_reads_are_complete)]]
+    devices: NotRequired[GpuBandwidths]
+    noise: NotRequired[Noise]
+    faults: NotRequired[list[Fault]]
+
+
+class MachineFile(PartOfMachineDescription):
+    """A file with a description, before the keys of the one on which it is based are added."""
+
+    memory: NotRequired[MemoryCapacities]
+    latency_ns: NotRequired[Latencies]
+
+
+class MachineDescription(PartOfMachineDescription):
+    """The whole description of a machine."""
+
+    memory: MemoryCapacities
+    latency_ns: Latencies

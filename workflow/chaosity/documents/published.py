@@ -1,0 +1,94 @@
+"""What others have measured: how to read their files, and values of their processors."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NotRequired
+
+from annotated_types import Ge, Gt, Le, MinLen
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from chaosity.documents.field_types import Count, Index, Name, Text
+
+ColumnName = Annotated[str, Field(pattern="^[a-z_]+$")]
+
+
+class PublishedForm(TypedDict):
+    """A file of templates/published: the meaning of others' CSV columns.
+
+    Texts are templates over the columns of a row.
+    """
+
+    published: Name
+    summary: str
+    matrix: NotRequired[Literal["bandwidth", "latency"]]
+    """The file is a node x node matrix; its cells have initiator, target, replicate and value."""
+    experiment: str
+    """Whose figures are to show it; a name of its own has none."""
+    load: str
+    """The role, where the columns do not say it row by row."""
+    metric: str
+    value: str
+    """Template over the file's columns, in the metric's unit."""
+    columns: dict[ColumnName, str]
+    """Column of the tidy table -> its text; an empty text is unknown."""
+    factors: NotRequired[dict[Name, str]]
+    """Factor -> its level."""
+
+
+class ProcessorValue(TypedDict):
+    """What others measured on a model of a processor."""
+
+    model: Annotated[str, MinLen(5)]
+    """A part of the name that the kernel reports."""
+    nodes_per_package: Count
+    bandwidth_bytes_per_second: NotRequired[Annotated[float, Gt(1e9)]]
+    latency_ns: NotRequired[Annotated[float, Gt(1)]]
+
+
+class ProcessorsDocument(TypedDict):
+    """A file of templates/processors: what others published about processors."""
+
+    processors: Name
+    method: Text
+    kernel: NotRequired[str]
+    """The kernel whose bandwidth is comparable, if there are bandwidths."""
+    source: Annotated[str, MinLen(10)]
+    """Author, title, version or date."""
+    url: Annotated[str, Field(pattern="^https://")]
+    values: Annotated[list[ProcessorValue], MinLen(1)]
+
+
+class EventCode(TypedDict):
+    """An event of a processor: its name in the source, code and unit mask."""
+
+    event: str
+    code: Annotated[int, Ge(0), Le(4095)]
+    umask: Annotated[int, Ge(0), Le(255)]
+    sign: NotRequired[Literal[1, -1]]
+    """-1 if the event is subtracted."""
+
+
+class ProcessorModels(TypedDict):
+    """Models of a processor family, with the numbers of /proc/cpuinfo (decimal)."""
+
+    vendor: Literal["GenuineIntel", "AuthenticAMD"]
+    family: Count
+    models: Annotated[
+        list[Index | Annotated[list[Index], Field(min_length=2, max_length=2)]], MinLen(1)
+    ]
+    """Numbers, or first and last of a range."""
+
+
+class CounterEventsDocument(TypedDict):
+    """A file of templates/counters: which events of a processor family each counter adds up."""
+
+    counters: Name
+    summary: str
+    """The processors, as their vendor calls them."""
+    source: Text
+    """Document with the numbers of the events."""
+    note: NotRequired[str]
+    """What to know about the counts, such as an erratum."""
+    processors: Annotated[list[ProcessorModels], MinLen(1)]
+    events: Annotated[dict[Name, Annotated[list[EventCode], MinLen(1)]], MinLen(1)]

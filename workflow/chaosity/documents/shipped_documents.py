@@ -1,0 +1,125 @@
+"""Read and check the documents of the repository: experiments, benchmarks and forms."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, cast
+
+from chaosity.documents.benchmarks import BenchmarkDocument, OutputValue
+from chaosity.documents.check_document import check_document
+from chaosity.documents.experiments import ExperimentDocument
+from chaosity.documents.yaml_files import read_yaml
+from chaosity.errors import UserError, check_allowed
+from chaosity.units import metric_has_unit
+
+ROOT = Path(__file__).resolve().parents[3]
+CONFIG = ROOT / "workflow" / "config" / "config.yaml"
+EXPERIMENTS = ROOT / "workflow" / "experiments"
+BENCHMARKS = ROOT / "templates" / "benchmarks"
+COUNTERS = ROOT / "templates" / "counters"
+PUBLISHED = ROOT / "templates" / "published"
+PROCESSORS = ROOT / "templates" / "processors"
+
+# A Jinja2 expression in a text of a benchmark file.
+_TEMPLATE = re.compile(r"\{\{.*?\}\}")
+
+
+def path_as_given_or_in_repository(name: str) -> Path:
+    """Return the path of a file that a user names: as given, or else below the repository."""
+    path, shipped = Path(name), ROOT / name
+    return shipped if not path.exists() and shipped.exists() else path
+
+
+def yaml_file_names(folder: Path) -> list[str]:
+    """Return the names of the YAML files in a folder, without the suffix."""
+    return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def read_document(folder: Path, name: str, document_type: Any, where: str) -> Any:
+    """Return the checked document ``<folder>/<name>.yaml``.
+
+    Args:
+        folder: folder of all documents of this kind.
+        name: name of the document; the document repeats it under its first key.
+        document_type: its type, whose first key is the kind: experiment, benchmark, ...
+        where: the file and key that name it, for errors.
+
+    Raises:
+        UserError: there is no such file, or its content is wrong.
+    """
+    kind = next(iter(document_type.__annotations__))
+    check_allowed(name, yaml_file_names(folder), f"unknown {kind} {name!r}", where)
+    path = folder / f"{name}.yaml"
+    document = read_yaml(path)
+    check_document(document, document_type, path_in_repository(path))
+    if document[kind] != name:
+        found = f"the file has `{kind}: {document[kind]}`"
+        raise UserError(found, path_in_repository(path), f"the file's name requires {name!r}")
+    return document
+
+
+def load_experiment(name: str, where: str = "config, experiments") -> ExperimentDocument:
+    """Return the checked document of an experiment, with its figures.
+
+    Raises:
+        UserError: there is no such file, or its content is wrong.
+    """
+    document = cast(ExperimentDocument, read_document(EXPERIMENTS, name, ExperimentDocument, where))
+    place = f"{path_in_repository(EXPERIMENTS)}/{name}.yaml"
+    loads = {load for design in document["designs"].values() for load in design["loads"]}
+    _check_relative_metrics(document, loads, place)
+    for index, entry in enumerate(document.get("resources", [])):
+        where_entry = f"{place}, resources.{index}"
+        check_allowed(entry["load"], loads, f"unknown load {entry['load']!r}", where_entry)
+    return document
+
+
+def _check_relative_metrics(document: ExperimentDocument, loads: set[str], where: str) -> None:
+    """Check that derived metrics refer to known loads, and have new names without a unit."""
+    names: set[str] = set()
+    for index, entry in enumerate(document.get("relative", [])):
+        place, name = f"{where}, relative.{index}", entry["name"]
+        check_allowed(entry["load"], loads, f"unknown load {entry['load']!r}", place)
+        if name in {*names, entry["metric"]}:
+            raise UserError(f"the name {name!r} is in use", place, "choose another name")
+        if metric_has_unit(name):
+            remedy = "leave the unit out, or let the name end in _ratio"
+            raise UserError(f"the name {name!r} has a unit, but a ratio has none", place, remedy)
+        names.add(name)
+
+
+def load_benchmark(name: str, where: str = "config, benchmarks") -> BenchmarkDocument:
+    """Return the checked document of a benchmark.
+
+    Raises:
+        UserError: no such file, wrong content, a metric needs a counter that is not listed, or a
+            regular expression is wrong.
+    """
+    document = cast(BenchmarkDocument, read_document(BENCHMARKS, name, BenchmarkDocument, where))
+    listed, file = document.get("counters", []), f"{path_in_repository(BENCHMARKS)}/{name}.yaml"
+    for metric, source in document["metrics"].items():
+        place = f"{file}, metrics.{metric}"
+        if counter := source.get("counter"):
+            check_allowed(counter, listed, f"counter {counter!r} is not in `counters`", place)
+        _check_regular_expression(source, place)
+    for rule in document["valid"]:
+        _check_regular_expression(cast(OutputValue, rule), f"{file}, valid, {rule['name']}")
+    return document
+
+
+def _check_regular_expression(source: OutputValue, where: str) -> None:
+    """Check that Python accepts a source's regular expression, which may contain templates."""
+    pattern = source.get("regex", "")
+    try:
+        groups = re.compile(_TEMPLATE.sub("x", pattern)).groups
+    except re.error as error:
+        raise UserError(f"{pattern!r} is not a regular expression: {error}", where) from None
+    if groups > 1:
+        remedy = "put ( ) around the value alone, and (?: ) around other parts"
+        raise UserError(f"the pattern {pattern!r} has {groups} groups, not 1", where, remedy)
+
+
+def path_in_repository(path: Path) -> str:
+    """Return a path relative to the repository; return a path elsewhere unchanged."""
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
