@@ -40,11 +40,7 @@ VARIABLES = {
     "chaosity_storage_file": {"directory": "/var/tmp", "bytes": 2**30},
 }
 LOCAL = {"ansible_connection": "local", "chaosity_topology": "live"}
-INVENTORY = {
-    "_meta": {"hostvars": {"node01": VARIABLES, "node02": LOCAL}},
-    "all": {"children": ["ungrouped"]},
-    "ungrouped": {"hosts": ["node01", "node02"]},
-}
+INVENTORY = {"node01": VARIABLES, "node02": LOCAL}
 ODD_TEMPLATES = (
     *("{{ 10 ** 10 ** 10 }}", "{{ 'a' * 10 ** 12 }}", "{{ range(10 ** 9) | list }}", "{{ 1 / 0 }}"),
     *(
@@ -76,17 +72,26 @@ SLURM_CONFIG = "MinJobAge = 300 sec\nAccountingStorageType = accounting_storage/
 
 def change_variable(draw: Draw, inventory: Any) -> Any:
     """Change a variable of a host to an odd template or text."""
-    hosts = inventory["_meta"]["hostvars"]
     name = draw(st.sampled_from(sorted(VARIABLES)))
     value = draw(st.sampled_from((*ODD_TEMPLATES, *ODD_TEXTS)))
-    changed_hosts = {**hosts, "node01": {**hosts["node01"], name: value}}
-    return {**inventory, "_meta": {"hostvars": changed_hosts}}
+    return {**inventory, "node01": {**inventory["node01"], name: value}}
+
+
+def answer_of_ansible(inventory: Any) -> str:
+    """What Ansible prints for hosts and their values."""
+    hosts = inventory.items() if isinstance(inventory, dict) else [(inventory, None)]
+    values = [
+        [host, name, value]
+        for host, variables in hosts
+        for name, value in (variables if isinstance(variables, dict) else {None: None}).items()
+    ]
+    return "::1 | SUCCESS => " + json.dumps({"msg": "\n".join(map(json.dumps, values))})
 
 
 def parse_inventory(text: str, folder: Path) -> None:
-    """Read an inventory; a stand-in for ansible-inventory prints the text."""
+    """Read an inventory; a stand-in for ansible prints the text."""
     answer = write_text(folder / "answer", text)
-    program = write_text(folder / "ansible-inventory", f"#!/bin/sh\nexec /bin/cat {answer}\n")
+    program = write_text(folder / "ansible", f"#!/bin/sh\nexec /bin/cat {answer}\n")
     program.chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
         # Ansible's programs are looked for beside Python; sockets of OpenSSH are temporary files.
@@ -108,9 +113,9 @@ def parse_slurm(text: str, _folder: Path) -> None:
 
 def test_any_inventory_gives_hosts_or_one_sentence(tmp_path: Path) -> None:
     inputs = st.one_of(
-        *[changed([INVENTORY], change_variable, 2).map(json.dumps)] * 2,
-        changed([INVENTORY], change_document).map(json.dumps),
-        changed_json([INVENTORY]),
+        *[changed([INVENTORY], change_variable, 2).map(answer_of_ansible)] * 2,
+        changed([INVENTORY], change_document).map(answer_of_ansible),
+        changed_json([answer_of_ansible(INVENTORY)]),
     )
     check_any_input(inputs, parse_inventory, tmp_path, 0.3)
 

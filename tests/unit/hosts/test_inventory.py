@@ -102,8 +102,7 @@ def test_an_inline_vault_value_is_decrypted_with_the_password_of_the_vault(
         text = text.replace("ansible_password:", f"ansible_password: '{through}'\n      secret:")
     path = inventory(tmp_path, text)
     monkeypatch.delenv("ANSIBLE_VAULT_PASSWORD_FILE", raising=False)
-    wanted = "ansible_password: Ansible cannot decrypt the vault value; name the file with the"
-    with pytest.raises(UserError, match=wanted):
+    with pytest.raises(UserError, match=r"line \d+: .* ANSIBLE_VAULT_PASSWORD_FILE"):
         read_inventory(path)
     monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(shipped / "inline-vault.password"))
     [host] = read_inventory(path)
@@ -231,21 +230,20 @@ def test_expressions_in_connection_variables_are_evaluated(tmp_path, monkeypatch
 
 def test_an_expression_with_an_unknown_variable_is_an_error(tmp_path):
     path = inventory(tmp_path, "all: {hosts: {a: {ansible_user: '{{ nobody_knows }}'}}}")
-    with pytest.raises(UserError, match=r"host a, ansible_user: the value is wrong: 'nobody"):
+    with pytest.raises(UserError, match=r"hosts.yml, line 1: .*'nobody"):
         read_inventory(path)
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        "null", "[1]", "3", "[" * 100_000, '{"_meta": []}', '{"_meta": {"hostvars": {"a": 1}}}',
-        '{"all": {"hosts": 3}, "_meta": {"hostvars": {}}}',
-        '{"all": [1], "_meta": {"hostvars": {}}}',
+        "null", "[1]", "3", "[" * 100_000, '{"msg": 3}', '{"msg": "a"}', '{"msg": "[3]"}',
+        '{"msg": "{}"}', '{"msg": "[1, 2, 3, 4]"}',
     ],
 )  # fmt: skip
 def test_an_answer_that_is_no_inventory_is_an_error(tmp_path, monkeypatch, answer):
     (tmp_path / "answer").write_text(answer)
-    program = tmp_path / "ansible-inventory"
+    program = tmp_path / "ansible"
     program.write_text(f"#!/bin/sh\nexec cat {tmp_path}/answer\n")
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
