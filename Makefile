@@ -44,7 +44,7 @@ MEASURED = $(if $(GIVEN),--config $(GIVEN))
 PROVISIONED = $(or $(patsubst inventory=%,%,$(filter inventory=%,$(SNAKEMAKE_ARGUMENTS))),$(INVENTORY))
 
 run: .venv/requirements.installed ## set up, measure this machine for about half an hour at most, or BUDGET=2h, and report; the last line is the path of the report
-	@$(BIN)/python provision.py $(PROVISIONED)
+	@$(BIN)/python provision.py $(PROVISIONED) --tags tools
 	@$(BIN)/snakemake $(SNAKEMAKE_ARGUMENTS) $(MEASURED)
 	@$(BIN)/chaosity reports
 
@@ -78,7 +78,7 @@ test-thorough: test-tools ## run the tests that `make test` leaves out
 test-all: test test-thorough ## run everything that CI runs but fresh-test: 30 to 55 minutes on two cores
 
 test-tools: .venv/requirements-test.installed
-	@$(BIN)/python provision.py $(INVENTORY) -e @tests/provision.yml
+	@$(BIN)/python provision.py $(INVENTORY) --tags tools -e @tests/provision.yml
 
 lab: .venv/requirements-test.installed ## boot the virtual machines of inventories/lab; for a single one LAB_ARGUMENTS='--limit small'
 	@$(BIN)/ansible-playbook -i inventories/lab lab.yml $(LAB_ARGUMENTS)
@@ -100,7 +100,7 @@ environment: .venv/requirements-test.installed ## make the virtual environment, 
 
 redfish: .venv/requirements-firmware.installed ## add to the environment what firmware.yml needs; half a gigabyte
 
-provision: .venv/requirements.installed ## install the tools, kernels and runner on the inventory's hosts
+provision: .venv/requirements.installed ## prepare the inventory's hosts as it declares: tools, kernels, runner, settings of host and firmware
 	@$(BIN)/python provision.py --force $(INVENTORY)
 
 golden: .venv/requirements-test.installed ## write the transcripts of tests/golden anew and show what changed; GOLDEN=fleet for one subject

@@ -42,7 +42,7 @@ def test_the_hosts_that_are_measured_are_provisioned(root, arguments, provisione
     assert done.returncode == 0, done.stderr
     commands = [line.split() for line in done.stdout.splitlines()]
     given = {Path(program).name: " ".join(rest) for program, *rest in commands}
-    assert given["python"] == f"provision.py {provisioned}"
+    assert given["python"] == f"provision.py {provisioned} --tags tools"
     assert given["snakemake"] == measured
 
 
