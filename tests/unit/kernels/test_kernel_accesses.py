@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ pytestmark = [
 ]
 
 LINE = 64
+WITH_FIXED_ADDRESSES = "EXTRA=-no-pie -fno-pie"
 ISA = "avx2"  # valgrind has no AVX-512
 
 
@@ -34,14 +35,6 @@ def fast_ones(kernels: Iterable[str]) -> list[object]:
         pytest.param(kernel, marks=() if kernel in fast else pytest.mark.thorough)
         for kernel in kernels
     ]
-
-
-@pytest.fixture(scope="module")
-def binary_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Programs built for addresses that stay."""
-    flags = ["EXTRA=-no-pie -fno-pie"]
-    folder = tmp_path_factory.mktemp("plain")
-    return lambda program: build(folder, program, *flags)
 
 
 def code_of(binary: Path, function: str) -> range:
@@ -93,13 +86,11 @@ def lines_of(array: int, array_bytes: int) -> range:
 
 
 @pytest.mark.parametrize("kernel", fast_ones(KERNELS))
-def test_each_line_of_each_array_is_moved_once_a_pass(
-    binary_of: Callable[[str], Path], tmp_path: Path, kernel: str, cpu: str
-):
+def test_each_line_of_each_array_is_moved_once_a_pass(tmp_path: Path, kernel: str, cpu: str):
     array_bytes = LINE * 101
     once = ["--warmup-passes", "1", "--sample-seconds", "1e-9", "--max-seconds", "1e-9"]
     options = arguments(kernel, cpu, array_bytes, *once)
-    binary = binary_of("chaosity-bandwidth")
+    binary = build("chaosity-bandwidth", WITH_FIXED_ADDRESSES)
     ran, loaded, stored = traced(binary, kernel, tmp_path / "trace", options)
     passes = ran.done["passes"] + 1  # with the warm-up
     count = ARRAYS[kernel.removesuffix("_nt")]
@@ -114,15 +105,13 @@ def test_each_line_of_each_array_is_moved_once_a_pass(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kernel", fast_ones(MIXES))
-def test_traffic_counts_the_lines_that_it_moves(
-    binary_of: Callable[[str], Path], tmp_path: Path, kernel: str, cpu: str
-):
+def test_traffic_counts_the_lines_that_it_moves(tmp_path: Path, kernel: str, cpu: str):
     arrays, reads, writes = MIXES[kernel]
     lines = 16 * 1024 // LINE // arrays
     array_bytes = LINE * lines * 5  # every chunk is a whole one
     soon = ["--peak-seconds", "1e-9", "--sample-seconds", "1e-9", "--max-seconds", "1e-9"]
     options = arguments(kernel, cpu, array_bytes, *soon)
-    binary = binary_of("chaosity-traffic")
+    binary = build("chaosity-traffic", WITH_FIXED_ADDRESSES)
     ran, loaded, stored = traced(binary, kernel, tmp_path / "trace", options)
     chunks = ran.done["warmup_chunks"] + ran.done["chunks"]
     # an ordinary store is told twice, for the line is fetched first, which no instruction says
