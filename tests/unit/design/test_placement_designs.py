@@ -261,14 +261,16 @@ def test_workers_need_processing_units(config, hbm_host, name):
 
 def test_each_set_has_a_load_on_each_of_its_nodes(config, paper_host):
     spec = {
-        "category": "memory_bandwidth",
+        "category": "contended_paths",
         "initiator": {"each": "node", "in_each_set_of": "node", "at_most_sets": 9},
         "target": {"all": "node"},
         "together": True,
         "kernel": ["read"],
     }
-    points, _ = expand(config, paper_host, work=spec)
+    rule = {**config["working_set"], "times_last_level_cache": 0, "at_least_bytes": 2**50}
+    points, _ = expand({**config, "working_set": rule}, paper_host, work=spec)
     assert len(points) == 9
+    memory = sum(node.memory_bytes for node in paper_host.topology.memory_nodes)
     seen = {len(point["loads"]): point for point in points}
     assert set(seen) == set(range(1, 9))
     assert seen[2]["point"] == "work=nodes0-1+nodes0-7+read"
@@ -278,21 +280,10 @@ def test_each_set_has_a_load_on_each_of_its_nodes(config, paper_host):
         names = [load["initiator"]["name"] for load in point["loads"]]
         assert len(set(names)) == len(names)
         assert all(load["target"]["nodes"] == list(range(8)) for load in point["loads"])
+        # On each node, the buffers of all loads have as much room as that of a single load.
+        used = sum(load["memory_bytes"] for load in point["loads"])
+        assert used == pytest.approx(memory / 2, rel=0.01)
         assert point["factors"]["workers"] == parse_point_name(point["point"])[0].initiator
-
-
-def test_a_buffer_on_each_node_leaves_room_for_those_of_all_loads(config, paper_host):
-    host = HostResources(paper_host.topology, ())
-    rule = {**config["working_set"], "times_last_level_cache": 0, "at_least_bytes": 2**50}
-    expansion = PointExpansion(
-        host, load_benchmark_of_each_category(config), {**config, "working_set": rule}
-    )
-    memory = min(host.memory_bytes(node) for node in range(8))
-    for together in (1, 2, 8):
-        size = expansion._bytes_per_node(
-            host.worker_initiator([0]), host.target_of_nodes(range(8)), together
-        )
-        assert size == pytest.approx(memory / 2 / together, abs=2 * 1024**2)
 
 
 def test_of_each_level_at_most_some_are_taken(config, paper_host):
