@@ -97,18 +97,6 @@ def test_a_size_beyond_the_nodes_share_is_left_out_and_said(config, paper_host):
     assert any("are left out" in note for note in notes)
 
 
-def test_all_at_once_is_one_point_with_a_load_for_each_core(whole, paper_host):
-    spec = chase(together=True, sizes=[{"times": 4, "of": "l2"}])
-    [point], _ = expand(whole, paper_host, "concurrent", chase=spec)
-    assert point["point"] == "chase=each_first_pu_of_node+nodes0-7+bytes-2MiB"
-    assert len(point["loads"]) == 8
-    assert {load["role"] for load in point["loads"]} == {"chase"}
-    assert len({load["name"] for load in point["loads"]}) == 8
-    for load in point["loads"]:
-        assert load["placement"]["memory_nodes"] == load["initiator"]["nodes"]
-    assert {f"node{node}" for node in range(8)} <= set(point["components"])
-
-
 def test_loads_that_share_a_node_share_its_memory(whole, paper_host):
     spec = chase(together=True, initiator={"each": "core"}, sizes=[{"times": 1, "of": "node"}])
     [point], _ = expand(whole, paper_host, "concurrent", chase=spec)
@@ -227,17 +215,6 @@ def test_pairs_of_cores_have_three_factors(config, paper_host):
     assert {"package0", "package1"} <= set(far["components"])
 
 
-def test_two_cores_of_each_l3_domain_exchange_a_line(config, paper_host):
-    plan = plan_host(paper_host, config, ["core_to_core_same_l3"])
-    domains = [set(domain.cpus) for domain in paper_host.topology.l3_domains]
-    cpus = [set(parse_cpu_list(p["loads"][0]["placement"]["cpus"])) for p in plan.points]
-    assert len(cpus) == len(domains)
-    for pair, domain in zip(cpus, domains, strict=True):
-        assert pair <= domain
-        cores = [core for core in paper_host.topology.cores if pair & set(core.cpus)]
-        assert len(cores) == 2  # not two threads of one core
-
-
 def test_added_and_renamed_metrics_keep_definitions():
     """The expected definitions are those of records without these metrics, which count."""
     shipped = MACHINES.parents[2] / "machines" / "topologies"
@@ -279,40 +256,6 @@ def test_of_equally_near_initiators_the_first_reaches_a_node_without_cores(confi
         ("pu64", "node1"),
         ("pu0", "node2"),
     }
-
-
-def test_traffic_comes_from_the_other_cores_of_the_package_or_from_nobody(config, paper_host):
-    plan = plan_host(paper_host, config, ["loaded_latency"])
-    alone = [p for p in plan.points if len(p["loads"]) == 1]
-    assert len(alone) == 8  # the idle end of each curve
-    for point in plan.points:
-        if len(point["loads"]) == 2:
-            one, other = point["loads"]
-            a, b = (set(parse_cpu_list(load["placement"]["cpus"])) for load in (one, other))
-            assert not a & b
-            assert len(b) == 23
-            assert one["target"]["name"] == other["target"]["name"]
-            assert f"--share={other['levels']['share']}" in other["command"]
-
-
-def test_matrices_need_not_be_square(config, hbm_host):
-    plan = plan_host(hbm_host, config, ["latency_matrix"])
-    initiators, targets = hbm_host.topology.initiator_nodes, hbm_host.topology.memory_nodes
-    assert len(targets) > len(initiators)
-    assert len(plan.points) == len(initiators) * len(targets)
-    for point in plan.points:
-        [load] = point["loads"]
-        [a], [b] = load["initiator"]["nodes"], load["target"]["nodes"]
-        assert load["target"]["distance"] == hbm_host.topology.distances.distance_between(a, b)
-
-
-def test_more_and_more_cores_of_a_node(config, paper_host):
-    plan = plan_host(paper_host, config, ["bandwidth_scaling"])
-    own = [p["loads"][0]["initiator"] for p in plan.points if "node0_" in p["point"]]
-    threads = {one["threads"] for one in own}
-    cores = len(paper_host.topology.find_node(0).cpus) // 2  # two siblings each
-    assert threads == set(thread_counts(cores))
-    assert len({one["cpus"] for one in own}) == len(own)  # nothing twice
 
 
 @given(st.integers(1, 512))
