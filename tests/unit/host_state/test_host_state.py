@@ -45,7 +45,7 @@ wishes = st.fixed_dictionaries(
 
 
 @pytest.mark.thorough
-@hypothesis.settings(deadline=None)
+@hypothesis.settings(deadline=None, max_examples=30)
 @given(st.lists(wishes, min_size=1, max_size=3), st.booleans(), st.none() | st.integers(0, 12))
 def test_whatever_was_set_is_given_back(
     wanted: list[dict[str, Any]], knows_bandwidths: bool, killed_before: int | None
@@ -76,7 +76,7 @@ def test_whatever_was_set_is_given_back(
 
 
 @pytest.mark.thorough
-@hypothesis.settings(deadline=None)
+@hypothesis.settings(deadline=None, max_examples=30)
 @given(wishes)
 def test_a_trial_tells_and_changes_nothing_and_a_second_run_neither(wish: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,10 @@ from chaosity.hosts.ansible_inventory import read_inventory, share_inventory_wit
 from chaosity.hosts.host_discovery import checked_tool_versions_and_hashes, parse_version_number
 from chaosity.runner.describe_host import find_tool_path_version_and_hash as tool_on_host
 
+TOPOLOGY = (
+    '<?xml version="1.0"?>\n<!DOCTYPE topology SYSTEM "hwloc2.dtd">\n<topology version="2.0">\n'
+)
+
 
 def inventory(folder, text):
     path = folder / "hosts.yml"
@@ -23,17 +26,35 @@ def inventory(folder, text):
     return str(path)
 
 
-def test_hosts_with_their_own_variables(tmp_path):
+def test_hosts_with_their_own_and_evaluated_variables(tmp_path, monkeypatch):
+    monkeypatch.setenv("THE_USER", "bench")
+    monkeypatch.setenv("LC_ALL", "xx_XX.UTF-8")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")  # as if no environment were active
     path = inventory(
         tmp_path,
-        "all:\n  vars: {chaosity_storage_file: {directory: /x, bytes: 99999999}}\n"
-        "  hosts:\n    a: {ansible_host: 10.0.0.1}\n    b: {chaosity_topology: b.xml}\n",
+        "all:\n"
+        "  vars:\n"
+        "    chaosity_storage_file: {directory: /x, bytes: 99999999}\n"
+        "    lab: '{{ inventory_dir }}/keys'\n"
+        "  hosts:\n"
+        "    a:\n"
+        "      ansible_user: \"{{ lookup('env', 'THE_USER') }}\"\n"
+        "      ansible_ssh_private_key_file: '{{ lab }}/id'\n"
+        "      ansible_port: 2201\n"
+        "    milan: {chaosity_topology: b.xml, ansible_host: 10.0.0.1}\n",
     )
     [a, b] = read_inventory(path)
-    assert (a.name, a.topology_source) == ("a", "live")
-    assert (b.name, b.topology_source) == ("b", "b.xml")
+    assert (a.name, a.topology_source, a.local_or_ssh) == ("a", "live", "ssh")
+    assert (b.name, b.topology_source) == ("milan", "b.xml")
     assert set(a.variables) == {"chaosity_storage_file"}
-    assert [one.name for one in read_inventory(path, ["b"])] == ["b"]
+    assert a.connection_variables == {
+        "ansible_ssh_private_key_file": f"{tmp_path}/keys/id",
+        "ansible_port": 2201,
+        "ansible_user": "bench",
+    }
+    assert [one.name for one in read_inventory(path, ["milan"])] == ["milan"]
+    with pytest.raises(UserError, match="did you mean milan"):
+        read_inventory(path, ["milano"])
 
 
 @pytest.mark.parametrize(
@@ -43,78 +64,57 @@ def test_hosts_with_their_own_variables(tmp_path):
         ("all: {hosts: {a: {chaosity_storage_file: {directory: /x}}}}", "'bytes' is missing"),
         ("all: {hosts: {}}", "has no host"),
         ("all: [hosts", "cannot read"),
+        (
+            "all: {hosts: {a: {ansible_user: '{{ nobody_knows }}'}}}",
+            "hosts.yml, line 1: .*'nobody",
+        ),
+        (None, "does not exist"),
     ],
 )
 def test_a_wrong_inventory_is_an_error(tmp_path, text, message):
+    path = inventory(tmp_path, text) if text else str(tmp_path / "none")
     with pytest.raises(UserError, match=message):
-        read_inventory(inventory(tmp_path, text))
+        read_inventory(path)
 
 
-UNREADABLE = {
-    "a host named no": (
-        "all: {hosts: {no: {}}}",
-        "hosts.yml: .*Host pattern False must be a string",
-    ),
-    "a tab": (
-        "all:\n  hosts:\n\ta: {}\n",
-        r"hosts.yml, line 3: .*Tabs are usually invalid in YAML\.$",
-    ),
-}
-
-
-@pytest.mark.parametrize(("text", "message"), UNREADABLE.values(), ids=UNREADABLE)
-@pytest.mark.parametrize("others_can_write", [False, True])
-def test_the_reason_of_an_unreadable_inventory_names_its_file(
-    tmp_path, monkeypatch, text, message, others_can_write
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("hosts.yml", "all: {hosts: {no: {}}}", "hosts.yml: .*Host pattern False must be a string"),
+        ("hosts.yml", "all:\n\ta: {}\n", r"hosts.yml, line 2: .*Tabs are usually invalid in YAML"),
+        ("hosts", "[all]\na b=c d\n", "hosts: .*: Expected key=value .*, got: d"),
+        ("a.xml", TOPOLOGY, r"a\.xml: an XML file is no inventory; move it out"),
+    ],
+)
+def test_the_reason_of_an_unreadable_file_in_a_folder_of_inventories_names_it(
+    tmp_path, monkeypatch, name, text, message
 ):
+    # Ansible ignores the ansible.cfg of a folder that others can write, and goes on with others.
     working, folder = tmp_path / "working", tmp_path / "inventories"
     working.mkdir()
-    if others_can_write:  # Ansible ignores the ansible.cfg there, and goes on with the other files
-        working.chmod(0o777)
-        monkeypatch.chdir(working)
+    working.chmod(0o777)
+    monkeypatch.chdir(working)
     folder.mkdir()
     (folder / "a.yml").write_text("all: {hosts: {a: {}}}")
-    inventory(folder, text)
+    (folder / name).write_text(text)
     with pytest.raises(UserError, match=message):
         read_inventory(str(folder))
 
 
-def test_the_reason_for_an_ini_file_is_that_of_its_format(tmp_path):
-    (tmp_path / "hosts").write_text("[all]\na b=c d\n")
-    with pytest.raises(UserError, match=r"hosts: .*: Expected key=value .*, got: d"):
-        read_inventory(str(tmp_path / "hosts"))
-
-
-def test_an_xml_file_in_a_folder_of_inventories_does_not_belong_there(tmp_path, root):
-    inventory(tmp_path, "all: {hosts: {a: {}}}")
-    shutil.copy(root / "machines/topologies/desktop.xml", tmp_path)
-    with pytest.raises(UserError, match=r"desktop\.xml: an XML file is no inventory; move it out"):
-        read_inventory(str(tmp_path))
-
-
-@pytest.mark.parametrize("through", ["", "{{ secret }}"])
 def test_an_inline_vault_value_is_decrypted_with_the_password_of_the_vault(
-    tmp_path, monkeypatch, root, through
+    tmp_path, monkeypatch, root
 ):
     shipped = root / "tests/data/inventories"
     text = (shipped / "inline-vault.yml").read_text()
-    if through:
-        text = text.replace("ansible_password:", f"ansible_password: '{through}'\n      secret:")
-    path = inventory(tmp_path, text)
+    through = "ansible_user: '{{ ansible_password }}'\n      ansible_password:"
+    path = inventory(tmp_path, text.replace("ansible_password:", through))
     monkeypatch.delenv("ANSIBLE_VAULT_PASSWORD_FILE", raising=False)
     with pytest.raises(UserError, match=r"line \d+: .* ANSIBLE_VAULT_PASSWORD_FILE"):
         read_inventory(path)
     monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(shipped / "inline-vault.password"))
     [host] = read_inventory(path)
     assert host.connection_variables["ansible_password"] == "secret"
-
-
-@pytest.mark.parametrize("locale", ["C", "xx_XX.UTF-8"])
-def test_any_locale_and_an_environment_that_is_not_active(tmp_path, monkeypatch, locale):
-    monkeypatch.setenv("LC_ALL", locale)
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    [host] = read_inventory(inventory(tmp_path, "all: {hosts: {a: {}}}"))
-    assert host.name == "a"
+    assert host.connection_variables["ansible_user"] == "secret"
 
 
 def run_ansible(*, user: int, home: str) -> str:
@@ -139,17 +139,6 @@ def test_users_that_ansible_does_not_expect(tmp_path):
     assert run_ansible(user=0, home=str(tmp_path)) == ""
 
 
-def test_an_unknown_host_is_an_error(tmp_path):
-    path = inventory(tmp_path, "all: {hosts: {milan: }}")
-    with pytest.raises(UserError, match="did you mean milan"):
-        read_inventory(path, ["milano"])
-
-
-def test_a_missing_inventory_is_an_error(tmp_path):
-    with pytest.raises(UserError, match="does not exist"):
-        read_inventory(str(tmp_path / "none"))
-
-
 @pytest.mark.parametrize(
     ("text", "numbers"),
     [("fio-3.33", (3, 33)), ("v2.9.0 of", (2, 9, 0)), ("0.1.0+4ab", (0, 1, 0)), ("none", ())],
@@ -158,80 +147,42 @@ def test_version_numbers(text, numbers):
     assert parse_version_number(text) == numbers
 
 
-def tool(folder, name, says):
-    path = folder / name
-    path.write_text(f"#!/bin/sh\necho {says}\n")
-    path.chmod(0o755)
+FIO = {"program": "fio", "install": "install it", "version": ["fio", "-v"], "at_least": "3.16"}
 
 
-def seen(monkeypatch, folder, need):
-    monkeypatch.setenv("PATH", str(folder), prepend=":")
-    return [tool_on_host(need)]
+def checked(folder, monkeypatch, says, **need):
+    """What is known of fio on a host on which it says this; None: it is not installed."""
+    monkeypatch.setenv("PATH", str(folder))
+    if says:
+        (folder / "fio").write_text(f"#!/bin/sh\necho {says}\n")
+        (folder / "fio").chmod(0o755)
+    need = {**FIO, **need}
+    return checked_tool_versions_and_hashes([need], [tool_on_host(need)])
 
 
-def test_a_missing_tool_is_an_error_that_says_how_to_install_it(tmp_path, monkeypatch):
-    need = {"program": "no-such-tool", "install": "install it"}
-    with pytest.raises(UserError, match="no-such-tool: the program is not installed; install it"):
-        checked_tool_versions_and_hashes([need], seen(monkeypatch, tmp_path, need))
+@pytest.mark.parametrize(
+    ("says", "optional", "message"),
+    [
+        (None, False, "fio: the program is not installed; install it"),
+        ("fio-3.1", False, r"too old; 3\.16 or later is needed"),
+        ("fio-3.1", True, r"too old; 3\.16 or later is needed"),
+        ("rubbish", False, r"too old; 3\.16 or later is needed"),
+    ],
+)
+def test_a_tool_that_is_missing_or_too_old_is_an_error(
+    tmp_path, monkeypatch, says, optional, message
+):
+    with pytest.raises(UserError, match=message):
+        checked(tmp_path, monkeypatch, says, optional=optional)
 
 
-def test_an_optional_tool_may_be_missing_but_not_too_old(tmp_path, monkeypatch):
-    need = {
-        "program": "clpeak",
-        "install": "x",
-        "optional": True,
-        "at_least": "1.1",
-        "version": ["clpeak", "--version"],
-    }
-    assert (
-        checked_tool_versions_and_hashes(
-            [{**need, "program": "no-such-tool"}], [{"path": None, "version": None}]
-        )
-        == {}
-    )
-    tool(tmp_path, "clpeak", "clpeak version: 1.0.2")
-    with pytest.raises(UserError, match=r"too old; 1\.1 or later is needed"):
-        checked_tool_versions_and_hashes([need], seen(monkeypatch, tmp_path, need))
-
-
-@pytest.mark.parametrize("says", ["fio-3.1", "rubbish"])
-def test_a_tool_that_is_too_old_is_an_error(tmp_path, monkeypatch, says):
-    tool(tmp_path, "fio", says)
-    need = {"program": "fio", "install": "x", "version": ["fio", "-v"], "at_least": "3.16"}
-    with pytest.raises(UserError, match=r"too old; 3\.16 or later is needed"):
-        checked_tool_versions_and_hashes([need], seen(monkeypatch, tmp_path, need))
-
-
-def test_another_build_of_a_tool_has_another_version(tmp_path, monkeypatch):
-    need = {"program": "fio", "install": "x", "version": ["fio", "-v"], "at_least": "3.16"}
-    tool(tmp_path, "fio", "fio-3.20")
-    first = checked_tool_versions_and_hashes([need], seen(monkeypatch, tmp_path, need))
-    tool(tmp_path, "fio", "fio-3.20 # built anew")
+def test_an_optional_tool_may_be_missing_and_another_build_has_another_version(
+    tmp_path, monkeypatch
+):
+    assert checked(tmp_path, monkeypatch, None, optional=True) == {}
+    first = checked(tmp_path, monkeypatch, "fio-3.20")
     assert first["fio"].startswith("fio-3.20")
-    assert checked_tool_versions_and_hashes([need], seen(monkeypatch, tmp_path, need)) != first
-
-
-def test_expressions_in_connection_variables_are_evaluated(tmp_path, monkeypatch):
-    monkeypatch.setenv("THE_USER", "bench")
-    path = inventory(
-        tmp_path,
-        "all:\n  vars:\n    lab: '{{ inventory_dir }}/keys'\n"
-        "    ansible_user: \"{{ lookup('env', 'THE_USER') }}\"\n"
-        "  hosts: {a: {ansible_ssh_private_key_file: '{{ lab }}/id', ansible_port: 2201}}\n",
-    )
-    [a] = read_inventory(path)
-    assert a.local_or_ssh == "ssh"
-    assert a.connection_variables == {
-        "ansible_ssh_private_key_file": f"{tmp_path}/keys/id",
-        "ansible_port": 2201,
-        "ansible_user": "bench",
-    }
-
-
-def test_an_expression_with_an_unknown_variable_is_an_error(tmp_path):
-    path = inventory(tmp_path, "all: {hosts: {a: {ansible_user: '{{ nobody_knows }}'}}}")
-    with pytest.raises(UserError, match=r"hosts.yml, line 1: .*'nobody"):
-        read_inventory(path)
+    assert checked(tmp_path, monkeypatch, "fio-3.20 # built anew") != first
 
 
 @pytest.mark.parametrize(
@@ -262,13 +213,13 @@ def inventory_program(folder: Path, host: str) -> tuple[str, Path]:
     return str(program), calls
 
 
-def hosts_read_below(path: str) -> str:
-    """Names of the hosts of an inventory, read by a process below this one."""
+def hosts_read_below(*paths: str) -> str:
+    """Names of the hosts of inventories, read by a process below this one."""
     code = (
         "import sys; from chaosity.hosts.ansible_inventory import read_inventory;"
-        "print(*[host.name for host in read_inventory(sys.argv[1])])"
+        "print(*[host.name for path in sys.argv[1:] for host in read_inventory(path)])"
     )
-    return subprocess.check_output([sys.executable, "-c", code, path], text=True).strip()
+    return subprocess.check_output([sys.executable, "-c", code, *paths], text=True).strip()
 
 
 def test_processes_below_use_the_shared_inventory_and_no_other_file(tmp_path, monkeypatch):
@@ -278,11 +229,10 @@ def test_processes_below_use_the_shared_inventory_and_no_other_file(tmp_path, mo
     share_inventory_with_processes_below(path)
     assert calls.read_text().count("read") == 1
     monkeypatch.chdir(tmp_path)
-    assert hosts_read_below(path) == hosts_read_below("a.sh") == "a"
-    assert calls.read_text().count("read") == 1
     # Another inventory is read, and each inventory if the path belongs to another file.
     other, calls_of_other = inventory_program(tmp_path, "b")
-    assert hosts_read_below(other) == "b"
+    assert hosts_read_below(path, "a.sh", other) == "a a b"
+    assert calls.read_text().count("read") == 1
     assert calls_of_other.exists()
     for gone in ("/proc/0/fd/3", f"/proc/{os.getpid()}/fd/0"):
         monkeypatch.setenv(variable, gone)

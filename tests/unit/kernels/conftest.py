@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import kernel_binary
 import pytest
 from every_program import Program
-
-
-@pytest.fixture(scope="session")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of all programs as `make` builds them for this machine."""
-    return kernel_binary.build_all(tmp_path_factory.mktemp("kernels"))
+from kernel_binary import Start, build
 
 
 def program(name: str) -> Any:
-    """A fixture that is the path of one of them."""
+    """A fixture that is the path of a program as `make` builds it for this machine."""
 
     @pytest.fixture(scope="session")
-    def path(programs: Path) -> Path:
-        return programs / name
+    def path() -> Path:
+        return build(name)
 
     return path
 
@@ -41,46 +33,6 @@ summing = program("chaosity-sum")
 tasks = program("chaosity-tasks")
 opencl = program("chaosity-opencl")
 copying = program("chaosity-copies")
-
-
-@pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> kernel_binary.Built:
-    """Builds a program with EXTRA flags, once, and says where it lies."""
-
-    @functools.cache
-    def folder_of(flags: str) -> Path:
-        return tmp_path_factory.mktemp("extra")
-
-    @functools.cache
-    def program_with(program: str, flags: str) -> Path:
-        return kernel_binary.build(folder_of(flags), program, f"EXTRA={flags}")
-
-    return program_with
-
-
-@pytest.fixture(scope="session")
-def memory_checked(built: kernel_binary.Built) -> kernel_binary.Checked:
-    """Built with the sanitizers of addresses and undefined behaviour."""
-    flags = "-g -fsanitize=address,undefined -fno-sanitize-recover=all"
-    return lambda program: [str(built(program, flags))]
-
-
-@pytest.fixture(scope="session")
-def threads_checked(built: kernel_binary.Built) -> kernel_binary.Checked:
-    """Built with the thread sanitizer, where that can run."""
-    # without random addresses: GCC 12's sanitizer cannot place its shadow memory with the wide
-    # randomisation of newer kernels
-    setarch = shutil.which("setarch")
-    prefix = [setarch, "-R"] if setarch else []
-
-    def checked(program: str) -> list[str]:
-        command = [*prefix, str(built(program, "-g -fsanitize=thread -fno-sanitize-recover=all"))]
-        tried = subprocess.run([*command, "--version"], capture_output=True, text=True)
-        if "unexpected memory mapping" in tried.stderr or "Operation not permitted" in tried.stderr:
-            pytest.skip("the thread sanitizer cannot run here")
-        return command
-
-    return checked
 
 
 @pytest.fixture(scope="session")
@@ -122,7 +74,7 @@ def node() -> int:
 
 
 @pytest.fixture
-def start() -> Iterator[kernel_binary.Start]:
+def start() -> Iterator[Start]:
     """Starts a command with pipes and ends it with the test if it has not ended by itself."""
     started: list[subprocess.Popen] = []
 

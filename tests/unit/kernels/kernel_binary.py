@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import functools
+import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from compiler_cache import path_with_cache
+from compiler_cache import ROOT
 
-SOURCES = Path(__file__).resolve().parents[3] / "roles" / "kernels" / "files"
+SOURCES = ROOT / "roles/kernels/files"
+BUILT = ROOT / "build/kernels_of_tests"
+MEMORY_CHECKED = "EXTRA=-g -fsanitize=address,undefined -fno-sanitize-recover=all"
+THREADS_CHECKED = "EXTRA=-g -fsanitize=thread -fno-sanitize-recover=all"
+WITH_DEFECTS = f"EXTRA=-include {Path(__file__).with_name('chosen_defect.h')}"
 
 ARRAYS = {"read": 1, "fill": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3}
 KERNELS = [*ARRAYS, *(f"{name}_nt" for name in ARRAYS if name != "read")]
@@ -23,40 +32,65 @@ DRIVER_FLAGS = [
     *("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
 ]
 Start = Callable[[list[str]], subprocess.Popen]  # what the fixture `start` is
-Built = Callable[[str, str], Path]  # and `built`: a program, and the flags to build it with
-Checked = Callable[[str], list[str]]  # a program to the begin of a command that runs it
 
 
-def build(folder: Path, program: str, *variables: str) -> Path:
-    """Builds one program into a folder, with make variables such as EXTRA=-g."""
-    build_all(folder, *variables, str(folder / program))
+@functools.cache
+def digest_of_sources() -> str:
+    """A digest of all from which programs are built, and of the compilers."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in SOURCES.rglob("*.*") if "build" not in path.parts):
+        digest.update(path.read_bytes())
+    for compiler in ("gcc", "g++"):
+        digest.update(subprocess.check_output([compiler, "--version"]))
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def own_folder(name: str) -> Iterator[Path]:
+    """The folder of what is built so, for both workers of pytest-xdist and for later runs."""
+    folder = BUILT / hashlib.sha256(name.encode()).hexdigest()[:16]
+    BUILT.mkdir(parents=True, exist_ok=True)
+    built_from = folder / "sources.sha256"
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not built_from.exists() or built_from.read_text() != digest_of_sources():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            built_from.write_text(digest_of_sources())
+        yield folder
+
+
+def build(program: str, *variables: str) -> Path:
+    """Builds a program with make variables such as EXTRA=-g, unless it is there already."""
+    with own_folder(" ".join(variables)) as folder:
+        if not (folder / program).exists():
+            target = str(folder / program)
+            make("make", "-s", "-j2", "-C", SOURCES, f"BUILD={folder}", *variables, target)
     return folder / program
 
 
-def build_all(folder: Path, *variables: str) -> Path:
-    """Builds every program into a folder, which is returned; unchanged objects are kept."""
-    path = path_with_cache(folder / "compilers", os.environ["PATH"])
-    make("make", "-s", "-j2", "-C", SOURCES, f"BUILD={folder}", *variables, path=path)
-    return folder
-
-
-def build_driver(folder: Path, driver: Path, *sources: str) -> Path:
+def build_driver(driver: str, *sources: str) -> Path:
     """A test's own program, linked with some of the kernels' sources, under the sanitizers."""
-    program = folder / driver.stem
-    objects = []
-    for source in [driver, *(SOURCES / source for source in sources)]:
-        compiler = ["g++", "-std=gnu++17"] if source.suffix == ".cpp" else ["gcc", "-std=gnu11"]
-        objects.append(folder / f"{source.name}.o")
-        make(*compiler, *DRIVER_FLAGS, "-c", "-o", objects[-1], source)
-    linked = ["g++", "-ltbb"] if driver.suffix == ".cpp" else ["gcc"]
-    make(linked[0], *DRIVER_FLAGS, "-o", program, *objects, *linked[1:])
+    path = Path(__file__).with_name(driver)
+    with own_folder(f"{driver} {path.read_text()}") as folder:
+        program = folder / path.stem
+        if program.exists():
+            return program
+        objects = []
+        for source in [path, *(SOURCES / source for source in sources)]:
+            compiler = ["g++", "-std=gnu++17"] if source.suffix == ".cpp" else ["gcc", "-std=gnu11"]
+            objects.append(folder / f"{source.name}.o")
+            make(*compiler, *DRIVER_FLAGS, "-c", "-o", objects[-1], source)
+        linked = ["g++", "-ltbb"] if path.suffix == ".cpp" else ["gcc"]
+        make(linked[0], *DRIVER_FLAGS, "-o", program, *objects, *linked[1:])
     return program
 
 
-def make(*command: str | Path, path: str = os.environ["PATH"]) -> None:
+def make(*command: str | Path, **environment: str) -> None:
     """Runs a compiler, or make, which has to succeed without a warning."""
-    environment = {**os.environ, "PATH": path}
-    made = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    made = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, env=os.environ | environment
+    )
     assert made.returncode == 0, made.stderr
 
 

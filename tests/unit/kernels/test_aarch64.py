@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import platform
 import shutil
-from pathlib import Path
 
 import pytest
-from kernel_binary import KERNELS, arguments, build_all, refusal, run
+from kernel_binary import KERNELS, arguments, build, refusal, run
 
 COMPILER = "aarch64-linux-gnu-gcc"
 pytestmark = [
@@ -28,20 +27,14 @@ PROCESSORS = {
 }
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of the programs, without those that are in C++ or need a library."""
-    return build_all(tmp_path_factory.mktemp("aarch64"), f"CC={COMPILER}", "CXX=false")
-
-
-def emulated(processor: str, program: Path) -> list[str]:
-    libraries = "/usr/aarch64-linux-gnu"
-    return ["qemu-aarch64", "-L", libraries, "-cpu", processor, str(program)]
+def emulated(processor: str, program: str) -> list[str]:
+    path = build(f"chaosity-{program}", f"CC={COMPILER}", "CXX=false")
+    return ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", "-cpu", processor, str(path)]
 
 
 @pytest.mark.parametrize("processor", PROCESSORS)
-def test_each_instruction_set_validates(folder: Path, cpus: str, processor: str):
-    command = emulated(processor, folder / "chaosity-bandwidth")
+def test_each_instruction_set_validates(cpus: str, processor: str):
+    command = emulated(processor, "bandwidth")
     said = refusal([*command, "--isa", "avx2"])
     assert said.endswith(f"it has {', '.join(PROCESSORS[processor])}")
     for isa in PROCESSORS[processor]:
@@ -53,20 +46,20 @@ def test_each_instruction_set_validates(folder: Path, cpus: str, processor: str)
 
 
 @pytest.mark.parametrize("program", ["bandwidth", "traffic"])
-def test_one_is_chosen_in_a_trial_and_recorded(folder: Path, cpu: str, program: str):
-    command = emulated("max", folder / f"chaosity-{program}")
+def test_one_is_chosen_in_a_trial_and_recorded(cpu: str, program: str):
+    command = emulated("max", program)
     ran = run([*command, *arguments("add_nt", cpu, 64000, "--max-seconds", "0.2")])
     assert (ran.code, ran.done["valid"]) == (0, True)
     assert set(ran.ready["isa_trial"]) == set(SVE)
     assert ran.ready["isa"] in SVE
 
 
-def test_a_chase_and_a_workload_are_right(folder: Path, cpu: str):
+def test_a_chase_and_a_workload_are_right(cpu: str):
     for program, options in {
         "latency": ["--cpu", cpu, "--bytes", "65536"],
         "workload": ["--kernel", "stencil", "--cpus", cpu, "--bytes", "65536"],
     }.items():
-        command = emulated("max", folder / f"chaosity-{program}")
+        command = emulated("max", program)
         ran = run([*command, *options, "--max-seconds", "0.1"])
         assert (ran.code, ran.done["valid"]) == (0, True), program
         assert "isa" not in ran.ready

@@ -15,24 +15,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_binary import build_driver, run
 
-HERE = Path(__file__).resolve().parent
 KIB = 1024
 
 
 @pytest.fixture(scope="module")
-def chains(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def chains() -> Path:
     """The driver that prints chains."""
-    folder = tmp_path_factory.mktemp("chains")
     sources = ("latency/pointer_chase.c", "common/start_line_and_signals.c", "common/errors.c")
-    return build_driver(folder, HERE / "chase_driver.c", *sources)
+    return build_driver("chase_driver.c", *sources)
 
 
 @pytest.fixture(scope="module")
-def bins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bins() -> Path:
     """The driver that prints bins of durations."""
-    folder = tmp_path_factory.mktemp("bins")
     sources = ("latency/timed_blocks.c", "common/start_line_and_signals.c", "common/errors.c")
-    return build_driver(folder, HERE / "blocks_driver.c", *sources)
+    return build_driver("blocks_driver.c", *sources)
 
 
 def chains_of(
@@ -134,11 +131,11 @@ def test_longer_than_any_bin_counts_in_the_last(bins: Path):
     assert list(sample.values()) == [3]
 
 
-def test_blocks_become_longer_if_accesses_become_faster(tmp_path: Path):
+def test_blocks_become_longer_if_accesses_become_faster():
     # As when another process leaves the core after the length was chosen: the timer had 1.2 % of
     # the blocks of a chase whose length was chosen beside one.
     sources = ("latency/timed_blocks.c", "common/start_line_and_signals.c", "common/errors.c")
-    driver = build_driver(tmp_path, HERE / "lengths_driver.c", *sources)
+    driver = build_driver("lengths_driver.c", *sources)
     text = subprocess.run([driver], capture_output=True, text=True, check=True).stdout
     *lines, forgotten = map(json.loads, text.splitlines())
     done, samples = lines[-1], lines[:-1]

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from kernel_binary import (
-    Built,
-    Checked,
+    MEMORY_CHECKED,
+    build,
     make,
     refusal,
     run,
@@ -154,9 +154,9 @@ def test_samples_follow_one_another_and_every_element_is_right(opencl: Path, dev
     assert ran.done["wrong_elements"] == 0
 
 
-def test_the_sums_fall_again_before_a_float_would_round_them(built: Built, device: dict):
+def test_the_sums_fall_again_before_a_float_would_round_them(device: dict):
     """With three passes up and three down, thousands of passes stay exact."""
-    program = built("chaosity-opencl", "-DCYCLE=3")
+    program = build("chaosity-opencl", "EXTRA=-DCYCLE=3")
     ran = run([str(program), "--elements", "4096", *SMALL[2:]])
     assert (ran.code, ran.done["valid"]) == (0, True)
     assert ran.done["passes"] > 6
@@ -168,8 +168,8 @@ def test_a_host_without_a_driver_is_refused(opencl: Path, tmp_path: Path):
     assert list_devices(opencl, none)["devices"] == []
 
 
-def test_the_list_is_clean_under_the_sanitizers(memory_checked: Checked, gpus: dict[str, str]):
-    [program] = memory_checked("chaosity-opencl")
+def test_the_list_is_clean_under_the_sanitizers(gpus: dict[str, str]):
+    program = build("chaosity-opencl", MEMORY_CHECKED)
     environment = {**gpus, "ASAN_OPTIONS": "detect_leaks=0"}
-    assert len(list_devices(Path(program), environment)["devices"]) >= 3
+    assert len(list_devices(program, environment)["devices"]) >= 3
     assert "this host has" in refusal([program, "--slot", "none"], env=environment)

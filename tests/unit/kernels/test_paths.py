@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from kernel_binary import (
-    Built,
     Start,
+    build,
     last_events,
     next_event,
     numa_map,
@@ -27,9 +27,9 @@ def request(cpus: str, nodes: str, size: int, *more: str) -> list[str]:
 
 
 @pytest.fixture
-def any_nodes(built: Built) -> Path:
+def any_nodes() -> Path:
     """The program as on a machine that has every node: it binds nothing."""
-    return built("chaosity-paths", "-DWITHOUT_BINDING")
+    return build("chaosity-paths", "EXTRA=-DWITHOUT_BINDING")
 
 
 def require_account(samples: list[dict], threads: int) -> None:

@@ -19,7 +19,7 @@ def build(sources: Path, folder: Path, *variables: str) -> dict[str, tuple[str, 
     """Version and content of some programs by name."""
     path = path_with_cache(folder / "compilers", os.environ["PATH"])
     targets = [str(folder / name) for name in PROGRAMS]
-    make("make", "-s", "-j2", "-C", sources, f"BUILD={folder}", *variables, *targets, path=path)
+    make("make", "-s", "-j2", "-C", sources, f"BUILD={folder}", *variables, *targets, PATH=path)
     found = {}
     for name in PROGRAMS:
         said = subprocess.run([folder / name, "--version"], capture_output=True, text=True)

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 from kernel_binary import (
-    Built,
-    Checked,
+    MEMORY_CHECKED,
+    WITH_DEFECTS,
     Start,
+    build,
     build_driver,
     last_events,
     next_event,
@@ -151,8 +152,8 @@ def test_a_read_that_gives_less_than_a_chunk_ends_it(
     assert str(path) in said
 
 
-def test_a_drive_that_never_answers_is_named(built: Built, start: Start, cpu: str, tmp_path: Path):
-    program = built("chaosity-sum", "-DSILENT_SECONDS=1")
+def test_a_drive_that_never_answers_is_named(start: Start, cpu: str, tmp_path: Path):
+    program = build("chaosity-sum", "EXTRA=-DSILENT_SECONDS=1")
     with throttled_drive(tmp_path, 100 * MIB) as drive:
         options = [*on([drive.device]), "--queue-depth", "4", "--max-seconds", "60"]
         needs_rings(program, [drive.device], cpu)
@@ -174,29 +175,26 @@ def test_a_drive_that_never_answers_is_named(built: Built, start: Start, cpu: st
     assert int(missing[1]) % CHUNK == 0
 
 
-def test_a_kernel_that_is_wrong_is_found_out(built: Built, drives: list[Path], cpu: str):
-    wrong = built("chaosity-sum", "-DMUTANT=1")  # leaves out a line
+def test_a_kernel_that_is_wrong_is_found_out(drives: list[Path], cpu: str):
+    wrong = build("chaosity-sum", WITH_DEFECTS)
     needs_rings(wrong, drives, cpu)
-    ran = run([wrong, "--cpus", cpu, *on(drives), *SHORT])
+    leaves_out_a_line = os.environ | {"CHOSEN_DEFECT": "1"}
+    ran = run([wrong, "--cpus", cpu, *on(drives), *SHORT], env=leaves_out_a_line)
     assert (ran.code, ran.done["valid"]) == (1, False)
     assert "must not be used" in ran.stderr
 
 
-def test_reads_are_clean_under_the_sanitizers(
-    memory_checked: Checked, drives: list[Path], cpus: str
-):
-    [program] = memory_checked("chaosity-sum")
+def test_reads_are_clean_under_the_sanitizers(drives: list[Path], cpus: str):
+    program = build("chaosity-sum", MEMORY_CHECKED)
     needs_rings(program, drives, cpus[0])
     for options in (on(drives), on(drives[:1], "--queue-depth", "1")):
         ran = run([program, "--cpus", cpus, *options, *SHORT])
         assert (ran.code, ran.stderr) == (0, "")
 
 
-def test_every_chunk_once_a_round_whatever_drives_threads_and_depth(tmp_path: Path):
+def test_every_chunk_once_a_round_whatever_drives_threads_and_depth():
     """The driver tries many stripes, each with several threads, and says what it saw."""
-    driver = Path(__file__).with_name("stripes_driver.c")
-    sources = ("drives/drive_stripes.c", "common/errors.c")
-    program = build_driver(tmp_path, driver, *sources)
+    program = build_driver("stripes_driver.c", "drives/drive_stripes.c", "common/errors.c")
     ended = subprocess.run([program], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "wrong 0" in ended.stdout

@@ -18,7 +18,6 @@ from kernel_binary import (
 from kernel_binary import run as run_to_end
 
 MIB = 1 << 20
-HERE = Path(__file__).resolve().parent
 NODES = Path("/sys/devices/system/node")
 PROGRAMS = ["stencil", "matmul", "mergesort", "spmv"]
 RUNTIMES = ["vanilla", "locality"]
@@ -91,7 +90,7 @@ def test_pages_are_where_the_line_says(
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def driver() -> Path:
     """The programs with nodes that are made up, under the sanitizers."""
     sources = ["thread_arenas", "task_stencil", "task_matmul", "task_mergesort", "task_spmv"]
     shared = [
@@ -99,9 +98,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "common/errors.c",
         "common/start_line_and_signals.c",
     ]
-    folder = tmp_path_factory.mktemp("tasks")
-    names = [*(f"tasks/{source}.cpp" for source in sources), *shared]
-    return build_driver(folder, HERE / "tasks_driver.cpp", *names)
+    return build_driver("tasks_driver.cpp", *(f"tasks/{one}.cpp" for one in sources), *shared)
 
 
 def by_teams(

@@ -76,16 +76,10 @@ def test_the_best_dwp_of_the_lab_machine():
     assert DwpSearch(machine.rate, machine.move_to).find_best_dwp_and_move_pages() == 0.2
 
 
-def test_without_differences_the_search_returns_after_two_steps():
-    machine = Machine(dict.fromkeys(GRID, 7.0), 0.0, 5)
-    assert DwpSearch(machine.rate, machine.move_to).find_best_dwp_and_move_pages() == 0.0
-    assert max(machine.moves) == 0.2
-
-
-def test_in_doubt_both_steps_are_measured_again_in_turns():
+def test_in_doubt_both_steps_are_measured_again_in_turns_and_the_search_returns():
     machine = Machine(dict.fromkeys(GRID, 7.0), 0.0, 5)
     search = DwpSearch(machine.rate, machine.move_to)
-    search.find_best_dwp_and_move_pages()
+    assert search.find_best_dwp_and_move_pages() == 0.0
     tried = [dwp for dwp, _ in search.measured]
     assert tried == [0.0, 0.1, 0.0, 0.1, 0.0, 0.1, 0.2, 0.0, 0.2, 0.0, 0.2]
 
@@ -103,15 +97,20 @@ def test_a_disturbance_does_not_end_the_search():
     assert DwpSearch(disturbed, machine.move_to).find_best_dwp_and_move_pages() == 1.0
 
 
-def test_an_ended_program_keeps_its_measurements():
-    machine = Machine({dwp: 1.0 + dwp for dwp in GRID}, 0.001, 1)
+def until(dwp: float, error: type[Exception]) -> tuple[Machine, DwpSearch]:
+    """A machine whose rate is not to be had above a step, and a search on it."""
+    machine = Machine({step: 1.0 + step for step in GRID}, 0.001, 1)
 
-    def ends() -> MeasuredRate:
-        if machine.now > 0.35:
-            raise EOFError
+    def rate() -> MeasuredRate:
+        if machine.now > dwp:
+            raise error
         return machine.rate()
 
-    search = DwpSearch(ends, machine.move_to)
+    return machine, DwpSearch(rate, machine.move_to)
+
+
+def test_an_ended_program_keeps_its_measurements():
+    _, search = until(0.35, EOFError)
     with pytest.raises(EOFError):
         search.find_best_dwp_and_move_pages()
     assert not search.settled
@@ -119,13 +118,6 @@ def test_an_ended_program_keeps_its_measurements():
 
 
 def test_when_time_is_up_the_best_so_far_stays():
-    machine = Machine({dwp: 1.0 + dwp for dwp in GRID}, 0.001, 1)
-
-    def runs_out() -> MeasuredRate:
-        if machine.now > 0.35:
-            raise TimeUpError
-        return machine.rate()
-
-    search = DwpSearch(runs_out, machine.move_to)
+    machine, search = until(0.35, TimeUpError)
     assert search.find_best_dwp_and_move_pages() == machine.now == pytest.approx(0.3)
     assert not search.settled

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chaosity.place import numa_system_calls, page_migration
@@ -105,6 +105,7 @@ AREAS = st.lists(
 
 
 @pytest.mark.thorough
+@settings(max_examples=30)
 @given(AREAS, SHARES)
 def test_every_node_gets_its_share(areas, wanted):
     memory = Memory(areas)
@@ -121,6 +122,7 @@ def test_every_node_gets_its_share(areas, wanted):
 ONE_LARGE = {0: 0.805, 1: 0.03, 2: 0.03, 3: 0.03, 4: 0.0275, 5: 0.0275, 6: 0.025, 7: 0.025}
 
 
+@settings(max_examples=30)
 @given(SHARES)
 @example(ONE_LARGE)
 def test_small_pages_correct_what_huge_pages_are_too_coarse_for(wanted):
@@ -133,6 +135,7 @@ def test_small_pages_correct_what_huge_pages_are_too_coarse_for(wanted):
         assert largest_share_deviation(wanted, memory.shares) <= 1 / 18
 
 
+@settings(max_examples=30)
 @given(SHARES, st.integers(0, 511), st.integers(0, 5000), st.integers(0, 3000))
 def test_huge_and_single_pages_of_one_mapping_both_move(wanted, before, after, untouched):
     """As where a program has grown: single pages stand around huge ones, on any nodes."""

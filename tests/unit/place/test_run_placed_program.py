@@ -45,11 +45,8 @@ def _nodes() -> None:
 @pytest.mark.parametrize(
     ("policy", "arguments", "method"),
     [
-        ("uniform_all", (), "interleave"),
         ("uniform_workers", (), "interleave"),
-        ("canonical", ("--shares", "0:1"), "interleave"),
         ("canonical", ("--shares", "0:1", "--method", "move_pages"), "move_pages"),
-        ("first_touch", (), "kernel"),
         ("autonuma", (), "kernel"),
     ],
 )
@@ -83,12 +80,6 @@ def test_the_kernels_weights_are_used_where_they_exist(kernel, tmp_path):
     assert kernel.get(f"{WEIGHTS}0") == "7"
 
 
-def test_threads_and_child_processes_stay_on_the_units(kernel):
-    code = "import os; print(os.sched_getaffinity(0))"
-    done = kernel.run("--cpus", "0", "--", "sh", "-c", f'{sys.executable} -c "{code}"')
-    assert done.stdout.strip() == "{0}"
-
-
 def test_a_named_mapping_counts_alone_and_is_placed_before_the_ready_line(kernel, tmp_path):
     path = tmp_path / "report.json"
     given = ("--report", str(path), "--", sys.executable, IMAGINED, "1", "1", "60", "16")
@@ -100,16 +91,12 @@ def test_a_named_mapping_counts_alone_and_is_placed_before_the_ready_line(kernel
     assert run.wait(10) == 128 + signal.SIGTERM
 
 
-def test_standard_input_is_passed_on(kernel):
+def test_input_and_output_without_a_line_end_are_passed_on(kernel):
+    text = "{no event\nand no end"
     done = subprocess.run(
-        kernel.command("--", "cat"), input="in and out", capture_output=True, text=True, check=False
+        kernel.command("--", "cat"), input=text, capture_output=True, text=True, check=False
     )
-    assert done.stdout == "in and out"
-
-
-def test_output_without_a_line_end_is_passed_on(kernel):
-    done = kernel.run("--", "printf", "{no event\nand no end")
-    assert done.stdout == "{no event\nand no end"
+    assert done.stdout == text
 
 
 def test_a_closed_reader_ends_the_program_as_usual(kernel):
@@ -142,19 +129,12 @@ def test_on_a_terminal_the_program_gets_keyboard_signals_once(kernel):
     os.waitpid(child, 0)
 
 
-def test_a_program_without_memory_is_reported(kernel, tmp_path):
-    path = tmp_path / "report.json"
-    done = kernel.run("--report", str(path), "--", "sleep", "0.5")
-    assert done.returncode == 0
-    assert "the program allocates nothing, or ended too early" in done.stderr
-    assert (report(path)["placed"], report(path)["seen"]) == (None, {})
-
-
 def test_a_program_that_ends_early_is_reported_with_its_status(kernel, tmp_path):
     path = tmp_path / "report.json"
     done = kernel.run("--report", str(path), "--", "sh", "-c", "exit 9")
     assert done.returncode == 9
     assert "before it ended with status 9" in report(path)["reason"]
+    assert (report(path)["placed"], report(path)["seen"]) == (None, {})
 
 
 def test_misplaced_pages_give_exit_status_3(kernel):
@@ -187,12 +167,7 @@ def test_misplaced_pages_give_exit_status_3(kernel):
         ("uniform_all", ("--workers", "x", "--", "true"), "'x' is not a list of numbers"),
         ("uniform_all", ("--cpus", "99999", "--", "true"), "processing unit 99999 does not"),
         ("uniform_all", (), "names no program"),
-        (
-            "uniform_all",
-            ("--search", "--rate", "lines=(", "--", "true"),
-            "not a regular expression",
-        ),
-        ("first_touch", ("--rate", "speed", "--", "true"), "'speed' is not a source of a rate"),
+        ("uniform_all", ("--search", "--rate", "lines=(", "--", "true"), "regular expression"),
         ("uniform_all", ("--report", "/nowhere/at/all.json", "--", "true"), "is not writable"),
     ],
 )
@@ -215,38 +190,6 @@ def test_a_kernel_without_weighted_interleave_is_reported(kernel):
     done = kernel.run(*given, policy="canonical")
     assert "which came with Linux 6.9; use --method move_pages" in done.stderr
     assert done.returncode == 2
-
-
-def test_a_search_reports_its_steps(kernel, tmp_path):
-    path = tmp_path / "report.json"
-    given = ("--report", str(path), "--", sys.executable, IMAGINED, "1", "1", "8", "2")
-    done = kernel.run(*given, policy="bwap_uniform")
-    assert done.returncode == 0, done.stderr
-    found = report(path)
-    assert found["steps"][0]["dwp"] == 0.0
-    for step in found["steps"]:
-        # 8 ms by the formula; sleeping takes longer on a busy machine.
-        assert 5.0 < step["rate"] <= 1 / 0.008
-        assert step["relative_half_width"] > 0.0
-    assert found["search"]["reason"] in (None, "the program ended before the search was finished")
-
-
-def test_a_program_without_samples_is_not_searched_and_gets_a_remedy(kernel):
-    code = (
-        "import sys\n"
-        "from chaosity.place import program_rate\n"
-        "from chaosity.place.__main__ import main\n"
-        "program_rate.HOPELESS_SECONDS = 0.5\n"
-        "main(sys.argv[1:])\n"
-    )
-    loops = python("import time; x = bytearray(8 << 20); [time.sleep(0.05) for _ in range(50)]")
-    arguments = kernel.arguments("--search", *loops)
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 3
-    assert "the search did not end: the program reported 0 times" in done.stderr
-    assert "--rate lines=REGEX" in done.stderr
 
 
 def test_the_zipapp_runs_chaosity_place(tmp_path):
@@ -274,22 +217,28 @@ def test_weights_come_from_a_matrix(tmp_path):
 
 
 def test_a_matrix_with_shares_or_a_missing_matrix_is_refused(tmp_path):
-    def said(*arguments: str) -> str:
-        given = ["place", "--policy", "canonical", "--workers", "0", *arguments, "--", "true"]
-        return str(CliRunner().invoke(chaosity, given).exception)
-
-    assert "does not exist" in said("--matrix", str(tmp_path / "none.csv"))
-    assert "--shares is given too; remove --matrix or --shares" in said(
-        "--matrix", str(tmp_path), "--shares", "0:1"
-    )
-    assert "the folder has no results of a host" in said("--matrix", str(tmp_path))
-    assert "--unit: it has no effect without --matrix" in said("--unit", "GB/s")
     matrix = tmp_path / "matrix_GBps.csv"
     matrix.write_text("node,0,1\n0,20,10\n1,10,20\n")
-    of_policy = ("--matrix", str(matrix), "--policy")
-    assert "policy uniform_all needs no measured" in said(*of_policy, "uniform_all")
-    # It was measured one path at a time.
-    assert "has no measurement with all worker nodes" in said(*of_policy, "canonical_contended")
+    for arguments, words in (
+        (("--matrix", str(tmp_path / "none.csv")), "does not exist"),
+        (
+            ("--matrix", str(tmp_path), "--shares", "0:1"),
+            "--shares is given too; remove --matrix or --shares",
+        ),
+        (("--matrix", str(tmp_path)), "the folder has no results of a host"),
+        (("--unit", "GB/s"), "--unit: it has no effect without --matrix"),
+        (
+            ("--matrix", str(matrix), "--policy", "uniform_all"),
+            "policy uniform_all needs no measured",
+        ),
+        # It was measured one path at a time.
+        (
+            ("--matrix", str(matrix), "--policy", "canonical_contended"),
+            "has no measurement with all worker nodes",
+        ),
+    ):
+        given = ["place", "--policy", "canonical", "--workers", "0", *arguments, "--", "true"]
+        assert words in str(CliRunner().invoke(chaosity, given).exception)
 
 
 # Each look takes 0.2 s of a processor, as on a machine with much memory: the next comes after 10 s.

@@ -18,7 +18,6 @@ from kernel_files import Kernel, placed_point, report
 from chaosity.documents.shipped_documents import load_benchmark
 from chaosity.place import settle_placement
 from chaosity.place.hold_back_ready_line import BarrierPhase, BarrierProxy
-from chaosity.place.run_placed_program import SETTLE_SECONDS
 from chaosity.place.settle_placement import AutonumaSettling
 from chaosity.runner import load_process, metric_values, observed_placement, record_checks
 from chaosity.runner.point_measurement import READY_SECONDS
@@ -155,6 +154,11 @@ def test_the_runner_measures_only_what_follows_the_search(kernel, monkeypatch):
     assert 0.1 < found["search"]["seconds"] < READY_SECONDS
     assert found["exit_status"] == 128 + signal.SIGTERM  # the last report, and it is whole
     assert metric_values.metric_values_or_reasons(record)["program"]["dwp"][0] == found["dwp"]
+    assert found["steps"][0]["dwp"] == 0.0
+    for step in found["steps"]:
+        # 2 ms by the formula; sleeping takes longer on a busy machine.
+        assert 20.0 < step["rate"] <= 1 / 0.002
+        assert step["relative_half_width"] > 0.0
 
 
 def test_co_running_loads_run_during_the_search(kernel):
@@ -246,10 +250,6 @@ def test_a_search_out_of_time_stays_at_the_best_so_far(start):
     assert found["placed"] is True
 
 
-def test_the_search_gets_half_of_the_runners_time():
-    assert SETTLE_SECONDS <= READY_SECONDS / 2
-
-
 def test_without_a_rate_the_program_gets_ready_and_status_is_3(start):
     run = start(HASTY, "mute")
     assert run.event()["event"] == "ready"
@@ -309,15 +309,19 @@ def at_rest(monkeypatch, shares):
     return found
 
 
-def test_pages_at_rest_are_recognised_after_three_seconds(monkeypatch):
-    assert at_rest(monkeypatch, [0.5]) == AutonumaSettling(3.0, True)
-    assert at_rest(monkeypatch, [0.5, 0.506, 0.5, 0.498]) == AutonumaSettling(3.0, True)
-
-
-def test_slowly_moving_pages_are_not_at_rest(monkeypatch):
-    creeps = [0.5 + 0.004 * n for n in range(30)]  # each look alone would pass
-    assert at_rest(monkeypatch, creeps) == AutonumaSettling(20.0, False)
-    assert at_rest(monkeypatch, [0.2, 0.5, 0.7, 0.8]) == AutonumaSettling(6.0, True)
+@pytest.mark.parametrize(
+    ("shares", "seconds", "settled"),
+    [
+        ([0.5], 3.0, True),
+        ([0.5, 0.506, 0.5, 0.498], 3.0, True),
+        ([0.5 + 0.004 * n for n in range(30)], 20.0, False),  # each look alone would pass
+        ([0.2, 0.5, 0.7, 0.8], 6.0, True),
+    ],
+)
+def test_pages_are_at_rest_after_three_seconds_without_a_move(
+    monkeypatch, shares, seconds, settled
+):
+    assert at_rest(monkeypatch, shares) == AutonumaSettling(seconds, settled)
 
 
 def line(begin: int | None) -> bytes:

@@ -27,7 +27,7 @@ from machines import is_small_drive_set, leave_out, planned
 def server():
     """The server of the paper; with much memory bandwidth, so that paths limit its drives."""
     host = planned("epyc_7413_nps4", faults=None, experiments=["storage_bandwidth"], replicates=3)
-    host = host.where(lambda point: point["loads"][0]["initiator"]["nodes"][0] in (0, 1, 4, 5))
+    host = host.where(lambda point: point["loads"][0]["initiator"]["nodes"][0] in (4, 5))
     return host.with_memory(4.0)
 
 
@@ -90,8 +90,7 @@ def test_intervals_are_no_narrower_than_the_noise(predictions):
 
 def test_pairs_of_other_initiators_of_a_package_are_predicted_by_analogy(server):
     predictions = predict_drive_sets(*leave_out(server, 2, partial(is_small_drive_set, few=True)))
-    from_package0 = predictions["initiator"].isin(["node0", "node1"])
-    slow = predictions[from_package0 & predictions["target"].eq("nodes4,7drives")]
+    slow = predictions[predictions["target"].eq("nodes0,3drives")]
     assert len(slow) == 1
     assert errors(server, slow).abs().max() < 0.03
     assert within(server, predictions) >= 0.95
@@ -99,7 +98,7 @@ def test_pairs_of_other_initiators_of_a_package_are_predicted_by_analogy(server)
 
 def test_the_audit_counts_the_sets_that_were_drawn(sparse):
     audit = audit_predictions(*sparse)
-    assert audit.sets == 58
+    assert audit.sets == 60
     assert audit.within >= 0.9 * audit.sets
     assert audit.median_error < 0.01
     assert audit.median_error <= audit.error_of_95_percent
@@ -108,17 +107,18 @@ def test_the_audit_counts_the_sets_that_were_drawn(sparse):
 def test_a_wrong_model_fails_its_own_audit_and_widens_the_intervals(sparse, predictions):
     drawn = np.random.default_rng(1)
     large = sparse[0].rows.query("target_kind == 'all_of_nodes'")["point"].unique()
-    wild = with_values(sparse, {name: drawn.uniform(0.7, 1.0) for name in large})
+    wild = with_values(sparse, {name: drawn.uniform(0.5, 1.0) for name in large})
     audit = audit_predictions(*wild)
     assert audit.error_of_95_percent > 0.05
-    wider = predict_drive_sets(*wild)
+    wider = predict_drive_sets(wild[0], wild[1].rows[:300])
     half, before = ((each["high"] / each["low"]).median() for each in (wider, predictions))
-    assert half > before + 0.05
+    assert half - 1 > 2 * (before - 1)
 
 
 def test_a_pair_that_shares_a_path_surprises_and_names_its_neighbours(sparse):
     surprises = violated_bounds(*sparse)
     pairs = {each.point: each for each in surprises if "nodes" in each.point}
+    assert {f"storage=node{node}+nodes0,3drives" for node in (4, 5)} == set(pairs)
     slow = pairs["storage=node5+nodes0,3drives"]
     assert slow.experiment == "storage_bandwidth"
     assert slow.ratio == pytest.approx(0.56, abs=0.02)  # 26 GB/s instead of twice 23
@@ -126,21 +126,17 @@ def test_a_pair_that_shares_a_path_surprises_and_names_its_neighbours(sparse):
     nodes = dict(zip(others["point"], map(parse_cpu_list, others["target_nodes"]), strict=True))
     assert set(slow.neighbours) == {name for name, own in nodes.items() if {0, 3} <= set(own)}
     assert len(nodes[slow.neighbours[0]]) == 3
-    expected = {f"storage=node{n}+nodes0,3drives" for n in (4, 5)}
-    expected |= {f"storage=node{n}+nodes4,7drives" for n in (0, 1)}
-    assert expected <= set(pairs)
     # Nothing else surprises.
     rows = sparse[0].rows.drop_duplicates("point").set_index("point")
     for each in surprises:
-        own = set(parse_cpu_list(rows.loc[each.point, "target_nodes"]))
-        assert {0, 3} <= own or {4, 7} <= own
+        assert {0, 3} <= set(parse_cpu_list(rows.loc[each.point, "target_nodes"]))
 
 
 @pytest.mark.parametrize(
     "factor, reason", [(0.5, "less than a part"), (1.5, "more than its parts")]
 )
 def test_a_set_outside_its_bounds_surprises(sparse, factor, reason):
-    name = "storage=node1+nodes0-1drives"
+    name = "storage=node5+nodes0-1drives"
     before = {each.point for each in violated_bounds(*sparse)}
     assert name not in before
     changed = with_values(sparse, {name: factor})
@@ -149,60 +145,39 @@ def test_a_set_outside_its_bounds_surprises(sparse, factor, reason):
     assert found.neighbours
 
 
-def test_without_unmeasured_sets_nothing_is_predicted(sparse):
-    none = sparse[1].rows[:0]
-    assert predict_drive_sets(sparse[0], none).empty
-    assert audit_predictions(sparse[0], none).sets == 0
-    assert predict_drive_sets(sparse[0].rows[:0], sparse[1]).empty
-
-
-def test_without_measured_parts_a_set_is_not_predicted(sparse):
-    has_node_3 = [3 in parse_cpu_list(nodes) for nodes in sparse[0].rows["target_nodes"]]
-    predicted = predict_drive_sets(sparse[0].rows[~np.array(has_node_3)], sparse[1])
-    assert len(predicted) > 100
-    assert not any(3 in parse_cpu_list(nodes) for nodes in predicted["target_nodes"])
-
-
-def test_a_set_of_which_only_wide_bounds_are_known_is_not_predicted(sparse):
-    rows = sparse[0].rows
+def test_what_lacks_its_parts_or_its_larger_sets_is_not_predicted(sparse):
+    measured, unmeasured = sparse[0].rows, sparse[1].rows
+    assert predict_drive_sets(measured, unmeasured[:0]).empty
+    assert audit_predictions(measured, unmeasured[:0]).sets == 0
+    assert predict_drive_sets(measured[:0], unmeasured).empty
     # Without any set of several drives, its own path can limit a set to a third of its parts.
-    assert predict_drive_sets(rows[rows["target_kind"] == "drive"], sparse[1]).empty
-
-
-def test_a_larger_set_alone_predicts_no_drive(sparse):
-    rows = sparse[0].rows
-    whole = rows[rows["target_kind"].isin(["all_of_node", "all"])]
-    drives = sparse[0].rows.query("target_kind == 'drive'").assign(status="missing")
+    assert predict_drive_sets(measured[measured["target_kind"] == "drive"], unmeasured).empty
+    whole = measured[measured["target_kind"].isin(["all_of_node", "all"])]
+    drives = measured.query("target_kind == 'drive'").assign(status="missing")
     assert predict_drive_sets(whole, drives).empty
+    has_node_2 = np.array([2 in parse_cpu_list(nodes) for nodes in measured["target_nodes"]])
+    predicted = predict_drive_sets(measured[~has_node_2], unmeasured[:300])
+    assert len(predicted) > 20
+    assert not any(2 in parse_cpu_list(nodes) for nodes in predicted["target_nodes"])
 
 
-@pytest.fixture
-def folder(sparse, tmp_path):
-    """A folder of results with the sets that node 0 reads."""
-    for name, table in zip(("measurements", "unmeasured"), sparse, strict=True):
-        write_parquet_table(table.where(initiator="node0").rows, tmp_path / f"{name}.parquet")
-    return tmp_path
-
-
-def test_the_command_writes_predictions(sparse, folder):
-    ran = CliRunner().invoke(chaosity, ["predict", str(folder), "--json"])
+def test_the_command_writes_predictions_and_says_how_good_they_are(sparse, tmp_path):
+    few = [sparse[0].where(initiator="node4"), sparse[1].where(initiator="node4").rows[:60]]
+    for name, rows in zip(("measurements", "unmeasured"), (few[0].rows, few[1]), strict=True):
+        write_parquet_table(rows, tmp_path / f"{name}.parquet")
+    ran = CliRunner().invoke(chaosity, ["predict", str(tmp_path), "--json"])
     assert ran.exit_code == 0, ran.output
-    few = [table.where(initiator="node0") for table in sparse]
     document, expected = json.loads(ran.output), predict_drive_sets(*few)
-    assert document["predicted"] == len(expected) > 100
+    assert document["predicted"] == len(expected) == 20
     assert document["audit"] == asdict(audit_predictions(*few))
     assert {each["experiment"] for each in document["surprises"]} == {"storage_bandwidth"}
-    written = read_parquet_table(folder / "predictions.parquet", PREDICTION_COLUMNS)
+    written = read_parquet_table(tmp_path / "predictions.parquet", PREDICTION_COLUMNS)
     pd.testing.assert_frame_equal(written.drop(columns="method"), expected.drop(columns="method"))
     [method] = written["method"].unique()
     assert method == f"{expected['method'].iloc[0]}; {audit_predictions(*few).text}"
-
-
-def test_the_command_says_what_it_predicted_and_how_well(folder):
-    ran = CliRunner().invoke(chaosity, ["predict", str(folder)])
-    assert ran.exit_code == 0, ran.output
+    ran = CliRunner().invoke(chaosity, ["predict", str(tmp_path)])
     assert ran.output.startswith("SIMULATED: ")
-    assert "lie in the 95 % interval that was predicted without them" in ran.output
+    assert audit_predictions(*few).text in ran.output
 
 
 def test_the_command_without_anything_left_out(sparse, tmp_path):

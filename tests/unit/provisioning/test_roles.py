@@ -28,61 +28,43 @@ def options(role: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("role", NAMES)
-def test_every_default_is_typed_and_every_typed_variable_has_a_default(role: str) -> None:
-    assert set(read(role, "defaults/main.yml")) == set(options(role))
-
-
-@pytest.mark.parametrize("role", NAMES)
-def test_every_default_shows_an_example(role: str) -> None:
-    text = (ROLES / role / "defaults/main.yml").read_text() if options(role) else ""
-    for name in options(role):
-        assert f"# Example: {name}: " in text, name
-
-
-@pytest.mark.parametrize("role", NAMES)
-def test_an_example_is_of_the_type_that_is_asked_for(role: str) -> None:
-    types = {"str": str, "path": str, "bool": bool, "int": int, "list": list, "dict": dict}
-    text = (ROLES / role / "defaults/main.yml").read_text() if options(role) else ""
-    examples = [line.removeprefix("# Example: ") for line in text.splitlines() if "# Ex" in line]
-    for example in examples:
-        [(name, value)] = yaml.safe_load(example).items()
-        assert isinstance(value, types[options(role)[name]["type"]]), example
-
-
-@pytest.mark.parametrize("role", NAMES)
-def test_variables_carry_the_name_of_their_role(role: str) -> None:
-    assert all(name.startswith(f"{role}_") for name in options(role))
+def test_every_variable_is_typed_and_has_a_default_an_example_and_the_name_of_its_role(
+    role: str,
+) -> None:
+    typed = options(role)
+    assert set(read(role, "defaults/main.yml")) == set(typed)
+    assert all(name.startswith(f"{role}_") for name in typed)
     assert all(name.startswith(f"__{role}_") for name in read(role, "vars/main.yml"))
+    types = {"str": str, "path": str, "bool": bool, "int": int, "list": list, "dict": dict}
+    text = (ROLES / role / "defaults/main.yml").read_text() if typed else ""
+    shown = set()
+    for line in (line for line in text.splitlines() if "# Ex" in line):
+        [(name, value)] = yaml.safe_load(line.removeprefix("# Example: ")).items()
+        assert isinstance(value, types[typed[name]["type"]]), line
+        shown.add(name)
+    assert shown == set(typed)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_has_a_word_on_every_tool(family: str) -> None:
-    questions = read("toolchain", "vars/main.yml")["__toolchain_questions"]
-    assert set(read("toolchain", f"vars/{family}.yml")["__toolchain_packages"]) == set(questions)
-
-
-def test_what_is_required_has_a_package_everywhere() -> None:
-    required = read("toolchain", "vars/main.yml")["__toolchain_required"]
+def test_every_family_has_a_word_on_every_tool_and_a_package_of_what_is_required() -> None:
+    variables = read("toolchain", "vars/main.yml")
+    assert variables["__toolchain_families"] == list(FAMILIES)
     for family in FAMILIES:
         packages = read("toolchain", f"vars/{family}.yml")["__toolchain_packages"]
-        assert all(packages[tool] for tool in required), family
+        assert set(packages) == set(variables["__toolchain_questions"])
+        assert all(packages[tool] for tool in variables["__toolchain_required"]), family
 
 
-def test_the_role_knows_the_programs_that_the_makefile_builds_and_leaves_out() -> None:
-    makefile = (ROLES / "kernels/files/Makefile").read_text()
+def test_the_role_knows_the_programs_that_the_makefile_builds_and_its_folders() -> None:
+    files, variables = ROLES / "kernels/files", read("kernels", "vars/main.yml")
+    makefile = (files / "Makefile").read_text()
     listed = dict(re.findall(r"^(PROGRAMS|OPTIONAL) = (.*)$", makefile, re.MULTILINE))
-    variables = read("kernels", "vars/main.yml")
     assert listed["PROGRAMS"].split() == variables["__kernels_programs"]
     assert listed["OPTIONAL"].split() == list(variables["__kernels_libraries"])
-
-
-def test_the_role_knows_every_folder_with_sources() -> None:
-    files = ROLES / "kernels/files"
     sources = [path for ending in ("c", "h", "cpp", "hpp") for path in files.rglob(f"*.{ending}")]
     folders = {
         f"{path.parent.relative_to(files)}/" for path in sources if "build" not in path.parts
     }
-    assert {"", *folders} == set(read("kernels", "vars/main.yml")["__kernels_source_folders"])
+    assert {"", *folders} == set(variables["__kernels_source_folders"])
 
 
 def test_a_benchmark_whose_program_may_be_left_out_does_not_stop_a_host() -> None:
@@ -91,10 +73,6 @@ def test_a_benchmark_whose_program_may_be_left_out_does_not_stop_a_host() -> Non
     needs = [yaml.safe_load(file.read_text())["needs"] for file in files]
     optional = {one["program"] for one in needs if one.get("optional")}
     assert left_out <= optional
-
-
-def test_the_families_are_those_with_a_file() -> None:
-    assert read("toolchain", "vars/main.yml")["__toolchain_families"] == list(FAMILIES)
 
 
 def tasks_in(document: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -11,15 +11,13 @@ FAULTS = ({"package0->package1"}, {"node0", "node3"}, {"node4", "node7"})
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("seed", [2, 9])
-def test_what_the_rounds_measure_most_does_not_become_the_norm(seed: int):
+def test_what_the_rounds_measure_most_does_not_become_the_norm():
     """A run measures again, and from all initiators, what departs.
 
-    With seed 2, most sets of three drives that two nodes read are behind the slow path. With seed
-    9, most values of comparable pairs are those of the slow pairs.
+    With this seed, most values of comparable pairs are those of the slow pairs.
     """
     host = planned("epyc_7413_nps4", faults=None, all_points=True)
-    [*_, last] = simulate_rounds(host, Budget(3600.0), seed)
+    [*_, last] = simulate_rounds(host, Budget(3600.0), seed=9)
     assert last.findings is not None
     named = [set(each.components) for each in last.findings.anomalies]
     assert all(fault in named for fault in FAULTS), named

@@ -70,6 +70,7 @@ def test_the_second_run_adds_what_the_first_one_measured(campaign):
     assert any("memory_bandwidth measures them in this run" in note for note in notes)
     assert any("run contended_paths first" in note for note in notes)
     write_parquet_table(table(alone(), together([0, 1])), folder / "measurements.parquet")
+    assert set(shares(campaign(discover=False))) == {"uniform_workers"}  # a job computes nothing
     second = campaign()
     assert set(shares(second)) == {"uniform_workers", *WEIGHTED}
     assert json.loads((folder / "plan.json").read_text())["notes"] == []
@@ -88,12 +89,6 @@ def test_a_matrix_that_was_measured_again_asks_for_no_placement(campaign):
         write_parquet_table(table(rows), folder / "measurements.parquet")
         digests.append(campaign().plans["milan"].points_fingerprint)
     assert digests[0] == digests[1] != digests[2]
-
-
-def test_a_job_elsewhere_computes_nothing(campaign):
-    folder = campaign().configuration_folder("milan")
-    write_parquet_table(table(alone()), folder / "measurements.parquet")
-    assert set(shares(campaign(discover=False))) == {"uniform_workers"}
 
 
 @pytest.mark.parametrize("machine", ["opteron_6272", "xeon_e5_4620", "xeon_8358"])

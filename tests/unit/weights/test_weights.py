@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy.stats import spearmanr
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
@@ -25,8 +26,6 @@ from chaosity.weights.interleave_weight_advice import advise_interleave_weights
 from chaosity.weights.placement_bandwidth_model import (
     expected_and_measured_bandwidths,
     expected_bandwidth,
-    rank_correlation,
-    rank_correlations_of_all_and_interleaved,
 )
 from shipped_data import PUBLISHED_TABLES
 
@@ -72,17 +71,11 @@ def problems(draw: st.DrawFn) -> tuple[list[list[float]], list[int]]:
     return rows, workers
 
 
-def test_one_worker_takes_from_each_node_in_proportion_to_its_bandwidth():
-    assert canonical_weights(TWO, [0]) == pytest.approx({0: 0.8, 1: 0.2})
-
-
-def test_the_worker_with_the_least_bandwidth_counts():
-    assert canonical_weights(TWO, [0, 1]) == pytest.approx({0: 2 / 3, 1: 1 / 3})
-
-
-def test_all_nodes_of_a_symmetric_machine_give_equal_weights():
-    assert canonical_weights(FOUR, [0, 1, 2, 3]) == pytest.approx(uniform_shares(range(4)))
-    assert canonical_weights(FOUR, [0, 1])[0] > canonical_weights(FOUR, [0, 1])[2]
+@pytest.mark.parametrize(
+    ("workers", "shares"), [([0], {0: 0.8, 1: 0.2}), ([0, 1], {0: 2 / 3, 1: 1 / 3})]
+)
+def test_the_worker_with_the_least_bandwidth_counts(workers, shares):
+    assert canonical_weights(TWO, workers) == pytest.approx(shares)
 
 
 @given(bandwidths, st.integers(1, 6), st.data())
@@ -92,31 +85,17 @@ def test_equal_cells_give_equal_weights_to_every_set_of_workers(value, nodes, da
     assert found == pytest.approx(uniform_shares(range(nodes)))
 
 
-@given(problems())
-def test_weights_are_shares(problem):
+@given(problems(), st.floats(0.01, 100.0), st.data())
+def test_weights_are_shares_and_neither_unit_nor_order_matters(problem, factor, data):
     rows, workers = problem
     found = canonical_weights(matrix(rows), workers)
     assert sum(found.values()) == pytest.approx(1.0)
     assert min(found.values()) > 0.0
-
-
-@given(problems(), st.floats(0.01, 100.0))
-def test_the_unit_does_not_matter(problem, factor):
-    rows, workers = problem
-    scaled = matrix([[factor * value for value in row] for row in rows])
-    assert canonical_weights(scaled, workers) == pytest.approx(
-        canonical_weights(matrix(rows), workers)
-    )
-
-
-@given(problems(), st.data())
-def test_the_order_of_nodes_does_not_matter(problem, data):
-    rows, workers = problem
-    order = data.draw(st.permutations(range(len(rows[0]))))
-    shuffled = matrix([[row[node] for node in order] for row in rows])
-    found, other = canonical_weights(matrix(rows), workers), canonical_weights(shuffled, workers)
-    assert {order[place]: share for place, share in other.items()} == pytest.approx(found)
     assert canonical_weights(matrix(rows), workers[::-1]) == found
+    order = data.draw(st.permutations(range(len(rows[0]))))
+    shuffled = matrix([[factor * row[node] for node in order] for row in rows])
+    other = canonical_weights(shuffled, workers)
+    assert {order[place]: share for place, share in other.items()} == pytest.approx(found)
 
 
 @given(problems(), st.data())
@@ -187,22 +166,24 @@ def test_a_path_that_was_not_measured_is_named_unless_no_worker_needs_it():
     assert canonical_weights(holed, [0]) == pytest.approx({0: 0.8, 1: 0.2})
     with pytest.raises(UserError, match="from node 1 to node 0"):
         canonical_weights(holed, [0, 1])
-
-
-def test_weights_from_latencies_are_refused():
     with pytest.raises(UserError, match="has the metric latency_ns"):
         canonical_weights(matrix([[80.0, 120.0]], "latency_ns"), [0])
 
 
-def test_a_placement_waits_for_its_slowest_path():
-    assert expected_bandwidth(TWO, [0], {1: 1.0}) == pytest.approx(10e9)
-    assert expected_bandwidth(TWO, [0], {0: 1, 1: 1}) == pytest.approx(20e9)
-    assert expected_bandwidth(TWO, [0, 1], {0: 0.5, 1: 0.5}) == pytest.approx(40e9)
+CLOSE = matrix([[40.0, 30.0], [30.0, 40.0]])
 
 
-def test_a_nodes_memory_gives_all_no_more_than_it_gave_one():
-    close = matrix([[40.0, 30.0], [30.0, 40.0]])
-    assert expected_bandwidth(close, [0, 1], {0: 1.0}) == pytest.approx(40e9)
+@pytest.mark.parametrize(
+    ("found", "workers", "shares", "expected"),
+    [
+        (TWO, [0], {1: 1.0}, 10e9),
+        (TWO, [0], {0: 1, 1: 1}, 20e9),
+        (TWO, [0, 1], {0: 0.5, 1: 0.5}, 40e9),
+        (CLOSE, [0, 1], {0: 1.0}, 40e9),  # a node's memory gives all no more than it gave one
+    ],
+)
+def test_a_placement_waits_for_its_slowest_path(found, workers, shares, expected):
+    assert expected_bandwidth(found, workers, shares) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("shares", [{}, {0: 0.0}, {0: -1.0, 1: 2.0}, {0: float("nan")}])
@@ -224,15 +205,6 @@ def test_bad_shares_are_refused(shares):
 )
 def test_the_kernel_gets_small_whole_numbers(shares, numbers):
     assert integer_weights(shares)[0] == numbers
-
-
-@given(st.dictionaries(st.integers(0, 9), st.floats(0.004, 1.0), min_size=1))
-def test_kernel_weights_are_in_range_and_have_their_error(shares):
-    found, error = integer_weights(shares)
-    assert all(1 <= number <= 255 for number in found.values())
-    total, given_total = sum(shares.values()), sum(found.values())
-    off = [abs(found[node] / given_total / (shares[node] / total) - 1) for node in shares]
-    assert error == pytest.approx(max(off))
 
 
 def test_a_share_below_the_range_of_kernel_weights_is_noted():
@@ -283,23 +255,8 @@ def test_the_command_prints_json(file):
     )
 
 
-def test_the_command_prints_a_table(file):
-    said = run(file, "--workers", "0-1", "--dwp", "0.5")
-    assert "Weights for a program on nodes 0-1, data-to-worker proximity 0.5" in said
-    assert "66.7 %" in said
-    assert "--weighted-interleave=0-1" in said
-    assert "GB/s, by the file name" in said
-
-
 @pytest.mark.parametrize(
-    ("workers", "said"),
-    [
-        ("0,0", "named twice"),
-        ("x", "'x'"),
-        ("5", "node 5"),
-        ("", "no worker"),
-        ("1-0", "backwards"),
-    ],
+    ("workers", "said"), [("x", "'x'"), ("5", "node 5"), ("", "no worker"), ("1-0", "backwards")]
 )
 def test_the_command_refuses_workers(file, workers, said):
     with pytest.raises(UserError, match=said):
@@ -309,9 +266,7 @@ def test_the_command_refuses_workers(file, workers, said):
 def test_the_command_refuses_a_file_of_latencies(tmp_path):
     path = tmp_path / "idle_latency_ns.csv"
     path.write_text("from,0,1\n0,80,130\n1,130,80\n")
-    with pytest.raises(
-        UserError, match="the file name ends in a unit of latency, not of bandwidth"
-    ):
+    with pytest.raises(UserError, match="ends in a unit of latency, not of bandwidth"):
         run(str(path), "--workers", "0")
 
 
@@ -334,36 +289,22 @@ def on_a_workers_node(row: dict[str, str]) -> bool:
 
 
 def test_published_placements_rank_as_expected():
-    found = rank_correlations_of_all_and_interleaved(
-        read_matrix_csv(PENGUIN, "bandwidth"),
-        read_published_csv(PLACEMENTS, "stream_placement", "penguin"),
-    )
-    assert (found["all"].n, found["interleaved"].n) == (42, 18)
-    assert found["all"].correlation == pytest.approx(0.85, abs=0.005)
-    assert found["interleaved"].correlation == pytest.approx(0.38, abs=0.005)
-    assert found["all"].low > 0.7
-    assert found["interleaved"].low < 0.0 < found["interleaved"].high
-    small = expected_and_measured_where(lambda row: row["size_label_gb"] == "05")
-    assert rank_correlation(*small).correlation > 0.85
-
-
-def test_the_command_prints_the_rank_correlation():
     wanted = [str(PENGUIN), "--workers", "0,1", "--against", str(PLACEMENTS)]
-    said = run(*wanted)
-    assert "42 placements: 0.85 (95 % interval" in said
-    assert "18 interleaved placements: 0.38 (95 % interval" in said
     found = json.loads(run(*wanted, "--json"))["rank_correlation"]
-    assert found["interleaved"]["n"] == 18
+    assert (found["all"]["n"], found["interleaved"]["n"]) == (42, 18)
+    assert found["all"]["correlation"] == pytest.approx(0.85, abs=0.005)
+    assert found["interleaved"]["correlation"] == pytest.approx(0.38, abs=0.005)
+    assert found["all"]["low"] > 0.7
+    assert found["interleaved"]["low"] < 0.0 < found["interleaved"]["high"]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("size", ["05", "1", "2", "5"])
 def test_placements_rank_at_every_size_if_threads_stay(size):
     expected, measured = expected_and_measured_where(
         lambda row: row["size_label_gb"] == size and not on_a_workers_node(row)
     )
     ratios = [m / e for e, m in zip(expected, measured, strict=True)]
-    assert rank_correlation(expected, measured).correlation > 0.8
+    assert spearmanr(expected, measured).statistic > 0.8
     assert min(ratios) > 0.75 and max(ratios) < 1.2
 
 

@@ -1,0 +1,29 @@
+"""A small server of which a fit takes a second."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from chaosity.documents.check_config import read_config
+from chaosity.prediction.fit_machine import fit_machine
+from chaosity.prediction.fitted_description import FittedMachine
+from chaosity.simulation.machine_description import Fault
+from machines import SimulatedHost, shipped_machine, shipped_topology
+
+EXPERIMENTS = ("memory_bandwidth", "latency_matrix", "storage_bandwidth", "interference")
+
+
+def server(faults: Sequence[Fault] = (), experiments: Sequence[str] = EXPERIMENTS) -> SimulatedHost:
+    """A server with two nodes and four cores, and two drives, at each."""
+    real = shipped_topology("fleet")
+    more = [replace(drive, pci=drive.pci.replace("1:00", "2:00")) for drive in real.drives]
+    more = [replace(drive, name=f"{drive.name}b") for drive in more]
+    topology = replace(real, drives=(*real.drives, *more))
+    config = {**read_config(), "experiments": list(experiments)}
+    machine = shipped_machine("fleet", topology)
+    return SimulatedHost.planned(machine, topology, faults, config, all_points=True)
+
+
+def fit(host: SimulatedHost, seed: int = 1) -> FittedMachine:
+    return fit_machine(host.table_of_records(seed), host.points, host.topology)
