@@ -10,7 +10,6 @@ import pytest
 from chaosity.checked_yaml_files import PUBLISHED, read_yaml
 from chaosity.errors import UserError
 from chaosity.store.read_published_csv import read_published_csv
-from chaosity.store.tidy_table_parquet import COLUMNS
 
 HEAD = "mode,rank,core,cpu_node,mem_node,size_MB,latency_ns\n"
 ROWS = [
@@ -26,17 +25,6 @@ def sweep(tmp_path):
     path = tmp_path / "sweep.csv"
     path.write_text(HEAD + "\n".join(ROWS) + "\n")
     return path
-
-
-def test_a_row_becomes_a_row_of_the_tidy_table(sweep):
-    table = read_published_csv(sweep, "numa_bench", "theirs")
-    assert list(table.columns) == list(COLUMNS)
-    assert len(table) == len(ROWS)
-    last = table.iloc[-1]
-    assert (last["host"], last["initiator"], last["target"]) == ("theirs", "pu8", "node0")
-    assert json.loads(last["factors"]) == {"bytes": 2**30, "mode": "concurrent", "pages": "unknown"}
-    assert (last["metric"], last["value"]) == ("latency_ns", 100.0)
-    assert "published" in last["label"]
 
 
 @pytest.mark.parametrize(
