@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+from tidy_rows import tidy_rows
 
 from chaosity.statistics.loaded_latency_curves import (
     QUANTITIES,
@@ -13,25 +14,13 @@ from shipped_data import PUBLISHED_TABLES
 
 def rows(*blocks, **columns):
     """Rows of one curve: (bandwidth, latency) of each point, a list a replicate."""
-    return pd.DataFrame(
-        [
-            {
-                "host": "h",
-                "configuration": "c",
-                "experiment": "e",
-                "point": f"p{number}",
-                "load": "chase",
-                "initiator": "pu0",
-                "target": "node0",
-                "replicate": replicate,
-                "status": "failed" if latency is None else "valid",
-                "x": x,
-                "value": latency,
-                **columns,
-            }
-            for replicate, points in enumerate(blocks, start=1)
-            for number, (x, latency) in enumerate(points)
-        ]
+    points = [(*point, number) for block in blocks for number, point in enumerate(block)]
+    return tidy_rows(
+        [latency for _, latency, _ in points],
+        x=[x for x, _, _ in points],
+        point=[f"p{number}" for _, _, number in points],
+        replicate=[k for k, block in enumerate(blocks, start=1) for _ in block],
+        **columns,
     )
 
 
@@ -124,32 +113,10 @@ def test_points_without_other_loads_belong_to_every_line():
     assert (found.loc[found["quantity"] == "unloaded", "median"] == 80.0).all()
 
 
-def of_csv(name, **columns):
-    table = pd.read_csv(PUBLISHED_TABLES / name)
-    given = {key: table[column] for key, column in columns.items()}
-    return pd.DataFrame(
-        {
-            "configuration": "c",
-            "experiment": "e",
-            "load": "l",
-            "initiator": "i",
-            "target": "t",
-            "replicate": 1,
-            "status": "valid",
-            "host": "h",
-            **given,
-        }
-    )
-
-
 def test_loaded_latency_of_published_servers():
-    table = of_csv(
-        "mlc_vsc_loaded_latency.csv",
-        host="source",
-        point="inject_delay",
-        x="bandwidth_MBps",
-        value="latency_ns",
-    )
+    csv = pd.read_csv(PUBLISHED_TABLES / "mlc_vsc_loaded_latency.csv")
+    columns = {"host": csv["source"], "point": csv["inject_delay"], "x": csv["bandwidth_MBps"]}
+    table = tidy_rows(csv["latency_ns"].tolist(), **columns, replicate=1)
     found = latency_curve_quantities(table, [])
     assert found["reason"].isna().all()
     broadwell = found[found["host"].str.contains("broadwell")].set_index("quantity")["median"]
