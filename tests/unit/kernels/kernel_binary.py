@@ -20,16 +20,16 @@ from compiler_cache import ROOT
 
 SOURCES = ROOT / "roles/kernels/files"
 BUILT = ROOT / "build/kernels_of_tests"
-MEMORY_CHECKED = "EXTRA=-g -fsanitize=address,undefined -fno-sanitize-recover=all"
-THREADS_CHECKED = "EXTRA=-g -fsanitize=thread -fno-sanitize-recover=all"
+MEMORY_CHECKED = "EXTRA=-O1 -fsanitize=address,undefined -fno-sanitize-recover=all"
+THREADS_CHECKED = "EXTRA=-O1 -fsanitize=thread -fno-sanitize-recover=all"
 WITH_DEFECTS = f"EXTRA=-include {Path(__file__).with_name('chosen_defect.h')}"
 
 ARRAYS = {"read": 1, "fill": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3}
 KERNELS = [*ARRAYS, *(f"{name}_nt" for name in ARRAYS if name != "read")]
 
 DRIVER_FLAGS = [
-    *("-O2", "-Wall", "-Wextra", "-Werror", f"-I{SOURCES}", '-DVERSION="0"', '-DCOMPILER="gcc"'),
-    *("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+    *("-O1", "-Wall", "-Wextra", "-Werror", f"-I{SOURCES}", '-DVERSION="0"', '-DCOMPILER="gcc"'),
+    *("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
 ]
 Start = Callable[[list[str]], subprocess.Popen]  # what the fixture `start` is
 
@@ -72,7 +72,7 @@ def build(program: str, *variables: str) -> Path:
 def build_driver(driver: str, *sources: str) -> Path:
     """A test's own program, linked with some of the kernels' sources, under the sanitizers."""
     path = Path(__file__).with_name(driver)
-    with own_folder(f"{driver} {path.read_text()}") as folder:
+    with own_folder(f"{DRIVER_FLAGS} {path.read_text()}") as folder:
         program = folder / path.stem
         if program.exists():
             return program

@@ -29,7 +29,7 @@ def request(kernel: str, cpus: str, size: int, *more: str) -> list[str]:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_runs_and_validates(workload: Path, kernel: str, cpu: str, cpus: str, touch: str):
     options = ["--max-seconds", "0.02", "--sample-seconds", "0.005", "--touch", touch]
-    for size, used in [*((size, cpus) for size in SIZES), (SIZES[1], cpu)]:
+    for size, used in zip(SIZES, (cpus, cpu, cpus), strict=True):
         ran = run([workload, *request(kernel, used, size, *options)])
         assert (ran.code, ran.stderr) == (0, "")
         assert (ran.done["valid"], ran.done["max_relative_error"]) == (True, 0)
