@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 
 import pytest
 
@@ -111,8 +112,8 @@ def test_rounds_end_within_the_budget_and_use_most_of_it(rounds):
 
 
 def test_the_same_records_lead_to_the_same_rounds(host, rounds):
-    again = list(simulate_rounds(host, Budget(SECONDS)))
-    assert [each.rounds for each in again] == [each.rounds for each in rounds]
+    again = list(islice(simulate_rounds(host, Budget(SECONDS)), 2))
+    assert [each.rounds for each in again] == [each.rounds for each in rounds[:2]]
     other = next(simulate_rounds(host, Budget(SECONDS), seed=1))
     assert other.rounds[0].measurements != rounds[0].rounds[0].measurements
 
@@ -167,7 +168,7 @@ def test_a_target_precision_repeats_only_wide_intervals():
     names = ["memory_bandwidth", "latency_matrix"]
     host = planned("fleet", change=noisy, all_points=True, experiments=names)
     few, many = (
-        [*simulate_rounds(host, Budget(precision=precision))][-1] for precision in (0.05, 0.008)
+        [*simulate_rounds(host, Budget(precision=precision))][-1] for precision in (0.05, 0.012)
     )
     assert sum(few.replicates_of(few.rounds).values()) < sum(
         many.replicates_of(many.rounds).values()
