@@ -15,10 +15,8 @@ from machines import shipped_topology
 def plan_of(topology_name: str) -> HostPlan:
     """Return the plan of the node matrices of a shipped topology."""
     topology = shipped_topology(topology_name)
-    config = {
-        **read_config(),
-        "experiments": ["memory_bandwidth", "latency_matrix", "storage_bandwidth"],
-    }
+    names = ["memory_bandwidth", "latency_matrix", "core_to_core", "storage_bandwidth"]
+    config = {**read_config(), "experiments": names}
     return plan_host(PlannedHost("host", configuration_name(topology), topology, {}), config)
 
 
