@@ -14,7 +14,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -77,9 +76,6 @@ SMALL_MACHINES = ROOT / "tests/data/machines"
 SHIPPED_MACHINES = ROOT / "machines"
 # Below build/, where both workers of pytest-xdist and later runs find them.
 KEPT = ROOT / "build/simulated_machines"
-# If this variable of the environment is set, machines that exist are not made anew when the product
-# changes: a mutant is then shown the results of the product without the mutation.
-KEEP = "CHAOSITY_KEEP_SIMULATED_MACHINES"
 # Rooms that no command of `make_results` uses; docs/design.md and test_rooms.py forbid it.
 _WITHOUT_EFFECT = {"compare", "export", "figures", "health", "report", "slurm"}
 # Stands for the folder of an inventory, which depends on the content of its files.
@@ -169,9 +165,7 @@ def _made_once(files: Mapping[str, str]) -> Path:
     made_by = folder / "product.sha256"
     with (KEPT / f"{arguments}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not made_by.exists() or (
-            KEEP not in os.environ and made_by.read_text() != product_digest()
-        ):
+        if not made_by.exists() or made_by.read_text() != product_digest():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             for name, text in files.items():

@@ -32,64 +32,65 @@ print(json.dumps({"event": "done", "valid": wrong != "invalid"}), flush=True)
 """
 
 
+def small_point(wrong: str = "", point: dict[str, Any] | None = None, **load: Any) -> Any:
+    """Return a point with one load; keyword arguments replace parts of the load."""
+    cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+    base = {
+        "name": "memory",
+        "benchmark": "test",
+        "category": "memory_bandwidth",
+        "label": None,
+        "kernel": "triad",
+        "needs": {"program": sys.executable, "install": "-"},
+        "memory_bytes": 1024,
+        "writes": False,
+        "files": {},
+        "environment": {},
+        "command": [sys.executable, "-c", PROGRAM, wrong],
+        "start": "barrier",
+        "stop": {"by": "runner", "signal": "TERM", "exit": [0]},
+        "progress": {
+            "event": "sample",
+            "begin": "begin_ns",
+            "end": "end_ns",
+            "amount": "bytes",
+            "time_scale": 1e-9,
+        },
+        "metrics": {"bandwidth_bytes_per_second": {"progress": True, "at_most": None}},
+        "valid": [{"name": "right", "event": "done", "key": "valid", "equals": "True"}],
+        "placement": {"memory_nodes": [0], "pinned": False, "cpus": cpus},
+        "initiator": {
+            "name": "machine",
+            "kind": "machine",
+            "nodes": [0],
+            "cpus": cpus,
+            "threads": 1,
+        },
+        "target": {
+            "name": "node0",
+            "kind": "node",
+            "nodes": [0],
+            "drives": [],
+            "relation": "same_node",
+        },
+    }
+    return {
+        "host": "here",
+        "configuration": "test",
+        "experiment": "test",
+        "point": "memory=machine+node0+triad",
+        "definition": "d",
+        "orders": [0],
+        "factors": {},
+        "components": ["system"],
+        "stopping": {"relative_precision": 0.5, "min_seconds": 0.2, "max_seconds": 1.0},
+        "timeout_seconds": 30,
+        "loads": [{**base, **load}],
+        **(point or {}),
+    }
+
+
 @pytest.fixture
 def make_point() -> Callable[..., Any]:
     """Builds a point with one load; keyword arguments replace parts of the load."""
-
-    def make(wrong: str = "", point: dict[str, Any] | None = None, **load: Any) -> dict[str, Any]:
-        cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))))
-        base = {
-            "name": "memory",
-            "benchmark": "test",
-            "category": "memory_bandwidth",
-            "label": None,
-            "kernel": "triad",
-            "needs": {"program": sys.executable, "install": "-"},
-            "memory_bytes": 1024,
-            "writes": False,
-            "files": {},
-            "environment": {},
-            "command": [sys.executable, "-c", PROGRAM, wrong],
-            "start": "barrier",
-            "stop": {"by": "runner", "signal": "TERM", "exit": [0]},
-            "progress": {
-                "event": "sample",
-                "begin": "begin_ns",
-                "end": "end_ns",
-                "amount": "bytes",
-                "time_scale": 1e-9,
-            },
-            "metrics": {"bandwidth_bytes_per_second": {"progress": True, "at_most": None}},
-            "valid": [{"name": "right", "event": "done", "key": "valid", "equals": "True"}],
-            "placement": {"memory_nodes": [0], "pinned": False, "cpus": cpus},
-            "initiator": {
-                "name": "machine",
-                "kind": "machine",
-                "nodes": [0],
-                "cpus": cpus,
-                "threads": 1,
-            },
-            "target": {
-                "name": "node0",
-                "kind": "node",
-                "nodes": [0],
-                "drives": [],
-                "relation": "same_node",
-            },
-        }
-        return {
-            "host": "here",
-            "configuration": "test",
-            "experiment": "test",
-            "point": "memory=machine+node0+triad",
-            "definition": "d",
-            "orders": [0],
-            "factors": {},
-            "components": ["system"],
-            "stopping": {"relative_precision": 0.5, "min_seconds": 0.2, "max_seconds": 1.0},
-            "timeout_seconds": 30,
-            "loads": [{**base, **load}],
-            **(point or {}),
-        }
-
-    return make
+    return small_point

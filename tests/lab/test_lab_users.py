@@ -56,17 +56,6 @@ groupdel {GROUP}
 rm -f /etc/sudoers.d/strict
 userdel --force --remove {ADMINISTRATOR}
 """
-SETTINGS: dict[str, Any] = {
-    "host_state_huge_pages": {"0": {"2M": 8}, "1": {"2M": 4}},
-    "host_state_numa_balancing": 0,
-    "host_state_transparent_huge_pages": "never",
-}
-KERNEL_FILES = [
-    "/sys/devices/system/node/node[01]/hugepages/hugepages-2048kB/nr_hugepages",
-    "/proc/sys/kernel/numa_balancing",
-    "/sys/kernel/mm/transparent_hugepage/enabled",
-]
-WANTED = ["8", "4", "0", "always madvise [never]"]
 
 
 @pytest.fixture(scope="module")
@@ -138,19 +127,6 @@ def test_the_host_is_strict(strict) -> None:
     assert "Permission denied" in strict.ssh("true").stderr
     assert strict.says("umask", user=ADMINISTRATOR).strip() == "0027"
     assert strict.says("sudo sh -c umask", user=ADMINISTRATOR).strip() == "0027"
-
-
-def test_settings_are_changed_through_sudo_and_given_back(strict, pipeline: Pipeline) -> None:
-    def reading() -> list[str]:
-        return strict.says("cat", *KERNEL_FILES, user=ADMINISTRATOR).splitlines()
-
-    before = reading()
-    assert before != WANTED
-    play(pipeline, "configure.yml", **SETTINGS)
-    assert reading() == WANTED
-    play(pipeline, "restore.yml")
-    assert reading() == before
-    assert strict.ssh("test -e /var/lib/chaosity", user=ADMINISTRATOR).returncode == 1
 
 
 def test_root_measures_through_sudo(installed, pipeline: Pipeline) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import duckdb
 import hostile_texts as hostile
+import pandas as pd
 import pytest
 from rich.text import Text
 
@@ -21,6 +23,7 @@ from chaosity.errors import UserError, printable_line, printable_text
 from chaosity.hosts.ansible_inventory import read_inventory
 from chaosity.slurm.slurm_commands import parse_slurm_nodes
 from chaosity.store import tidy_table_parquet
+from chaosity.store.csv_for_spreadsheets import csv_text, original_text, without_formula
 from chaosity.store.profile_bundles import read_bundle
 from chaosity.store.tidy_table_parquet import read_parquet_table
 from chaosity.topology import topology_sources
@@ -173,6 +176,24 @@ def test_printed_json_of_hostile_texts_is_the_same_json():
     document = {"serial": hostile.TERMINAL, "emoji": "\N{SNOWMAN}", "tag": "\U000e0001"}
     text = json_text(document)
     assert json.loads(text) == document and printable_text(text) == text
+
+
+# ---- spreadsheets ----
+
+
+@pytest.mark.parametrize(
+    "text", [hostile.FORMULA, "+1+cmd", "-2+3", "@SUM(A1)", " =1+1", "\n=1+1", "\uff1d1+1"]
+)
+def test_a_formula_in_a_text_cell_gets_an_apostrophe(text):
+    table = pd.DataFrame({"name": [text], "value": [-1.5], "@head": ["plain"]})
+    [head, row] = csv.reader(io.StringIO(csv_text(table), newline=""))
+    assert row == [f"'{text}", "-1.5", "plain"] and head == ["name", "value", "'@head"]
+    assert original_text(row[0]) == text
+
+
+@pytest.mark.parametrize("text", ["-1.5", "+2", "-1e-9", "-inf", "-", "node0", "a=b", "'x", ""])
+def test_numbers_and_plain_texts_of_a_csv_file_are_unchanged(text):
+    assert without_formula(text) == text == original_text(text)
 
 
 # ---- archives ----

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mutation.sites import chosen, is_different, mutate, names_set_at, readers, sites
+from mutation_sites import chosen, is_different, mutate, names_set_at, sites
 
 CODE = Path(__file__).resolve().parents[2] / "workflow/chaosity"
 
@@ -68,7 +68,7 @@ def test_the_first_mutants_stay_the_first_whatever_their_number() -> None:
     assert [*chosen(files, "1 health")] == every
 
 
-def test_a_site_names_its_function_and_a_constant_its_readers() -> None:
+def test_a_site_names_its_function_and_a_statement_what_it_sets() -> None:
     source = """
 LIMIT = 3
 class A:
@@ -83,4 +83,3 @@ class A:
         ("given > LIMIT", "A.over"),
     }
     assert names_set_at(source, 2) == {"LIMIT"} and names_set_at(source, 4) == {"A", "SIZE"}
-    assert readers(source, {"LIMIT"}) == {"A.over"}

@@ -14,20 +14,16 @@ BIN = Path(sys.executable).parent
 def test_snakemake_finds_the_rules_and_their_target_from_the_top(
     root: Path, tmp_path: Path
 ) -> None:
-    def said(*options: str) -> str:
-        return subprocess.run(
-            [BIN / "snakemake", *options],
-            cwd=root,
-            env={**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-
-    assert "measure" in said("--list").split()
-    assert said("--list") == said("--list", "--snakefile", "workflow/Snakefile")
+    graph = subprocess.run(
+        [BIN / "snakemake", "--rulegraph", "--config", f"results={tmp_path}"],
+        cwd=root,
+        env={**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     # Without a target, Snakemake would succeed and do nothing.
-    assert 'label = "all"' in said("--rulegraph", "--config", f"results={tmp_path}")
+    assert 'label = "all"' in graph
 
 
 def test_git_ignores_all_results_but_their_page(root: Path) -> None:

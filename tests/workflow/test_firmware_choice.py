@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 import playbooks
@@ -95,32 +94,6 @@ def variables(
     }
 
 
-@pytest.fixture(scope="module")
-def chosen(root: Path, tmp_path_factory: pytest.TempPathFactory) -> playbooks.Outcome:
-    folder = tmp_path_factory.mktemp("choice")
-    hosts = {name: variables(*given) for name, (given, _) in CASES.items()}
-    (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
-    files = root / "roles/firmware/vars"
-    tasks = [
-        {"ansible.builtin.include_vars": f"{files}/main.yml"},
-        {"ansible.builtin.include_vars": f"{files}/{{{{ __firmware_vendor }}}}.yml"},
-        {
-            "ansible.builtin.debug": {
-                "msg": f"{{{{ inventory_hostname }}}} chose {{{{ {CHOSEN} | to_json }}}}."
-            }
-        },
-    ]
-    playbook = folder / "choose.yml"
-    playbook.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
-    return playbooks.play(
-        root,
-        "-i",
-        folder / "hosts.yml",
-        playbook=str(playbook),
-        environment={"ANSIBLE_DISPLAY_OK_HOSTS": "1"},
-    )
-
-
 # The packages of each node that a host shows, the requested mode, and what the role says.
 SHOWN: dict[str, tuple[list[str], str, str]] = {
     "spanned": (
@@ -144,40 +117,45 @@ SHOWN: dict[str, tuple[list[str], str, str]] = {
 }
 
 
-def test_one_node_over_all_packages_is_not_one_node_in_each(root: Path, tmp_path: Path) -> None:
-    hosts = {
-        name: {
+def test_the_setting_is_chosen_from_what_there_is(root: Path, tmp_path: Path) -> None:
+    hosts = {name: variables(*given) for name, (given, _) in CASES.items()}
+    for name, (packages, mode, _) in SHOWN.items():
+        hosts[name] = {
             "ansible_connection": "local",
             "firmware_mode": mode,
             "__firmware_look": {"stdout_lines": ["boot id", *packages]},
         }
-        for name, (packages, mode, _) in SHOWN.items()
-    }
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
-    said = (
+    files = root / "roles/firmware/vars"
+    chosen = f"{{{{ inventory_hostname }}}} chose {{{{ {CHOSEN} | to_json }}}}."
+    shown = (
         "{{ __firmware_wanted }}; same {{ __firmware_shown == __firmware_nodes }};"
         " several packages {{ __firmware_several_packages }}"
     )
-    tasks = [
-        {"ansible.builtin.include_vars": f"{root}/roles/firmware/vars/main.yml"},
-        {"ansible.builtin.debug": {"msg": said}},
+    plays = [
+        {"hosts": ":".join(names), "gather_facts": False, "tasks": tasks(includes, message)}
+        for names, includes, message in (
+            (CASES, [f"{files}/main.yml", f"{files}/{{{{ __firmware_vendor }}}}.yml"], chosen),
+            (SHOWN, [f"{files}/main.yml"], shown),
+        )
     ]
-    playbook = tmp_path / "shown.yml"
-    playbook.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
+    playbook = tmp_path / "choose.yml"
+    playbook.write_text(yaml.safe_dump(plays))
+    environment = {"ANSIBLE_DISPLAY_OK_HOSTS": "1"}
     outcome = playbooks.play(
-        root,
-        "-i",
-        tmp_path / "hosts.yml",
-        playbook=str(playbook),
-        environment={"ANSIBLE_DISPLAY_OK_HOSTS": "1"},
+        root, "-i", tmp_path / "hosts.yml", playbook=str(playbook), environment=environment
     )
     assert outcome.status == 0, outcome.said
+    for host, (_, (vendor, attribute, value, graceful)) in CASES.items():
+        words = f'["{vendor}", "{attribute}", "{value}", {str(graceful).lower()}]'
+        assert outcome.says(f"{host} chose {words}."), outcome.said
     for _, _, sentence in SHOWN.values():
         assert outcome.says(sentence), outcome.said
 
 
-@pytest.mark.parametrize("host", CASES)
-def test_the_setting_is_chosen_from_what_there_is(chosen: playbooks.Outcome, host: str) -> None:
-    vendor, attribute, value, graceful = CASES[host][1]
-    words = f'["{vendor}", "{attribute}", "{value}", {str(graceful).lower()}]'
-    assert chosen.says(f"{host} chose {words}."), chosen.said
+def tasks(includes: list[str], message: str) -> list[dict[str, Any]]:
+    """Read variables of the role and print what they say."""
+    return [
+        *({"ansible.builtin.include_vars": file} for file in includes),
+        {"ansible.builtin.debug": {"msg": message}},
+    ]

@@ -15,95 +15,134 @@ from typing import Any
 import pytest
 import yaml
 
+from machines import configuration_folder, simulated
 from playbooks import NOBODY, Outcome, play
-from simulated_map import simulate_maps
 
 pytestmark = pytest.mark.thorough
 
 
-@pytest.fixture(scope="module")
-def results(root: Path, tmp_path_factory: Any) -> Path:
-    """Results with the map of the host `mapped`."""
-    [folder] = simulate_maps(root, tmp_path_factory.mktemp("maps"), "mapped")
-    return folder.parent.parent
-
-
-@pytest.fixture
-def monitor(root: Path, results: Path, tmp_path: Path) -> Any:
-    """Runs monitor.yml for one host, which is this machine."""
-
-    def run(host: str = "mapped", **extra: Any) -> Outcome:
-        variables = {
-            "ansible_connection": "local",
-            "ansible_python_interpreter": "{{ ansible_playbook_python }}",
-        }
-        document = {"all": {"hosts": {host: variables}}}
-        (tmp_path / "hosts.yml").write_text(yaml.safe_dump(document))
-        extra = {"monitor_results": str(results), **extra}
-        return play(root, "-i", tmp_path / "hosts.yml", playbook="monitor.yml", extra=extra)
-
-    return run
-
-
-def refused(outcome: Outcome, *sentences: str) -> bool:
-    """Whether the play ended with these sentences and had changed nothing."""
-    assert outcome.status != 0 and outcome.count("changed") == 0, outcome.said
-    assert outcome.says(*sentences), outcome.said
-    return True
-
-
-def test_wrong_variables_are_refused_by_name(monitor: Any) -> None:
-    assert refused(monitor(monitor_stat="absent"), "an unknown variable: monitor_stat.")
-    assert refused(monitor(monitor_start="cron"), "monitor_start", "systemd, slurm")
-    assert refused(
-        monitor(monitor_start="slurm", monitor_seconds=55),
-        "monitor_seconds of mapped is 55; give at least 2, and with Slurm at most 50",
-    )
-    assert refused(
-        monitor(monitor_textfile_directory="metrics"),
-        "monitor_textfile_directory of mapped is 'metrics'; give a full path.",
-    )
-
-
-@pytest.mark.skipif(Path("/run/systemd/system").exists(), reason="this machine runs systemd")
-def test_a_machine_without_systemd_gets_the_command_for_its_own_scheduler(
-    monitor: Any, root: Path, results: Path
-) -> None:
-    assert refused(
-        monitor(),
-        "localhost, which is to run the check of mapped, does not run systemd.",
-        f"{root}/.venv/bin/chaosity check {results}/mapped/CONFIGURATION",
-    )
-
-
-@pytest.mark.skipif(bool(shutil.which("scontrol")), reason="this machine has Slurm")
-def test_a_host_without_slurm_is_refused(monitor: Any) -> None:
-    assert refused(monitor(monitor_start="slurm"), "mapped has no command scontrol in PATH")
-
-
+SYSTEMD_RUNS = Path("/run/systemd/system").exists()
 # The map is validated after the machine; this variable outranks what the role finds there.
 WITH_SYSTEMD = {"__monitor_systemd": {"stat": {"exists": True}}}
 
 
+class Monitor:
+    """Runs monitor.yml for hosts that are this machine, each with a map, below a folder."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.root, self.folder, self.results = root, folder, folder / "results"
+        self.map = configuration_folder(simulated("one_node", ["memory_bandwidth"]))
+        self.playbook = root / "monitor.yml"
+
+    def play(self, hosts: dict[str, dict[str, Any]], **extra: Any) -> Outcome:
+        """Run the playbook for these hosts with their variables."""
+        usual = {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": "{{ ansible_playbook_python }}",
+            "monitor_results": str(self.results),
+            "monitor_folder": str(self.root),
+        }
+        for host in hosts:
+            shutil.copytree(self.map.parent, self.results / host, dirs_exist_ok=True)
+        document = {"all": {"hosts": {host: usual | own for host, own in hosts.items()}}}
+        (self.folder / "hosts.yml").write_text(yaml.safe_dump(document))
+        return play(
+            self.root, "-i", self.folder / "hosts.yml", playbook=str(self.playbook), extra=extra
+        )
+
+    def check_refused(
+        self, cases: dict[str, tuple[dict[str, Any], list[str]]], **extra: Any
+    ) -> None:
+        """See that each host is refused with its sentences, before anything is changed.
+
+        A run of the playbook ends with its first refusal; here it goes on with the other hosts.
+        """
+        [whole] = yaml.safe_load(self.playbook.read_text())
+        assert whole.pop("any_errors_fatal") is True
+        self.playbook = self.folder / "go_on.yml"
+        self.playbook.write_text(yaml.safe_dump([whole]))
+        for name in ("roles", "workflow"):
+            (self.folder / name).symlink_to(self.root / name)
+        outcome = self.play({host: own for host, (own, _) in cases.items()}, **extra)
+        for host, (_, sentences) in cases.items():
+            assert re.search(rf"^{host} .* failed=1 ", outcome.said, re.MULTILINE), outcome.said
+            assert outcome.says(*sentences), outcome.said
+        assert (outcome.count("failed"), outcome.count("changed")) == (len(cases), 0)
+
+
+@pytest.fixture
+def monitor(root: Path, tmp_path: Path) -> Monitor:
+    return Monitor(root, tmp_path)
+
+
+def test_wrong_variables_and_machines_are_refused_by_name(monitor: Monitor, root: Path) -> None:
+    cases: dict[str, tuple[dict[str, Any], list[str]]] = {
+        "spelling": ({"monitor_stat": "absent"}, ["an unknown variable: monitor_stat."]),
+        "start": ({"monitor_start": "cron"}, ["monitor_start", "systemd, slurm"]),
+        "seconds": (
+            {"monitor_start": "slurm", "monitor_seconds": 55},
+            ["monitor_seconds of seconds is 55; give at least 2, and with Slurm at most 50"],
+        ),
+        "path": (
+            {"monitor_textfile_directory": "metrics"},
+            ["monitor_textfile_directory of path is 'metrics'; give a full path."],
+        ),
+    }
+    if not SYSTEMD_RUNS:
+        command = f"{root}/.venv/bin/chaosity check {monitor.results}/bare/CONFIGURATION"
+        sentence = "localhost, which is to run the check of bare, does not run systemd."
+        cases["bare"] = ({}, [sentence, command])
+    if not shutil.which("scontrol"):
+        cases["no-slurm"] = ({"monitor_start": "slurm"}, ["no-slurm has no command scontrol in"])
+    monitor.check_refused(cases)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a check as another user")
+def test_wrong_maps_and_users_are_refused_by_name(monitor: Monitor) -> None:
+    project = monitor.folder / "project"
+    project.mkdir()
+    # The program's folder belongs to somebody else, who could change what root runs.
+    os.chown(project, NOBODY, NOBODY)
+    of_root = {"monitor_user": "root", "monitor_folder": str(project)}
+    others = f"is to run as root, and others may change {project} on localhost."
+    for host in ("several", "chosen"):
+        shutil.copytree(monitor.map, monitor.results / host / "other", dirs_exist_ok=True)
+    nowhere = monitor.folder / "nowhere"
+    choice = f"has maps of {', '.join(sorted([monitor.map.name, 'other']))},"
+    cases: dict[str, tuple[dict[str, Any], list[str]]] = {
+        "unmapped": ({"monitor_results": str(nowhere)}, [f"{nowhere}/unmapped has no map of the"]),
+        "several": ({}, [f"several {choice}", "Set it to one of them"]),
+        "chosen": ({"monitor_configuration": "nps9"}, [f"chosen {choice}", "'nps9'"]),
+        "nobodys": (
+            {"monitor_user": "no-such-user"},
+            ["localhost has no user 'no-such-user', who"],
+        ),
+        # The results are in a folder that only its owner may enter.
+        "closed": ({"monitor_user": "nobody"}, ["nobody cannot check closed on localhost:"]),
+        "open": (of_root, [others]),
+    }
+    monitor.check_refused(cases, **WITH_SYSTEMD)
+
+
 @pytest.mark.skipif(
-    Path("/run/systemd/system").exists() or not shutil.which("systemd-analyze"),
+    SYSTEMD_RUNS or not shutil.which("systemd-analyze"),
     reason="this machine runs systemd, or lacks systemd-analyze",
 )
 def test_the_unit_starts_the_check_and_systemd_accepts_it(
-    monitor: Any, root: Path, results: Path, tmp_path: Path
+    monitor: Monitor, root: Path, tmp_path: Path
 ) -> None:
-    [folder] = (results / "mapped").glob("*/")
     more = {
         "monitor_textfile_directory": str(tmp_path),
         "monitor_ignore_load": True,
         "monitor_seconds": 1800,
     }
     # The units are written to another folder and verified; no systemd is here to start them.
-    outcome = monitor(**WITH_SYSTEMD, **more, __monitor_units=str(tmp_path))
+    outcome = monitor.play({"mapped": more}, **WITH_SYSTEMD, __monitor_units=str(tmp_path))
     assert outcome.count("failed") == 1
     assert outcome.says("[monitor : Start the timer]"), outcome.said
     unit = (tmp_path / "chaosity-check-mapped.service").read_text()
     [command] = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
+    folder = monitor.results / "mapped" / monitor.map.name
     assert shlex.split(command) == [
         *(f"{root}/.venv/bin/chaosity", "check", str(folder), "--seconds", "1800", "--ignore-load"),
         *("--textfile", f"{tmp_path}/chaosity_mapped.prom"),
@@ -111,41 +150,3 @@ def test_the_unit_starts_the_check_and_systemd_accepts_it(
     # systemd does not end a check before its time.
     [limit] = re.findall(r"^TimeoutStartSec=(\d+)$", unit, re.MULTILINE)
     assert int(limit) > 1800
-
-
-def test_a_host_without_a_map_is_refused(monitor: Any, results: Path) -> None:
-    assert refused(
-        monitor("unmapped", **WITH_SYSTEMD), f"{results}/unmapped has no map of the host."
-    )
-
-
-def test_several_maps_need_a_choice(monitor: Any, results: Path, tmp_path: Path) -> None:
-    [first] = (results / "mapped").glob("*/")
-    shutil.copytree(results / "mapped", tmp_path / "results/mapped")
-    shutil.copytree(first, tmp_path / "results/mapped/other")
-    mine = {"monitor_results": str(tmp_path / "results"), **WITH_SYSTEMD}
-    maps = f"mapped has maps of {', '.join(sorted([first.name, 'other']))},"
-    assert refused(monitor(**mine), maps, "Set it to one of them")
-    assert refused(monitor(**mine, monitor_configuration="nps9"), maps, "nps9")
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a check as another user")
-def test_users_who_cannot_check_are_refused(monitor: Any, tmp_path: Path, results: Path) -> None:
-    assert refused(
-        monitor(**WITH_SYSTEMD, monitor_user="no-such-user"),
-        "localhost has no user 'no-such-user', who is to check mapped.",
-    )
-    # The results are in a folder that only its owner may enter.
-    assert refused(
-        monitor(**WITH_SYSTEMD, monitor_user="nobody"), "nobody cannot check mapped on localhost:"
-    )
-    # The program's folder belongs to somebody else, who could change what root runs.
-    (tmp_path / "project").mkdir()
-    os.chown(tmp_path / "project", NOBODY, NOBODY)
-    assert refused(
-        monitor(
-            **{"monitor_folder": str(tmp_path / "project"), "monitor_user": "root"},
-            **WITH_SYSTEMD,
-        ),
-        f"is to run as root, and others may change {tmp_path / 'project'} on localhost.",
-    )

@@ -195,13 +195,13 @@ def test_percentiles_of_slow_accesses_are_not_compared():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("replicates", "at_most"), [(1, 9), (3, 3)])
+@pytest.mark.parametrize(("replicates", "at_most"), [(1, 5), (3, 2)])
 def test_noise_of_a_virtual_machine_is_no_inversion(replicates, at_most):
-    """Of 100 machines, 5 or 1 may have a false alarm; more than `at_most` have a chance of 3 %."""
+    """Of 40 machines, 5 % or 1 % may have an alarm; more than `at_most` have a chance of 1 %."""
     random = np.random.default_rng(7)
     measured = latencies(replicates=replicates, cores={0: 0, 1: 0})
     alarms = 0
-    for _ in range(100):
+    for _ in range(40):
         values = measured.rows["value"] * np.exp(random.normal(0.0, 0.3, len(measured)))
         sweeps = select_latency_size_sweeps(measured.with_columns(value=values))
         kinds = {one.kind for one in find_contention_and_inversions(sweeps)[0].anomalies}

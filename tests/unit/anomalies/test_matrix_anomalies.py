@@ -53,42 +53,25 @@ def check(one, loss, metric, n):
 @by_name
 @pytest.mark.parametrize("metric", [BANDWIDTH, LATENCY])
 @pytest.mark.parametrize("n", [1, 5])
-def test_a_weak_channel_is_reported_for_its_node(layout, metric, n):
-    found = found_in(layout, faulty.weak_channel(layout, 2, 0.3), n=n, metric=metric)
-    one = next(one for one in found.anomalies if one.kind == "slow_component")
-    assert (one.initiator, one.target, one.components) == (2, 2, ("node2",))
-    assert one.cells == ((2, 2),)
-    assert "Node 2 is slow on its own memory" in one.sentence
-    assert "7 other cells of the group local" in one.compared_with
-    check(one, 0.3, metric, n)
-    # At this loss memory next door may be better, and that is all there is to say.
-    assert {other.kind for other in found.anomalies} <= {one.kind, "remote_better_than_local"}
-
-
-@by_name
-@pytest.mark.parametrize("metric", [BANDWIDTH, LATENCY])
-@pytest.mark.parametrize("n", [1, 5])
-def test_slow_memory_of_a_node_is_one_anomaly(layout, metric, n):
-    fault = faulty.slow_memory(layout, 5, 0.2)
-    found = found_in(layout, fault, n=n, metric=metric)
-    (one,) = found.anomalies
-    assert (one.kind, one.initiator, one.target) == ("slow_component", None, 5)
-    assert one.components == ("node5",)
+@pytest.mark.parametrize(
+    ("make", "loss", "initiator", "target"),
+    [
+        (faulty.weak_channel, 0.3, 2, 2),
+        (faulty.slow_memory, 0.2, None, 5),
+        (faulty.slow_cores, 0.2, 1, None),
+    ],
+)
+def test_a_slow_part_of_a_node_is_one_anomaly(layout, metric, n, make, loss, initiator, target):
+    node = initiator if target is None else target
+    fault = make(layout, node, loss)
+    one, *more = found_in(layout, fault, n=n, metric=metric).anomalies
+    assert (one.kind, one.initiator, one.target) == ("slow_component", initiator, target)
+    assert one.components == (f"node{node}",)
     assert set(one.cells) == fault.cells
-    assert "The memory of node 5 is slow" in one.sentence
-    check(one, 0.2, metric, n)
-
-
-@by_name
-@pytest.mark.parametrize("metric", [BANDWIDTH, LATENCY])
-@pytest.mark.parametrize("n", [1, 5])
-def test_slow_processing_units_are_one_anomaly(layout, metric, n):
-    fault = faulty.slow_cores(layout, 1, 0.2)
-    (one,) = found_in(layout, fault, n=n, metric=metric).anomalies
-    assert (one.kind, one.initiator, one.target) == ("slow_component", 1, None)
-    assert set(one.cells) == fault.cells
-    assert "The processing units of node 1 are slow" in one.sentence
-    check(one, 0.2, metric, n)
+    check(one, loss, metric, n)
+    # If its own memory is slow, memory next door may be better, and that is all there is to say.
+    may_be = {"remote_better_than_local"} if initiator == target else set()
+    assert {other.kind for other in more} <= may_be
 
 
 @by_name

@@ -194,51 +194,8 @@ def test_latency_from_a_unit_is_compared_with_latency_from_its_node():
         compare_tables(*(table.assign(metric=BANDWIDTH) for table in (ours, theirs)))
 
 
-@pytest.fixture
-def results(tmp_path):
-    for name, seed, factor in (("a", 1, {"node1": 0.8}), ("b", 2, {}), ("c", 3, {})):
-        folder = tmp_path / name / "nps4"
-        folder.mkdir(parents=True)
-        write_parquet_table(host(name, seed, factor=factor), folder / "measurements.parquet")
-    return tmp_path
-
-
 def run(*arguments):
     return CliRunner().invoke(chaosity, ["compare", *map(str, arguments)])
-
-
-def test_the_command_prints_the_verdict_first(results):
-    done = run(results / "a/nps4", results / "b/nps4/measurements.parquet")
-    assert done.exit_code == 0, done.output
-    words = " ".join(done.output.split())
-    assert words.startswith("a nps4 against b nps4: 4 of 16 cells differ clearly")
-    assert "a third host shows which of them has the fault" in words
-    assert "and 1 more cell: --all prints them." in words
-    more = run(results / "a/nps4", results / "b/nps4", "--all", "--where", "target=node1")
-    assert "4 of 4 cells differ" in " ".join(more.output.split())
-
-
-def test_the_json_has_all_cells(results):
-    done = run(results / "a/nps4", results / "b/nps4", "--json")
-    found = json.loads(done.output)
-    assert (found["left"], found["right"], found["paired"]) == ("a nps4", "b nps4", False)
-    assert len(found["cells"]) == 16
-    assert found["groups"][0]["worse"] == 4
-
-
-def test_three_selections_are_searched_for_the_outlier_host(results):
-    done = run(*(results / f"{name}/nps4" for name in "abc"))
-    words = " ".join(done.output.split())
-    assert words.startswith("a nps4 is an outlier host: 4 of 16 cells differ clearly")
-
-
-def test_conditions_may_differ_between_the_sides(results):
-    table = results / "a/nps4"
-    done = run(f"{table}#target=node1", f"{table}#target=node0", "--json")
-    found = json.loads(done.output)
-    assert found["left"] == "a nps4, target node1"
-    assert {cell["initiator"] for cell in found["cells"]} <= {"node0", "node1", "node2", "node3"}
-    assert found["paired"]
 
 
 def test_periods_before_and_after_a_repair_can_be_selected(tmp_path):
@@ -253,19 +210,3 @@ def test_periods_before_and_after_a_repair_can_be_selected(tmp_path):
     assert (found["left"], found["right"]) == ("a nps4, era 2", "a nps4, era 1")
     assert not found["paired"] and found["matched_by"] == "place"
     assert found["groups"][0]["better"] == 4 and found["groups"][0]["worse"] == 0
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (["nothing"], "file or folder not found"),
-        (["a/nps4"], "a second selection is required"),
-        (["a/nps4", "b/nps4#kernal=triad"], "unknown column 'kernal'; did you mean kernel"),
-        (["a/nps4", "b/nps4#kernel=tried"], "no row has kernel 'tried'; did you mean triad"),
-        (["a/nps4", "."], "measurements.parquet is missing"),
-    ],
-)
-def test_errors_are_one_sentence(results, given, words):
-    done = run(*(results / one for one in given))
-    assert isinstance(done.exception, UserError)
-    assert words in str(done.exception)

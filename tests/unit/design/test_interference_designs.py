@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from chaosity.checked_yaml_files import ROOT, read_config
@@ -40,22 +38,6 @@ def test_drives_and_memory_are_used_from_near_and_from_afar():
         "memory=node0+node4+triad.storage=node4+node4drives",
     }
     assert len(found) == 120
-
-
-def test_on_a_host_with_one_node_nothing_is_far():
-    assert names("desktop", "interference_remote") == [
-        "storage=node0+node0drives",
-        "memory=node0+node0+triad",
-        "memory=node0+node0+triad.storage=node0+node0drives",
-    ]
-    assert not [name for name in names("desktop", "interference_memory") if "far=" in name]
-
-
-def test_two_nodes_read_one_memory_also_of_a_node_without_cores():
-    found = names("epyc_9554_cxl", "interference_memory")
-    assert "far=node1+node2+read.near=node0+node2+read" in found
-    assert "near=node1+node2+read" in found
-    assert not [name for name in found if re.search(r"far=(node\d)\+.*near=\1\+", name)]
 
 
 @pytest.mark.parametrize("machine", ["epyc_7413_nps2", "desktop", "xeon_8358"])
@@ -100,24 +82,16 @@ def test_drives_are_written_only_where_the_inventory_names_them():
     with pytest.raises(UserError, match="chaosity_destructive_drives names none"):
         planned("epyc_7413_nps4", "interference_writes")
     # Node 0 has three drives, of which two are named; no other node may be written.
-    assert names("epyc_7413_nps4", "interference_writes", writable=2) == [
+    plan = planned("epyc_7413_nps4", "interference_writes", writable=2)
+    loads = [load for point in plan.points for load in point["loads"]]
+    assert len({drive["component"] for load in loads for drive in load["target"]["drives"]}) == 2
+    assert [point["point"] for point in plan.points] == [
         "storage=node0+node0drives1",
         "storage=node0+node0drives",
         "memory=node0+node0+read.storage=node0+none",
         "memory=node0+node0+read.storage=node0+node0drives1",
         "memory=node0+node0+read.storage=node0+node0drives",
     ]
-
-
-def test_writes_name_only_the_drives_that_may_be_written():
-    plan = planned("epyc_7413_nps4", "interference_writes", writable=2)
-    written = {
-        drive["component"]
-        for point in plan.points
-        for load in point["loads"]
-        for drive in load["target"]["drives"]
-    }
-    assert len(written) == 2
 
 
 def test_neighbours_share_an_l3_domain_or_lie_in_another():
@@ -144,18 +118,3 @@ def test_working_sets_fit_into_the_l3_cache_alone_and_not_together():
     ]
     assert all(max(own) < cache for own in pairs)
     assert min(map(sum, pairs)) < cache < max(map(sum, pairs))
-
-
-def test_copies_of_a_gpu_leave_their_core_to_themselves():
-    directions = ("to_device", "from_device", "both_ways")
-    beside = "memory=node0_without_pu0+node0+triad"
-    assert names("desktop", "interference_gpu_copies") == [
-        *(f"copy=pu0+opencl0+{direction}" for direction in directions),
-        f"copy=pu0+none.{beside}",
-        *(f"copy=pu0+opencl0+{direction}.{beside}" for direction in directions),
-    ]
-    points = planned("desktop", "interference_gpu_copies").points
-    levels = [point["factors"]["copies"] for point in points]
-    assert levels == [*directions, "alone", *directions]
-    with pytest.raises(UserError, match="this host has no OpenCL device"):
-        planned("xeon_8358", "interference_gpu_copies")

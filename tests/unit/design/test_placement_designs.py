@@ -13,7 +13,6 @@ from parsed_point_names import parse_point_name
 
 from chaosity.benchmarks.benchmark_templates import Benchmark, load_benchmark_of_each_category
 from chaosity.checked_yaml_files import EXPERIMENTS, yaml_file_names
-from chaosity.cpusets import parse_cpu_list
 from chaosity.design.even_samples_and_plan_notes import sample_sets_of_every_size
 from chaosity.design.host_plan import PlannedHost
 from chaosity.design.host_resources import HostResources
@@ -140,24 +139,6 @@ def test_a_worker_without_memory_takes_its_nearest_nodes(paper_host):
     )
 
 
-def test_sets_are_named_for_their_nodes_and_parse_back(config, paper_host):
-    points, _ = expand(config, paper_host, even, work=work(ALL))
-    assert len(points) == 12 * len(ALL)
-    for point in points:
-        [load] = point["loads"]
-        [name] = parse_point_name(point["point"])
-        assert name.initiator == load["initiator"]["name"] == point["factors"]["workers"]
-        assert name.target == load["target"]["name"] == point["factors"]["policy"]
-        nodes = load["initiator"]["nodes"]
-        single = len(nodes) == 1
-        assert name.initiator.startswith("node" if single else "nodes")
-        assert load["initiator"]["kind"] == ("node" if single else "nodes")
-        assert list(parse_cpu_list(name.initiator.lstrip("nodes"))) == nodes
-    sizes = {len(point["loads"][0]["initiator"]["nodes"]) for point in points}
-    assert sizes == set(range(1, 9))
-    assert any(point["point"] == "work=nodes0-7+uniform_all+triad" for point in points)
-
-
 def test_a_set_that_makes_up_a_package_is_called_by_its_nodes(config, paper_host):
     [point], _ = expand(config, paper_host, work=work(["uniform_all"], {"names": ["nodes0-3"]}))
     package = paper_host.topology.packages[0]
@@ -185,54 +166,11 @@ def test_a_placement_is_told_to_template_runner_and_table(config, paper_host):
     assert len({load["memory_bytes"] for load in loads.values()}) == 1
 
 
-def test_the_variables_of_templates(config, paper_host):
-    host = HostResources(paper_host.topology, ())
-    workers = host.worker_initiator([0, 2])
-    target = page_placement_target("uniform_workers", workers, host, None)
-    from chaosity.design.point_loads import ChosenLoad
-
-    benchmark = load_benchmark_of_each_category(config)["memory_bandwidth"]
-    expansion = PointExpansion(host, load_benchmark_of_each_category(config), config)
-    rule = config["stopping"]["memory_bandwidth"]
-    context = expansion.template_variables(ChosenLoad(workers, target, "triad"), benchmark, rule)
-    assert context["target"]["policy"] == "uniform_workers"
-    assert context["target"]["shares_text"] == "0:0.5,2:0.5"
-    assert context["initiator"]["nodes"] == "0,2"
-    plain = expansion.template_variables(
-        ChosenLoad(workers, host.target_of_nodes([0]), "triad"), benchmark, rule
-    )
-    assert (plain["target"]["policy"], plain["target"]["shares_text"]) == (None, "")
-
-
-def test_what_was_not_measured_yet_is_left_out_and_said(config, paper_host):
-    points, notes = expand(config, paper_host, work=work(ALL))
-    had = {point["factors"]["policy"] for point in points}
-    assert had == set(ALL) - {"canonical", "canonical_contended", "bwap"}
-    assert all(note.startswith("tried, work: ") for note in notes)
-    [here] = [note for note in notes if "memory_bandwidth measures them in this run" in note]
-    assert "canonical and bwap: left out" in here
-    assert "the next run adds the points" in here
-    [elsewhere] = [note for note in notes if "canonical_contended: left out" in note]
-    assert elsewhere.endswith("; run an experiment that measures them first")
-
-
 def test_weights_that_lack_a_node_are_not_known(config, paper_host):
     points, _ = expand(
         config, paper_host, lambda *_: {0: 1.0, 1: 1.0}, work=work(["canonical", "uniform_all"])
     )
     assert {point["factors"]["policy"] for point in points} == {"uniform_all"}
-
-
-def test_with_one_memory_node_all_placements_are_first_touch(config, paper_host):
-    nodes = tuple(
-        node if node.os_index == 0 else replace(node, target=False, memory_bytes=0)
-        for node in paper_host.topology.nodes
-    )
-    host = replace(paper_host, topology=replace(paper_host.topology, nodes=nodes))
-    points, notes = expand(config, host, even, work=work(ALL))
-    assert {point["loads"][0]["target"]["name"] for point in points} == {"first_touch"}
-    assert [note for note in notes if "only first touch, since one node has all memory" in note]
-    assert not [note for note in notes if "weights" in note]
 
 
 @pytest.mark.parametrize(
@@ -261,14 +199,16 @@ def test_workers_need_processing_units(config, hbm_host, name):
 
 def test_each_set_has_a_load_on_each_of_its_nodes(config, paper_host):
     spec = {
-        "category": "memory_bandwidth",
+        "category": "contended_paths",
         "initiator": {"each": "node", "in_each_set_of": "node", "at_most_sets": 9},
         "target": {"all": "node"},
         "together": True,
         "kernel": ["read"],
     }
-    points, _ = expand(config, paper_host, work=spec)
+    rule = {**config["working_set"], "times_last_level_cache": 0, "at_least_bytes": 2**50}
+    points, _ = expand({**config, "working_set": rule}, paper_host, work=spec)
     assert len(points) == 9
+    memory = sum(node.memory_bytes for node in paper_host.topology.memory_nodes)
     seen = {len(point["loads"]): point for point in points}
     assert set(seen) == set(range(1, 9))
     assert seen[2]["point"] == "work=nodes0-1+nodes0-7+read"
@@ -278,21 +218,10 @@ def test_each_set_has_a_load_on_each_of_its_nodes(config, paper_host):
         names = [load["initiator"]["name"] for load in point["loads"]]
         assert len(set(names)) == len(names)
         assert all(load["target"]["nodes"] == list(range(8)) for load in point["loads"])
+        # On each node, the buffers of all loads have as much room as that of a single load.
+        used = sum(load["memory_bytes"] for load in point["loads"])
+        assert used == pytest.approx(memory / 2, rel=0.01)
         assert point["factors"]["workers"] == parse_point_name(point["point"])[0].initiator
-
-
-def test_a_buffer_on_each_node_leaves_room_for_those_of_all_loads(config, paper_host):
-    host = HostResources(paper_host.topology, ())
-    rule = {**config["working_set"], "times_last_level_cache": 0, "at_least_bytes": 2**50}
-    expansion = PointExpansion(
-        host, load_benchmark_of_each_category(config), {**config, "working_set": rule}
-    )
-    memory = min(host.memory_bytes(node) for node in range(8))
-    for together in (1, 2, 8):
-        size = expansion._bytes_per_node(
-            host.worker_initiator([0]), host.target_of_nodes(range(8)), together
-        )
-        assert size == pytest.approx(memory / 2 / together, abs=2 * 1024**2)
 
 
 def test_of_each_level_at_most_some_are_taken(config, paper_host):

@@ -9,8 +9,6 @@ import pytest
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.errors import UserError
 
-ONE, ALL = "one_thread_per_core", "all_siblings"
-
 
 def planned(topology, config, *experiments):
     found = plan_host(PlannedHost("h", "c", topology), config, experiments)
@@ -25,25 +23,6 @@ def without_smt(topology):
         replace(node, cpus=tuple(sorted(set(node.cpus) & set(pus)))) for node in topology.nodes
     )
     return replace(topology, cores=cores, pus=pus, nodes=nodes)
-
-
-def test_every_set_of_cores_is_measured_with_and_without_siblings(paper_host, config):
-    points, _ = planned(paper_host.topology, config, "smt_siblings")
-    for name, place, cpus in (
-        ("memory=node0+node0+read+smt-{}", "node0", {ONE: "0-5", ALL: "0-5,48-53"}),
-        ("task=machine+nodes0-7+spmv+smt-{}", "machine", {ONE: "0-47", ALL: "0-95"}),
-    ):
-        for level, expected in cpus.items():
-            [load] = points[name.format(level)]["loads"]
-            assert load["initiator"]["name"] == place
-            assert load["initiator"]["cpus"] == expected
-            assert load["levels"]["smt"] == level
-    assert {load["kernel"] for point in points.values() for load in point["loads"]} > {
-        "read",
-        "matmul",
-    }
-    pairs = [{one for one in points if one.endswith(level)} for level in (ONE, ALL)]
-    assert len(pairs[0]) == len(pairs[1]) == len(points) / 2
 
 
 def test_a_machine_without_siblings_has_nothing_to_compare(paper_host, config):

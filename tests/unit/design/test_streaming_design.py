@@ -95,53 +95,6 @@ def test_what_the_drives_give_alone_is_read_as_the_sum_reads(points):
     assert alone["environment"] == {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
-def test_drives_that_are_not_compared_are_read_into_base_pages_as_ever(elements, config):
-    found = PointExpansion(
-        elements, load_benchmark_of_each_category(config), config
-    ).expand_experiment(load_experiment("storage_sample"))
-    [load] = found[0]["loads"]
-    assert load["environment"] == {}
-    assert "iomem_align" not in load["files"]["job.fio"]
-
-
-def test_an_array_in_memory_names_no_drive_and_the_target_s_nodes(points):
-    [load] = points["sum=node3+node3"]["loads"]
-    assert load["files"]["drives.txt"].strip() == ""
-    assert option(load, "memory-nodes") == "3"
-    assert int(option(load, "array-bytes")) == load["memory_bytes"] > 0
-    assert load["placement"]["memory_nodes"] == [3]
-
-
-def test_an_array_on_drives_names_them_all_and_buffers_on_the_own_nodes(points):
-    [load] = points["sum=package1+package0drives7"]["loads"]
-    listed = load["files"]["drives.txt"].split()
-    assert listed == [f"drives/{drive['component']}" for drive in load["target"]["drives"]]
-    assert len(listed) == 7
-    assert option(load, "array-bytes") == "0"
-    assert option(load, "buffer-nodes") == "4-7"
-    assert load["placement"]["memory_nodes"] == [4, 5, 6, 7]
-    # 7 drives x 32 chunks over 24 threads: ten at most, and one that is summed
-    assert load["memory_bytes"] == 24 * 11 * 2 * 2**20
-
-
-def test_how_chunks_are_read_is_varied_for_the_own_drives(points):
-    varied = [
-        load
-        for point in points.values()
-        for load in point["loads"]
-        if load["role"] == "sum" and load["levels"]
-    ]
-    assert len(varied) == 2 * 16
-    for load in varied:
-        levels = load["levels"]
-        assert option(load, "queue-depth") == str(levels["queue_depth"])
-        assert option(load, "chunk-bytes") == str(levels["chunk_bytes"])
-        assert option(load, "registered-buffers") == levels["registered_buffers"]
-        own = {"package0": "0-3", "package1": "4-7"}[load["initiator"]["name"]]
-        other = {"package0": "4", "package1": "0"}[load["initiator"]["name"]]
-        assert option(load, "buffer-nodes") == (own if levels["buffers"] == "own" else other)
-
-
 def test_a_machine_with_one_node_has_no_other_for_the_buffers(config):
     topology = discover_topology("live")
     one = replace(topology, nodes=topology.nodes[:1])

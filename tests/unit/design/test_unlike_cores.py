@@ -6,11 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
 from chaosity.checked_yaml_files import read_config
-from chaosity.cli.plan import plan_command
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
@@ -18,12 +16,10 @@ from chaosity.errors import UserError
 from chaosity.topology.device_types import OpenclDevice
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import CoreKind
-from shipped_data import REAL_MACHINES
 
 ROOT = Path(__file__).resolve().parents[3]
 MACHINES = ROOT / "tests" / "data" / "topologies"
 MAC = MACHINES / "m1-pro-by-hand.xml"
-HYBRID = REAL_MACHINES / "xml/20em64t-hybrid-1p6c2t+2ca4co1t.xml"
 CPU = OpenclDevice(
     "opencl0", "Portable Computing Language", "pthread", "cpu", vendor="GenuineIntel"
 )
@@ -55,22 +51,6 @@ def two_kinds(topology, **first):
     slow, fast = (tuple(sorted(sum(part, ()))) for part in (cores[:20], cores[20:]))
     kinds = (CoreKind(0, slow, **first), CoreKind(1, fast, frequency_max_hertz=3_000))
     return replace(topology, core_kinds=kinds)
-
-
-def test_a_hybrid_processor_alone_and_together(config):
-    found, _ = names(discover_topology(str(HYBRID)), config, "unlike_cores")
-    kinds = ("pu12", "pu0", "efficiency_cores", "performance_cores", "node0")
-    assert found == [f"memory={one}+node0+triad" for one in kinds]
-    loads = loads_of(discover_topology(str(HYBRID)), config, "unlike_cores")
-    fast = loads["memory=performance_cores+node0+triad"]["memory"]["initiator"]
-    assert fast["cpus"] == "0,2,4,6,8,10"  # six cores, a thread on each
-    assert loads["memory=efficiency_cores+node0+triad"]["memory"]["initiator"]["threads"] == 8
-
-
-def test_like_cores_are_measured_once(paper_host, config):
-    found, notes = names(paper_host.topology, config, "unlike_cores")
-    assert found == ["memory=pu0+node0+triad", "memory=machine+nodes0-7+triad"]
-    assert notes == ()
 
 
 @pytest.mark.parametrize(
@@ -168,14 +148,6 @@ def test_a_gpu_is_a_component_by_its_slot_too(config):
         ]
 
 
-def test_without_a_device_there_is_no_point_and_a_reason(paper_host, config):
-    for experiment in ("gpu_and_cpu", "gpu_copies", "gpu_bandwidth"):
-        with pytest.raises(UserError) as error:
-            names(paper_host.topology, config, experiment)
-        assert "no experiment has a point" in str(error.value)
-        assert "install the driver of the GPU's vendor, or PoCL" in str(error.value)
-
-
 def test_a_named_device_must_be_there(paper_host, config):
     topology = replace(paper_host.topology, opencl_devices=(CPU,))
     expansion = PointExpansion(
@@ -207,41 +179,6 @@ def test_a_host_gets_commands_of_its_own_system_alone(config):
     linux = discover_topology(str(MACHINES / "devices.xml"))
     with pytest.raises(UserError, match="is for macOS, but this host runs Linux"):
         names(linux, mac, "unlike_cores")
-
-
-def test_the_commands_of_a_mac():
-    """Untried on hardware: that these are the words is all that is known."""
-    options = ["--config", str(ROOT / "workflow/config/darwin.yaml"), "--topology", str(MAC)]
-    answer = CliRunner().invoke(plan_command, [*options, "--commands"], catch_exceptions=False)
-    blocks = dict(part.split("\n", 1) for part in answer.output.split("# ") if "\n" in part)
-    memory = "unlike_cores/memory={}+node0+triad"
-    stamp = (
-        "chaosity-stamp '--begin=precision of your system timer' '--end=^Function'"
-        " '--value=^Triad:\\s+[0-9.]+\\s+([0-9.]+)' --amount=1920000000 --max-seconds=30 --"
-    )
-    for cores, threads, tool in [
-        ("pu0", 1, "taskpolicy -b stream"),
-        ("efficiency_cores", 2, "taskpolicy -b stream"),
-        ("pu2", 1, "stream"),
-        ("performance_cores", 8, "stream"),
-        ("node0", 10, "stream"),
-    ]:
-        assert blocks[memory.format(cores)] == f"OMP_NUM_THREADS={threads} {stamp} {tool}\n"
-    device = blocks["gpu_bandwidth/device=node0+opencl0"]
-    assert device.startswith("chaosity-stamp '--begin=^ *float[0-9]* *:'")
-    assert device.endswith(
-        " --scale=1e9 --max-seconds=30 -- clpeak --platform 0 --device 0 --global-bandwidth\n"
-    )
-    # Table 1 of document 000: each of these points runs the GPU and some cores at the same time.
-    together = [
-        name for name in blocks if name.startswith("gpu_and_cpu/device=pu0+opencl0.memory=")
-    ]
-    assert len(together) == 3
-    assert all(blocks[name].count("chaosity-stamp") == 2 for name in together)
-    drive = blocks["storage_bandwidth/storage=node0+file0"]
-    assert "ioengine=posixaio\n" in drive
-    assert drive.endswith("fio --readonly --output-format=json --output=result.json job.fio\n")
-    assert "numactl" not in answer.output
 
 
 def test_how_a_device_shares_memory_defines_no_point(paper_host, config):

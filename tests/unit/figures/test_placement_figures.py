@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -22,21 +21,20 @@ from chaosity.store.tidy_table_from_records import (
     tidy_rows_of_outcome,
 )
 from chaosity.store.tidy_table_parquet import COLUMNS
-from chaosity.topology.topology_discovery import discover_topology
 from chaosity.weights.canonical_weights import find_contended_bandwidth_matrix
+from machines import shipped_topology
 
-MACHINE = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 BY_NODE = {"progress": True, "by_node": {"amount": "bytes_by_node", "time": "ns_by_node"}}
 
 
 @pytest.fixture(scope="module")
 def elements():
-    return HostResources(discover_topology(str(MACHINE)), ())
+    return HostResources(shipped_topology("two_packages"), ())
 
 
 @pytest.fixture(scope="module")
 def measured(elements):
-    """Points and rows of an experiment on the server of document 000, with made-up values."""
+    """Points and rows of an experiment on a server with four nodes, with made-up values."""
     config = read_config()
     benchmarks = load_benchmark_of_each_category(config)
     plain = benchmarks["memory_bandwidth"].document
@@ -59,7 +57,7 @@ def measured(elements):
             elements,
             benchmarks,
             {**config, "stopping": stopping},
-            lambda _, workers: {node: 2.0 if node in workers else 1.0 for node in range(8)},
+            lambda _, workers: {node: 2.0 if node in workers else 1.0 for node in range(4)},
         )
         document = load_experiment(name)
         points = add_reference_loads(
@@ -106,14 +104,14 @@ def drawn(name, table, folder):
 
 def test_contended_paths_are_drawn_and_give_weights(measured, tmp_path):
     points, table = measured("contended_paths")
-    assert {len(point["loads"]) for point in points} == set(range(1, 9))
+    assert {len(point["loads"]) for point in points} == set(range(1, 5))
     figures = drawn("contended_paths", table, tmp_path)
     assert set(figures) == {"contended_paths", "contended_paths_by_workers"}
     for point in points:
         workers = [load["initiator"]["nodes"][0] for load in point["loads"]]
         matrix = find_contended_bandwidth_matrix(Measurements.from_table(table), workers)
         assert matrix.initiators == tuple(workers)
-        assert len(matrix.samples) == 8 * len(workers)
+        assert len(matrix.samples) == 4 * len(workers)
 
 
 def test_contended_paths_are_matrices_of_workers_and_memory_nodes(measured, tmp_path):
@@ -121,9 +119,9 @@ def test_contended_paths_are_matrices_of_workers_and_memory_nodes(measured, tmp_
     tables = drawn("contended_paths", table, tmp_path)["contended_paths"].tables
     assert sorted(len(one.rows) for one in tables) == sorted(len(p["loads"]) for p in points)
     for one in tables:
-        assert one.columns[2:] == ("Memory node", "Pages found on", *map(str, range(8)))
+        assert one.columns[2:] == ("Memory node", "Pages found on", *map(str, range(4)))
         for row in one.rows:
-            assert [cell.text for cell in row[2:4]] == ["0-7", "0-7"]
+            assert [cell.text for cell in row[2:4]] == ["0-3", "0-3"]
             assert all(cell.text and cell.state == "valid" for cell in row)
 
 
@@ -136,7 +134,7 @@ def test_placements_are_drawn_by_policy_and_workers(measured, tmp_path):
     for point in beside:
         work = next(load for load in point["loads"] if load["role"] == "work")
         other = next(load for load in point["loads"] if load["role"] == "beside")
-        assert set(work["initiator"]["nodes"]) | set(other["target"]["nodes"]) == set(range(8))
+        assert set(work["initiator"]["nodes"]) | set(other["target"]["nodes"]) == set(range(4))
         assert not set(work["initiator"]["nodes"]) & set(other["target"]["nodes"])
         assert point["factors"]["beside"] == other["initiator"]["name"]
     figures = drawn("page_placement", table, tmp_path)

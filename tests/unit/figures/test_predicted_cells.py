@@ -19,6 +19,8 @@ from table_rows import BANDWIDTH
 
 SETS = ["all_of_node", "all_of_nodes", "all"]
 EXPERIMENT = load_experiment("storage_bandwidth")
+BY_SET, BY_COUNT = "storage_bandwidth_by_node_set", "storage_bandwidth_by_count"
+SHOWN = [each for each in EXPERIMENT["figures"] if each["name"] in (BY_SET, BY_COUNT)]
 Tables = tuple[Measurements, LeftOutPoints, Topology]
 
 
@@ -32,9 +34,9 @@ def tables() -> Tables:
 
 
 def drawn(tables: Tables, folder: Path, *figures: dict[str, Any]) -> dict[str, FigureFile]:
-    """The figures of the experiment by name."""
+    """These figures of the experiment, or those of sets of drives, by name."""
     measured, left_out, topology = tables
-    experiment = {**EXPERIMENT, "figures": list(figures) or EXPERIMENT["figures"]}
+    experiment = {**EXPERIMENT, "figures": list(figures) or SHOWN}
     files = draw_figures([experiment], measured, topology, folder, left_out)
     return {file.name: file for file in files}
 
@@ -48,7 +50,7 @@ def figures(tables, tmp_path_factory) -> tuple[dict[str, FigureFile], Path]:
 def test_the_caption_counts_predicted_and_left_out_cells_and_states_measured_values(
     figures, tables
 ):
-    caption = figures[0]["storage_bandwidth_by_node_set"].sentence
+    caption = figures[0][BY_SET].sentence
     known = len(tables[1].predictions)
     assert f"{known} of 60 cells are predicted, not measured (hatched)" in caption
     assert "2 left out by the budget" in caption
@@ -58,7 +60,7 @@ def test_the_caption_counts_predicted_and_left_out_cells_and_states_measured_val
 
 
 def test_predicted_cells_are_hatched_with_bounds_on_hover(figures, tables):
-    svg = (figures[1] / "storage_bandwidth_by_node_set.svg").read_text()
+    svg = (figures[1] / f"{BY_SET}.svg").read_text()
     known = len(tables[1].predictions)
     assert svg.count("; not measured") == svg.count("by measured sets at least") == known
     assert svg.count("left out by the budget") >= 2
@@ -66,7 +68,7 @@ def test_predicted_cells_are_hatched_with_bounds_on_hover(figures, tables):
 
 
 def test_the_csv_has_predictions_in_columns_of_their_own(figures, tables):
-    table = pd.read_csv(figures[1] / "storage_bandwidth_by_node_set.csv")
+    table = pd.read_csv(figures[1] / f"{BY_SET}.csv")
     predicted = table[table["status"] == "predicted"]
     assert len(predicted) == len(tables[1].predictions) >= 5
     assert predicted[f"median_{BANDWIDTH}"].isna().all()
@@ -115,5 +117,5 @@ def test_figures_of_a_complete_plan_are_as_without_predictions(tables, figures, 
         if path.suffix in (".svg", ".csv"):
             assert path.read_bytes() == (tmp_path / "empty" / path.name).read_bytes(), path.name
     # Lines join only measured points.
-    name = "storage_bandwidth_by_count.svg"
-    assert (tmp_path / "none" / name).read_bytes() == (figures[1] / name).read_bytes()
+    drawings = [folder / f"{BY_COUNT}.svg" for folder in (tmp_path / "none", figures[1])]
+    assert drawings[0].read_bytes() == drawings[1].read_bytes()

@@ -21,8 +21,8 @@ SLOW_NODE = {"fault": "slow_node", "node": 1, "remaining": 0.9}
 
 @cache
 def server():
-    """A server with two packages, each of one node."""
-    return planned("xeon_8358")
+    """A server with two packages, each of one node with a drive."""
+    return planned("fleet", experiments=["memory_bandwidth", "storage_bandwidth"])
 
 
 def write_checks(folder, *, nights, step=None, loss=0.0, seed=1, noise=0.01):

@@ -6,39 +6,33 @@ import json
 from dataclasses import asdict
 
 import duckdb
-import pytest
+import hostile_texts as hostile
 from click.testing import CliRunner
-from table_figures import draw
-from test_report import FIGURES, read, write
+from test_report import machine, read, write
 
 from chaosity.cli.report import list_reports_command
 from chaosity.components.component_files import processor_model
+from chaosity.report.findings_and_checks import OK, PROBLEM
 from chaosity.report.overview_and_equal_hosts import compare_equal_hosts, write_overview
-from chaosity.report.report_summary import ReportSummary, summarise_report
+from chaosity.report.report_summary import BestValue, ProblemAndSeverity, ReportSummary
 from chaosity.report.write_report_files import has_outdated_skip_note
-from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import write_parquet_table
 from chaosity.transport.skipped_hosts import SkippedHost
 from machines import measured_host
 
-
-@pytest.fixture(scope="module")
-def figures(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("figures")
-    found = measured_host("one_node")
-    draw(FIGURES, found.tidy(), found.topology(), folder)
-    return folder
+RESOURCES = {"Memory bandwidth": (BestValue("one node", "40.0 GB/s", "node0"),)}
 
 
-def measured(results, figures, host="lab", configuration="default", **keys):
-    """Write the report of a host and the files beside it."""
-    found = measured_host("one_node", host=host, configuration=configuration, **keys)
+def measured(results, host="lab", configuration="default", severity=OK):
+    """Write the files of a report of a host."""
     folder = results / host / configuration
     folder.mkdir(parents=True)
-    context, _ = write(folder, found, figures)
-    summary = asdict(summarise_report(context, Measurements.from_table(found.tidy()), FIGURES))
-    (folder / "summary.json").write_text(json.dumps(summary))
+    worst = (ProblemAndSeverity(severity, "Failed points: 1 of 9"),)
+    points = {"valid": 8, "failed": 1, "missing": 0}
+    summary = ReportSummary(host, configuration, "measured 2026", worst, points, RESOURCES)
+    (folder / "summary.json").write_text(json.dumps(asdict(summary)))
     (folder / "summary.txt").write_text("warning: something\n")
+    (folder / "report.html").write_text("")
     text = json.dumps({"host": host, "configuration": configuration})
     (results / host / "host.json").write_text(text)
     return folder
@@ -55,70 +49,58 @@ def overview(results):
     return found, (results / "index.html").read_text(encoding="utf-8")
 
 
-def test_a_row_has_link_worst_points_and_resources(tmp_path, figures):
-    failed = {"memory=node0+node0+triad": "killed"}
-    measured(tmp_path, figures, "a", failed=failed)
-    measured(tmp_path, figures, "b", "nps1")
+def test_the_page_has_links_worst_problems_and_resources_and_escapes_names(tmp_path):
+    measured(tmp_path, "a", severity=PROBLEM)
+    measured(tmp_path, "b", "nps1")
+    measured(tmp_path, "javascript:alert(1)")
+    leave_out(tmp_path, "b", hostile.HTML)
+    leave_out(tmp_path, "never")
     found, html = overview(tmp_path)
-    first, second = found.rows
-    assert (first.summary.host, first.link) == ("a", "a/default/report.html")
-    assert first.summary.points["failed"] == 1
-    assert first.summary.points["missing"] == second.summary.points["failed"] == 0
-    assert first.worst_problem.severity == "problem"
-    assert found.columns == ("Memory bandwidth", "Storage bandwidth")
-    assert first.summary.resources["Memory bandwidth"][0].value.endswith(" GB/s")
-    assert found.sentence.startswith("Worst: a default, Failed points: 1 of")
-    page = read(html)
-    assert page.open == []
-    assert {"a/default/report.html", "b/nps1/report.html"} == set(page.references)
-
-
-def test_a_skipped_host_is_listed(tmp_path, figures):
-    measured(tmp_path, figures, "a")
-    leave_out(tmp_path, "a")
-    leave_out(tmp_path, "never", "the <host key> changed")
-    found, html = overview(tmp_path)
-    assert [row.skipped is not None for row in found.rows] == [True, True]
-    assert found.rows[0].summary.points["valid"] > 0
-    assert found.rows[1].link is None
-    assert "no route to host" in html
-    assert "&lt;host key&gt;" in html
+    assert [row.summary.host for row in found.rows] == ["a", "b", "javascript:alert(1)", "never"]
+    assert [row.skipped is not None for row in found.rows] == [False, True, False, True]
+    assert [row.link for row in found.rows] == [
+        *("a/default/report.html", "b/nps1/report.html"),
+        *("javascript%3Aalert%281%29/default/report.html", None),
+    ]
+    assert found.rows[0].worst_problem.severity == found.rows[0].severity == PROBLEM
+    assert found.columns == ("Memory bandwidth",)
     assert "skipped on 2026-11-21 09:15 UTC" in found.sentence
+    assert "no route to host" in html
+    page = read(html)
+    assert page.open == [] and "a/default/report.html" in page.references
+    assert "<script>alert" not in html and "&lt;script&gt;" in html
 
 
-def test_a_broken_summary_is_named_and_left_out(tmp_path, figures, capsys):
-    broken = measured(tmp_path, figures, "a") / "summary.json"
+def test_a_broken_summary_is_named_and_left_out(tmp_path, capsys):
+    broken = measured(tmp_path, "a") / "summary.json"
     for text in ("", "{}"):
         broken.write_text(text)
         assert overview(tmp_path)[0].rows == ()
         said = capsys.readouterr().err
         assert f"{broken}: the file is not a summary of a report" in said
         assert said.endswith("; run snakemake, which writes it again. The page leaves it out.\n")
-    measured(tmp_path, figures, "b")
+    measured(tmp_path, "b")
     assert [row.summary.host for row in overview(tmp_path)[0].rows] == ["b"]
 
 
-def test_reports_of_a_host_whose_description_is_broken_say_what_is_there(tmp_path, figures):
-    folder = measured(tmp_path, figures)
+def test_reports_of_a_host_whose_description_is_broken_say_what_is_there(tmp_path):
+    folder = measured(tmp_path)
     (folder.parent / "host.json").write_text("")
     assert run(tmp_path).exit_code == 0
 
 
-def test_the_report_of_a_skipped_host_says_so(tmp_path, figures):
+def test_the_report_of_a_skipped_host_says_so(tmp_path):
     away = SkippedHost("lab", "2026-11-21T09:15:00.000Z", "no route to <host>.")
-    _, html = write(tmp_path, measured_host("one_node"), figures, skipped=away)
+    _, html = write(tmp_path, machine(name="one_node"), drawn=(), skipped=away)
     assert "2026-11-21 09:15 UTC: no route to &lt;host&gt;." in html
-    assert "The last run skipped this host" in html
-    _, html = write(tmp_path, measured_host("one_node"), figures)
-    assert "skipped this host" not in html
 
 
 def run(results, *arguments):
     return CliRunner().invoke(list_reports_command, ["--results", str(results), *arguments])
 
 
-def test_reports_lists_skipped_hosts_and_fails(tmp_path, figures):
-    folder = measured(tmp_path, figures, "a")
+def test_reports_lists_skipped_hosts_and_fails(tmp_path):
+    folder = measured(tmp_path, "a")
     leave_out(tmp_path, "b")
     done = run(tmp_path)
     assert done.exit_code == 1
@@ -128,8 +110,8 @@ def test_reports_lists_skipped_hosts_and_fails(tmp_path, figures):
     ]
 
 
-def test_a_report_that_mentions_the_skipped_host_is_not_stale(tmp_path, figures):
-    folder = measured(tmp_path, figures, "a")
+def test_a_report_that_mentions_the_skipped_host_is_not_stale(tmp_path):
+    folder = measured(tmp_path, "a")
     leave_out(tmp_path, "a")
     assert has_outdated_skip_note(folder)
     summary = json.loads((folder / "summary.json").read_text())
@@ -140,9 +122,9 @@ def test_a_report_that_mentions_the_skipped_host_is_not_stale(tmp_path, figures)
     assert has_outdated_skip_note(folder)  # the host is back
 
 
-def test_reports_of_one_host_omit_other_skipped_hosts(tmp_path, figures):
-    folder = measured(tmp_path, figures, "a")
-    measured(tmp_path, figures, "b")
+def test_reports_of_one_host_omit_other_skipped_hosts(tmp_path):
+    folder = measured(tmp_path, "a")
+    measured(tmp_path, "b")
     leave_out(tmp_path, "b")
     done = run(tmp_path, "--anew", "a")
     assert done.exit_code == 0, done.output
@@ -153,34 +135,26 @@ def test_reports_of_one_host_omit_other_skipped_hosts(tmp_path, figures):
 EPYC = "AMD EPYC 7413 24-Core Processor"
 
 
-@pytest.fixture(scope="module")
-def said(tmp_path_factory, figures):
-    """Return the summary of a report; the summaries of equal hosts differ in the name only."""
-    folder = measured(tmp_path_factory.mktemp("said"), figures, "NAME")
-    return (folder / "summary.json").read_text()
-
-
 def machine_rows(name, **keys):
-    return measured_host("one_node", host=name, **keys).tidy()
+    tidy = measured_host("fleet", host=name, **keys).tidy()
+    return tidy[tidy["experiment"] != "interference"]
 
 
-def hosts(results, said, number, slow=None):
+def hosts(results, number, slow=None):
     """Return equal hosts a, b, c, ...; the memory of one of them is slow."""
     for seed, name in enumerate("abcdef"[:number], start=1):
-        folder = results / name / "default"
-        (folder / "components").mkdir(parents=True)
+        folder = measured(results, name)
+        (folder / "components").mkdir()
         tidy = machine_rows(name, seed=seed, configuration="default")
         if name == slow:
             tidy.loc[tidy["load"] == "memory", "value"] *= 0.6
         write_parquet_table(tidy, folder / "measurements.parquet")
-        (folder / "summary.json").write_text(said.replace("NAME", name))
-        (folder / "report.html").write_text("")
         document = {"component": "system", "cpu_model": EPYC}
         (folder / "components/system.json").write_text(json.dumps(document))
 
 
-def test_without_an_outlier_host_the_smallest_detectable_deviation_is_given(tmp_path, said):
-    hosts(tmp_path, said, 4)
+def test_without_an_outlier_host_the_smallest_detectable_deviation_is_given(tmp_path):
+    hosts(tmp_path, 4)
     found, html = overview(tmp_path)
     [group] = found.groups
     assert group.outlier_hosts == frozenset()
@@ -189,8 +163,8 @@ def test_without_an_outlier_host_the_smallest_detectable_deviation_is_given(tmp_
     assert not any(row.outlier for row in found.rows)
 
 
-def test_two_hosts_are_compared_without_naming_an_outlier(tmp_path, said):
-    hosts(tmp_path, said, 2, slow="b")
+def test_two_hosts_are_compared_without_naming_an_outlier(tmp_path):
+    hosts(tmp_path, 2, slow="b")
     [group] = overview(tmp_path)[0].groups
     assert group.statements[0].text.startswith("a against b: ")
     assert "differ clearly" in group.statements[0].text
@@ -198,15 +172,15 @@ def test_two_hosts_are_compared_without_naming_an_outlier(tmp_path, said):
     assert group.outlier_hosts == frozenset()
 
 
-def test_a_single_host_is_not_compared(tmp_path, said):
-    hosts(tmp_path, said, 1)
+def test_a_single_host_is_not_compared(tmp_path):
+    hosts(tmp_path, 1)
     found, html = overview(tmp_path)
     assert found.groups == ()
     assert "Do equal hosts have equal values" not in html
 
 
-def test_hosts_of_another_processor_or_configuration_need_not_be_equal(tmp_path, said):
-    hosts(tmp_path, said, 2)
+def test_hosts_of_another_processor_or_configuration_need_not_be_equal(tmp_path):
+    hosts(tmp_path, 2)
     system = tmp_path / "b/default/components/system.json"
     system.write_text(json.dumps({"cpu_model": "Intel Xeon Gold 5218"}))
     assert overview(tmp_path)[0].groups == ()
@@ -222,8 +196,8 @@ def write_columns(rows, path):
     duckdb.sql("SELECT * FROM rows").write_parquet(str(path))
 
 
-def test_a_host_without_a_usable_table_is_named_and_not_compared(tmp_path, said):
-    hosts(tmp_path, said, 6)
+def test_a_host_without_a_usable_table_is_named_and_not_compared(tmp_path):
+    hosts(tmp_path, 6)
     tables = {name: tmp_path / name / "default/measurements.parquet" for name in "bcdef"}
     tables["b"].unlink()
     tables["c"].write_text("no Parquet")
@@ -241,8 +215,8 @@ def test_a_host_without_a_usable_table_is_named_and_not_compared(tmp_path, said)
     ]
 
 
-def test_hosts_without_common_cells_are_reported(tmp_path, said):
-    hosts(tmp_path, said, 2)
+def test_hosts_without_common_cells_are_reported(tmp_path):
+    hosts(tmp_path, 2)
     for name, load in (("a", "memory"), ("b", "storage")):
         tidy = machine_rows(name)
         write_parquet_table(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import csv
 import re
-from dataclasses import replace
 
 import pandas as pd
 import pytest
-from report_inputs import record_summaries
 from table_figures import draw
-from test_report import FIGURES, machine, write
+from test_report import MEMORY, machine
 
-from chaosity.records.record_types_and_verdict import make_check
+from chaosity.report.experiment_section import experiment_section
+from chaosity.report.findings_and_checks import check_results
+from chaosity.report.resource_table import resource_table
+from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
+from chaosity.topology.topology_model import Topology
 
 COUNT, RATIO = "misses_remote_memory_count", "advantage"
 REASON = "this machine has no such counter (ENOENT)"
@@ -56,8 +58,10 @@ def where_empty(rows):
     return pd.Series(REASON, rows.index).where(rows["value"].isna())
 
 
-def drawn(folder, tidy, metric):
-    experiment = {"experiment": "memory_bandwidth", "figures": figures(metric)}
+def drawn(folder, tidy, metric, *names):
+    """Draw the figures of these names, or all."""
+    wanted = [each for each in figures(metric) if each["name"] in names or not names]
+    experiment = {"experiment": "memory_bandwidth", "figures": wanted}
     files = draw([experiment], tidy, machine().topology(), folder)
     return {file.name: file for file in files}
 
@@ -83,16 +87,15 @@ def test_a_figure_without_values_has_the_reason_and_no_drawing(tmp_path):
 
 
 def test_marks_without_a_value_differ_from_unmeasured_marks(tmp_path):
-    found = machine(missing=("memory=node3+node3+triad",))
+    found = machine(missing=("memory=node1+node1+triad",))
     tidy = with_metric(found.tidy(), COUNT, of_node0, where_empty)
     files = drawn(tmp_path, tidy, COUNT)
     for name, noun in {"map": "cells", "bars": "bars", "lines": "points"}.items():
-        assert f"{REASON} (4 of 14 {noun})" in files[name].unmeasured
+        assert f"{REASON} (2 of 3 {noun})" in files[name].unmeasured
         assert f"not measured: {REASON}" in texts(tmp_path)[f"{name}.svg"]
-    assert files["map"].sentence.startswith("Highest: ")  # a count is neither good nor bad
     [table] = files["table"].tables
     shown = [cell for row in table.rows for cell in row]
-    assert sum(f"not measured: {REASON}" in cell.detail for cell in shown) == 4
+    assert sum(f"not measured: {REASON}" in cell.detail for cell in shown) == 2
     for text in texts(tmp_path).values():
         assert not re.search(r"\bnan\b", text, re.IGNORECASE)
 
@@ -112,44 +115,17 @@ def test_zero_is_a_value(tmp_path, every):
 
 
 def test_the_report_lists_unmeasured_metrics_with_reasons(tmp_path):
-    tidy = with_metric(machine().tidy(), COUNT, nothing, everywhere)
-    experiment = {**FIGURES[0], "figures": [*FIGURES[0]["figures"], figures(COUNT)[0]]}
-    folder = tmp_path / "figures"
-    draw([experiment], tidy, machine().topology(), folder)
-    context, page = write(tmp_path, machine(), folder, tidy=tidy, experiments=[experiment])
-    [section] = context.experiments
+    plain = machine().tidy()
+    tidy = with_metric(plain, COUNT, nothing, everywhere)
+    [file] = drawn(tmp_path, tidy, COUNT, "map").values()
+    section = experiment_section(MEMORY, [file], tmp_path, (), tidy, ())
     assert section.unmeasured == (f"misses remote memory of memory: not measured: {REASON}",)
-    assert f"Misses remote memory of memory: not measured: {REASON}." in page
-    assert f"Not measured: {REASON}." in page
-    assert not re.search(r">\s*nan\b", page, re.IGNORECASE)
     # It is no gap, no failure and no resource of the machine.
-    plain, _ = write(tmp_path, machine(), experiments=[FIGURES[0]])
-    assert [c.text for c in context.problems] == [c.text for c in plain.problems]
-    assert context.resources == plain.resources
-    assert len(context.failed) == len(plain.failed)
-
-
-@pytest.mark.thorough
-def test_the_report_counts_searches_that_were_cut_short(tmp_path):
-    tidy = machine().tidy()
-    runs = record_summaries(tidy)
-    name, short = "search to its end", "cut short after 60 s, at the best so far"
-    for number in range(4):
-        words = short if number else None
-        check = make_check(f"memory: {name}", not words, words or "", decisive=False)
-        runs[number] = replace(
-            runs[number],
-            experiment="memory_bandwidth",
-            checks=(*runs[number].checks, check),
-            tool_notes={(name, "bwap"): words},
-        )
-    context, page = write(tmp_path, machine(), tidy=tidy, summaries=runs)
-    sections = {section.name: section.tool_notes for section in context.experiments}
-    assert sections.pop("memory_bandwidth") == (f"{name}, bwap: not met in 3 of 4 runs: {short}",)
-    assert set(sections.values()) <= {()}
-    assert f"Search to its end, bwap: not met in 3 of 4 runs: {short}." in page
-    [check] = [check for check in context.problems if check.name == "Search to its end"]
-    assert check.text == f"not met in 75 % of 4 records, for example {short}"
+    for judge in (
+        lambda rows: check_results(rows, Topology(), {}, (), ()),
+        lambda rows: resource_table(Measurements.from_table(rows), [MEMORY]),
+    ):
+        assert judge(tidy) == judge(plain)
 
 
 def test_a_figure_can_omit_references(tmp_path):
@@ -162,11 +138,10 @@ def test_a_figure_can_omit_references(tmp_path):
     write_parquet_table(tidy, tmp_path / "table.parquet")
     tidy = read_parquet_table(tmp_path / "table.parquet")
     both = [
-        {**one, "name": f"{one['name']}{number}", "where": where}
-        for number, where in enumerate([WHERE, {**WHERE, "reference": False}])
-        for one in figures(RATIO)
+        {**figures(RATIO)[0], "name": name, "where": where}
+        for name, where in {"all": WHERE, "own": {**WHERE, "reference": False}}.items()
     ]
     experiment = {"experiment": "memory_bandwidth", "figures": both}
-    files = {f.name: f for f in draw([experiment], tidy, machine().topology(), tmp_path / "f")}
-    assert files["map0"].marks == 15 and files["map1"].marks == 11
-    assert re.match(r"Highest: 0\.\d+, ", files["map1"].sentence)
+    every, own = draw([experiment], tidy, machine().topology(), tmp_path / "f")
+    assert (every.marks, own.marks) == (4, 2)
+    assert re.match(r"Highest: 0\.\d+, ", own.sentence)  # a ratio is neither good nor bad

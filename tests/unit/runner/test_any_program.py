@@ -79,10 +79,7 @@ def test_speed_is_a_stated_amount_of_work_per_second_of_the_run(measure):
     ("wrong", "sentence"),
     [
         ({"said": "4.5"}, r"no line of the output matches '^speed (\\S+) MB/s'"),
-        ({"said": "speed fast MB/s"}, "the output has 'fast', which is not a number"),
         ({"said": "speed 0 MB/s"}, "0.0 is not a possible value"),
-        ({"said": "speed nan MB/s"}, "nan is not a possible value"),
-        ({"said": "speed 1 MB/s\nspeed 2 MB/s"}, "the output has 2 values instead of one"),
         ({"status": "3"}, "exit status 3: no such matrix"),
         (
             {"command": ["/opt/no/solver"]},

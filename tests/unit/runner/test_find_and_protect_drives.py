@@ -27,11 +27,6 @@ def load(device, *, writes=False, **drive):
     return {"writes": writes, "target": {"drives": [one]}}
 
 
-def test_a_blank_device_may_be_written_to(tmp_path):
-    with loop_device(tmp_path / "image") as device:
-        assert find_and_protect_drives.reasons_against_writing(device) == []
-
-
 def test_a_signature_is_a_reason(tmp_path):
     with loop_device(tmp_path / "image", filesystem=True) as device:
         [reason] = find_and_protect_drives.reasons_against_writing(device)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from chaosity.errors import MeasurementError
 from chaosity.runner import load_process, record_checks
 from chaosity.runner.guardian_process import guarded
-from chaosity.runner.observed_placement import SHARE_TOLERANCE
 from chaosity.runner.point_measurement import check_free_memory, memory_shares_by_node
 
 MIB = 2**20
@@ -57,20 +54,6 @@ def test_where_pages_move_only_foreign_nodes_fail(make_point):
 def test_where_the_kernel_decides_only_nodes_count(make_point):
     assert placed(make_point, None, {"0": 3, "1": 97})["passed"]
     assert not placed(make_point, None, {"0": 3, "3": 97})["passed"]
-
-
-@given(
-    st.dictionaries(st.integers(0, 20).map(str), st.integers(1, 1000), min_size=1),
-    st.dictionaries(st.integers(0, 20).map(str), st.integers(0, 1000), min_size=1),
-)
-def test_shares_pass_within_the_tolerance(wanted, seen):
-    if not sum(seen.values()):
-        return
-    shares = {node: part / sum(wanted.values()) for node, part in wanted.items()}
-    total = sum(seen.values())
-    off = max(abs(seen.get(node, 0) / total - shares.get(node, 0.0)) for node in {*shares, *seen})
-    found = record_checks.check_page_shares("pages", shares, seen)
-    assert found["passed"] is (off <= SHARE_TOLERANCE)
 
 
 def test_needed_memory_follows_the_shares(make_point):

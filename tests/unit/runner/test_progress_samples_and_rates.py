@@ -122,19 +122,19 @@ def with_noise(rate, noise):
     ids=["constant", "little noise", "much noise", "rises", "falls", "warms up"],
 )
 def test_a_run_ends_early_when_precise_or_when_precision_is_out_of_reach(rate, reason):
-    ends = [end_of_run(rate, seed) for seed in range(8)]
+    ends = [end_of_run(rate, seed) for seed in range(4)]
     # One in twenty random series looks like a drift, and a drift can be precise near its end.
-    assert sum(found == reason for _, found in ends) >= 6, ends
+    assert sum(found == reason for _, found in ends) >= 3, ends
     if reason == "out of reach":
-        assert sorted(end for end, _ in ends)[4] < 1.0
+        assert sorted(end for end, _ in ends)[2] < 1.0
     elif reason == "time":
         assert "out of reach" not in {found for _, found in ends}
 
 
 def test_noise_that_fits_to_the_precision_at_the_longest_time_rarely_ends_a_run():
     """The interval at the longest time is 0.7 % wide, below the wanted 1 %."""
-    ends = [end_of_run(with_noise(lambda _: 1.0, 0.07), seed) for seed in range(40)]
-    assert sum(found == "out of reach" for _, found in ends) <= 4, ends
+    ends = [end_of_run(with_noise(lambda _: 1.0, 0.07), seed) for seed in range(20)]
+    assert sum(found == "out of reach" for _, found in ends) <= 3, ends
 
 
 SAMPLES = {"event": "sample", "begin": "begin_ns", "end": "end_ns", "time_scale": 1e-9}

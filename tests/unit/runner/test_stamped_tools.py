@@ -170,17 +170,6 @@ def test_the_rate_is_that_of_the_time_in_which_all_tools_measured():
         rate_in_window([first], 4, 6, [second])
 
 
-def record_of(*series: list[tuple[float, float, float]]) -> dict:
-    return {
-        "stopping": {"relative_precision": None},
-        "environment_before": {"realtime_minus_monotonic_seconds": 0.0},
-        "loads": [
-            {"name": str(i), "progress": PROGRESS, "outputs": {"stdout": as_lines(samples)}}
-            for i, samples in enumerate(series)
-        ],
-    }
-
-
 def as_lines(samples: list[tuple[float, float, float]]) -> str:
     lines = (
         {"event": "sample", "begin_ns": begin * 1e9, "end_ns": end * 1e9, "amount": amount}
@@ -189,10 +178,17 @@ def as_lines(samples: list[tuple[float, float, float]]) -> str:
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("pause", "passed"), [(1, True), (8, False)])
-def test_long_pauses_are_noted(pause, passed):
-    other = [(0, 8, 8), (8 + pause, 16 + pause, 8)]
-    [note] = record_checks._notes_on_progress(record_of([(0, 16 + pause, 8)], other))
+def test_long_pauses_are_noted(make_point, pause, passed):
+    record = measure_point(make_point(), 1)
+    [load] = record["loads"]
+    series = [(0, 16 + pause, 8)], [(0, 8, 8), (8 + pause, 16 + pause, 8)]
+    record["loads"] = [
+        {**load, "progress": PROGRESS, "outputs": {"stdout": as_lines(samples), "stderr": ""}}
+        for samples in series
+    ]
+    [note] = [n for n in record_checks.check_record(record) if n["name"] == "measured together"]
     assert (note["passed"], note["decisive"]) == (passed, False)
     assert note["detail"].startswith(f"{100 * 16 / (16 + pause):.0f} %")
 

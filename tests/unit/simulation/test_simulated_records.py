@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from datetime import date
 from pathlib import Path
 
 import jsonschema
@@ -18,6 +17,7 @@ from chaosity.simulation.simulated_records import simulate_replicate
 from chaosity.simulation.true_values import true_values
 from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology
+from machines import TODAY, planned
 
 MACHINES = {
     path.stem: {
@@ -27,23 +27,19 @@ MACHINES = {
     }.get(path.stem, path.stem)
     for path in sorted((ROOT / "machines").glob("*.yaml"))
 }
-# The rest takes a minute, so it is in the thorough layer.
-QUICK = ("desktop", "epyc_7413_nps4")
-EACH_MACHINE = pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[] if name in QUICK else pytest.mark.thorough) for name in MACHINES],
-)
+# Points of each experiment. Other machines take a minute, so they are in the thorough layer.
+QUICK = {"desktop": 12, "xeon_8358": 4}
+OTHERS = 4
 NAMES = sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
-SAMPLE = 12  # points of each experiment
 
 
 @functools.cache
-def machine(name: str, *, noise: bool = True) -> MachineModel:
+def machine(name: str) -> MachineModel:
+    """A machine without noise."""
     topology = discover_topology(str(ROOT / "machines" / "topologies" / f"{MACHINES[name]}.xml"))
     description = read_machine_description(ROOT / "machines" / f"{name}.yaml", topology)
-    if not noise:
-        description = {**description, "noise": {}}
-    return MachineModel(description, topology, "host", date(2026, 1, 1))
+    description = {**description, "noise": {}}
+    return MachineModel(description, topology, "host", TODAY)
 
 
 @functools.cache
@@ -53,41 +49,39 @@ def points_of(name: str) -> list:
         **read_config(),
         "experiments": NAMES,
         "replicates": 2,
-        "sample": dict.fromkeys(NAMES, SAMPLE),
+        "sample": dict.fromkeys(NAMES, QUICK.get(name, OTHERS)),
     }
     variables = {"chaosity_simulated": name}
     host = PlannedHost("host", configuration_name(topology), topology, variables)
     return list(plan_host(host, config).points)
 
 
-@EACH_MACHINE
-def test_every_experiment_gives_valid_records_marked_as_simulated(name):
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in QUICK else pytest.mark.thorough) for name in MACHINES],
+)
+def test_every_experiment_gives_valid_records_of_the_true_values(name):
+    model = machine(name)
     for point in points_of(name):
-        record = simulate_replicate(point, 1, machine(name))
+        record, truths = simulate_replicate(point, 1, model), true_values(point, model)
         assert record["verdict"]["status"] == "valid", (point["point"], record["verdict"]["reason"])
         assert record["origin"] == "simulated"
         assert record["verdict"]["checks"][0]["name"] == "simulated"
-
-
-def test_a_record_has_the_format_of_a_measured_record():
-    for point in points_of("epyc_7413_nps4")[::9]:
-        record = simulate_replicate(point, 1, machine("epyc_7413_nps4"))
-        jsonschema.validate(record, schema_validator("record").schema)
-
-
-@EACH_MACHINE
-def test_without_noise_the_values_of_the_raw_output_are_the_true_values(name):
-    model = machine(name, noise=False)
-    for point in points_of(name):
-        truths = true_values(point, model)
-        for load, readings in metric_values_or_reasons(simulate_replicate(point, 1, model)).items():
+        for load, readings in metric_values_or_reasons(record).items():
             for metric, (value, _) in readings.items():
                 if metric in truths[load] and value is not None:
                     assert value == pytest.approx(truths[load][metric], rel=2e-3), point["point"]
 
 
+def test_a_record_has_the_format_of_a_measured_record():
+    for point in points_of("xeon_8358")[::5]:
+        record = simulate_replicate(point, 1, machine("xeon_8358"))
+        jsonschema.validate(record, schema_validator("record").schema)
+
+
 def test_the_same_point_and_replicate_give_the_same_record_but_for_the_time():
-    point, model = points_of("desktop")[0], machine("desktop")
+    host = planned("desktop", experiments=["memory_bandwidth"])
+    point, model = host.points[0], MachineModel(host.machine, host.topology, host.name, TODAY)
     first, again, other = (simulate_replicate(point, number, model) for number in (1, 1, 2))
     assert first["loads"] == again["loads"]
     assert first["loads"] != other["loads"]

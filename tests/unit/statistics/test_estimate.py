@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from chaosity.statistics.estimates_and_ratios import Estimate, Ratio, change_text
-from chaosity.units import choose_scale
 
 POSITIVE = st.floats(min_value=1e-3, max_value=1e12)
 
@@ -39,7 +38,9 @@ def test_the_ratio_of_pairs_has_students_interval_on_logarithms():
     assert Ratio.of_pairs([2.0], [1.0]) == Ratio(2.0, None, None, 1, 1)
 
 
-def test_pairs_without_any_scatter_are_certain():
+def test_values_without_any_scatter_are_certain():
+    found = Ratio.of_runs([2.0, 2.0], [1.0, 1.0])
+    assert (found.low, found.high) == (2.0, 2.0)
     assert (
         Ratio.of_pairs([2.0, 2.0], [1.0, 1.0]).p == Ratio.of_runs([2.0, 2.0], [1.0, 1.0]).p == 0.0
     )
@@ -52,14 +53,6 @@ def test_the_typical_ratio_of_reciprocals_is_the_reciprocal():
     assert found.ratio == pytest.approx(1.0 / reciprocal.ratio)
     assert found.low == pytest.approx(1.0 / reciprocal.high)
     assert Ratio.of_many_cells([0.5, 0.8]).low_and_high is None
-
-
-def test_an_estimate_writes_itself():
-    found = Estimate(18.34e9, 17.9e9, 18.8e9, 3)
-    scale = choose_scale("bandwidth_bytes_per_second", [18.34e9])
-    assert found.text(scale) == "18.3 GB/s, 95 % interval 17.9 to 18.8, n = 3"
-    assert Estimate.of_values([96.0]).interval_and_n_text() == "no interval: n = 1"
-    assert Estimate.of_values([96.0]).interval_text() == "no interval"
 
 
 def test_a_ratio_writes_its_interval():
@@ -134,28 +127,8 @@ def test_the_interval_of_two_runs_is_welchs_on_logarithms():
     assert (found.n, found.n_reference) == (4, 3)
 
 
-def test_a_difference_within_the_scatter_is_inside_the_interval():
-    found = Ratio.of_runs([10.0, 11.0, 12.0], [10.5, 11.5, 11.0])
-    assert found.low <= 1.0 <= found.high
-
-
 def test_a_single_replicate_gives_no_interval_of_a_ratio():
     found = Ratio.of_runs([10.0], [5.0, 6.0])
     assert found.low is found.high is None
     assert math.isnan(Ratio.of_runs([], [1.0]).ratio)
     assert math.isnan(Ratio.of_runs([math.nan], [1.0]).ratio)
-
-
-def test_values_without_any_scatter_have_an_interval_of_no_width():
-    found = Ratio.of_runs([2.0, 2.0], [1.0, 1.0])
-    assert (found.low, found.high) == (2.0, 2.0)
-
-
-def test_over_many_samples_the_interval_holds_the_true_ratio_in_95_percent():
-    random = np.random.default_rng(3)
-    held = 0
-    for _ in range(600):
-        a, b = random.lognormal(0.5, 0.1, 3), random.lognormal(0.0, 0.02, 4)
-        found = Ratio.of_runs(a, b)
-        held += found.low <= math.exp(0.5) <= found.high
-    assert 0.92 < held / 600 < 0.99

@@ -8,7 +8,7 @@ from chaosity.statistics.corun_interference import (
     compare_latency_together_and_alone,
     summarise_corun_to_alone_ratios,
 )
-from chaosity.store.measurements import Measurements, less_is_better
+from chaosity.store.measurements import Measurements
 from shipped_data import PUBLISHED_TABLES
 from table_rows import sweep
 
@@ -123,12 +123,6 @@ def measured():
     return Measurements.from_table(sweep(latency, [4096, MIB], {0: 0, 2: 0, 4: 1, 6: 1}))
 
 
-def test_loads_with_one_name_are_counted_separately(measured):
-    counts = measured.rows.groupby("point")["load_count"].unique()
-    for point, [count] in counts.items():
-        assert count == (4 if point.startswith("together") else 1)
-
-
 def test_loads_with_one_name_are_separate_cells(measured):
     cells = summarise_cells(measured.where(point="together+4096"))
     assert cells["initiator"].tolist() == ["pu0", "pu2", "pu4", "pu6"]
@@ -140,14 +134,3 @@ def test_corunning_is_compared_with_the_same_core_and_size_alone(measured):
     for size, slow in ((4096, 1.0), (MIB, 1.5)):
         own = slowdown[slowdown["point"] == f"together+{size}"].set_index("initiator")["median"]
         assert own.to_dict() == pytest.approx({"pu0": slow, "pu2": 1.0, "pu4": slow, "pu6": 1.0})
-
-
-def test_load_parameters_are_the_levels_of_a_load(measured):
-    assert '{"bytes": 4096, "pages": "thp"}' in set(measured.rows["load_parameters"])
-    without = measured.rows.drop(columns=["levels", "load_parameters"])
-    assert set(Measurements.from_table(without).rows["load_parameters"]) == {"{}"}
-
-
-def test_times_are_better_when_they_are_short():
-    assert less_is_better("latency_p99_of_block_means_ns")
-    assert not less_is_better("bandwidth_bytes_per_second")

@@ -77,10 +77,10 @@ def test_a_curve_that_is_lower_everywhere_has_no_crossover():
 
 def test_equal_curves_seldom_differ():
     # With a single place, the rows are their own mean over places.
-    curves = [curve(*FIRST, seed=seed) for seed in range(400)]
+    curves = [curve(*FIRST, seed=seed) for seed in range(120)]
     found = [compare_latency_curves(*pair) for pair in zip(curves[::2], curves[1::2], strict=True)]
     assert not any(each.crossovers for each in found)
-    assert sum(each.lower is not None for each in found) <= 20  # 5 %, and four deviations
+    assert sum(each.lower is not None for each in found) <= 9  # 5 % of 60, and four deviations
 
 
 def test_points_that_are_far_apart_give_a_reason():
@@ -99,22 +99,6 @@ def test_the_interval_of_the_ratio_combines_both_intervals():
     assert (ratio.n, ratio.n_reference) == (3, 2)
     back = crossover_ratio(exact, wide)
     assert (back.ratio, back.low, back.high) == pytest.approx((0.5, 0.25, 1.0))
-
-
-def test_the_interval_of_the_ratio_holds_the_true_ratio():
-    """The second server has 90 % of the bandwidth of the first, and so of its crossover."""
-    held = []
-    for seed in range(60):
-        found = []
-        for factor, offset in ((1.0, 0), (0.9, 1000)):
-            both = [
-                curve(idle, factor * peak, seed=seed + offset) for idle, peak in (FIRST, SECOND)
-            ]
-            found.append(compare_latency_curves(*both))  # of a single place, so without means
-        if all(len(each.crossovers) == 1 for each in found):
-            held.append(not crossover_ratio(*found).is_outside_interval(1.0 / 0.9))
-    assert len(held) >= 50
-    assert sum(held) >= 0.86 * len(held)  # of 95 %; below 86 % of 55 with a probability of 0.4 %
 
 
 def test_one_replicate_gives_no_crossover():

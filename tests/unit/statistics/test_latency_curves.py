@@ -78,11 +78,6 @@ def test_behind_saturation_the_lower_latency_counts():
     assert found == pytest.approx(numbers(rows(CURVE))["median"].to_dict())
 
 
-def test_the_order_of_the_points_does_not_matter():
-    forwards, backwards = (numbers(rows(points)) for points in (CURVE, CURVE[::-1]))
-    assert forwards["median"].tolist() == pytest.approx(backwards["median"].tolist())
-
-
 def test_a_latency_that_does_not_double_has_a_note():
     found = numbers(rows(CURVE[:3]))
     assert (found.loc["knee", "median"], found.loc["knee", "note"]) == (
@@ -178,22 +173,3 @@ def test_loaded_latency_of_published_servers():
     assert broadwell["unloaded"] == 74.12
     notes = found[found["quantity"] == "knee"].set_index("host")["note"]
     assert notes.notna().sum() == 3  # no doubling on three of the seven
-
-
-def test_curves_of_every_share_of_reads():
-    table = of_csv(
-        "mess_xeon_gold5218_local_curves.csv",
-        point="pause",
-        x="bandwidth_mean",
-        value="latency_mean",
-        series="rw_ratio",
-    )
-    found = latency_curve_quantities(table, ["series"]).pivot(
-        index="series", columns="quantity", values="median"
-    )
-    assert found.notna().all().all()
-    assert (found["unloaded"] - 89.5).abs().max() < 1.0
-    assert (found["latency_at_50"] < found["latency_at_75"]).all()
-    assert (found["latency_at_75"] < found["latency_at_90"]).all()
-    assert (found["knee"] <= found["peak"]).all()
-    assert found.loc[100, "peak"] > 1.2 * found.loc[50, "peak"]

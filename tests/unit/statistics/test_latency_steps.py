@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from chaosity.anomalies.host_anomalies import analyse_host
-from chaosity.checked_yaml_files import load_experiment, read_config
-from chaosity.figures.draw_and_write_figures import draw_figures
+from chaosity.checked_yaml_files import read_config
 from chaosity.statistics.latency_steps import find_latency_steps
-from chaosity.yaml_document_types import Config
-from machines import SimulatedHost, planned, shipped_machine
+from chaosity.store.measurements import Measurements
+from machines import planned
+from table_rows import sweep
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 # Document 003, serial mode: medians of the eight ranks for 1 MB to 16384 MB.
@@ -59,81 +60,28 @@ def test_no_step_without_a_clear_rise():
     assert find_latency_steps(rows(flat).assign(value=np.nan)) == ()
 
 
-@pytest.fixture(scope="module")
-def trento() -> tuple[SimulatedHost, Config]:
-    """The machine of document 003 with the sizes of `profiles/latency_sizes`."""
-    config = read_config()
-    working_set = {**config["working_set"], "sweep_at_most_bytes": 16 * GIB}
-    # One kind of pages, so that the plan is short.
-    levels = {"latency_by_size": {"pages": 1}}
-    config = {**config, "working_set": working_set, "levels": levels}
-    config["experiments"] = ["latency_by_size"]
-    return planned("epyc_7a53", all_points=True, **config), config
+@pytest.mark.parametrize(
+    ("sizes", "modes", "cores", "notes"),
+    [
+        ([4096, MIB], ["serial", "concurrent"], {0: 0, 4: 0}, "Inversions could .* were 1$"),
+        ([4096, MIB], ["serial"], {0: 0, 4: 0}, "Contention could .* measured was serial Inversi"),
+        ([4096, MIB], ["serial"], {0: 0, 4: 1}, "Contention and inversions could not be found"),
+    ],
+)
+def test_the_analysis_says_which_anomalies_of_size_it_could_not_find(sizes, modes, cores, notes):
+    table = sweep(lambda pu, size, mode: size**0.25, sizes, cores, modes=modes)
+    found = analyse_host(Measurements.from_table(table))
+    assert re.match(notes, " ".join(found.notes))
+    assert any("latency over sizes" in tested for tested in found.checked) == (len(modes) > 1)
 
 
-@pytest.mark.thorough
-def test_a_simulated_sweep_to_16_gib_marks_the_caches_that_the_topology_names(trento, tmp_path):
-    host, _ = trento
-    files = draw_figures(
-        [load_experiment("latency_by_size")], host.table(1), host.topology, tmp_path
-    )
-    [levels] = [file for file in files if file.name == "latency_levels"]
-    assert levels.problem is None
-    for text in (
-        "L1 ends between 32 KiB and 64 KiB, at about ",
-        "L2 ends between 512 KiB and 1 MiB, at about ",
-        "L3 ends between 32 MiB and 64 MiB, at about ",
-        "; hwloc reports 32 KiB. ",
-        "; hwloc reports 512 KiB. ",
-        "; hwloc reports 32 MiB.",
-        "n = 3): latency rises from ",
-    ):
-        assert text in levels.sentence
-    drawing = (tmp_path / levels.svg).read_text()
-    assert (
-        drawing.count("stroke-dasharray: 0.9") == 4
-    )  # a dotted line for each cache, and the legend
-    steps = pd.read_csv(tmp_path / levels.numbers)
-    assert (steps["end_bytes_low"] < steps["end_bytes_median"]).all()
-    # The model finds 79 % of the lines in a cache as large as the working set, so the middle of the
-    # step lies a little above the size of the cache.
-    truth = np.array([32 * KIB, 512 * KIB, 32 * MIB])
-    assert (steps["end_bytes_median"] / truth).between(1.0, 1.4).all()
-
-
-def test_all_cores_run_at_once_with_sizes_that_fit(trento):
-    host, _ = trento
-    together = [point for point in host.points if len(point["loads"]) == 64]
-    assert {point["factors"]["mode"] for point in together} == {"all_cores"}
-    assert max(point["loads"][0]["memory_bytes"] for point in together) == 4 * GIB
-    one_a_domain = [point for point in host.points if len(point["loads"]) == 8]
-    assert {point["factors"]["mode"] for point in one_a_domain} == {"concurrent"}
-    assert max(point["loads"][0]["memory_bytes"] for point in one_a_domain) == 16 * GIB
-
-
-def test_the_analysis_says_which_anomalies_of_size_it_could_not_find(trento):
-    host, _ = trento
-    table = host.table(1)
-    assert host.findings(1).notes == (
-        "Inversions could not be found: it must be clear which cores of a node are faster at three "
-        "sizes below the largest size; no core was clearly faster",
-    )
-    sizes = table.factor_level_of_each_row("bytes").astype(float)
-    few = analyse_host(table.select(sizes >= 4 * GIB))
-    assert few.notes[-1].endswith("below the largest size; measured were 2")
-    mode = table.factor_level_of_each_row("mode")
-    alone = analyse_host(table.select(mode == "serial"))
-    assert alone.notes[0].startswith("Contention could not be found: ")
-    assert alone.notes[0].endswith("measured was serial")
-    assert not any("latency over sizes" in tested for tested in alone.checked)
-    one_core = analyse_host(table.select(table.rows["initiator"].isin(["pu0", "pu112"])))
-    assert one_core.notes[0].startswith("Contention and inversions could not be found: ")
-
-
-def test_half_of_the_l3_domains_wait_beside_others_as_the_document_shows(trento):
+def test_half_of_the_l3_domains_wait_beside_others_as_the_document_shows():
     """The means of ranks 0, 2, 4 and 6 in concurrent mode over serial mode, without sizes above."""
-    [fault] = shipped_machine("epyc_7a53", trento[0].topology)["faults"]
-    host = replace(trento[0], machine={**trento[0].machine, "faults": [fault]})
+    working_set = {**read_config()["working_set"], "sweep_at_most_bytes": 4 * GIB}
+    config: Any = {"working_set": working_set, "levels": {"latency_by_size": {"pages": 1}}}
+    host = planned(
+        "epyc_7a53", faults=None, all_points=True, experiments=["latency_by_size"], **config
+    )
     rows = host.true_table.where(replicate=1, metric="latency_ns")
     levels = {name: rows.factor_level_of_each_row(name) for name in ("mode", "bytes")}
     for size, expected in ((128 * MIB, 12), (GIB, 46), (2 * GIB, 55), (4 * GIB, 68)):
@@ -145,17 +93,3 @@ def test_half_of_the_l3_domains_wait_beside_others_as_the_document_shows(trento)
         waits = (concurrent - serial).sort_index(key=lambda names: names.str[2:].astype(int))
         assert waits.to_numpy()[::2] == pytest.approx(expected, abs=12)
         assert waits.to_numpy()[1::2] == pytest.approx(0, abs=0.5)
-
-
-def test_the_contention_of_the_document_is_found_on_the_simulated_machine(trento):
-    [fault] = shipped_machine("epyc_7a53", trento[0].topology)["faults"]
-    host = replace(trento[0], machine={**trento[0].machine, "faults": [fault]})
-    found = [one for one in host.findings(1).anomalies if one.where["mode"] == "concurrent"]
-    assert {one.kind for one in found} == {"contention_within_node"}
-    assert {one.components[0]: one.initiator for one in found} == {
-        "node0": "pu0",
-        "node1": "pu32",
-        "node2": "pu64",
-        "node3": "pu96",
-    }
-    assert all(25.0 < one.loss_percent < 60.0 for one in found)

@@ -97,7 +97,7 @@ def test_kinds_do_not_mix():
     assert_allclose(found[WIDTH][12:], summarise_cells(table(loud, kernel="other"))[WIDTH])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10_000), n=st.integers(2, 5), first=st.integers(0, 29))
 def test_any_selection_of_rows_has_the_same_intervals(seed: int, n: int, first: int):
     rows = with_variance_priors(Measurements.from_table(table(noisy(30, n, seed))))
@@ -121,7 +121,7 @@ def test_a_group_of_several_cells_keeps_its_own_variance():
     assert (found["prior_cells"] == 0).all()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     variances=st.lists(st.floats(1e-8, 1e-2), min_size=FEWEST_CELLS, max_size=40),
     n=st.integers(2, 5),

@@ -14,7 +14,7 @@ from machines import measured_host
 
 def machine(host="epyc1", **keys):
     names = ("memory_bandwidth", "storage_bandwidth")
-    return measured_host("fleet", *names, **{"host": host, "seed": 5, **keys})
+    return measured_host("fleet", *names, **{"host": host, "seed": 5, "replicates": 2, **keys})
 
 
 def write_results(folder, found, *, table=None, system=None, topology=None, components=None):

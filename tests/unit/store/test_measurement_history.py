@@ -6,6 +6,8 @@ import json
 
 import pandas as pd
 import pytest
+import records_by_hand
+from records_by_hand import load, record, write_point
 
 from chaosity.records.atomic_writes_and_record_files import save_record
 from chaosity.records.record_types_and_verdict import make_check, make_verdict
@@ -19,49 +21,13 @@ NAME = "storage=node0+drive0"
 DAYS = [f"2026-01-0{day}T00:00:00.000Z" for day in range(1, 10)]
 
 
-def load(amount, serial, command=("fio",)):
-    line = {"event": "sample", "begin": 0, "end": 2, "amount": amount}
+def point(amount=0.0, serial="A", command=("fio",), name=NAME):
     drive = {"component": "drive0", "serial": serial, "node": 0}
-    return {
-        "name": "storage",
-        "benchmark": "b",
-        "category": "c",
-        "kernel": None,
-        "label": None,
-        "initiator": {"name": "node0", "kind": "node", "nodes": [0], "cpus": "0-1", "threads": 2},
-        "target": {
-            "name": "drive0",
-            "kind": "drive",
-            "nodes": [0],
-            "drives": [drive],
-            "relation": "same_node",
-        },
-        "metrics": {"bandwidth_bytes_per_second": {"progress": True, "at_most": None}},
-        "progress": {"event": "sample", "begin": "begin", "end": "end", "amount": "amount"},
-        "outputs": {"stdout": json.dumps(line), "stderr": ""},
-        "command": list(command),
-        "environment": {},
-        "files": {},
-        "program": {},
-        "exit_status": 0,
-        "signalled": None,
-        "placement_seen": None,
-    }
-
-
-def point(amount=0.0, serial="A", command=("fio",)):
-    return {
-        "host": "h",
-        "configuration": "nps1",
-        "experiment": "e",
-        "point": NAME,
-        "definition": serial,
-        "orders": [0, 1],
-        "factors": {},
-        "components": ["drive0", "system"],
-        "stopping": {},
-        "loads": [load(amount, serial, command)],
-    }
+    target = {"name": "drive0", "kind": "drive", "nodes": [0], "relation": "same_node"}
+    target["drives"] = [drive]
+    own = load("storage", amount, target=target, command=[*command])
+    parts = {"components": ["drive0", "system"], "stopping": {}}
+    return records_by_hand.point(name, 2, definition=serial, loads=[own], **parts)
 
 
 class Results:
@@ -69,8 +35,7 @@ class Results:
 
     def __init__(self, folder):
         self.folder = folder
-        (folder / "points/e").mkdir(parents=True)
-        (folder / f"points/e/{NAME}.json").write_text(json.dumps(point()))
+        write_point(folder, point())
         (folder / "components/.history").mkdir(parents=True)
 
     def component(self, name, *states):
@@ -79,21 +44,11 @@ class Results:
         path.write_text("".join(f"{line}\n" for line in lines))
 
     def attempt(self, at, amount, replicate=1, passed=True, name=NAME, **asked):
-        described = {**point(amount, **asked), "point": name}
-        record = {
-            "schema_version": 1,
-            "point": described,
-            "replicate": replicate,
-            "order": 0,
-            "began_at": at,
-            "finished_at": at,
-            "stopping": {},
-            "measured_on": "h",
-            "environment_before": {"realtime_minus_monotonic_seconds": 0.0},
-            "loads": described["loads"],
-            "verdict": make_verdict([make_check("measured", passed, "so")]),
-        }
-        save_record(record, self.folder / f"e/{name}/rep{replicate}.json")
+        verdict = make_verdict([make_check("measured", passed, "so")])
+        planned = point(amount, **asked, name=name)
+        times = {"began_at": at, "finished_at": at}
+        found = record(planned, replicate, order=0, verdict=verdict, **times)
+        save_record(found, self.folder / f"e/{name}/rep{replicate}.json")
 
     def history(self):
         return split_measurements_at_component_changes(

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from chaosity.store.measurements import POINT, Measurements, equals_or_in_list, parse_levels_json
-from chaosity.store.tidy_table_parquet import write_parquet_table
 from table_rows import rows, sweep, table
 
 
@@ -36,13 +35,6 @@ def test_columns_have_numpy_types_and_missing_texts_are_none(small):
 def test_preparing_twice_changes_nothing(small):
     assert Measurements.from_table(small) is small
     pd.testing.assert_frame_equal(Measurements.from_table(small.rows).rows, small.rows)
-
-
-def test_a_table_is_read_from_a_file(tmp_path):
-    tidy = nodes(1)
-    write_parquet_table(tidy, tmp_path / "measurements.parquet")
-    read = Measurements.read(tmp_path / "measurements.parquet")
-    pd.testing.assert_frame_equal(read.rows, Measurements.from_table(tidy).rows)
 
 
 def test_an_empty_table_has_no_loads():

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 
 from chaosity.checked_yaml_files import (
     PROCESSORS,
@@ -16,16 +13,18 @@ from chaosity.checked_yaml_files import (
     validate_document,
     yaml_file_names,
 )
-from chaosity.cli.profile import profile_command
 from chaosity.errors import UserError
 from chaosity.report.findings_and_checks import OK, WARNING, normal_value_checks
 from chaosity.report.overview_and_equal_hosts import compare_equal_hosts
 from chaosity.report.report_summary import ReportSummary
+from chaosity.store.add_profiles_to_database import update_profiles_from_results
+from chaosity.store.measurements import Measurements
 from chaosity.store.normal_values import (
     BANDWIDTH,
     LATENCY,
     published_values,
     values_of_own_nodes,
+    values_of_profiles,
 )
 from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table, write_parquet_table
 from machines import planned, shipped_topology, write_fleet
@@ -33,7 +32,12 @@ from shipped_data import PUBLISHED_TABLES
 
 MODEL = "Intel(R) Xeon(R) Platinum 8360Y CPU @ 2.40GHz"
 TOPOLOGY = shipped_topology("xeon_8358")
-HOST = planned("xeon_8358")
+NAMES = ["memory_bandwidth", "package_bandwidth", "latency_matrix"]
+
+
+@pytest.fixture(scope="module")
+def host():
+    return planned("xeon_8358", experiments=NAMES)
 
 
 def scaled(table, share):
@@ -43,10 +47,10 @@ def scaled(table, share):
     return table.with_columns(value=rows["value"].where(~is_rate, share * rows["value"]))
 
 
-def at_published_rate(share):
-    """A host whose reads give this share of the published rate."""
-    own = values_of_own_nodes(HOST.true_table, BANDWIDTH)["read"]
-    return scaled(HOST.true_table, share * 175.80175e9 / own)
+def at_published_rate(host, share):
+    """The table of a host whose reads give this share of the published rate."""
+    own = values_of_own_nodes(host.true_table, BANDWIDTH)["read"]
+    return scaled(host.true_table, share * 175.80175e9 / own)
 
 
 def test_every_shipped_value_has_a_source_and_the_form_of_the_schema():
@@ -86,7 +90,7 @@ def test_the_latency_of_the_epyc_7a53_is_the_median_of_the_published_cores():
 @pytest.mark.parametrize(("nodes", "normal"), [("nps1", (None, 134)), ("nps4", (41.8601e9, 125))])
 def test_a_value_of_an_amd_processor_counts_in_its_firmware_mode(nodes, normal):
     topology = shipped_topology(f"epyc_7413_{nodes}")
-    host = planned("epyc_7413", f"epyc_7413_{nodes}")
+    host = planned("epyc_7413", f"epyc_7413_{nodes}", experiments=NAMES)
     found = published_values([host.true_table], "AMD EPYC 7742 64-Core Processor", topology)
     assert {each.metric: each.normal for each in found} == {
         metric: value for metric, value in zip((BANDWIDTH, LATENCY), normal, strict=True) if value
@@ -95,8 +99,8 @@ def test_a_value_of_an_amd_processor_counts_in_its_firmware_mode(nodes, normal):
 
 
 @pytest.mark.parametrize(("share", "severity"), [(0.95, OK), (0.7, WARNING)])
-def test_the_report_says_what_is_published_and_warns_of_a_clear_loss(share, severity):
-    checks = normal_value_checks(at_published_rate(share), TOPOLOGY, {"cpu_model": MODEL})
+def test_the_report_says_what_is_published_and_warns_of_a_clear_loss(host, share, severity):
+    checks = normal_value_checks(at_published_rate(host, share), TOPOLOGY, {"cpu_model": MODEL})
     [bandwidth, _latency] = checks
     assert bandwidth.severity == severity
     value = f"{share * 175.80175:.0f} GB/s (read)"
@@ -105,51 +109,35 @@ def test_the_report_says_what_is_published_and_warns_of_a_clear_loss(share, seve
     assert ("so 30 % worse" in bandwidth.text) == (severity == WARNING)
 
 
-@pytest.mark.parametrize("model", [None, "AMD EPYC 7413", "Intel(R) Xeon(R) Platinum 8360YX CPU"])
-def test_nothing_is_said_of_other_processors(model):
-    assert published_values([HOST.true_table], model, TOPOLOGY) == []
-
-
-def test_values_of_another_number_of_nodes_do_not_compare():
+def test_other_processors_and_numbers_of_nodes_do_not_compare(host):
+    for model in (None, "AMD EPYC 7413", "Intel(R) Xeon(R) Platinum 8360YX CPU"):
+        assert published_values([host.true_table], model, TOPOLOGY) == []
     four = shipped_topology("epyc_7413_nps4")
-    assert published_values([HOST.true_table], MODEL, four) == []
+    assert published_values([host.true_table], MODEL, four) == []
 
 
-def test_equal_hosts_that_are_all_slow_are_told(tmp_path):
-    write_fleet(tmp_path, HOST, 4, {}, cpu_model=MODEL)
+def test_equal_hosts_that_are_all_slow_are_told(host, tmp_path):
+    tables = [at_published_rate(host, share) for share in (0.5, 0.9, 0.7)]
+    [bandwidth, _] = published_values(tables, MODEL, TOPOLOGY)
+    assert (bandwidth.loss, bandwidth.is_clear) == (pytest.approx(0.3), True)
+    write_fleet(tmp_path, host, 4, {}, cpu_model=MODEL)
     paths = list(tmp_path.glob("*/*/summary.json"))
     [group] = compare_equal_hosts({path: ReportSummary.from_file(path) for path in paths})
-    assert not group.outlier_hosts
-    told = [each for each in group.statements if "normal for this processor" in each.text]
-    assert told[0].text.startswith("Median of 4 hosts: node bandwidth ")
-    own = values_of_own_nodes(HOST.true_table, BANDWIDTH)["read"]
-    assert told[0].is_problem == (own < 0.85 * 175.8e9)
+    [told, _] = [each for each in group.statements if "normal for this processor" in each.text]
+    assert told.text.startswith("Median of 4 hosts: node bandwidth ")
 
 
-def run(*arguments):
-    return CliRunner().invoke(profile_command, [str(each) for each in arguments])
-
-
-def test_the_profile_database_answers_for_a_processor_that_nobody_published(tmp_path):
-    folders = write_fleet(tmp_path / "results", HOST, 4, {})
+def test_the_profile_database_answers_for_a_processor_that_nobody_published(host, tmp_path):
+    folders = write_fleet(tmp_path / "results", host, 3, {})
     database = tmp_path / "profiles.duckdb"
     for folder in folders:  # a profile has only measured values
         path = folder / "measurements.parquet"
         rows = read_parquet_table(path).assign(origin="measured")
-        share = 0.8 if folder is folders[0] else 1.0
-        rows["value"] = rows["value"].where(rows["metric"] != BANDWIDTH, share * rows["value"])
         write_parquet_table(rows[list(COLUMNS)], path, COLUMNS)
-    done = run("collect", tmp_path / "results", "--database", database)
-    assert done.exit_code == 0, done.output
-    done = run("normal", folders[0], "--database", database, "--json")
-    found = json.loads(done.output)
-    reads = [each for each in found if each["kernel"] == "read"]
-    assert [round(each["loss"], 1) for each in reads] == [0.2]
-    assert reads[0]["clear"]
-    assert reads[0]["source"] == "median of 3 other profiles in profiles.duckdb"
-    done = run("normal", folders[1], "--database", database)
-    assert "worse" not in done.output
-    assert "normal for this processor" in done.output
-    done = run("normal", folders[1], "--database", tmp_path / "missing.duckdb")
-    assert done.exit_code == 1
-    assert "there is no such database" in str(done.exception)
+    update_profiles_from_results([tmp_path / "results"], database)
+    slow = scaled(Measurements.read(path), 0.8)
+    about = ("EPYC 7413", folder.name, folder.parent.name, database)
+    found = {each.kernel: each for each in values_of_profiles(slow, *about)}
+    assert (found["read"].loss, found["read"].is_clear) == (pytest.approx(0.2, abs=0.03), True)
+    assert found["read"].source == "median of 2 other profiles in profiles.duckdb"
+    assert not found[None].is_clear  # latency is as it was

@@ -6,15 +6,12 @@ import json
 import re
 
 import pytest
-from click.testing import CliRunner
 
-from chaosity.checked_yaml_files import PUBLISHED, read_yaml, yaml_file_names
-from chaosity.cli import chaosity
+from chaosity.checked_yaml_files import PUBLISHED, read_yaml
 from chaosity.errors import UserError
 from chaosity.store.read_published_csv import read_published_csv
 from chaosity.store.tidy_table_parquet import COLUMNS
 
-FORMS = {form: read_yaml(PUBLISHED / f"{form}.yaml") for form in yaml_file_names(PUBLISHED)}
 HEAD = "mode,rank,core,cpu_node,mem_node,size_MB,latency_ns\n"
 ROWS = [
     f"{mode},{core},{core},{node},{node},{size},{latency}"
@@ -78,33 +75,6 @@ def test_a_missing_column_is_named(sweep):
     sweep.write_text("mode,core\nserial,1\n")
     with pytest.raises(UserError, match="'mem_node' is undefined"):
         read_published_csv(sweep, "numa_bench", "theirs")
-
-
-def test_the_figures_of_its_experiment_are_drawn(sweep, tmp_path):
-    given = ["published", str(sweep), "--form", "numa_bench", "--output", str(tmp_path / "out")]
-    done = CliRunner().invoke(chaosity, given, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    assert (
-        "Latency with mode concurrent is 1.22 times the latency with mode serial at 1 GiB."
-        in done.output
-    )
-    slow = "slower than others of its node (1.50 times the latency of the others; "
-    slow += "1.00 times with mode serial)"
-    assert f"{slow}: PU 0" in done.output
-    assert (tmp_path / "out/figures/latency_by_size.svg").exists()
-
-
-@pytest.mark.parametrize("form", [form for form in FORMS if "matrix" in FORMS[form]])
-def test_a_published_matrix_is_drawn_as_a_heat_map_of_all_its_cells(tmp_path, form):
-    path = tmp_path / "matrix.csv"
-    path.write_text("node,0,1,2\n0,40000,30000,20000\n1,30100,41000,20200\n2,20100,20300,42000\n")
-    unit = {"bandwidth": "MB/s", "latency": "ns"}[FORMS[form]["matrix"]]
-    given = ["published", path, "--form", form, "--unit", unit, "--output", tmp_path / "out"]
-    done = CliRunner().invoke(chaosity, [*map(str, given)], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    figures = json.loads((tmp_path / "out/figures/figures.json").read_text())
-    drawn = [(each["kind"], each["marks"]) for each in figures if each["svg"]]
-    assert drawn[0] == ("heatmap", 9)
 
 
 def test_the_error_of_a_row_with_too_many_cells_is_one_line(tmp_path):

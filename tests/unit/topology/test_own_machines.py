@@ -12,7 +12,6 @@ import pytest
 from chaosity.cpusets import format_cpu_list
 from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology, discover_topology_with_xml
-from chaosity.topology.topology_json import topology_to_json
 
 
 @pytest.fixture
@@ -70,18 +69,6 @@ def test_relations_and_nodes_of_processing_units(epyc):
     assert epyc.distances.distance_between(0, 99) is None
 
 
-def test_high_bandwidth_memory_owns_no_processing_units(own):
-    found = discover_topology(str(own / "xeon-max-2s-hbm-flat.xml"))
-    assert [(n.initiator, n.kind, n.tier) for n in found.nodes] == [
-        (True, "DRAM", 1),
-        (True, "DRAM", 1),
-        (False, "HBM", 0),
-        (False, "HBM", 0),
-    ]
-    assert found.node_relation(0, 2) == "same_package"
-    assert configuration_name(found) == "snc1-flat"
-
-
 @pytest.mark.parametrize("name", ["epyc-7413-2s-nps4-30drives", "xeon-max-2s-hbm-flat"])
 def test_packages_without_numbers_are_numbered_in_their_order(own, tmp_path, name):
     path = tmp_path / "unnumbered.xml"
@@ -89,42 +76,6 @@ def test_packages_without_numbers_are_numbered_in_their_order(own, tmp_path, nam
     path.write_text(re.sub(r'(type="Package") os_index="\d+"', r"\1", numbered))
     found, wanted = (discover_topology(str(one)) for one in (path, own / f"{name}.xml"))
     assert found == replace(wanted, source=str(path))
-
-
-def test_processing_units_forbidden_by_a_cgroup_are_shown_but_not_used(own):
-    found = discover_topology(str(own / "disallowed.xml"))
-    assert (found.counts.packages, found.counts.cores, found.counts.pus) == (2, 4, 4)
-    assert (len(found.packages), len(found.cores), found.pus) == (1, 2, (0, 1))
-    assert [(n.initiator, n.target) for n in found.nodes] == [(True, False), (False, True)]
-    held = found.restrictions
-    assert (held.offline_cpus, held.disallowed_cpus, held.disallowed_nodes) == ((4,), (2, 3), (0,))
-    assert held.cgroup == "/job7"
-    values = topology_to_json(found)
-    assert [(n["cpus"], n["usable_cpus"]) for n in values["nodes"]] == [("0-1", "0-1"), ("2-3", "")]
-
-
-def test_each_drive_is_listed_once_and_other_devices_are_not(devices):
-    assert [(d.name, d.pci, d.node) for d in devices.drives] == [
-        ("nvme0n1", "0000:02:00.0", 0),  # two paths, one disk
-        (None, "0000:03:00.0", 0),  # no block device
-        ("nvme3n1", "0000:42:00.0", 1),
-        ("nvme3n2", "0000:42:00.0", 1),
-        ("nvme4n1", "0000:81:00.0", None),  # hangs off the machine: unknown, not everywhere
-        ("nvme9n1", None, None),  # over fabrics
-    ]
-    assert devices.drives[2].serial == "S3"
-
-
-def test_a_gpu_in_three_libraries_is_listed_once(devices):
-    h200, adapter, instinct = devices.gpus
-    assert (h200.name, h200.backends, h200.node) == ("cuda0", ("CUDA", "NVML", "OpenCL"), 0)
-    assert (h200.model, h200.serial, h200.compute) == ("NVIDIA H200", "GPU-0001", True)
-    assert (adapter.name, adapter.node, adapter.compute) == ("card0", 1, False)
-    assert (instinct.name, instinct.node, instinct.compute) == (None, None, True)
-
-
-def test_engines_on_the_chip_are_accelerators(devices):
-    assert [(a.kind, a.pci, a.node) for a in devices.accelerators] == [("DSA", "0000:04:00.0", 0)]
 
 
 def test_a_device_of_a_machine_with_one_node_is_near_it(own, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 from base64 import b64encode
+from functools import cache
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from lxml import etree
@@ -132,6 +133,11 @@ def text_as_html(value: object) -> object:
 
 def render_page(template: str, **values: object) -> str:
     """Return a template as HTML; texts are escaped, drawings are inserted unchanged."""
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader([TEMPLATES / "report", TEMPLATES]),
         autoescape=True,
@@ -142,4 +148,4 @@ def render_page(template: str, **values: object) -> str:
     )
     texts = (change_text, format_cpu_list, p_value_text, variation_percent_text, write_text)
     environment.globals |= FORMATS | {function.__name__: function for function in texts}
-    return environment.get_template(template).render(**values)
+    return environment

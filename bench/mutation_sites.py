@@ -206,27 +206,6 @@ def chosen(files: Mapping[str, str], seed: str) -> Iterator[Site]:
             yield site
 
 
-def readers(source: str, names: set[str]) -> set[str]:
-    """Return the functions of a file that read one of these names, by qualified name."""
-    found: set[str] = set()
-
-    def walk(node: ast.AST, scope: tuple[str, ...], function: str) -> None:
-        for child in ast.iter_child_nodes(node):
-            match child:
-                case ast.ClassDef(name):
-                    walk(child, (*scope, name), function)
-                case ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
-                    walk(child, (*scope, name), ".".join((*scope, name)))
-                case ast.Name(name) | ast.Attribute(attr=name) if name in names:
-                    found.add(function)
-                    walk(child, scope, function)
-                case _:
-                    walk(child, scope, function)
-
-    walk(ast.parse(source), (), MODULE_LEVEL)
-    return found - {MODULE_LEVEL}
-
-
 def names_set_at(source: str, line: int) -> set[str]:
     """Return the names that the statement of a module or class around a line gives a value."""
     found: set[str] = set()
