@@ -1,7 +1,7 @@
-"""A drive of this machine that a test can slow down: a real block device behind a rate limit.
+"""A drive of this machine that a test can stop: a real block device behind a rate limit.
 
 `qemu-storage-daemon` serves a file through FUSE and delays its reads; a loop device is over that
-file. No kernel module or cgroup is needed, and the limit counts at once, also while fio reads.
+file. No kernel module or cgroup is needed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from loop_devices import attached_loop_device, system_program
-from virtual_lab.qemu_monitor import QemuMonitor
 from wait_until_true import wait_until
 
 SIZE = 64 * 2**20
@@ -28,14 +27,7 @@ class ThrottledDrive:
     """A block device and the program that serves it."""
 
     device: Path
-    socket: Path  # of the program's monitor
     pid: int  # of the program; while it is stopped, the drive answers nothing
-
-    def limit(self, bytes_per_second: int) -> None:
-        """Set how fast the drive can be read; a running fio notices it at once."""
-        with QemuMonitor(self.socket) as monitor:
-            limits = {"bps-read": bytes_per_second}
-            monitor.execute("qom-set", path="/objects/limits", property="limits", value=limits)
 
 
 @contextmanager
@@ -47,7 +39,7 @@ def throttled_drive(folder: Path, bytes_per_second: int) -> Iterator[ThrottledDr
     """
     if os.geteuid() != 0 or not Path("/dev/fuse").exists():
         pytest.skip("a throttled drive needs root and /dev/fuse")
-    image, served, socket = (folder / name for name in ("image", "served", "socket"))
+    image, served = (folder / name for name in ("image", "served"))
     image.write_bytes(os.urandom(SIZE))
     served.touch()
     throttle = {
@@ -65,8 +57,6 @@ def throttled_drive(folder: Path, bytes_per_second: int) -> Iterator[ThrottledDr
     export = {"type": "fuse", "id": "export", "node-name": "drive", "mountpoint": str(served)}
     command = [
         system_program("qemu-storage-daemon"),
-        *("--chardev", f"socket,id=socket,path={socket},server=on,wait=off"),
-        *("--monitor", "chardev=socket"),
         *("--object", json.dumps(throttle)),
         *("--blockdev", json.dumps(drive)),
         *("--export", json.dumps(export)),
@@ -77,6 +67,6 @@ def throttled_drive(folder: Path, bytes_per_second: int) -> Iterator[ThrottledDr
             assert daemon.poll() is None, "qemu-storage-daemon ended"
             # The cache of the loop device would answer without the limit.
             with attached_loop_device(served, "--direct-io=on", "--read-only") as device:
-                yield ThrottledDrive(device, socket, daemon.pid)
+                yield ThrottledDrive(device, daemon.pid)
         finally:
             daemon.terminate()

@@ -19,8 +19,6 @@ from chaosity.transport.runner_command import ssh_transport
 from sshd import Server
 from wait_until_true import wait_until
 
-pytestmark = pytest.mark.alone
-
 # In place of the runner: sends half of a real record, and then waits as on a connection that hangs.
 HALF = """
 import pathlib, sys, time

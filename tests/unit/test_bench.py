@@ -6,36 +6,28 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 # Each part says its name and number of pairs instead of measuring.
 PLAYED = """
-import run
+import sys, run
 for parts in (run.PARTS, run.ONLY_IF_NAMED):
     parts.update({part: lambda pairs, part=part: [f"{part} {pairs}"] for part in parts})
-run.main()
+for line in sys.argv[1:]:
+    print(f"= {line}")
+    run.main(line.split(), standalone_mode=False)
 """
 
 
-def played(*given: str) -> list[str]:
+def test_parts_that_take_an_hour_run_only_if_they_are_named_and_unknown_ones_are_refused() -> None:
+    lines = ["", "scale_large kernels --pairs=3", "kernel"]
     ran = subprocess.run(
-        [sys.executable, "-c", PLAYED, *given], cwd=BENCH, capture_output=True, text=True
+        [sys.executable, "-c", PLAYED, *lines], cwd=BENCH, capture_output=True, text=True
     )
-    assert ran.returncode == 0, ran.stderr
-    return [one.strip() for one in ran.stdout.splitlines() if one.startswith("  ")]
-
-
-@pytest.mark.thorough
-def test_parts_that_take_an_hour_run_only_if_they_are_named() -> None:
-    every = played()
+    _, every, named, refused = (
+        [line.strip() for line in text.splitlines() if line.startswith("  ")]
+        for text in ran.stdout.split("= ")
+    )
     assert {"kernels 9", "scale 9"} <= set(every) and "scale_large 9" not in every
-    assert played("scale_large", "kernels", "--pairs=3") == ["scale_large 3", "kernels 3"]
-
-
-def test_a_part_that_is_not_there_is_refused_with_those_that_are() -> None:
-    ran = subprocess.run(
-        [sys.executable, BENCH / "run.py", "kernel"], capture_output=True, text=True
-    )
-    assert ran.returncode == 2
+    assert named == ["scale_large 3", "kernels 3"]
+    assert ran.returncode != 0 and refused == []
     assert "'kernel' is not one of" in ran.stderr and "'kernels'" in ran.stderr

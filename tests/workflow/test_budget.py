@@ -1,222 +1,157 @@
-"""A run with a budget: its rounds, a kill in the middle, a replaced drive, bad budgets."""
+"""A run with a budget: its rounds, a kill in the middle, a replaced drive, an upgrade, failures."""
 
 from __future__ import annotations
 
 import json
-import os
-import re
-import signal
-import subprocess
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
+from broken_runs import kill_all, start
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.records.atomic_writes_and_record_files import utc_now_text
 from wait_until_true import files_of_running_program, wait_until
 from workflow_folder import Workflow
 
-HOST = {
-    "chaosity_topology": str(ROOT / "machines/topologies/xeon_8358.xml"),
-    "chaosity_simulated": str(ROOT / "machines/xeon_8358.yaml"),
-}
+MACHINE = ROOT / "tests/data/machines/one_node"
+HOST = {"chaosity_topology": f"{MACHINE}.xml", "chaosity_simulated": f"{MACHINE}.yaml"}
+EXPERIMENTS = ["memory_bandwidth", "storage_bandwidth"]
+REPLICATES, MEMORY_POINTS = 3, 6  # of the plan, besides one point of the drive
+BUDGET, LESS = 28, 16  # s
 
 
-def rounds_of(folder: Path) -> list[dict[str, object]]:
-    """The rounds so far."""
-    [path] = folder.glob("results/imagined/*/rounds.json")
-    listed: list[dict[str, object]] = json.loads(path.read_text())
-    return listed
+class RunWithBudget(Workflow):
+    """The run of a small simulated host, whose plan takes longer than the budget."""
 
+    def __init__(self, root: Path, folder: Path) -> None:
+        super().__init__(root, folder)
+        self.host("imagined", **HOST)
+        self.config |= {"experiments": EXPERIMENTS, "replicates": REPLICATES}
+        self.config["budget"] = f"{BUDGET}s"
+        for key in ("stopping", "working_set"):
+            del self.config[key]
 
-def attempts(folder: Path) -> Counter[str]:
-    """How often each replicate was measured."""
-    found = files_of_running_program(folder, "results/imagined/*/*/*/attempts/*.json")
-    return Counter(f"{path.parents[1].name}/{path.name.split('.')[0]}" for path in found)
+    def rounds(self) -> list[dict[str, Any]]:
+        """The rounds so far."""
+        listed: list[dict[str, Any]] = json.loads(self.path("imagined/*/rounds.json").read_text())
+        return listed
 
+    def chosen(self) -> Counter[tuple[str, str]]:
+        """How often the rounds measure each point."""
+        return Counter(tuple(point) for each in self.rounds() for point in each["measurements"])
 
-def measured(workflow: Workflow) -> Counter[tuple[str, str]]:
-    """How often the rounds measure each point."""
-    rounds = rounds_of(workflow.folder)
-    return Counter(point for each in rounds for point in map(tuple, each["measurements"]))
+    def attempts(self) -> Counter[str]:
+        """How often each replicate was measured."""
+        found = files_of_running_program(self.folder, "results/imagined/*/*/*/attempts/*.json")
+        return Counter(f"{path.parents[1].name}/{path.name.split('.')[0]}" for path in found)
 
-
-@pytest.fixture(scope="module")
-def killed(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workflow:
-    """A run that was killed in the middle of its second round."""
-    workflow = Workflow(root, tmp_path_factory.mktemp("budget"))
-    workflow.host("imagined", **HOST)
-    workflow.config |= {"experiments": ["memory_bandwidth", "storage_bandwidth"], "replicates": 3}
-    for key in ("stopping", "working_set"):
-        del workflow.config[key]
-    workflow.config["budget"] = "1m50s"
-    log = (workflow.folder / "first.log").open("w")
-    run = subprocess.Popen(
-        workflow.command(), cwd=workflow.folder, start_new_session=True, stderr=log, stdout=log
-    )
-
-    def in_second_round() -> bool:
-        files = list(workflow.folder.glob("results/imagined/*/rounds.json"))
-        if run.poll() is not None:
-            raise AssertionError((workflow.folder / "first.log").read_text())
-        if not files or len(rounds := rounds_of(workflow.folder)) < 2:
+    def is_in_second_round(self) -> bool:
+        """Whether a measurement of the second round is complete."""
+        if not [*self.folder.glob("results/imagined/*/rounds.json")]:
             return False
-        return len(attempts(workflow.folder)) > len(rounds[0]["measurements"]) + 1
+        [first, *others] = self.rounds() or [{"measurements": ()}]
+        return bool(others) and self.attempts().total() > len(first["measurements"])
 
-    wait_until(in_second_round, seconds=200)
-    os.killpg(run.pid, signal.SIGKILL)
-    run.wait()
-    return workflow
+    def measurements_of_a_run(self) -> int:
+        """Measure; return how many measurements this took."""
+        before = self.attempts().total()
+        self.measure()
+        return self.attempts().total() - before
 
 
 @pytest.mark.thorough
-def test_a_killed_run_continues_in_its_round_and_measures_nothing_twice(killed: Workflow):
-    before, done = rounds_of(killed.folder), attempts(killed.folder)
-    text = killed.run()
-    after = rounds_of(killed.folder)
-    assert after[: len(before)] == before
-    every = [tuple(key) for each in after for key in each["measurements"]]
-    finished = attempts(killed.folder)
-    assert len(finished) == len(every)
+def test_rounds_go_on_after_a_kill_a_repair_another_run_and_an_upgrade(root: Path, tmp_path: Path):
+    workflow = RunWithBudget(root, tmp_path)
+    run = start(workflow, "--until", "measure")
+    wait_until(lambda: run.poll() is not None or workflow.is_in_second_round(), seconds=200)
+    kill_all(run)
+    before, done = workflow.rounds(), workflow.attempts()
+    folder = workflow.path("imagined/*/rounds.json").parent
+
+    # The next run goes on in this round and measures nothing twice.
+    text = workflow.measure()
+    chosen, finished = workflow.chosen(), workflow.attempts()
+    assert workflow.rounds()[: len(before)] == before
+    assert len(finished) == chosen.total() < REPLICATES * (MEMORY_POINTS + 1)
     # The measurement in the moment of the kill may have been complete without being noted.
-    assert sum(finished.values()) <= len(every) + 1
-    assert all(finished[name] >= count for name, count in done.items())
-    assert "of 1 min 50 s used; round" in text
-    assert "Known so far" in text
-    plan = json.loads(killed.path("imagined/*/plan.json").read_text())
-    assert plan["measurements"] == len(every)
-    assert (
-        killed.path("imagined/*/report.html").stat().st_mtime
-        > killed.path("imagined/*/rounds.json").stat().st_mtime
-    )
+    assert finished.total() <= chosen.total() + 1
+    assert done <= finished
+    assert f"of {BUDGET} s used; " in text and "Known so far" in text
 
-
-@pytest.mark.thorough
-def test_a_replaced_drive_is_measured_again_and_nothing_else(killed: Workflow):
-    killed.run()
-    folder = killed.path("imagined/*/rounds.json").parent
-    drive = sorted(folder.glob("components/drive*.json"))[0]
+    # After a repair, what touches the drive is measured again, and nothing else.
+    [drive] = folder.glob("components/drive*.json")
     drive.write_text(json.dumps({**json.loads(drive.read_text()), "note": "replaced"}))
     touched = {
         (path.parent.name, path.stem)
         for path in folder.glob("points/*/*.json")
         if drive.stem in json.loads(path.read_text())["components"]
     }
-    counts = measured(killed)
-    assert touched
-    assert touched < set(counts)
-    killed.config |= {"rounds": "2026-11-23T00:00:00.000Z", "budget": None}
-    again = {(experiment, point) for experiment, point, _ in killed.selected()}
-    killed.config |= {"rounds": None, "budget": "1m50s"}
-    assert again == touched
-    before = sum(attempts(killed.folder).values())
-    killed.run()
-    repeated = sum(attempts(killed.folder).values()) - before
-    assert repeated == sum(counts[point] for point in touched)
+    assert touched and touched < set(chosen)
+    assert workflow.measurements_of_a_run() == sum(chosen[point] for point in touched)
 
-
-@pytest.mark.thorough
-def test_without_a_budget_only_what_is_missing_is_measured(killed: Workflow):
-    killed.run()
-    killed.config["budget"] = None
-    missing = killed.selected()
-    killed.config["budget"] = "1m50s"
-    assert len(missing) == 90 - sum(measured(killed).values())
-    # Records of other runs count from then on, and cost no time.
-    killed.config |= {"budget": None, "experiments": ["memory_bandwidth"]}
-    killed.measure()
-    killed.config |= {"budget": "1m50s", "experiments": ["memory_bandwidth", "storage_bandwidth"]}
-    before = sum(attempts(killed.folder).values())
-    killed.run()
-    assert sum(attempts(killed.folder).values()) == before
-    other = rounds_of(killed.folder)[-1]
-    assert other["earlier"]
-    assert {experiment for experiment, _ in other["measurements"]} == {"memory_bandwidth"}
-    plan = json.loads(killed.path("imagined/*/plan.json").read_text())
-    assert plan["measurements"] == len(attempts(killed.folder))
-
-
-def upgrade(workflow: Workflow, version: str) -> Path:
-    """Note another version of a tool, which every point uses; return the folder of the results."""
-    folder = workflow.path("imagined/*/rounds.json").parent
+    # After an upgrade, which touches all, a dry run says what is measured again.
     system = folder / "components/system.json"
     document = json.loads(system.read_text())
-    tools = {**document["tools"], "simulated machine": version}
-    system.write_text(json.dumps({**document, "tools": tools}))
-    return folder
-
-
-def test_after_an_upgrade_a_dry_run_counts_what_is_measured_again(killed: Workflow):
-    killed.run()
-    upgrade(killed, "newer")
-    every = measured(killed).total()
-    whole = killed.run("--dry-run")
-    assert f"first {every} measurements of earlier rounds" in whole
-    assert f"{every} older than a change" in whole
-    killed.config["budget"] = "1m"
-    part = killed.run("--dry-run")
-    killed.config["budget"] = "1m50s"
-    [first] = re.findall(r"first (\d+) measurements of earlier rounds", part)
-    assert 0 < int(first) < every
-    assert f"leaves out {every - int(first)} measurements from before a change" in part
-    assert "no further round" not in whole + part
-
-
-@pytest.mark.thorough
-def test_after_an_upgrade_a_run_stays_within_its_budget(killed: Workflow):
-    killed.run()
+    document["tools"] |= {"simulated machine": "newer"}
     changed_at = utc_now_text()
-    folder = upgrade(killed, "newest")
-    before = sum(attempts(killed.folder).values())
-    killed.config["budget"] = "1m"
-    text = killed.run()
-    killed.config["budget"] = "1m50s"
-    again = sum(attempts(killed.folder).values()) - before
-    assert again == measured(killed).total()
-    seconds = [
-        json.loads(path.read_text())["estimated_seconds"] for path in folder.glob("points/*/*.json")
-    ]
-    assert again * min(seconds) <= 60
-    assert "leaves out" in text
+    system.write_text(json.dumps(document))
+    every = workflow.chosen().total()
+    text = workflow.run("--dry-run")
+    assert f"first {every} measurements of earlier rounds" in text
+    assert f"{every} older than a change" in text and "no further round" not in text
+    # A run with less time measures a part, and its table has nothing else.
+    workflow.config["budget"] = f"{LESS}s"
+    before = workflow.attempts().total()
+    text = workflow.run()
+    again = workflow.attempts().total() - before
+    assert 0 < again == workflow.chosen().total() < every
+    assert f"leaves out {every - again} measurements from before a change" in text
+    points = [json.loads(path.read_text()) for path in folder.glob("points/*/*.json")]
+    assert again * min(point["estimated_seconds"] for point in points) <= LESS
     table = duckdb.sql(f"SELECT measured_at FROM '{folder}/measurements.parquet'").fetchall()
     assert all(moment >= changed_at for (moment,) in table)
-    notes = json.loads((folder / "plan.json").read_text())["notes"]
-    assert any("before a change of a component" in note for note in notes)
+    plan = json.loads((folder / "plan.json").read_text())
+    assert plan["measurements"] == again
+    assert any("before a change of a component" in note for note in plan["notes"])
+    written = [(folder / name).stat().st_mtime for name in ("rounds.json", "report.html")]
+    assert written == sorted(written)
+
+    # A run without a budget measures what is missing. That costs no time of a budget.
+    chosen = workflow.chosen()
+    workflow.config |= {"budget": None, "experiments": EXPERIMENTS[:1], "replicates": 2}
+    measured = [min(n, 2) for (experiment, _), n in chosen.items() if experiment == EXPERIMENTS[0]]
+    assert workflow.measurements_of_a_run() == 2 * MEMORY_POINTS - sum(measured)
+    workflow.config |= {"budget": f"{LESS}s", "experiments": EXPERIMENTS, "replicates": REPLICATES}
+    assert workflow.measurements_of_a_run() == 0
+    [earlier] = [each for each in workflow.rounds() if each["earlier"]]
+    assert {name for name, _ in earlier["measurements"]} == {EXPERIMENTS[0]}
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"budget": "3s"}, "measuring each cell of the node matrices once takes about"),
-        ({"budget": "1m", "known_from": ["/none"]}, "/none: file or folder not found"),
-    ],
-)
 def test_a_budget_that_the_plan_does_not_allow_is_refused_in_one_sentence(
-    root: Path, tmp_path: Path, changes: dict[str, object], sentence: str
+    root: Path, tmp_path: Path
 ):
-    workflow = Workflow(root, tmp_path)
-    workflow.host("imagined", **HOST)
-    workflow.config |= {"experiments": ["memory_bandwidth"], "replicates": 3} | changes
+    workflow = RunWithBudget(root, tmp_path)
+    workflow.config["budget"] = "3s"
     done = workflow.snakemake("--dry-run")
     assert done.returncode == 2
-    assert sentence in done.stdout
+    assert "measuring each cell of the node matrices once takes about" in done.stdout
     assert "Traceback" not in done.stdout
 
 
 @pytest.mark.thorough
 def test_what_fails_is_measured_once_a_run(root: Path, tmp_path: Path):
     workflow = Workflow(root, tmp_path)
-    workflow.config |= {"experiments": ["memory_bandwidth", "storage_bandwidth"], "replicates": 3}
     # A folder that cannot be created: below a file.
     (tmp_path / "blocked").write_text("")
     files = {"directory": str(tmp_path / "blocked/in"), "bytes": 16 * 2**20}
     workflow.host(chaosity_storage_file=files)
-    workflow.config |= {"precision": 0.2, "levels": {"memory_bandwidth": {"kernel": 1}}}
+    workflow.config |= {"experiments": EXPERIMENTS[1:], "replicates": 3, "precision": 0.2}
     for runs in (1, 2):
-        text = workflow.run()
-        failed = [*workflow.folder.glob("results/localhost/*/storage_bandwidth/*/attempts/*.json")]
+        text = workflow.measure()
+        failed = [*tmp_path.glob("results/localhost/*/storage_bandwidth/*/attempts/*.json")]
         assert [path.name.split(".")[-2] for path in failed] == ["failed"] * runs
-        assert len([*workflow.folder.glob("results/localhost/*/rounds.json")]) == 1
+        assert len([*tmp_path.glob("results/localhost/*/rounds.json")]) == 1
         assert text.count("measurements to take") > 1 and "\nall\n" not in text

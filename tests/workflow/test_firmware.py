@@ -19,7 +19,6 @@ import yaml
 
 import playbooks
 from lab_bmc import MODES, Redfish, free_port, make_machine
-from playbooks import Outcome
 
 pytestmark = pytest.mark.thorough
 
@@ -67,7 +66,7 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], str]] = {
     "no-system": (
         "whole",
         {"firmware_bmc_system": "other"},
-        "has the systems narrow, strange, whole; name no-system's",
+        "has the systems narrow, strange, stuck, whole; name no-system's",
     ),
     "unknown": ("strange", {}, "these have similar names: SncMode. Give firmware_attribute and"),
     "value": (
@@ -90,6 +89,17 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], str]] = {
         f"lost did not come back within 1 s of its reset (it is still in the same boot);"
         f" {NPS} had been set to NPS4, from NPS1. The former value is stored in the BMC and takes"
         " effect at the next reboot",
+    ),
+    "stuck": (
+        "stuck",
+        {
+            "firmware_reboot_allowed": True,
+            "firmware_forced_reboot_allowed": True,
+            "firmware_busy_allowed": True,
+            "firmware_reboot_timeout": 8,
+        },
+        f"{NPS} had been set to NPS4, from NPS1. It was reset with the former value and still does"
+        " not answer.",
     ),
     "mode": ("whole", {"firmware_mode": "nps9"}, "firmware_mode of mode is nps9; it has to be"),
     "one-package": (
@@ -117,6 +127,7 @@ def bmc(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redfis
     make_machine(found.lab, "whole", MODES, NPS)
     make_machine(found.lab, "narrow", {"nps1": 1, "nps2": 2}, NPS)
     make_machine(found.lab, "strange", {"snc2": 2}, "SncMode")
+    make_machine(found.lab, "stuck", MODES, NPS)
     begun = found.bring("present")
     assert (begun.status, begun.count("changed")) == (0, 1), begun.said
     yield found
@@ -144,59 +155,31 @@ def inventory(folder: Path, bmc: Redfish, hosts: dict[str, tuple[str, dict[str, 
     return path
 
 
-@pytest.fixture(scope="module")
-def refused(root: Path, bmc: Redfish, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def test_what_is_refused_is_refused_by_name_and_other_hosts_go_on(
+    root: Path, bmc: Redfish, tmp_path: Path
+) -> None:
     """One run over all hosts, as talkative as it gets."""
     hosts = {name: (machine, own) for name, (machine, own, _) in REFUSALS.items()} | CONTENT
-    path = inventory(tmp_path_factory.mktemp("hosts"), bmc, hosts)
+    path = inventory(tmp_path, bmc, hosts)
     environment = {"CHAOSITY_BMC_PASSWORD": FROM_ENVIRONMENT, "ANSIBLE_DISPLAY_OK_HOSTS": "1"}
     before = ALONE if IS_ROOT else None
-    return play_firmware(root, "-i", path, "-vvv", before=before, environment=environment)
-
-
-@pytest.mark.parametrize("host", REFUSALS)
-def test_what_is_refused_is_refused_by_name(refused: Outcome, host: str) -> None:
-    assert refused.says(REFUSALS[host][2]), host
-    assert f"fatal: [{host}]: FAILED!" in refused.said
-
-
-def test_other_hosts_go_on(refused: Outcome) -> None:
+    refused = play_firmware(root, "-i", path, "-vvv", before=before, environment=environment)
+    for host, (_, _, sentence) in REFUSALS.items():
+        assert refused.says(sentence), host
+        assert f"fatal: [{host}]: FAILED!" in refused.said
     assert refused.status != 0
     assert refused.count("failed") == len(REFUSALS)
-    # One setting was taken, one reset asked for: those of the host that does not come back.
-    assert refused.count("changed") == 2, refused.said[-3000:]
-
-
-def test_no_secret_is_in_the_output_however_talkative(bmc: Redfish, refused: Outcome) -> None:
+    # A setting was taken and a reset asked for, of one host that does not come back twice.
+    assert refused.count("changed") == 2 + 4, refused.said[-3000:]
     for secret in (bmc.password, WRONG_PASSWORD, FROM_ENVIRONMENT):
         assert secret not in refused.said
     assert bmc.password not in (bmc.folder / "log").read_text()
     # A module that is not piped is a file with all that it was given.
     assert "AnsiballZ_redfish" not in refused.said
-
-
-def test_nothing_waits_in_the_bmc_but_what_was_consented_to(bmc: Redfish, refused: Outcome) -> None:
+    # Nothing waits in the BMC but what was consented to: a host that was lost boots with its former
+    # value, whenever somebody switches it on.
     assert bmc.settings("narrow")["pending"] == {}
-    # The host that was lost boots with its former value, whenever somebody switches it on.
-    assert bmc.settings("whole")["pending"] == {NPS: "NPS1"}
-
-
-def test_a_lost_host_is_reset_with_its_former_value_if_that_is_allowed(
-    root: Path, bmc: Redfish, tmp_path: Path
-) -> None:
-    make_machine(bmc.lab, "stuck", MODES, NPS)
-    allowed = {
-        "firmware_reboot_allowed": True,
-        "firmware_forced_reboot_allowed": True,
-        "firmware_busy_allowed": True,
-        "firmware_reboot_timeout": 8,
-    }
-    outcome = play_firmware(root, "-i", inventory(tmp_path, bmc, {"stuck": ("stuck", allowed)}))
-    assert outcome.says(
-        f"{NPS} had been set to NPS4, from NPS1. It was reset with the former value and still does"
-        " not answer."
-    ), outcome.said
-    assert bmc.settings("stuck")["pending"] == {NPS: "NPS1"}
+    assert bmc.settings("whole")["pending"] == bmc.settings("stuck")["pending"] == {NPS: "NPS1"}
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="only root gives a play processes of its own")
@@ -244,19 +227,13 @@ def test_without_the_collection_it_says_what_is_missing(
     assert "Traceback" not in outcome.said
 
 
-def test_the_bmc_keeps_its_secrets_to_itself(bmc: Redfish) -> None:
+def test_a_bmc_keeps_its_secrets_and_its_port(root: Path, bmc: Redfish, tmp_path: Path) -> None:
     for name in ("password", "htpasswd", "key.pem"):
         assert stat.S_IMODE((bmc.folder / name).stat().st_mode) == 0o600
-
-
-def test_a_bmc_that_runs_is_left_alone(bmc: Redfish) -> None:
     before = bmc.password
     again = bmc.bring("present")
     assert (again.status, again.count("changed")) == (0, 0), again.said
     assert bmc.password == before
-
-
-def test_a_port_that_is_taken_is_said(root: Path, bmc: Redfish, tmp_path: Path) -> None:
     second = Redfish(root, tmp_path)
     second.port = bmc.port
     outcome = second.bring("present")

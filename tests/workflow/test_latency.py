@@ -32,7 +32,6 @@ def latency(workflow):
     return workflow
 
 
-@pytest.mark.alone
 @pytest.mark.thorough
 def test_every_kind_of_point_is_measured_and_shown(latency):
     latency.run()
@@ -45,7 +44,6 @@ def test_every_kind_of_point_is_measured_and_shown(latency):
     html = report.read_text()
     assert all(name in html for name in EXPERIMENTS)
     assert "no huge page of 2 MiB is reserved" in html  # said, and not swapped for others
-    assert latency.selected() == set()
     explain_a_point_of_each_experiment(report.parent)
 
 
@@ -83,7 +81,7 @@ def test_a_size_that_does_not_fit_the_free_memory_is_a_failed_point(latency):
             "sweep_at_most_bytes": None,
         },
     }
-    latency.snakemake()
+    latency.measure()
     [path] = (latency.folder / "results").glob("*/*/latency_matrix/*/rep1.json")
     verdict = json.loads(path.read_text())["verdict"]
     assert verdict["status"] == "failed"

@@ -11,7 +11,7 @@ from chaosity.documents.shipped_documents import ROOT
 from chaosity.runner.metric_values import metric_values_or_reasons
 from workflow_folder import Workflow
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.thorough
 OPTERON = {
     "chaosity_topology": str(ROOT / "machines/topologies/opteron_6272.xml"),
     "chaosity_simulated": str(ROOT / "machines/opteron_6272.yaml"),
@@ -34,7 +34,6 @@ def record(workflow: Workflow) -> dict:
     )
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("benchmark", ["sysbench_memory", "sort_lines"])
 def test_a_program_is_measured_drawn_and_reported(
     workflow: Workflow, tmp_path: Path, benchmark: str
@@ -65,7 +64,6 @@ def test_a_program_is_measured_drawn_and_reported(
     assert load["label"] in report
 
 
-@pytest.mark.thorough
 def test_a_program_is_simulated_by_the_memory_traffic_that_its_file_states(workflow: Workflow):
     workflow.hosts({"opteron": OPTERON})
     select(workflow, "sysbench_memory")

@@ -8,8 +8,6 @@ import pytest
 
 from loop_devices import checksum, loop_device
 
-pytestmark = pytest.mark.alone
-
 
 def record(workflow):
     return json.loads(workflow.path("localhost/*/storage_bandwidth/*/rep1.json").read_text())

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import hostile_texts
 import pytest
@@ -68,31 +69,33 @@ def test_every_part_is_a_component(epyc, devices):
     json.dumps(documents)
 
 
-def test_replacing_a_drive_changes_its_component_alone(epyc, tmp_path):
-    replaced = with_drive(epyc, 4, serial="NEW")
-    assert changed_by(epyc, replaced, tmp_path) == ["drive-0000-12-00-0"]
+# Which drive changes and how, or what changes of the host; the components that change then.
+CHANGES = [
+    (4, {"serial": "NEW"}, ["drive-0000-12-00-0"]),
+    (4, {"name": "nvme99n1"}, []),  # the kernel's name of a drive
+    (0, {"link_bytes_per_second": 1}, ["drive-0000-01-00-0"]),
+    (0, {"firmware": "X"}, ["drive-0000-01-00-0"]),
+    (0, {"node": 7}, ["drive-0000-01-00-0"]),
+    (None, {"smt": "off"}, ["system"]),
+    (None, {"name": "other"}, []),  # the host's name is no part of the system
+]
 
 
-def test_another_kernel_name_changes_nothing(epyc, tmp_path):
-    assert changed_by(epyc, with_drive(epyc, 4, name="nvme99n1"), tmp_path) == []
-
-
-def test_a_slower_link_and_new_firmware_change_the_drive(epyc, tmp_path):
-    for change in ({"link_bytes_per_second": 1}, {"firmware": "X"}, {"node": 7}):
-        assert changed_by(epyc, with_drive(epyc, 0, **change), tmp_path) == ["drive-0000-01-00-0"]
-
-
-def test_a_drive_that_vanishes_is_deleted(epyc, tmp_path):
-    without = replace(epyc, drives=epyc.drives[1:])
-    assert changed_by(epyc, without, tmp_path) == ["drive-0000-01-00-0"]
-    assert not (tmp_path / "drive-0000-01-00-0.json").exists()
+@pytest.mark.parametrize(("drive", "changes", "components"), CHANGES)
+def test_a_change_changes_its_component_alone(epyc, tmp_path, drive, changes, components):
+    if drive is None:
+        after = replace(epyc, host={**epyc.host, **changes})
+    else:
+        after = with_drive(epyc, drive, **changes)
+    assert changed_by(epyc, after, tmp_path) == components
 
 
 def test_a_drive_that_vanishes_is_named_until_it_is_back_or_forgotten(epyc, tmp_path):
     drives = with_drive(epyc, 0, serial="S1")
     without = replace(epyc, drives=epyc.drives[1:])
     assert notes_on_missing_components(tmp_path) == []
-    changed_by(drives, without, tmp_path)
+    assert changed_by(drives, without, tmp_path) == ["drive-0000-01-00-0"]
+    assert not (tmp_path / "drive-0000-01-00-0.json").exists()
     for _ in range(2):  # every run says it, not only the first
         [note] = notes_on_missing_components(tmp_path)
         assert note.startswith("drive-0000-01-00-0 (serial S1) is missing since 20")
@@ -111,25 +114,10 @@ def test_what_the_inventory_adds_and_removes_is_not_missing(epyc, tmp_path):
     assert notes_on_missing_components(tmp_path) == []
 
 
-def test_settings_change_the_system_alone(epyc, tmp_path):
-    tuned = replace(epyc, host={**epyc.host, "smt": "off"})
-    assert changed_by(epyc, tuned, tmp_path) == ["system"]
-
-
-def test_the_hosts_name_is_not_part_of_the_system(epyc, tmp_path):
-    assert changed_by(epyc, replace(epyc, host={**epyc.host, "name": "other"}), tmp_path) == []
-
-
-def test_tools_are_part_of_the_system(epyc):
-    assert make_component_documents(epyc, {"fio": "3.33"})["system"]["tools"] == {"fio": "3.33"}
-    assert make_component_documents(epyc, tools={"fio": "3.33"})["system"]["tools"] == {
-        "fio": "3.33"
-    }
-
-
-def test_drives_that_discovery_does_not_know_are_added(epyc):
+def test_tools_and_drives_that_discovery_does_not_know_are_added(epyc):
     extra = {"file0": {"component": "file0", "node": None}, "drive-0000-12-00-0": {}}
-    documents = make_component_documents(epyc, extra_drives=extra)
+    documents = make_component_documents(epyc, tools={"fio": "3.33"}, extra_drives=extra)
+    assert documents["system"]["tools"] == {"fio": "3.33"}
     assert documents["file0"] == {"component": "file0", "node": None}
     assert documents["drive-0000-12-00-0"]["component"] == "drive"
 
@@ -141,12 +129,18 @@ def test_memory_is_rounded_to_64_mib_of_what_firmware_gave(epyc):
     assert documents["node1"]["memory_bytes"] == 32 * 2**30
 
 
-def test_names_of_drives():
-    assert drive_component_name(NvmeDrive("nvme3n1", "0000:41:00.0")) == "drive-0000-41-00-0"
-    assert drive_component_name(NvmeDrive("nvme3n2", "0000:41:00.0")) == "drive-0000-41-00-0-n2"
-    assert drive_component_name(NvmeDrive("nvme0n1", "10000:e1:00.0")) == "drive-10000-e1-00-0"
-    assert drive_component_name(NvmeDrive("nvme0n1", None, serial="A b/1")) == "drive-A-b-1"
-    assert drive_component_name(NvmeDrive("nvme0n1", None)) == "drive-nvme0n1"
+@pytest.mark.parametrize(
+    ("drive", "name"),
+    [
+        (NvmeDrive("nvme3n1", "0000:41:00.0"), "drive-0000-41-00-0"),
+        (NvmeDrive("nvme3n2", "0000:41:00.0"), "drive-0000-41-00-0-n2"),
+        (NvmeDrive("nvme0n1", "10000:e1:00.0"), "drive-10000-e1-00-0"),
+        (NvmeDrive("nvme0n1", None, serial="A b/1"), "drive-A-b-1"),
+        (NvmeDrive("nvme0n1", None), "drive-nvme0n1"),
+    ],
+)
+def test_names_of_drives(drive, name):
+    assert drive_component_name(drive) == name
 
 
 def test_unchanged_files_are_not_touched(epyc, tmp_path):
@@ -178,13 +172,9 @@ def test_a_persons_edit_stays_until_discovery_finds_a_change(epyc, tmp_path):
     documents["node3"] = {**documents["node3"], "tier": 1}
     assert write_changed_components(tmp_path, documents) == ["node3"]
     assert "reseated" not in path.read_text()
-
-
-def test_a_stale_file_is_rewritten_when_the_last_discovery_is_unknown(epyc, tmp_path):
-    documents = make_component_documents(epyc)
-    write_changed_components(tmp_path, documents)
+    # A stale file is rewritten when the last discovery is unknown.
     for broken in (None, "rubbish"):
-        (tmp_path / "node3.json").write_text("{}")
+        path.write_text("{}")
         (tmp_path / ".discovered.json").unlink()
         if broken:
             (tmp_path / ".discovered.json").write_text(broken)
@@ -206,15 +196,18 @@ def test_this_machine_is_the_same_while_memory_is_allocated():
         "for page in range(0, len(kept), 4096): kept[page] = 1\n"
         "print('full', flush=True); sys.stdin.read()"
     )
-    before = make_component_documents(discover_topology("live"), tools={"fio": "3.33"})
+
+    def found() -> dict[str, Any]:
+        return make_component_documents(discover_topology("live"), tools={"fio": "3.33"})
+
+    before = found()
     command = [sys.executable, "-c", program, str(size)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as load:
-        growing = make_component_documents(discover_topology("live"), tools={"fio": "3.33"})
+        growing = found()
         assert load.stdout.readline() == b"full\n"
-        full = make_component_documents(discover_topology("live"), tools={"fio": "3.33"})
+        full = found()
         load.stdin.close()
-    after = make_component_documents(discover_topology("live"), tools={"fio": "3.33"})
-    assert before == growing == full == after
+    assert before == growing == full == found()
 
 
 @pytest.mark.parametrize("text", [*hostile_texts.PATHS[:-1], hostile_texts.SHELL, "x" * 5000])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from expansions import expansion, tried
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_and_target_types import PlannedDrive
 from chaosity.design.initiator_selectors import first_of_each_relation
-from chaosity.design.point_expansion import PointExpansion
 from chaosity.documents.check_config import read_config
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError
@@ -30,10 +30,10 @@ def resources(paper_host, tmp_path_factory):
     return HostResources(paper_host.topology, drives)
 
 
-def expansion(resources, **changed):
-    config = read_config()
-    benchmarks = {**load_benchmark_of_each_category(config), **changed}
-    return PointExpansion(resources, benchmarks, config)
+def expand(resources, document, **changed):
+    """The points of an experiment, and the notes."""
+    made = expansion(resources, read_config(), **changed)
+    return made.expand_experiment(document), made.plan_notes.note_texts
 
 
 def design(**load: Any):
@@ -43,8 +43,7 @@ def design(**load: Any):
         "initiator": {"names": ["node3"]},
         "target": {"drives": {"all_of": "node", "at_most_sets": 1}},
     }
-    loads = {"storage": {**usual, **load}}
-    return {"experiment": "mine", "question": "", "source": "", "designs": {"d": {"loads": loads}}}
+    return tried(d={"storage": {**usual, **load}})
 
 
 def membind(load):
@@ -53,7 +52,7 @@ def membind(load):
 
 
 def test_the_sample_has_every_node_of_buffers_for_drives_of_two_nodes(resources):
-    points = expansion(resources).expand_experiment(load_experiment("storage_buffers"))
+    points, _ = expand(resources, load_experiment("storage_buffers"))
     assert len(points) == 4 * 2 * 8
     for point in points:
         [load] = point["loads"]
@@ -66,7 +65,7 @@ def test_the_sample_has_every_node_of_buffers_for_drives_of_two_nodes(resources)
         near = "same_node" if int(node) == drives else "same_package"
         relation = near if int(node) // 4 == drives // 4 else "other_package"
         assert point["factors"]["drives_to_buffers"] == relation
-    whole = expansion(resources).expand_experiment(load_experiment("storage_every_buffer"))
+    whole, _ = expand(resources, load_experiment("storage_every_buffer"))
     assert len(whole) == 8**3
     assert {point["point"] for point in points} <= {point["point"] for point in whole}
 
@@ -85,14 +84,14 @@ def test_without_the_key_buffers_are_local_and_definitions_are_those_of_before()
 
 def test_buffers_can_be_local_to_the_cores_or_to_the_drives(resources):
     buffers = [{"local_to": "storage.initiator"}, {"local_to": "storage.target"}]
-    points = expansion(resources).expand_experiment(design(buffers=buffers))
+    points, _ = expand(resources, design(buffers=buffers))
     assert [point["loads"][0]["placement"]["memory_nodes"] for point in points] == [[3], [0]]
 
 
 def test_drives_of_an_unknown_node_have_no_local_buffers(resources):
     unknown = [PlannedDrive("disk-a", None, path="/dev/a")]
     lost = HostResources(resources.topology, tuple(unknown))
-    found = expansion(lost).expand_experiment(design(buffers={"local_to": "storage.target"}))
+    found, _ = expand(lost, design(buffers={"local_to": "storage.target"}))
     assert found == []
 
 
@@ -111,9 +110,9 @@ def test_one_node_of_each_relation_is_taken_from_the_endpoint_on(resources, node
 def test_a_machine_with_one_node_compares_nothing_and_says_so():
     desktop = discover_topology(str(TOPOLOGIES / "desktop.xml"))
     drive = PlannedDrive("disk-a", 0, path="/dev/a")
-    plan = expansion(HostResources(desktop, (drive,)))
-    assert plan.expand_experiment(load_experiment("storage_buffers")) == []
-    [note] = plan.plan_notes.note_texts
+    host = HostResources(desktop, (drive,))
+    points, [note] = expand(host, load_experiment("storage_buffers"))
+    assert points == []
     assert "one node has all memory" in note
 
 
@@ -121,16 +120,14 @@ def test_a_benchmark_that_does_not_place_its_buffers_is_left_out_with_a_note(res
     known = load_benchmark_of_each_category(read_config())["storage_bandwidth"]
     command = [word for word in known.document["command"] if "page_nodes" not in word]
     blind = Benchmark({**known.document, "command": command}, {})
-    plan = expansion(resources, storage_bandwidth=blind)
-    assert plan.expand_experiment(design(buffers={"each": "node"})) == []
-    [note] = plan.plan_notes.note_texts
+    points, [note] = expand(resources, design(buffers={"each": "node"}), storage_bandwidth=blind)
+    assert points == []
     assert "fio_sequential_read does not place its buffers" in note
 
 
 def test_a_sum_over_an_array_on_drives_can_have_the_same_buffers(resources):
-    found = expansion(resources).expand_experiment(
-        design(category="streaming_compute", buffers={"names": ["node5"]})
-    )
+    summed = design(category="streaming_compute", buffers={"names": ["node5"]})
+    found, _ = expand(resources, summed)
     [load] = found[0]["loads"]
     assert "--buffer-nodes=5" in load["command"]
 
@@ -152,14 +149,14 @@ def test_a_sum_over_an_array_on_drives_can_have_the_same_buffers(resources):
 )
 def test_impossible_buffers_are_refused_in_one_sentence(resources, load, message):
     with pytest.raises(UserError, match=message):
-        expansion(resources).expand_experiment(design(**load))
+        expand(resources, design(**load))
 
 
 def test_at_most_so_many_drives_and_drive_sets_are_evenly_spread(resources):
     for selector, expected in (("each", 5), ("all_of", 3)):
         kind = "drive" if selector == "each" else "node"
         target = {"drives": {selector: kind, "at_most_sets": expected}}
-        points = expansion(resources).expand_experiment(design(target=target))
+        points, _ = expand(resources, design(target=target))
         assert len(points) == expected
         nodes = Counter(point["loads"][0]["target"]["nodes"][0] for point in points)
         assert {0, 7} <= set(nodes)

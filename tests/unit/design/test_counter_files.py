@@ -6,14 +6,13 @@ import itertools
 
 import pytest
 
-from chaosity.benchmarks import benchmark_templates
+from chaosity import checked_yaml_files as module
 from chaosity.benchmarks.counter_events import (
     encode_x86_event,
     find_counter_events,
     read_counter_files,
 )
 from chaosity.design.host_plan import plan_host
-from chaosity.documents import shipped_documents as module
 from chaosity.documents.check_config import read_config
 from chaosity.documents.shipped_documents import yaml_file_names
 from chaosity.errors import UserError
@@ -94,34 +93,13 @@ def test_a_counter_that_no_processor_has_is_refused():
         find_counter_events(["last_level_misses_remote_cahce"], SKYLAKE, "b.yaml")
 
 
-@pytest.fixture
-def bandwidth(monkeypatch):
-    """Lets the benchmark of memory bandwidth count, and gives its name and the config."""
-    config = read_config()
-    name = config["benchmarks"]["memory_bandwidth"]
-    real = module.load_benchmark
-
-    def counting(asked, where="config, benchmarks"):
-        document = real(asked, where)
-        if asked != name:
-            return document
-        metrics = {**document["metrics"], "remote_count": {"counter": REMOTE}}
-        return {**document, "counters": [LOCAL, REMOTE], "metrics": metrics}
-
-    monkeypatch.setattr(benchmark_templates, "load_benchmark", counting)
-    return {**config, "experiments": ["bandwidth_scaling"]}
-
-
-def test_a_points_load_says_what_to_count(paper_host, bandwidth):
-    [load] = plan_host(paper_host, bandwidth).points[0]["loads"]
-    assert configs(load["counters"][REMOTE]) == [(0x4043, 1)]  # the paper's server has Zen 3
-    assert load["metrics"]["remote_count"]["counter"] == REMOTE
-
-
-def test_a_benchmark_without_counters_asks_for_none(paper_host):
-    config = {**read_config(), "experiments": ["bandwidth_scaling"]}
-    [load] = plan_host(paper_host, config).points[0]["loads"]
-    assert "counters" not in load
+def test_a_points_load_says_what_to_count_if_its_benchmark_does(paper_host):
+    for experiment, names in (("numa_runtime", {LOCAL, REMOTE, CACHE}), ("latency_matrix", set())):
+        [load, *_] = plan_host(paper_host, read_config(), [experiment]).points[0]["loads"]
+        assert set(load.get("counters", {})) == names
+        assert {each["counter"] for each in load["metrics"].values() if "counter" in each} == names
+        if names:  # the paper's server has Zen 3
+            assert configs(load["counters"][REMOTE]) == [(0x4043, 1)]
 
 
 def test_a_metric_of_a_counter_that_is_not_listed_is_refused(tmp_path, monkeypatch):

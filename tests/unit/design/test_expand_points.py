@@ -7,17 +7,15 @@ import json
 from pathlib import Path
 
 import pytest
+from expansions import expansion, tried
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from parsed_point_names import parse_point_name
 
-from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design import host_plan as plan_module
 from chaosity.design.even_samples_and_plan_notes import pick_evenly_spread
 from chaosity.design.host_plan import PlannedHost, plan_host, random_orders
-from chaosity.design.host_resources import HostResources
-from chaosity.design.point_expansion import PointExpansion
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import replicate_numbers
@@ -207,21 +205,6 @@ def _initiator_sets(packages, nodes, cores, pus):
     yield machine
 
 
-def expansion(host, config):
-    return PointExpansion(
-        HostResources(host.topology, host.drives_to_measure(Path("r"))),
-        load_benchmark_of_each_category(config),
-        config,
-    )
-
-
-def broken(load):
-    return {
-        "experiment": "memory_bandwidth",
-        "designs": {"d": {"loads": {"memory": {"category": "memory_bandwidth", **load}}}},
-    }
-
-
 @pytest.mark.parametrize(
     ("load", "message"),
     [
@@ -243,8 +226,9 @@ def broken(load):
     ],
 )
 def test_what_a_host_does_not_have_is_said(config, paper_host, load, message):
+    usual = {"category": "memory_bandwidth", "kernel": ["triad"]}
     with pytest.raises(UserError, match=message):
-        expansion(paper_host, config).expand_experiment(broken({"kernel": ["triad"], **load}))
+        expansion(paper_host, config).expand_experiment(tried(d={"memory": {**usual, **load}}))
 
 
 def test_kernels_that_a_benchmark_lacks_become_a_note(config, paper_host):
@@ -256,7 +240,7 @@ def test_kernels_that_a_benchmark_lacks_become_a_note(config, paper_host):
 
 def test_two_silent_loads_are_left_out_with_a_note(config, paper_host, monkeypatch):
     experiment = load_experiment("interference")
-    expanding = expansion(paper_host, config)
+    expanding = expansion(paper_host, config, paper_host.drives_to_measure(Path("r")))
     for benchmark in expanding.benchmarks.values():
         monkeypatch.setattr(
             benchmark, "document", {k: v for k, v in benchmark.document.items() if k != "progress"}

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from expansions import expansion, tried
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources, thread_counts
-from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.point_names import format_level
 from chaosity.documents.check_config import check_config, read_config
 from chaosity.documents.shipped_documents import ROOT
@@ -42,11 +40,8 @@ def hbm_host() -> PlannedHost:
 
 def expand(config, host, design, **loads):
     """The points of one design that is made of these loads."""
-    expansion = PointExpansion(
-        HostResources(host.topology, ()), load_benchmark_of_each_category(config), config
-    )
-    document = {"experiment": "tried", "designs": {design: {"loads": loads}}}
-    return expansion.expand_experiment(document), expansion.plan_notes.note_texts
+    made = expansion(host, config)
+    return made.expand_experiment(tried(**{design: loads})), made.plan_notes.note_texts
 
 
 def chase(**more):
@@ -90,14 +85,6 @@ def test_any_sweep_is_even_ascending_and_within_its_ends(config, paper_host, low
     assert len(sizes) <= more * steps + 1
 
 
-def test_a_size_beyond_the_nodes_share_is_left_out_and_said(config, paper_host):
-    memory = paper_host.topology.find_node(0).memory_bytes
-    sizes = [1024 * 1024, memory]
-    points, notes = expand(config, paper_host, "large", chase=chase(sizes=sizes))
-    assert {p["loads"][0]["levels"]["bytes"] for p in points} == {1024 * 1024}
-    assert any("are left out" in note for note in notes)
-
-
 def test_loads_that_share_a_node_share_its_memory(whole, paper_host):
     spec = chase(together=True, initiator={"each": "core"}, sizes=[{"times": 1, "of": "node"}])
     [point], _ = expand(whole, paper_host, "concurrent", chase=spec)
@@ -129,18 +116,9 @@ def test_modes_are_a_factor(config, paper_host):
 def test_the_same_cores_at_once_are_measured_only_once(config, paper_host, most, modes):
     cores = chase(initiator={"first_pu_of": "core", "at_most": most}, together=True)
     every = {**cores, "initiator": {"each": "core"}}
-    document = {
-        "experiment": "tried",
-        "designs": {
-            "concurrent": {"loads": {"chase": cores}},
-            "all_cores": {"loads": {"chase": every}},
-        },
-        "factors": {"mode": {"design": True}},
-    }
-    expansion = PointExpansion(
-        HostResources(paper_host.topology, ()), load_benchmark_of_each_category(config), config
-    )
-    points = expansion.expand_experiment(document)
+    designs = {"concurrent": {"chase": cores}, "all_cores": {"chase": every}}
+    document = tried({"mode": {"design": True}}, **designs)
+    points = expansion(paper_host, config).expand_experiment(document)
     assert {p["factors"]["mode"] for p in points} == modes
     assert len(points) == len(modes)
 
@@ -181,17 +159,6 @@ def test_transparent_pages_that_are_switched_off(whole, paper_host):
 def test_a_parameter_that_the_benchmark_does_not_have(whole, paper_host):
     with pytest.raises(UserError, match=r"has no parameter 'page'.*did you mean pages"):
         expand(whole, paper_host, "typo", chase=chase(vary={"page": ["thp"]}))
-
-
-def test_the_config_takes_fewer_levels_evenly(whole, paper_host):
-    config = {**copy.deepcopy(dict(whole)), "levels": {"tried": {"bytes": 3, "pages": 1}}}
-    sweep = {"from": 1024, "to": 16384}
-    points, notes = expand(
-        config, paper_host, "few", chase=chase(sizes=sweep, vary={"pages": ["thp", "base"]})
-    )
-    seen = {(p["loads"][0]["levels"]["bytes"], p["loads"][0]["levels"]["pages"]) for p in points}
-    assert seen == {(1024, "thp"), (4096, "thp"), (16384, "thp")}
-    assert any("bytes: 3 of 5" in note for note in notes)
 
 
 def test_pairs_of_cores_have_three_factors(config, paper_host):
@@ -274,21 +241,6 @@ def test_sizes_in_names_are_exact(power, times):
     units = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
     number = text.rstrip("BiKMGTP")
     assert int(number) * units[text[len(number) :]] == power * times
-
-
-def test_an_experiment_without_a_point_here_is_a_note(config, paper_host):
-    topology = replace(paper_host.topology, cores=paper_host.topology.cores[:1], pus=(0,))
-    nodes = tuple(
-        replace(n, cpus=(0,) if n.os_index == 0 else (), initiator=n.os_index == 0)
-        for n in topology.nodes
-    )
-    one_core = PlannedHost(
-        "one", "uma", replace(topology, nodes=nodes, l3_domains=topology.l3_domains[:1])
-    )
-    plan = plan_host(one_core, config, ["core_to_core", "latency_matrix"])
-    assert any(note.startswith("core_to_core: no points") for note in plan.notes)
-    with pytest.raises(UserError, match="no experiment has a point"):
-        plan_host(one_core, config, ["core_to_core"])
 
 
 def without_l3(topology: Topology, *, as_l2: bool) -> Topology:

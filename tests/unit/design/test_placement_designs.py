@@ -7,6 +7,7 @@ from math import comb
 
 import pytest
 import yaml
+from expansions import expansion, tried
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from parsed_point_names import parse_point_name
@@ -15,7 +16,6 @@ from chaosity.benchmarks.benchmark_templates import Benchmark, load_benchmark_of
 from chaosity.design.even_samples_and_plan_notes import sample_sets_of_every_size
 from chaosity.design.host_plan import PlannedHost
 from chaosity.design.host_resources import HostResources
-from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.target_selectors import page_placement_target, round_page_shares
 from chaosity.documents.shipped_documents import EXPERIMENTS, yaml_file_names
 from chaosity.errors import UserError
@@ -33,13 +33,13 @@ def hbm_host(root) -> PlannedHost:
     return PlannedHost("max", configuration_name(topology), topology)
 
 
+FACTORS = {"workers": {"level": "work.initiator"}, "policy": {"level": "work.target"}}
+
+
 def expand(config, host, weights=None, **loads):
     """The points of one design that is made of these loads, and the notes."""
-    benchmarks = load_benchmark_of_each_category(config)
-    expansion = PointExpansion(HostResources(host.topology, ()), benchmarks, config, weights)
-    factors = {"workers": {"level": "work.initiator"}, "policy": {"level": "work.target"}}
-    document = {"experiment": "tried", "designs": {"d": {"loads": loads}}, "factors": factors}
-    return expansion.expand_experiment(document), expansion.plan_notes.note_texts
+    made = expansion(host, config, weights=weights)
+    return made.expand_experiment(tried(FACTORS, d=loads)), made.plan_notes.note_texts
 
 
 def work(policies, initiator=None, **more):
@@ -232,23 +232,19 @@ def test_of_each_level_at_most_some_are_taken(config, paper_host):
 
 
 def test_nodes_of_a_metric_by_node_are_told_where_they_lie(config, paper_host):
-    benchmarks = load_benchmark_of_each_category(config)
-    document = benchmarks["memory_bandwidth"].document
+    known = load_benchmark_of_each_category(config)["memory_bandwidth"]
     source = {"progress": True, "by_node": {"amount": "bytes_by_node", "time": "ns_by_node"}}
-    benchmarks["memory_bandwidth"].document = {
-        **document,
-        "metrics": {"path_bandwidth_bytes_per_second": source},
-    }
-    host = HostResources(paper_host.topology, ())
+    metrics = {"path_bandwidth_bytes_per_second": source}
+    made = expansion(
+        paper_host, config, memory_bandwidth=Benchmark({**known.document, "metrics": metrics}, {})
+    )
     spec = {
         "category": "memory_bandwidth",
         "initiator": {"names": ["node1"]},
         "target": {"all": "node"},
         "kernel": ["read"],
     }
-    [point] = PointExpansion(host, benchmarks, config).expand_experiment(
-        {"experiment": "tried", "designs": {"d": {"loads": {"work": spec}}}}
-    )
+    [point] = made.expand_experiment(tried(d={"work": spec}))
     by_node = point["loads"][0]["target"]["by_node"]
     assert by_node["1"] == {"relation": "same_node", "distance": 10}
     assert by_node["0"]["relation"] == "same_package"
@@ -259,17 +255,13 @@ def test_nodes_of_a_metric_by_node_are_told_where_they_lie(config, paper_host):
 
 
 def test_a_note_is_in_a_point_but_asks_for_no_new_measurement(config, paper_host):
-    benchmarks = load_benchmark_of_each_category(config)
-    noted = benchmarks["placed_workload"]
+    noted = load_benchmark_of_each_category(config)["placed_workload"]
     assert noted.document["notes"]
     document = {key: part for key, part in noted.document.items() if key != "notes"}
-    without = {**benchmarks, "placed_workload": Benchmark(document, {})}
     loads = {"work": work(["bwap_uniform"], {"each": "machine"}, category="placed_workload")}
-    experiment = {"experiment": "tried", "designs": {"d": {"loads": loads}}}
-    host = HostResources(paper_host.topology, ())
     [one], [other] = (
-        PointExpansion(host, used, config).expand_experiment(experiment)
-        for used in (benchmarks, without)
+        expansion(paper_host, config, placed_workload=used).expand_experiment(tried(d=loads))
+        for used in (noted, Benchmark(document, {}))
     )
     assert one["loads"][0]["notes"] == noted.document["notes"]
     assert "notes" not in other["loads"][0]

@@ -86,30 +86,6 @@ def test_beside_others_relative_to_alone_and_the_other_way_round(planned):
     assert found[other] == of("memory=node0+node0+triad.storage=node3+none", "memory")
 
 
-def test_all_at_once_relative_to_one_at_a_time(planned):
-    _, plan = planned("l3_domain_bandwidth", "memory", {"mode": "serial"})
-    several = [point for point in plan.points if len(point["loads"]) > 1]
-    assert several
-    serial = {point["point"]: point for point in plan.points if len(point["loads"]) == 1}
-    for point in several:
-        for load, one in zip(point["loads"], point["relative"], strict=True):
-            assert one["load"] == load["name"]
-            if "to" in one:
-                [other] = serial[one["to"]["point"]]["loads"]
-                assert other["initiator"] == load["initiator"]
-                assert other["levels"] == load["levels"]
-    assert any("to" in one for point in several for one in point["relative"])
-
-
-def test_what_has_no_reference_is_said(planned):
-    found, plan = planned("bandwidth_scaling", "memory", {"threads": 64})
-    assert set(found.values()) == {"there is no reference with threads 64"}
-    assert (
-        "bandwidth_scaling, speedup: 40 of 40 values have no reference with threads 64"
-        in plan.notes
-    )
-
-
 @pytest.mark.parametrize(
     ("to", "metric", "words"),
     [
@@ -219,14 +195,6 @@ def test_a_pair_differs_in_what_is_named_and_in_nothing_else(chance, number, nam
         wanted = (program, runtime, 1) if named == "cores" else (program, "vanilla", cores)
         expected = "{}-{}-{}".format(*wanted) if wanted in chosen else None
         assert found[f"{program}-{runtime}-{cores}"] == expected
-
-
-@given(st.permutations(list(itertools.product(PROGRAMS, RUNTIMES, CORES))))
-def test_the_order_of_the_points_makes_no_difference(every):
-    points = [study_point(*one) for one in every]
-    assert references(points, {"threads": 1}) == references(
-        sorted(points, key=lambda point: point["point"]), {"threads": 1}
-    )
 
 
 def test_a_factor_that_names_a_side_frees_that_side_alone():

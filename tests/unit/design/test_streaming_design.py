@@ -7,13 +7,12 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from expansions import expansion
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_and_target_types import PlannedDrive
-from chaosity.design.point_expansion import PointExpansion
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.topology.topology_discovery import discover_topology
 
@@ -29,9 +28,7 @@ def elements(paper_host, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def points(elements, config):
-    found = PointExpansion(
-        elements, load_benchmark_of_each_category(config), config
-    ).expand_experiment(load_experiment(NAME))
+    found = expansion(elements, config).expand_experiment(load_experiment(NAME))
     return {point["point"]: point for point in found}
 
 
@@ -99,10 +96,10 @@ def test_a_machine_with_one_node_has_no_other_for_the_buffers(config):
     topology = discover_topology("live")
     one = replace(topology, nodes=topology.nodes[:1])
     host = HostResources(one, (PlannedDrive("file0", None, file="/x", size_bytes=2**30),))
-    expansion = PointExpansion(host, load_benchmark_of_each_category(config), config)
-    found = expansion.expand_experiment(load_experiment(NAME))
+    made = expansion(host, config)
+    found = made.expand_experiment(load_experiment(NAME))
     assert all("buffers-other" not in point["point"] for point in found)
-    assert any("buffers other left out" in note for note in expansion.plan_notes.note_texts)
+    assert any("buffers other left out" in note for note in made.plan_notes.note_texts)
     assert {point["factors"]["placement"] for point in found} == {"same_package", "unknown"}
     assert json.dumps(found)  # all of it can be written down
 

@@ -6,11 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from expansions import expansion, tried
 
-from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources
-from chaosity.design.point_expansion import PointExpansion
 from chaosity.documents.check_config import read_config
 from chaosity.errors import UserError
 from chaosity.topology.device_types import OpenclDevice
@@ -119,16 +118,9 @@ def test_the_only_load_is_meant_whatever_it_is_called(paper_host, config):
         "kernel": ["triad"],
     }
     sides = {side: {"level": f"only.{side}"} for side in ("initiator", "target")}
-    designs = {
-        "a": {"loads": {"a": load}},
-        "b": {"loads": {"b": load}},
-        "both": {"loads": {"a": load, "b": load}},
-    }
-    document = {"experiment": "tried", "designs": designs, "factors": sides}
-    expansion = PointExpansion(
-        HostResources(paper_host.topology, ()), load_benchmark_of_each_category(config), config
-    )
-    one, other, both = (point["factors"] for point in expansion.expand_experiment(document))
+    document = tried(sides, a={"a": load}, b={"b": load}, both={"a": load, "b": load})
+    points = expansion(paper_host, config).expand_experiment(document)
+    one, other, both = (point["factors"] for point in points)
     assert one == other == {"initiator": "machine", "target": "node3"}
     assert both == {"initiator": "alone", "target": "alone"}
 
@@ -150,17 +142,13 @@ def test_a_gpu_is_a_component_by_its_slot_too(config):
 
 def test_a_named_device_must_be_there(paper_host, config):
     topology = replace(paper_host.topology, opencl_devices=(CPU,))
-    expansion = PointExpansion(
-        HostResources(topology, ()), load_benchmark_of_each_category(config), config
-    )
     load = {
         "category": "opencl_bandwidth",
         "initiator": {"each": "machine"},
         "target": {"opencl": {"names": ["opencl1"]}},
     }
-    document = {"experiment": "tried", "designs": {"d": {"loads": {"device": load}}}}
     with pytest.raises(UserError, match=r"has no OpenCL device 'opencl1'.*opencl0"):
-        expansion.expand_experiment(document)
+        expansion(HostResources(topology, ()), config).expand_experiment(tried(d={"device": load}))
 
 
 def test_a_tool_of_one_maker_leaves_the_others_devices_out(paper_host, config):

@@ -13,7 +13,7 @@ from typing import Any
 import hypothesis
 import pytest
 from fake_kernel import AMD, BOOT, CPUS, THP, UNCORE, Try, settings
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 NODE = "sys/devices/system/node/node"
@@ -44,8 +44,11 @@ wishes = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.thorough
-@hypothesis.settings(deadline=None, max_examples=30)
+@hypothesis.settings(max_examples=12)
+@example([{"turbo": False}], True, None)  # resets the upper limits of clocks
+@example([{"smt": False}, {"turbo": False}], True, None)  # also of siblings that are off
+@example([{"prefetchers": False, "clock_mhz": 800}], True, None)
+@example([{"governor": "performance", "huge_pages": {"2": {"2M": 1600}}}], True, None)
 @given(st.lists(wishes, min_size=1, max_size=3), st.booleans(), st.none() | st.integers(0, 12))
 def test_whatever_was_set_is_given_back(
     wanted: list[dict[str, Any]], knows_bandwidths: bool, killed_before: int | None
@@ -76,7 +79,7 @@ def test_whatever_was_set_is_given_back(
 
 
 @pytest.mark.thorough
-@hypothesis.settings(deadline=None, max_examples=30)
+@hypothesis.settings(max_examples=25)
 @given(wishes)
 def test_a_trial_tells_and_changes_nothing_and_a_second_run_neither(wish: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -92,6 +95,8 @@ def test_a_trial_tells_and_changes_nothing_and_a_second_run_neither(wish: dict[s
             assert tried.kernel.read(name) == value
         assert not tried.configure(**wish)["changed"]
         assert trial["changed"] == tried.restore(check=True)["changed"] == tried.file.exists()
+        tried.restore()
+        assert not tried.restore()["changed"]  # nothing is saved any more
 
 
 def test_all_stands_for_every_node_and_a_node_of_its_own_outranks_it(tried: Try) -> None:
@@ -207,10 +212,16 @@ def test_what_fails_half_way_gives_back_what_it_had_set(tried: Try, configured: 
     assert (tried.file.read_text() if configured else tried.file.exists()) == (saved or False)
 
 
-def test_memory_is_given_back_before_it_is_asked_for(tried: Try) -> None:
+def written(tried: Try) -> list[str]:
+    """Names of files, in the order in which they are written from now on."""
     order: list[str] = []
     write = tried.kernel.write
     tried.kernel.write = lambda name, value: (order.append(name), write(name, value))
+    return order
+
+
+def test_memory_is_given_back_before_it_is_asked_for(tried: Try) -> None:
+    order = written(tried)
     tried.configure(huge_pages={"0": {"2M": 9, "1G": 1}, "10": {"2M": 0}})
     assert order == [f"{NODE}10/{PAGES}", f"{NODE}0/{LARGE}", f"{NODE}0/{PAGES}"]
 
@@ -223,35 +234,35 @@ def test_the_first_value_is_the_one_that_is_kept(tried: Try) -> None:
     assert saved[f"{POLICY}0/energy_performance_preference"] == "balance_performance"
 
 
-def boot(tried: Try) -> dict[str, str]:
-    """Another boot, with other values than the first had."""
-    (tried.kernel.root / BOOT).write_text("second")
+def boot(tried: Try, name: str) -> dict[str, str]:
+    """Another boot, with other values than the former had."""
+    (tried.kernel.root / BOOT).write_text(name)
     (tried.kernel.root / f"{NODE}0/{PAGES}").write_text("64")
     return tried.kernel.tree()
 
 
-def test_nothing_is_written_over_another_boot(tried: Try) -> None:
-    tried.configure(huge_pages={"0": {"2M": 3}})
-    after = boot(tried)
-    answer = tried.restore()
-    assert "has booted since" in answer["warning"]
+def test_nothing_is_written_over_another_boot_whose_values_are_saved(tried: Try) -> None:
+    wanted: dict[str, Any] = {"huge_pages": {"0": {"2M": 3}}}
+    tried.configure(**wanted)
+    after = boot(tried, "second")
+    assert "has booted since" in tried.restore()["warning"]
     assert tried.kernel.tree() == after
     assert not tried.file.exists()
-
-
-def test_after_a_boot_the_new_values_are_saved(tried: Try) -> None:
-    tried.configure(huge_pages={"0": {"2M": 3}}, numa_balancing=0)
-    after = boot(tried)
-    assert "has booted since" in tried.configure(huge_pages={"0": {"2M": 3}})["warning"]
+    tried.configure(numa_balancing=0, **wanted)
+    after = boot(tried, "third")
+    assert "has booted since" in tried.configure(**wanted)["warning"]
     tried.restore()
     assert tried.kernel.tree() == after
 
 
-def test_nothing_changes_under_a_measurement(tried: Try) -> None:
-    before = tried.kernel.tree()
-    with (tried.kernel.root / "tmp/chaosity-measuring.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(settings.StateError, match="is measuring"):
+@pytest.mark.parametrize("lock", ["tmp/chaosity-measuring.lock", "run/chaosity/measuring.lock"])
+def test_nothing_changes_under_a_measurement(tried: Try, lock: str) -> None:
+    """The second lock is that of provisioning, and counts if it is there."""
+    before, path = tried.kernel.tree(), tried.kernel.root / lock
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(settings.StateError, match=f"/{lock} is held.*measuring|is measuring"):
             tried.configure(numa_balancing=0)
         assert not tried.file.exists()
     assert tried.kernel.tree() == before
@@ -295,15 +306,6 @@ def test_a_lock_that_somebody_replaced_by_a_fifo_is_refused(tried: Try) -> None:
     assert tried.kernel.tree() == before
 
 
-def test_the_lock_of_provisioning_is_the_one_that_counts(tried: Try) -> None:
-    lock = tried.kernel.root / "run/chaosity/measuring.lock"
-    lock.parent.mkdir(parents=True)
-    with lock.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(settings.StateError, match=r"/run/chaosity/measuring\.lock is held"):
-            tried.configure(numa_balancing=0)
-
-
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"boot_id": "first"}'])
 def test_a_file_that_holds_something_else_is_refused(tried: Try, content: str) -> None:
     tried.file.parent.mkdir()
@@ -341,10 +343,6 @@ def test_a_folder_that_others_use_stays(tried: Try) -> None:
     assert list(tried.file.parent.iterdir()) == [other]
 
 
-def test_with_nothing_saved_there_is_nothing_to_give_back(tried: Try) -> None:
-    assert not tried.restore()["changed"]
-
-
 @pytest.mark.parametrize("clock", [800, 1500, 3050, 3600])
 def test_both_limits_of_every_clock_that_runs_are_equal(tried: Try, clock: int) -> None:
     """Below, between and above the present limits: a lower limit never exceeds the upper."""
@@ -364,14 +362,6 @@ def test_a_driver_with_a_table_of_clocks_gets_one_of_them(tried: Try) -> None:
     with pytest.raises(settings.StateError, match="policy1 knows 1500, 2000, 2450 MHz, not 2100"):
         tried.configure(clock_mhz=2100)
     tried.configure(clock_mhz=2000)
-
-
-def test_turbo_resets_the_upper_limit_and_it_is_given_back(tried: Try) -> None:
-    before = tried.kernel.tree()
-    tried.configure(turbo=False)
-    assert tried.kernel.read(f"{POLICY}0/scaling_max_freq") != before[f"{POLICY}0/scaling_max_freq"]
-    tried.restore()
-    assert tried.kernel.tree() == before
 
 
 def test_deeper_idle_states_are_off_and_the_others_on(tried: Try) -> None:
@@ -403,10 +393,7 @@ def test_unknown_prefetchers_are_refused(tried: Try) -> None:
 
 
 def test_siblings_go_last_and_come_back_first(tried: Try) -> None:
-    before = tried.kernel.tree()
-    order: list[str] = []
-    write = tried.kernel.write
-    tried.kernel.write = lambda name, value: (order.append(name), write(name, value))
+    before, order = tried.kernel.tree(), written(tried)
     wanted = {"governor": "performance", "prefetchers": False, "smt": False}
     answer = tried.configure(**wanted)
     assert order[-1] == settings.SMT
@@ -433,14 +420,6 @@ def test_smt_that_cannot_be_switched_is_refused(tried: Try, state: str) -> None:
     (tried.kernel.root / settings.SMT).write_text(state)
     with pytest.raises(settings.StateError, match=f"SMT cannot be switched, since .* is {state}"):
         tried.configure(smt=False)
-
-
-def test_what_boost_resets_on_siblings_that_are_off_is_given_back(tried: Try) -> None:
-    before = tried.kernel.tree()
-    tried.configure(smt=False)
-    tried.configure(turbo=False)
-    tried.restore()
-    assert tried.kernel.tree() == before
 
 
 @pytest.mark.parametrize("wanted", [{"prefetchers": False}, {"uncore_mhz": 900}])

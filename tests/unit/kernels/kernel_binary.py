@@ -20,16 +20,17 @@ from compiler_cache import ROOT
 
 SOURCES = ROOT / "roles/kernels/files"
 BUILT = ROOT / "build/kernels_of_tests"
-MEMORY_CHECKED = "EXTRA=-g -fsanitize=address,undefined -fno-sanitize-recover=all"
-THREADS_CHECKED = "EXTRA=-g -fsanitize=thread -fno-sanitize-recover=all"
-WITH_DEFECTS = f"EXTRA=-include {Path(__file__).with_name('chosen_defect.h')}"
+MEMORY_CHECKED = "EXTRA=-O1 -fsanitize=address,undefined -fno-sanitize-recover=all"
+THREADS_CHECKED = "EXTRA=-O1 -fsanitize=thread -fno-sanitize-recover=all"
+CHOSEN_DEFECT = Path(__file__).with_name("chosen_defect.h")
+WITH_DEFECTS = f"EXTRA=-include {CHOSEN_DEFECT}"
 
 ARRAYS = {"read": 1, "fill": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3}
 KERNELS = [*ARRAYS, *(f"{name}_nt" for name in ARRAYS if name != "read")]
 
 DRIVER_FLAGS = [
-    *("-O2", "-Wall", "-Wextra", "-Werror", f"-I{SOURCES}", '-DVERSION="0"', '-DCOMPILER="gcc"'),
-    *("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+    *("-O1", "-Wall", "-Wextra", "-Werror", f"-I{SOURCES}", '-DVERSION="0"', '-DCOMPILER="gcc"'),
+    *("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
 ]
 Start = Callable[[list[str]], subprocess.Popen]  # what the fixture `start` is
 
@@ -38,8 +39,9 @@ Start = Callable[[list[str]], subprocess.Popen]  # what the fixture `start` is
 def digest_of_sources() -> str:
     """A digest of all from which programs are built, and of the compilers."""
     digest = hashlib.sha256()
-    for path in sorted(path for path in SOURCES.rglob("*.*") if "build" not in path.parts):
-        digest.update(path.read_bytes())
+    for path in (CHOSEN_DEFECT, *sorted(SOURCES.rglob("*"))):
+        if path.is_file() and "build" not in path.relative_to(ROOT).parts:
+            digest.update(path.read_bytes())
     for compiler in ("gcc", "g++"):
         digest.update(subprocess.check_output([compiler, "--version"]))
     return digest.hexdigest()
@@ -72,7 +74,7 @@ def build(program: str, *variables: str) -> Path:
 def build_driver(driver: str, *sources: str) -> Path:
     """A test's own program, linked with some of the kernels' sources, under the sanitizers."""
     path = Path(__file__).with_name(driver)
-    with own_folder(f"{driver} {path.read_text()}") as folder:
+    with own_folder(f"{DRIVER_FLAGS} {path.read_text()}") as folder:
         program = folder / path.stem
         if program.exists():
             return program

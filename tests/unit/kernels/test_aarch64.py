@@ -17,12 +17,11 @@ pytestmark = [
         reason="no cross compiler or no QEMU for AArch64",
     ),
 ]
-# Processors and their sets; with SVE in vectors of 16, 32 and 64 bytes, as processors have them.
+# Processors and their sets; with SVE in vectors of 16 and 64 bytes, as processors have them.
 SVE = ("sve", "neon")
 PROCESSORS = {
     "cortex-a72": ("neon",),
     "max,sve128=on,sve256=off,sve512=off": SVE,
-    "max,sve256=on,sve512=off": SVE,
     "max,sve512=on": SVE,
 }
 
@@ -39,7 +38,7 @@ def test_each_instruction_set_validates(cpus: str, processor: str):
     assert said.endswith(f"it has {', '.join(PROCESSORS[processor])}")
     for isa in PROCESSORS[processor]:
         for kernel in KERNELS:
-            options = ["--isa", isa, "--max-seconds", "0.01"]
+            options = ["--isa", isa, "--max-seconds", "0.001"]
             ran = run([*command, *arguments(kernel, cpus, 64 * 1001, *options)])
             assert (ran.code, ran.stderr, ran.done["valid"]) == (0, "", True), (isa, kernel)
             assert ran.ready["isa"] == isa

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -34,8 +33,6 @@ def test_each_byte_counts_once_and_all_data_is_right(copying: Path, direction: s
     assert (ran.done["valid"], ran.done["wrong_words"]) == (True, 0)
     counts = [ran.done["copies_to_device"], ran.done["copies_from_device"]]
     assert tuple(count > 3 for count in counts) == DIRECTIONS[direction]
-    for former, sample in pairwise(ran.samples):
-        assert sample["begin_ns"] == former["end_ns"]
     assert all(sample["bytes"] % PIECE == 0 for sample in ran.samples)
     # Not in a sample: the first three of each direction, and what was in flight at the end.
     copied = sum(sample["bytes"] for sample in ran.samples) // PIECE

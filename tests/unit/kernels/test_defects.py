@@ -28,7 +28,9 @@ PASSES = "--max-seconds 0.02 --warmup-passes 9"  # the defects are in pass 3
 STREAMED = [f"{PASSES} --kernel {kernel} --array-bytes {64 * 1001}" for kernel in KERNELS]
 WORKED = [f"{PASSES} --kernel {kernel} --bytes {64 * 1001}" for kernel in WORKLOADS]
 RUN = [f"--runtime vanilla --program {name} --max-seconds 0.05" for name in PROGRAMS]
-COPIED = [f"--direction {way} --max-seconds 0.1" for way in ("to_device", "from_device")]
+COPIED = [
+    f"--direction {way} --max-seconds 0.1" for way in ("to_device", "from_device", "both_ways")
+]
 CHASED = ["--bytes 65536 --max-seconds 0.02"]
 UNWALKED = [f"--warmup-bytes 64 {CHASED[0]}"]
 MOVED = ["--max-seconds 0.05"]
@@ -40,7 +42,7 @@ OF_STREAMS = (1, 2, 3, 4)
 DEFECTS: dict[Program, list[tuple[int, list[str], str]]] = {
     # Each kernel has two of the defects, so that no kernel's check is left out.
     BANDWIDTH: [(number, STREAMED[number % 2 :: 2], "") for number in OF_STREAMS],
-    WORKLOAD: [(number, WORKED[number % 2 :: 2], WRONG) for number in OF_STREAMS],
+    WORKLOAD: [(number, WORKED, WRONG) for number in OF_STREAMS],
     PATHS: [(number, MOVED, "") for number in OF_STREAMS],
     LATENCY: [
         (1, CHASED, "not one cycle"),

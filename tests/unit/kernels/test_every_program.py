@@ -140,32 +140,21 @@ def test_accesses_are_blocks_times_their_length(program: Program, command: list[
         assert medians[0] <= done["latency_ns"] <= medians[-1]
 
 
-# A long sample must not delay the stop. Programs on devices wait for the end of a sample.
-@of(ON_CPUS)
-def test_a_signal_in_the_first_sample_stops_it_with_a_valid_result(
-    program: Program, command: list[str], start: Start
-):
-    process = start([*command, "--sample-seconds", "30", *LONG])
-    ready = next_event(process)
-    time.sleep(0.2)
-    process.send_signal(signal.SIGTERM)
-    *rest, done = last_events(process)
-    assert (process.returncode, done["valid"], done["stopped_by"]) == (0, True, "signal")
-    samples = [event for event in rest if event["event"] == "sample"]
-    require_whole(program, ready, samples, done)
-
-
-def test_a_signal_after_samples_stops_it_with_a_valid_result(
-    program: Program, command: list[str], start: Start
-):
-    process = start([*command, "--sample-seconds", "0.01", *LONG])
-    ready, *samples = (next_event(process) for _ in range(4))  # lines arrive while it runs
-    assert [one["event"] for one in (ready, *samples)] == ["ready", "sample", "sample", "sample"]
-    process.send_signal(signal.SIGINT)
-    *rest, done = last_events(process)
-    assert (process.returncode, done["valid"], done["stopped_by"]) == (0, True, "signal")
-    samples += [event for event in rest if event["event"] == "sample"]
-    require_whole(program, ready, samples, done)
+def test_a_signal_stops_it_with_a_valid_result(program: Program, command: list[str], start: Start):
+    for sample_seconds, first_samples in ((30, 0), (0.01, 3)):
+        # A long sample must not delay the stop. Programs on devices wait for the end of a sample.
+        if first_samples == 0 and program not in ON_CPUS:
+            continue
+        process = start([*command, f"--sample-seconds={sample_seconds}", *LONG])
+        ready = next_event(process)
+        samples = [next_event(process) for _ in range(first_samples)]  # they arrive while it runs
+        assert {one["event"] for one in samples} <= {"sample"}
+        time.sleep(0.01 if samples else 0.2)
+        process.send_signal(signal.SIGINT if samples else signal.SIGTERM)
+        *rest, done = last_events(process)
+        assert (process.returncode, done["valid"], done["stopped_by"]) == (0, True, "signal")
+        samples += [event for event in rest if event["event"] == "sample"]
+        require_whole(program, ready, samples, done)
 
 
 @of([BANDWIDTH, LATENCY])
@@ -194,10 +183,21 @@ def test_a_signal_does_not_break_off_a_result_that_a_slow_reader_delays(
     assert (done["valid"], done["stopped_by"], process.returncode) == (True, "signal", 0)
 
 
-def test_waits_at_the_barrier_for_a_line_without_using_the_cpus(
-    program: Program, command: list[str], start: Start
+def test_waits_at_the_barrier_on_its_cpus_for_a_line_without_using_them(
+    program: Program, usable_cpus: list[int], start: Start, node: int
 ):
-    process, ready = waiting(start, [*command, "--max-seconds", "0.1"])
+    if len(usable_cpus) < 2:
+        pytest.skip("this machine gives the tests one CPU only")
+    backwards = [usable_cpus[1], usable_cpus[0]]
+    options = program.options.format(*backwards, node=node).split()
+    process, ready = waiting(start, [str(build(program.name)), *options, "--max-seconds", "0.1"])
+    if program in ON_CPUS:
+        wanted = backwards[: 1 if program is LATENCY else 2]
+        found = [thread["cpu"] for thread in ready["threads"]]
+        assert found == wanted or (program is TASKS and sorted(found) == sorted(wanted))
+        assert ready["threads"][0]["tid"] == process.pid
+        for thread in ready["threads"]:
+            assert os.sched_getaffinity(thread["tid"]) == {thread["cpu"]}
     before = processor_ticks(process, ready) if program in ON_CPUS else 0
     assert select.select([process.stdout], [], [], 0.3)[0] == []
     if program in ON_CPUS:
@@ -238,23 +238,6 @@ def test_results_that_cannot_be_written_end_it(command: list[str], start: Start)
     next_event(process)
     process.stdout.close()  # nobody reads any more
     assert process.wait(timeout=5) == -signal.SIGPIPE
-
-
-@of(ON_CPUS)
-def test_threads_are_pinned_where_they_say(
-    program: Program, usable_cpus: list[int], start: Start, node: int
-):
-    if len(usable_cpus) < 2:
-        pytest.skip("this machine gives the tests one CPU only")
-    backwards = [usable_cpus[1], usable_cpus[0]]
-    options = program.options.format(*backwards, node=node).split()
-    process, ready = waiting(start, [str(build(program.name)), *options])
-    wanted = backwards[: 1 if program is LATENCY else 2]
-    found = [thread["cpu"] for thread in ready["threads"]]
-    assert found == wanted or (program is TASKS and sorted(found) == sorted(wanted))
-    assert ready["threads"][0]["tid"] == process.pid
-    for thread in ready["threads"]:
-        assert os.sched_getaffinity(thread["tid"]) == {thread["cpu"]}
 
 
 @of(ON_CPUS)
@@ -489,12 +472,9 @@ def test_wrong_options_get_a_sentence(program: Program, command: list[str]):
         sentence = refusal([*command, *change.split()])
         assert sentence.startswith(f"{program.name}: "), change
         assert words in sentence, change
-
-
-@of([BANDWIDTH, LATENCY, CORE_TO_CORE, TRAFFIC, WORKLOAD, PATHS])
-def test_a_needed_option_is_missed(command: list[str]):
-    assert "are needed, see --help" in refusal(command[:1])
-    assert "are needed" in refusal(command[:3])
+    if program not in (SUM, TASKS, OPENCL, COPIES):
+        assert "are needed, see --help" in refusal(command[:1])
+        assert "are needed" in refusal(command[:3])
 
 
 def test_says_its_version_and_its_options(program: Program, command: list[str]):
@@ -543,16 +523,16 @@ def run_clean(command: list[str], program: Program) -> None:
         assert (ran.code, ran.stderr, ran.done["valid"]) == (0, "", True), way
 
 
-@of([TRAFFIC, PATHS, SUM, OPENCL, COPIES])
+@of(
+    [
+        *(TRAFFIC, PATHS, SUM, OPENCL, COPIES),
+        *(
+            pytest.param(one, marks=pytest.mark.thorough)
+            for one in (BANDWIDTH, LATENCY, CORE_TO_CORE, WORKLOAD)
+        ),
+    ]
+)
 def test_clean_under_address_and_undefined_behaviour_sanitizer(
-    program: Program, options: list[str]
-):
-    run_clean([str(build(program.name, MEMORY_CHECKED)), *options], program)
-
-
-@pytest.mark.thorough
-@of([BANDWIDTH, LATENCY, CORE_TO_CORE, WORKLOAD])
-def test_clean_under_address_and_undefined_behaviour_sanitizer_too(
     program: Program, options: list[str]
 ):
     run_clean([str(build(program.name, MEMORY_CHECKED)), *options], program)

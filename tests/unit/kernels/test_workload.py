@@ -29,7 +29,7 @@ def request(kernel: str, cpus: str, size: int, *more: str) -> list[str]:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_runs_and_validates(workload: Path, kernel: str, cpu: str, cpus: str, touch: str):
     options = ["--max-seconds", "0.02", "--sample-seconds", "0.005", "--touch", touch]
-    for size, used in [*((size, cpus) for size in SIZES), (SIZES[1], cpu)]:
+    for size, used in zip(SIZES, (cpus, cpu, cpus), strict=True):
         ran = run([workload, *request(kernel, used, size, *options)])
         assert (ran.code, ran.stderr) == (0, "")
         assert (ran.done["valid"], ran.done["max_relative_error"]) == (True, 0)
@@ -46,18 +46,6 @@ def shape_bytes(ready: dict) -> int:
         "stencil": lambda: 2 * 8 * ready["rows"] * ready["columns"],
         "spmv": lambda: 12 * ready["nonzeros"] + 24 * ready["rows"],
     }[ready["kernel"]]()
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_one_mapping_holds_everything_that_was_asked_for(
-    workload: Path, start: Start, cpus: str, node: int, kernel: str
-):
-    size = 8 * MIB
-    process, ready = waiting(start, [workload, *request(kernel, cpus, size)])
-    assert 0.98 * size < shape_bytes(ready) <= size
-    pages = [field for field in numa_map(process, ready) if field.startswith("N")]
-    held = sum(int(field.split("=")[1]) for field in pages) * os.sysconf("SC_PAGESIZE")
-    assert shape_bytes(ready) <= held <= size + 5 * os.sysconf("SC_PAGESIZE")
 
 
 def policy_of(process, ready: dict) -> str:
@@ -84,15 +72,19 @@ def faults(process, thread: dict) -> int:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_who_touches_the_pages_first(
-    workload: Path, start: Start, usable_cpus: list[int], kernel: str
+def test_one_mapping_holds_everything_and_who_touches_its_pages_first(
+    workload: Path, start: Start, usable_cpus: list[int], node: int, kernel: str
 ):
     if len(usable_cpus) < 2:
         pytest.skip("this machine gives the tests one CPU only")
-    cpus = ",".join(map(str, usable_cpus[:2]))
-    pages = 16 * MIB // os.sysconf("SC_PAGESIZE")
+    cpus, size = ",".join(map(str, usable_cpus[:2])), 8 * MIB
+    page_bytes = os.sysconf("SC_PAGESIZE")
     for touch, others_share in (("own", 0.5), ("leader", 0)):
-        options = request(kernel, cpus, 16 * MIB, "--touch", touch)
+        options = request(kernel, cpus, size, "--touch", touch)
         process, ready = waiting(start, [workload, *options])
-        _, other = ready["threads"]
-        assert others_share * pages * 0.9 <= faults(process, other) <= (others_share + 0.1) * pages
+        assert 0.98 * size < shape_bytes(ready) <= size
+        pages = [field for field in numa_map(process, ready) if field.startswith("N")]
+        held = sum(int(field.split("=")[1]) for field in pages) * page_bytes
+        assert shape_bytes(ready) <= held <= size + 5 * page_bytes
+        share = faults(process, ready["threads"][1]) * page_bytes / size
+        assert others_share * 0.9 <= share <= others_share + 0.1

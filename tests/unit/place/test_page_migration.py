@@ -95,6 +95,14 @@ def small(nodes: list[int]) -> tuple[int, int, list[int]]:
     return PAGE, PAGE, nodes
 
 
+def there(area: MemoryArea) -> int:
+    """Bytes of the blocks that are on a node."""
+    return sum(
+        part.block_bytes * part.present_block_count
+        for part in page_migration.find_movable_blocks(area)
+    )
+
+
 AREAS = st.lists(
     st.tuples(
         st.just(PAGE), st.just(PAGE), st.lists(st.integers(0, 7), min_size=256, max_size=600)
@@ -156,11 +164,7 @@ def test_huge_and_single_pages_of_one_mapping_both_move(wanted, before, after, u
         return [MemoryArea(77, first, last + untouched * PAGE, HUGE, PAGE, by_node(), single)]
 
     with playing(memory):
-        there = sum(
-            part.block_bytes * part.present_block_count
-            for part in page_migration.find_movable_blocks(found()[0])
-        )
-        assert there == 18 * HUGE + single
+        assert there(found()[0]) == 18 * HUGE + single
         page_migration.move_pages_to_shares(found(), wanted)
         # The single pages make up for half a huge page too much or too little on any node.
         coarse = 0 if single >= 18 * HUGE else HUGE / (single + 18 * HUGE)
@@ -183,45 +187,25 @@ def test_steps_towards_the_workers_move_as_few_pages_as_possible():
     assert set(memory.shares) == {0, 1}
 
 
-def test_pages_touched_later_are_placed_too():
-    memory = Memory([small([node for node in NODES for _ in range(50)]), small([0] * 400)])
-    with playing(memory):
-        page_migration.move_pages_to_shares(memory.found(), uniform_shares(NODES))
-    assert memory.shares == pytest.approx(uniform_shares(NODES), abs=1e-9)
-
-
-def there(area: page_migration.MemoryArea) -> int:
-    """Bytes of the blocks that are on a node."""
-    return sum(
-        part.block_bytes * part.present_block_count
-        for part in page_migration.find_movable_blocks(area)
-    )
-
-
-def test_huge_and_single_pages_of_one_mapping_are_separated():
+def test_pages_of_this_process_are_found_by_size_and_not_moved():
     memory = mmap.mmap(-1, 5 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(mmap.MADV_HUGEPAGE)
     memory[:] = b"x" * len(memory)  # 5 MiB are no whole number of huge pages
-    mixed = [area for area in page_migration.find_memory_areas(os.getpid()) if area.single_bytes]
-    if not mixed:
-        pytest.skip("this kernel gave no transparent huge pages")
-    for area in mixed:
-        sizes = {
-            part.block_bytes for part in page_migration.find_movable_blocks(area) if len(part.where)
-        }
-        assert sizes == {page_migration.PAGE_BYTES, area.block_bytes}
-        assert there(area) >= 0.9 * sum(area.bytes_by_node.values())
-
-
-def test_pages_of_this_process_are_found_and_not_moved():
-    memory = mmap.mmap(-1, 4 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory[:] = b"x" * len(memory)
     found = page_migration.find_memory_areas(os.getpid())
-    assert sum(page_migration.page_bytes_by_node(found).values()) >= 4 << 20
+    by_node = page_migration.page_bytes_by_node(found)
+    assert sum(by_node.values()) >= len(memory)
     # Other memory of this process can be freed meanwhile.
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     [own] = [area for area in found if area.begin <= address < area.end]
-    assert there(own) >= 0.9 * sum(own.bytes_by_node.values())
-    node = next(iter(page_migration.page_bytes_by_node(found)))
-    if set(page_migration.page_bytes_by_node(found)) == {node}:
+    for area in [own, *(area for area in found if area.single_bytes)]:
+        assert there(area) >= 0.9 * sum(area.bytes_by_node.values())
+    node = next(iter(by_node))
+    if set(by_node) == {node}:
         assert page_migration.move_pages_to_shares(found, {node: 1.0}) == 0
+    mixed = [area for area in found if area.single_bytes]
+    if not mixed:
+        pytest.skip("this kernel gave no transparent huge pages")
+    for area in mixed:
+        parts = page_migration.find_movable_blocks(area)
+        sizes = {part.block_bytes for part in parts if len(part.where)}
+        assert sizes == {page_migration.PAGE_BYTES, area.block_bytes}

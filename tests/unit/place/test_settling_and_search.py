@@ -179,19 +179,6 @@ def test_co_running_loads_run_during_the_search(kernel):
     assert metric_values.window_of_all_loads(record, series)[0] == first["program"]
 
 
-@pytest.mark.parametrize("how", ["stop", "end of input"])
-def test_a_program_stopped_during_the_search_was_never_ready(start, how):
-    run = start(ENDLESS)
-    run.opened()
-    if how == "stop":
-        run.process.terminate()
-    status, names, found = run.ended()  # which ends its input
-    assert (status, names) == (0, ["done"])
-    assert found["exit_status"] == 0
-    assert found["search"]["settled"] is False
-    assert found["search"]["reason"] == "the program ended before the search was finished"
-
-
 def test_a_crash_during_the_search_gives_the_programs_status(start):
     run = start(ENDLESS)
     os.kill(run.opened(), signal.SIGKILL)
@@ -200,21 +187,35 @@ def test_a_crash_during_the_search_gives_the_programs_status(start):
     assert (status, names, found["exit_status"]) == (137, [], 137)
 
 
-@pytest.mark.parametrize("how", ["stop", "end of input"])
-def test_a_program_stopped_before_its_release_has_no_sample(start, how):
-    run = start(QUICK)
-    assert run.event()["event"] == "ready"
-    assert report(run.path)["search"]["settled"] is True
-    if how == "stop":
+DURING = "the program ended before the search was finished"
+
+
+@pytest.mark.parametrize(
+    ("constants", "waits_for", "ends", "names", "reason"),
+    [
+        # It was never ready.
+        (ENDLESS, "its start", "by a signal", ["done"], DURING),
+        (ENDLESS, "its start", "with its input", ["done"], DURING),
+        # The end of input reaches its own barrier.
+        (ENDLESS, "", "with its input", ["ready", "done"], "the program ended before it was ready"),
+        (QUICK, "ready", "by a signal", ["done"], None),
+        (QUICK, "ready", "with its input", ["done"], None),
+    ],
+)
+def test_a_program_that_ends_before_its_release_has_no_sample(
+    start, constants, waits_for, ends, names, reason
+):
+    run = start(constants)
+    if waits_for == "its start":
+        run.opened()
+    if waits_for == "ready":
+        assert run.event()["event"] == "ready"
+    if ends == "by a signal":
         run.process.terminate()
-    assert run.ended()[:2] == (0, ["done"])
-
-
-def test_end_of_input_before_ready_reaches_the_programs_barrier(start):
-    run = start(ENDLESS)
-    status, names, found = run.ended()
-    assert (status, names) == (0, ["ready", "done"])
-    assert found["search"]["settled"] is False
+    status, said, found = run.ended()  # which ends its input
+    assert (status, said) == (0, names)
+    assert found["search"]["settled"] is (reason is None)
+    assert found["search"]["reason"] == reason
 
 
 def test_an_early_line_releases_the_program_after_settling(start):

@@ -63,22 +63,19 @@ def interpreter(folder: Path, name: str, *refusals: str) -> str:
     return str(script)
 
 
-def test_an_old_python_is_refused_with_what_to_install(tmp_path: Path, root: Path) -> None:
-    status, said = environment_of(
-        tmp_path, root, interpreter(tmp_path, "python3", "version_info"), "/usr/bin:/bin"
-    )
+def test_a_python_that_is_old_or_lacks_ensurepip_is_refused_with_what_to_install(
+    tmp_path: Path, root: Path
+) -> None:
+    old = interpreter(tmp_path, "python3", "version_info")
+    status, said = environment_of(tmp_path, root, old, "/usr/bin:/bin")
     assert status == 2
     assert "no Python 3.11 or newer" in said
     assert "python3-venv" in said
-
-
-def test_a_python_without_ensurepip_is_refused_with_its_package(tmp_path: Path, root: Path) -> None:
     needed = tmp_path / "bin"
     needed.mkdir()
     (needed / "basename").symlink_to("/usr/bin/basename")
-    status, said = environment_of(
-        tmp_path, root, interpreter(tmp_path, "python3.12", "ensurepip"), str(needed)
-    )
+    without = interpreter(tmp_path, "python3.12", "ensurepip")
+    status, said = environment_of(tmp_path, root, without, str(needed))
     assert status == 2
     assert "apt-get install python3.12-venv" in said
     assert not (tmp_path / ".venv").exists()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
 
 import pytest
 
@@ -86,12 +88,6 @@ def test_whole_packages_are_measured_with_the_node_matrices():
     assert len(keys_of(packages, Priority.MATRIX)) == len(packages.points) == 10
 
 
-def test_the_first_round_uses_the_documented_share_of_the_budget(rounds):
-    text = (ROOT / "docs/budget.md").read_text()
-    assert f"The first round uses up to {100 * FIRST_SHARE:.0f} % of the budget." in text
-    assert rounds[0].spent_seconds <= FIRST_SHARE * SECONDS + ROUND_SECONDS
-
-
 def test_twenty_minutes_measure_the_pairs_of_nodes_of_the_complete_plan():
     """Only pairs show the paths that nodes share, and caches and cores would take the time."""
     full = server(experiments=read_config()["experiments"])
@@ -108,12 +104,15 @@ def test_twenty_minutes_measure_the_pairs_of_nodes_of_the_complete_plan():
 
 
 def test_rounds_end_within_the_budget_and_use_most_of_it(rounds):
+    text = (ROOT / "docs/budget.md").read_text()
+    assert f"The first round uses up to {100 * FIRST_SHARE:.0f} % of the budget." in text
+    assert rounds[0].spent_seconds <= FIRST_SHARE * SECONDS + ROUND_SECONDS
     assert 0.9 * SECONDS <= rounds[-1].spent_seconds <= SECONDS
 
 
 def test_the_same_records_lead_to_the_same_rounds(host, rounds):
-    again = list(simulate_rounds(host, Budget(SECONDS)))
-    assert [each.rounds for each in again] == [each.rounds for each in rounds]
+    again = list(islice(simulate_rounds(host, Budget(SECONDS)), 2))
+    assert [each.rounds for each in again] == [each.rounds for each in rounds[:2]]
     other = next(simulate_rounds(host, Budget(SECONDS), seed=1))
     assert other.rounds[0].measurements != rounds[0].rounds[0].measurements
 
@@ -136,31 +135,23 @@ def test_what_departs_is_measured_again_and_found():
     assert max(counts.values()) <= 3
 
 
-def test_records_of_earlier_runs_cost_no_time_and_are_not_measured_again(host):
+def test_records_of_earlier_runs_cost_no_time_and_a_complete_plan_needs_no_round(host):
     keys = tuple(sorted(keys_of(host, Priority.MATRIX)))
-    earlier = Round("records of earlier runs", keys, earlier=True)
     so_far = MachineSoFar(
         host.points,
         host.topology,
         host.component_facts,
-        [earlier],
+        [Round("records of earlier runs", keys, earlier=True)],
         seconds={key: [5.0] for key in keys},
     )
     assert so_far.spent_seconds == 0.0
     first = next_round(so_far, Budget(SECONDS), seed=0)
     assert first is not None
     assert not set(keys) & set(first.measurements)
-
-
-def test_a_complete_plan_needs_no_further_round(host):
     every = [point_key(point) for point in host.points for _ in point["orders"]]
-    so_far = MachineSoFar(
-        host.points,
-        host.topology,
-        rounds=[Round("all", tuple(every))],
-        seconds={key: [0.0] * count for key, count in Counter(every).items()},
-    )
-    assert next_round(so_far, Budget(SECONDS), seed=0) is None
+    seconds = {key: [0.0] * count for key, count in Counter(every).items()}
+    complete = replace(so_far, rounds=[Round("all", tuple(every))], seconds=seconds)
+    assert next_round(complete, Budget(SECONDS), seed=0) is None
 
 
 def test_a_target_precision_repeats_only_wide_intervals():
@@ -168,7 +159,7 @@ def test_a_target_precision_repeats_only_wide_intervals():
     names = ["memory_bandwidth", "latency_matrix"]
     host = planned("fleet", change=noisy, all_points=True, experiments=names)
     few, many = (
-        [*simulate_rounds(host, Budget(precision=precision))][-1] for precision in (0.05, 0.008)
+        [*simulate_rounds(host, Budget(precision=precision))][-1] for precision in (0.05, 0.012)
     )
     assert sum(few.replicates_of(few.rounds).values()) < sum(
         many.replicates_of(many.rounds).values()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaosity.rounds.resumed_rounds import RecordState, replicates_of_rounds, resume_rounds
@@ -78,6 +78,7 @@ def test_records_that_were_there_before_the_first_round_are_chosen_anew():
     assert found.rounds == [*of("b", earlier=True), *of("c")]
 
 
+@settings(max_examples=40)
 @given(
     rounds=st.lists(st.sets(st.sampled_from(NAMES), min_size=1), min_size=1, max_size=4),
     drawn=st.dictionaries(

@@ -178,23 +178,21 @@ def test_counts_are_scaled_to_the_enabled_time(seen):
     )
 
 
-def test_a_delayed_start_is_scaled():
-    late = count(600, enabled=60, running=30)  # half of its time, which began at 40 of 100
-    assert event_counters.counter_value(
-        {"c": {"counts": [count(1000), late]}}, "c"
-    ) == pytest.approx(3000)
-    minus = {"c": {"counts": [count(600, enabled=60, running=60), count(1000, sign=-1)]}}
-    assert event_counters.counter_value(minus, "c") == 0.0
-
-
-def test_a_difference_may_be_slightly_below_zero_only():
-    little = {"c": {"counts": [count(1000), count(1005, sign=-1)]}}
-    assert event_counters.counter_value(little, "c") == 0.0
-    much = {"c": {"counts": [count(1000), count(1500, sign=-1)]}}
-    with pytest.raises(ExtractionError, match="the counter's two events is below zero"):
-        event_counters.counter_value(much, "c")
-
-
-def test_an_event_that_never_ran_has_no_count():
-    with pytest.raises(ExtractionError, match="never ran the counter on PU 3"):
-        event_counters.counter_value({"c": {"counts": [count(0, 100, 0, cpu=3)]}}, "c")
+@pytest.mark.parametrize(
+    ("counts", "value"),
+    [
+        # The second ran half of its time, which began at 40 of 100.
+        ([count(1000), count(600, enabled=60, running=30)], pytest.approx(3000)),
+        ([count(600, enabled=60, running=60), count(1000, sign=-1)], 0.0),
+        # A difference may be below zero, but only slightly.
+        ([count(1000), count(1005, sign=-1)], 0.0),
+        ([count(1000), count(1500, sign=-1)], "the counter's two events is below zero"),
+        ([count(0, 100, 0, cpu=3)], "never ran the counter on PU 3"),
+    ],
+)
+def test_values_of_counts(counts, value):
+    if isinstance(value, str):
+        with pytest.raises(ExtractionError, match=value):
+            event_counters.counter_value({"c": {"counts": counts}}, "c")
+    else:
+        assert event_counters.counter_value({"c": {"counts": counts}}, "c") == value

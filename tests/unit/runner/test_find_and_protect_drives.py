@@ -141,12 +141,12 @@ def block(tmp_path, monkeypatch):
 
 
 def test_a_drive_is_found_by_its_slot(block):
-    assert find_and_protect_drives.find_nvme_by_slot("0000:41:00.0", "OLD") == Path("/dev/nvme3n1")
-
-
-def test_a_replaced_drive_is_an_error(block):
+    find = find_and_protect_drives.find_nvme_by_slot
+    assert find("0000:41:00.0", "OLD") == Path("/dev/nvme3n1")
     with pytest.raises(MeasurementError, match="it was replaced after discovery"):
-        find_and_protect_drives.find_nvme_by_slot("0000:41:00.0", "NEW")
+        find("0000:41:00.0", "NEW")
+    with pytest.raises(MeasurementError, match="no NVMe drive"):  # a path of a multipath drive
+        find("0000:42:00.0", None)
 
 
 def test_a_drive_behind_the_address_of_a_bridge_is_not_the_drive_of_the_slot(tmp_path, monkeypatch):
@@ -174,11 +174,6 @@ def test_the_second_namespace_of_a_drive_is_not_the_first(block, monkeypatch):
         for name in ("drive-0000-41-00-0", "drive-0000-41-00-0-n2")
     ]
     assert found == ["nvme3n1", "nvme3n2"]
-
-
-def test_a_path_of_a_multipath_drive_is_skipped(block):
-    with pytest.raises(MeasurementError, match="no NVMe drive"):
-        find_and_protect_drives.find_nvme_by_slot("0000:42:00.0", None)
 
 
 def test_a_replacement_file_has_random_content_and_is_kept(tmp_path):

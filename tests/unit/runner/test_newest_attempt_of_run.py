@@ -53,16 +53,13 @@ def test_other_attempts_are_not_reused(tmp_path, other):
     assert newest_attempt_file_of_run({"definition": "d"}, 1, path) is None
 
 
-def test_an_incomplete_record_is_not_reused(tmp_path):
+def test_neither_an_incomplete_record_is_reused_nor_one_outside_a_run(tmp_path, monkeypatch):
     path = tmp_path / "rep1.json"
     save_record(record(LATER), path)
+    monkeypatch.delenv(RUN_BEGAN)
+    assert newest_attempt_file_of_run({"definition": "d"}, 1, path) is None
+    monkeypatch.setenv(RUN_BEGAN, BEGAN)
+    assert newest_attempt_file_of_run({"definition": "d"}, 1, path) is not None
     [attempt] = (tmp_path / "attempts").glob("*.json")
     attempt.write_text(attempt.read_text()[:40])
-    assert newest_attempt_file_of_run({"definition": "d"}, 1, path) is None
-
-
-def test_outside_a_run_no_attempt_is_reused(tmp_path, monkeypatch):
-    monkeypatch.delenv(RUN_BEGAN)
-    path = tmp_path / "rep1.json"
-    save_record(record(LATER), path)
     assert newest_attempt_file_of_run({"definition": "d"}, 1, path) is None

@@ -31,39 +31,33 @@ Triad:          45165.4     0.054779     0.053138     0.059605
 KERNEL = '{"event":"ready","kernel":"triad"}\nnoise\n{"event":"done","valid":true,"passes":7}\n'
 
 
-def test_sums_over_jobs():
-    source = {"in": "result.json", "json": "jobs[*].read.bw_bytes", "combine": "sum"}
-    assert extract_number(source, {"result.json": FIO}) == 350
+TRIAD = r"^Triad:\s+([0-9.]+)"
+TIME = r"^Triad:\s+[0-9.]+\s+([0-9.]+)"
 
 
-def test_keys_with_blanks():
-    found = extract_values({"in": "r", "json": "global options.direct"}, {"r": FIO})
-    assert found == ["1"]
+@pytest.mark.parametrize(
+    ("source", "text", "number"),
+    [
+        ({"json": "jobs[*].read.bw_bytes", "combine": "sum"}, FIO, 350),
+        ({"regex": TRIAD, "scale": 1e6}, STREAM, 45165.4e6),
+        ({"regex": TIME, "amount": "240000000"}, STREAM, 240e6 / 0.054779),  # an amount and a time
+    ],
+)
+def test_numbers(source, text, number):
+    assert extract_number(source, {"stdout": text}) == pytest.approx(number)
 
 
-def test_messages_before_the_document_are_skipped():
-    text = f"\nfio: terminating on signal 2\n{FIO}\n"
-    assert extract_values({"json": "jobs[*].error"}, {"stdout": text}) == [0, 0]
-
-
-def test_regex_with_scale():
-    source = {"regex": r"^Triad:\s+([0-9.]+)", "scale": 1e6}
-    assert extract_number(source, {"stdout": STREAM}) == pytest.approx(45165.4e6)
-
-
-def test_an_amount_and_its_time_give_a_rate():
-    average = {"regex": r"^Triad:\s+[0-9.]+\s+([0-9.]+)", "amount": "240000000"}
-    assert extract_number(average, {"stdout": STREAM}) == pytest.approx(240e6 / 0.054779)
-
-
-def test_a_time_of_zero_gives_no_rate():
-    average = {"regex": "time ([0-9.]+)", "amount": 1}
-    with pytest.raises(ExtractionError, match=r"no rate can be computed from a time of 0\.0 s"):
-        extract_number(average, {"stdout": "time 0.000000"})
-
-
-def test_events_among_other_lines():
-    assert extract_values({"event": "done", "key": "valid"}, {"stdout": KERNEL}) == [True]
+@pytest.mark.parametrize(
+    ("source", "text", "values"),
+    [
+        ({"json": "global options.direct"}, FIO, ["1"]),
+        # Messages before the document, and lines that are no event, are skipped.
+        ({"json": "jobs[*].error"}, f"\nfio: terminating on signal 2\n{FIO}\n", [0, 0]),
+        ({"event": "done", "key": "valid"}, KERNEL, [True]),
+    ],
+)
+def test_values(source, text, values):
+    assert extract_values(source, {"stdout": text}) == values
 
 
 @pytest.mark.parametrize(
@@ -77,6 +71,7 @@ def test_events_among_other_lines():
         ({"json": "global options"}, {"stdout": FIO}, "not a number"),
         ({"event": "done", "key": "valid"}, {"stdout": '{"event":"done","val'}, "incomplete JSON"),
         ({"regex": "Add: (.*)"}, {"stdout": STREAM}, "no line of the output matches"),
+        ({"regex": "T (.*)", "amount": 1}, {"stdout": "T 0.0"}, r"from a time of 0\.0 s"),
     ],
 )
 def test_wrong_output_is_an_error(source, outputs, message):

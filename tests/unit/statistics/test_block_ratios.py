@@ -4,6 +4,7 @@ import math
 
 import pandas as pd
 import pytest
+from tidy_rows import tidy_rows
 
 from chaosity.statistics.block_ratios import (
     estimate_group_ratio_paired_by_block,
@@ -14,24 +15,8 @@ from chaosity.store.measurements import Measurements
 
 
 def rows(values, point="p", **columns):
-    """Tidy rows of a cell: values by replicate, None for a failed one."""
-    return pd.DataFrame(
-        {
-            "host": "h",
-            "configuration": "c",
-            "experiment": "e",
-            "point": point,
-            "load": "memory",
-            "metric": "m",
-            "replicate": range(1, len(values) + 1),
-            "status": ["failed" if value is None else "valid" for value in values],
-            "reason": None,
-            "value": values,
-            "initiator": "i",
-            "target": "t",
-            **columns,
-        }
-    )
+    """Rows of a cell: values by replicate, None for a failed one."""
+    return tidy_rows(values, point=point, **columns)
 
 
 def test_a_drift_between_blocks_cancels_in_ratios():

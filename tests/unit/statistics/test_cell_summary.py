@@ -4,35 +4,16 @@ import math
 
 import numpy as np
 import pandas as pd
+from tidy_rows import tidy_rows
 
 from chaosity.statistics.cell_summary import compute_outlier_mask, summarise_cells
 from chaosity.store.tidy_table_parquet import COLUMNS
 
 
 def table(values, status="valid", **columns):
-    """Tidy rows of one cell, a value a replicate."""
-    number = len(values)
-    return pd.DataFrame(
-        {
-            "host": "h",
-            "configuration": "c",
-            "experiment": "e",
-            "point": "p",
-            "load": "memory",
-            "metric": "bandwidth_bytes_per_second",
-            "replicate": range(1, number + 1),
-            "status": status,
-            "reason": None,
-            "value": values,
-            "label": None,
-            "file_backed": False,
-            "benchmark": "b",
-            "kernel": "triad",
-            "initiator": "node0",
-            "target": "node0",
-            **columns,
-        }
-    )
+    """Rows of one cell, a value a replicate."""
+    own = {"label": None, "file_backed": False, "benchmark": "b", "kernel": "triad"}
+    return tidy_rows(values, status=status, **{**own, **columns})
 
 
 def test_a_cell_with_one_replicate_has_no_interval_and_no_spread():

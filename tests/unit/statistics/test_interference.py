@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+from tidy_rows import tidy_rows
 
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.corun_interference import (
@@ -18,23 +19,16 @@ MIB = 2**20
 
 def rows(found, level, replicates=1):
     """Rows of initiators of two nodes: latency by (initiator, size in MiB)."""
-    return pd.DataFrame(
-        [
-            {
-                "host": "h",
-                "configuration": "c",
-                "initiator": name,
-                "target": f"node{name[-1]}",
-                "initiator_nodes": name[-1],
-                "replicate": replicate,
-                "status": "valid",
-                "x": size * MIB,
-                "level": level,
-                "value": value * (1.0 + 0.001 * replicate),
-            }
-            for (name, size), value in found.items()
-            for replicate in range(1, replicates + 1)
-        ]
+    cells = [(*key, value, k) for key, value in found.items() for k in range(1, replicates + 1)]
+    names = [name for name, *_ in cells]
+    return tidy_rows(
+        [value * (1.0 + 0.001 * k) for _, _, value, k in cells],
+        initiator=names,
+        target=[f"node{name[-1]}" for name in names],
+        initiator_nodes=[name[-1] for name in names],
+        replicate=[k for *_, k in cells],
+        x=[size * MIB for _, size, *_ in cells],
+        level=level,
     )
 
 
@@ -89,19 +83,14 @@ def test_without_pairs_there_is_no_divergence():
 
 def test_the_published_sweep_diverges_at_128_mb_with_slow_even_ranks():
     table = pd.read_csv(SWEEP)
-    sweep = pd.DataFrame(
-        {
-            "host": "h",
-            "configuration": "c",
-            "initiator": "pu" + table["core"].astype(str),
-            "initiator_nodes": table["cpu_node"].astype(str),
-            "target": "node" + table["mem_node"].astype(str),
-            "replicate": 1,
-            "status": "valid",
-            "x": table["size_MB"] * 2.0**20,
-            "level": table["mode"],
-            "value": table["latency_ns"],
-        }
+    sweep = tidy_rows(
+        table["latency_ns"].tolist(),
+        initiator="pu" + table["core"].astype(str),
+        initiator_nodes=table["cpu_node"].astype(str),
+        target="node" + table["mem_node"].astype(str),
+        replicate=1,
+        x=table["size_MB"] * 2.0**20,
+        level=table["mode"],
     )
     result = compare_latency_together_and_alone(sweep, "concurrent", "serial")
     assert result.start == 128 * MIB

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-import math
-
 import pandas as pd
 import pytest
+from tidy_rows import tidy_rows
 
 from chaosity.statistics.loaded_latency_curves import (
     QUANTITIES,
@@ -15,25 +14,13 @@ from shipped_data import PUBLISHED_TABLES
 
 def rows(*blocks, **columns):
     """Rows of one curve: (bandwidth, latency) of each point, a list a replicate."""
-    return pd.DataFrame(
-        [
-            {
-                "host": "h",
-                "configuration": "c",
-                "experiment": "e",
-                "point": f"p{number}",
-                "load": "chase",
-                "initiator": "pu0",
-                "target": "node0",
-                "replicate": replicate,
-                "status": "failed" if latency is None else "valid",
-                "x": x,
-                "value": latency,
-                **columns,
-            }
-            for replicate, points in enumerate(blocks, start=1)
-            for number, (x, latency) in enumerate(points)
-        ]
+    points = [(*point, number) for block in blocks for number, point in enumerate(block)]
+    return tidy_rows(
+        [latency for _, latency, _ in points],
+        x=[x for x, _, _ in points],
+        point=[f"p{number}" for _, _, number in points],
+        replicate=[k for k, block in enumerate(blocks, start=1) for _ in block],
+        **columns,
     )
 
 
@@ -46,80 +33,68 @@ def numbers(table, by=()):
 CURVE = [(0.0, 80.0), (40.0, 100.0), (80.0, 140.0), (100.0, 240.0)]
 
 
-def test_the_quantities_of_a_curve_by_hand():
-    found = numbers(rows(CURVE))
-    # 160 is a fifth of the way from 140 to 240; 50 is a quarter of the way from 40 to 80.
-    wanted = {
-        "unloaded": 80.0,
-        "peak": 100.0,
-        "knee": 84.0,
-        "latency_at_50": 110.0,
-        "latency_at_75": 135.0,
-        "latency_at_90": 190.0,
-    }
-    assert found["median"].to_dict() == pytest.approx(wanted)
-    assert found["reason"].isna().all()
-    assert found["note"].isna().all()
-    assert found["low"].isna().all()
+# 160 is a fifth of the way from 140 to 240; 50 is a quarter of the way from 40 to 80.
+WHOLE = {
+    "unloaded": 80.0,
+    "peak": 100.0,
+    "knee": 84.0,
+    "latency_at_50": 110.0,
+    "latency_at_75": 135.0,
+    "latency_at_90": 190.0,
+}
+SLOWER = [(x * 0.9, y * 1.1) for x, y in CURVE]
+BROKEN = [*CURVE[:3], (100.0, None)]
 
 
-def test_each_block_has_a_curve_of_its_own_and_the_interval_is_of_their_numbers():
-    slower = [(x * 0.9, y * 1.1) for x, y in CURVE]
-    found = numbers(rows(CURVE, slower))
-    assert found.loc["peak", "median"] == pytest.approx(95.0)
-    assert found.loc["knee", "median"] == pytest.approx((84.0 + 75.6) / 2.0)
+@pytest.mark.parametrize(
+    ("blocks", "expected", "texts"),
+    [
+        ([CURVE], WHOLE, {}),
+        # Behind saturation, the lower latency counts.
+        ([[*CURVE, (70.0, 300.0), (60.0, 400.0)]], WHOLE, {}),
+        # Each block has a curve of its own.
+        ([CURVE, SLOWER], {"peak": 95.0, "knee": (84.0 + 75.6) / 2.0}, {}),
+        ([CURVE[:3]], {"knee": 80.0}, {"knee": "latency did not double"}),
+        # Twice the latency without a byte more is doubled at the peak.
+        ([[*CURVE[:3], (79.0, 300.0)]], {"knee": 80.0}, {"knee": None}),
+        (
+            [[(60.0, 90.0), (100.0, 150.0)]],
+            {"unloaded": None, "knee": None, "latency_at_50": None, "latency_at_75": 112.5},
+            {
+                "unloaded": "no point without load or below 5 % of the peak",
+                "latency_at_50": "no point below 50 % of the peak",
+            },
+        ),
+        ([[(0.0, 90.0)]], {"peak": None}, {"peak": "no point with load"}),
+        (
+            [[(0.0, 90.0), (100.0, 400.0)]],
+            {"knee": None},
+            {"knee": "the points on both sides are 100 % of the peak apart"},
+        ),
+        # A block with a failed point does not count, but a point that always failed is noted.
+        ([CURVE, BROKEN], {"peak": 100.0}, {"peak": None}),
+        (
+            [BROKEN, [(0.0, None), *CURVE[1:]]],
+            {"peak": None},
+            {"peak": "no replicate is complete"},
+        ),
+        ([BROKEN, BROKEN], {"peak": 80.0}, {"peak": "1 of the curve's points have no value"}),
+    ],
+)
+def test_quantities_of_curves_by_hand(blocks, expected, texts):
+    found = numbers(rows(*blocks)).astype(object)
+    found = found.where(found.notna(), None)
+    medians = {name: found.loc[name, "median"] for name in expected}
+    assert medians == pytest.approx(expected)
+    said = {name: found.loc[name, "note"] or found.loc[name, "reason"] for name in texts}
+    assert said == texts
+
+
+def test_the_interval_is_of_the_numbers_of_the_blocks():
+    found = numbers(rows(CURVE, SLOWER))
     assert (found["n"] == 2).all()
     assert (found["low"] < found["median"]).all()
-
-
-def test_behind_saturation_the_lower_latency_counts():
-    waves = [*CURVE, (70.0, 300.0), (60.0, 400.0)]
-    found = numbers(rows(waves))["median"].to_dict()
-    assert found == pytest.approx(numbers(rows(CURVE))["median"].to_dict())
-
-
-def test_a_latency_that_does_not_double_has_a_note():
-    found = numbers(rows(CURVE[:3]))
-    assert (found.loc["knee", "median"], found.loc["knee", "note"]) == (
-        80.0,
-        "latency did not double",
-    )
-    # Twice the latency without a byte more is doubled at the peak.
-    found = numbers(rows([*CURVE[:3], (79.0, 300.0)]))
-    assert found.loc["knee", "median"] == 80.0
-    assert found.loc["knee", "note"] is None or math.isnan(found.loc["knee", "note"])
-
-
-def test_an_unknown_quantity_has_a_reason():
-    found = numbers(rows([(60.0, 90.0), (100.0, 150.0)]))
-    assert found["median"].isna().to_dict() == {
-        "unloaded": True,
-        "peak": False,
-        "knee": True,
-        "latency_at_50": True,
-        "latency_at_75": False,
-        "latency_at_90": False,
-    }
-    assert found.loc["unloaded", "reason"] == "no point without load or below 5 % of the peak"
-    assert found.loc["latency_at_50", "reason"] == "no point below 50 % of the peak"
-    assert numbers(rows([(0.0, 90.0)])).loc["peak", "reason"] == "no point with load"
-    found = numbers(rows([(0.0, 90.0), (100.0, 400.0)]))
-    assert found.loc["knee", "reason"] == "the points on both sides are 100 % of the peak apart"
-
-
-def test_a_block_with_a_failed_point_does_not_count():
-    broken = [*CURVE[:3], (100.0, None)]
-    found = numbers(rows(CURVE, broken))
-    assert (found.loc["peak", "median"], found.loc["peak", "n"]) == (100.0, 1)
-    found = numbers(rows(broken, [(0.0, None), *CURVE[1:]]))
-    assert found.loc["peak", "reason"] == "no replicate is complete"
-
-
-def test_a_point_that_always_failed_is_noted_at_the_peak():
-    broken = [*CURVE[:3], (100.0, None)]
-    found = numbers(rows(broken, broken))
-    assert found.loc["peak", "median"] == 80.0
-    assert found.loc["peak", "note"] == "1 of the curve's points have no value"
+    assert numbers(rows(CURVE))["low"].isna().all()
 
 
 def test_points_without_other_loads_belong_to_every_line():
@@ -138,32 +113,10 @@ def test_points_without_other_loads_belong_to_every_line():
     assert (found.loc[found["quantity"] == "unloaded", "median"] == 80.0).all()
 
 
-def of_csv(name, **columns):
-    table = pd.read_csv(PUBLISHED_TABLES / name)
-    given = {key: table[column] for key, column in columns.items()}
-    return pd.DataFrame(
-        {
-            "configuration": "c",
-            "experiment": "e",
-            "load": "l",
-            "initiator": "i",
-            "target": "t",
-            "replicate": 1,
-            "status": "valid",
-            "host": "h",
-            **given,
-        }
-    )
-
-
 def test_loaded_latency_of_published_servers():
-    table = of_csv(
-        "mlc_vsc_loaded_latency.csv",
-        host="source",
-        point="inject_delay",
-        x="bandwidth_MBps",
-        value="latency_ns",
-    )
+    csv = pd.read_csv(PUBLISHED_TABLES / "mlc_vsc_loaded_latency.csv")
+    columns = {"host": csv["source"], "point": csv["inject_delay"], "x": csv["bandwidth_MBps"]}
+    table = tidy_rows(csv["latency_ns"].tolist(), **columns, replicate=1)
     found = latency_curve_quantities(table, [])
     assert found["reason"].isna().all()
     broadwell = found[found["host"].str.contains("broadwell")].set_index("quantity")["median"]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
+from tidy_rows import tidy_rows
 
 from chaosity.statistics.cell_summary import (
     replace_values,
@@ -24,21 +25,14 @@ WIDTH = ["low", "high"]
 def table(values: np.ndarray, **columns: object) -> pd.DataFrame:
     """Rows of cells of one kind; `values` has one line for each cell."""
     cells, n = values.shape
-    names = ("host", "configuration", "experiment", "load", "initiator", "benchmark", "kernel")
-    return pd.DataFrame(
-        {
-            **dict.fromkeys(names, "any"),
-            "point": np.repeat([f"p{cell}" for cell in range(cells)], n),
-            "target": np.repeat([f"node{cell}" for cell in range(cells)], n),
-            "metric": "bandwidth_bytes_per_second",
-            "replicate": np.tile(np.arange(1, n + 1), cells),
-            "status": "valid",
-            "reason": None,
-            "levels": None,
-            "value": values.ravel(),
-            **columns,
-        }
-    )
+    own = {
+        "point": np.repeat([f"p{cell}" for cell in range(cells)], n),
+        "target": np.repeat([f"node{cell}" for cell in range(cells)], n),
+        "replicate": np.tile(np.arange(1, n + 1), cells),
+        **dict.fromkeys(("benchmark", "kernel"), "any"),
+        "levels": None,
+    }
+    return tidy_rows(values.ravel(), **{**own, **columns})
 
 
 def noisy(cells: int, n: int, seed: int = 1) -> np.ndarray:

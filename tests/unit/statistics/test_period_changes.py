@@ -4,6 +4,7 @@ import json
 
 import pandas as pd
 import pytest
+from tidy_rows import tidy_rows
 
 from chaosity.statistics.before_and_after_change import compare_neighbouring_periods
 from chaosity.store.measurements import Measurements
@@ -11,28 +12,15 @@ from chaosity.store.measurements import Measurements
 
 def history(*periods):
     """Rows of one cell; a period is: values, start of the drive's state, request fingerprint."""
-    rows = [
-        {
-            "host": "h",
-            "configuration": "c",
-            "experiment": "e",
-            "point": "p",
-            "load": "l",
-            "initiator": "i",
-            "target": "t",
-            "metric": "m_bytes_per_second",
-            "replicate": replicate,
-            "status": "valid",
-            "reason": None,
-            "value": value,
-            "era": number,
-            "components": json.dumps({"drive0": since, "system": "1"}),
-            "asked": asked,
-        }
+    return pd.concat(
+        tidy_rows(
+            values,
+            era=number,
+            components=json.dumps({"drive0": since, "system": "1"}),
+            asked=asked,
+        )
         for number, (values, since, asked) in enumerate(periods, start=1)
-        for replicate, value in enumerate(values, start=1)
-    ]
-    return pd.DataFrame(rows)
+    )
 
 
 def test_before_and_after_are_neighbouring_periods():

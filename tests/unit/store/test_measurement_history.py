@@ -77,53 +77,39 @@ def test_before_and_after_a_replaced_drive(results):
     assert components[2] == {"drive0": DAYS[3], "system": DAYS[0]}
 
 
-def test_the_last_attempt_of_a_period_counts(results):
-    results.attempt(DAYS[1], 1000.0)
-    results.attempt(DAYS[2], 1400.0)
-    results.attempt(DAYS[5], 5000.0)
-    assert list(results.history()["value"]) == [700.0, 2500.0]
+A, B, GONE = {"serial": "A"}, {"serial": "B"}, None
+BEFORE = "2025-01-01T00:00:00.000Z"
 
 
-def test_failed_attempts_have_no_value(results):
-    results.attempt(DAYS[1], 1000.0)
-    results.attempt(DAYS[2], 1.0, passed=False)
-    results.attempt(DAYS[5], 5000.0)
-    assert list(results.history()["value"]) == [500.0, 2500.0]
-
-
-def test_a_point_without_a_later_attempt_has_no_history(results):
-    results.attempt(DAYS[1], 1000.0)
-    results.attempt(DAYS[2], 1000.0)
-    assert results.history().empty
-
-
-def test_a_repeated_measurement_of_the_same_state_is_not_a_change(results):
-    results.component("drive0", (DAYS[0], {"serial": "A"}))
-    results.attempt(DAYS[1], 1000.0)
-    results.attempt(DAYS[5], 5000.0)
-    assert results.history().empty
-
-
-def test_a_drive_that_is_removed_and_put_back_stays_in_one_period(results):
-    states = [(DAYS[0], {"serial": "A"}), (DAYS[2], None), (DAYS[3], {"serial": "A"})]
-    results.component("drive0", *states)
-    results.attempt(DAYS[1], 1000.0)
-    results.attempt(DAYS[5], 1100.0)
-    assert results.history().empty
-
-
-def test_swapping_a_drive_twice_makes_three_periods(results):
-    states = [(DAYS[0], {"serial": "A"}), (DAYS[2], {"serial": "B"}), (DAYS[4], {"serial": "A"})]
-    results.component("drive0", *states)
-    for day in (1, 3, 5):
-        results.attempt(DAYS[day], 1000.0)
-    assert list(results.history()["era"]) == [1, 2, 3]
-
-
-def test_attempts_from_before_the_history_belong_to_its_first_state(results):
-    results.attempt("2025-01-01T00:00:00.000Z", 1000.0)
-    results.attempt(DAYS[5], 5000.0)
-    assert list(results.history()["era"]) == [1, 2]
+@pytest.mark.parametrize(
+    ("states", "attempts", "found"),
+    [
+        # The last attempt of a period counts.
+        ([(0, A), (3, B)], [(1, 1000), (2, 1400), (5, 5000)], [(1, 700.0), (2, 2500.0)]),
+        # A failed attempt has no value.
+        ([(0, A), (3, B)], [(1, 1000), (2, None), (5, 5000)], [(1, 500.0), (2, 2500.0)]),
+        # Without a later attempt there is no change, nor in the same state.
+        ([(0, A), (3, B)], [(1, 1000), (2, 1000)], []),
+        ([(0, A)], [(1, 1000), (5, 5000)], []),
+        # A drive that is removed and put back stays in one period.
+        ([(0, A), (2, GONE), (3, A)], [(1, 1000), (5, 1100)], []),
+        # Swapping a drive twice makes three periods.
+        (
+            [(0, A), (2, B), (4, A)],
+            [(1, 1000), (3, 1000), (5, 1000)],
+            [(1, 500.0), (2, 500.0), (3, 500.0)],
+        ),
+        # Attempts from before the history belong to its first state.
+        ([(0, A), (3, B)], [(BEFORE, 1000), (5, 5000)], [(1, 500.0), (2, 2500.0)]),
+    ],
+)
+def test_values_of_periods(results, states, attempts, found):
+    results.component("drive0", *((DAYS[day], content) for day, content in states))
+    for day, amount in attempts:
+        at = DAYS[day] if isinstance(day, int) else day
+        results.attempt(at, amount or 1.0, passed=amount is not None)
+    history = results.history()
+    assert list(zip(history["era"], history["value"], strict=True)) == found
 
 
 def test_different_requests_have_different_fingerprints(results):

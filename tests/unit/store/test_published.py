@@ -11,54 +11,30 @@ from chaosity.documents.shipped_documents import PUBLISHED
 from chaosity.documents.yaml_files import read_yaml
 from chaosity.errors import UserError
 from chaosity.store.read_published_csv import read_published_csv
-from chaosity.store.tidy_table_parquet import COLUMNS
 
 HEAD = "mode,rank,core,cpu_node,mem_node,size_MB,latency_ns\n"
-ROWS = [
-    f"{mode},{core},{core},{node},{node},{size},{latency}"
-    for mode, factor in (("serial", 1.0), ("concurrent", 1.5))
-    for core, node in ((0, 0), (8, 0))
-    for size, latency in ((1, 10.0), (1024, 100.0 * (factor if core == 0 else 1.0)))
-]
-
-
-@pytest.fixture
-def sweep(tmp_path):
-    path = tmp_path / "sweep.csv"
-    path.write_text(HEAD + "\n".join(ROWS) + "\n")
-    return path
-
-
-def test_a_row_becomes_a_row_of_the_tidy_table(sweep):
-    table = read_published_csv(sweep, "numa_bench", "theirs")
-    assert list(table.columns) == list(COLUMNS)
-    assert len(table) == len(ROWS)
-    last = table.iloc[-1]
-    assert (last["host"], last["initiator"], last["target"]) == ("theirs", "pu8", "node0")
-    assert json.loads(last["factors"]) == {"bytes": 2**30, "mode": "concurrent", "pages": "unknown"}
-    assert (last["metric"], last["value"]) == ("latency_ns", 100.0)
-    assert "published" in last["label"]
+ROW = "serial,0,0,0,0,1,20\n"
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("text", "words"),
     [
-        ("serial,0,0,0,0,1,fast", "row 3: 'fast' is not a number"),
-        ("serial,0,0,0,0,1,-3", "row 3: -3 is not a measurement"),
-        ("serial,0,0,0,0,1,inf", "row 3: inf is not a measurement; values must be above 0 and fin"),
-        ("serial,0,0,0,0,1,", "row 3"),
+        (f"{HEAD}{ROW}serial,0,0,0,0,1,fast\n", "row 3: 'fast' is not a number"),
+        (f"{HEAD}{ROW}serial,0,0,0,0,1,-3\n", "row 3: -3 is not a measurement"),
+        (f"{HEAD}{ROW}serial,0,0,0,0,1,inf\n", "inf is not a measurement; values must be above 0"),
+        (f"{HEAD}{ROW}serial,0,0,0,0,1,\n", "row 3"),
+        (f"{HEAD}serial,0,0,0,0,{'x' * 100_000},20\n", "is not a number"),
+        (HEAD, r"sweep\.csv: the file has no row of values"),
+        ("mode,core\nserial,1\n", "'mem_node' is undefined"),
+        ("a,b\n1,2\n1,2,3\n", "not a CSV file"),
     ],
 )
-def test_a_value_that_is_not_a_measurement_is_reported_with_its_row(sweep, line, words):
-    sweep.write_text(f"{HEAD}{ROWS[0]}\n{line}\n")
-    with pytest.raises(UserError, match=words):
-        read_published_csv(sweep, "numa_bench", "theirs")
-
-
-def test_a_file_without_values_is_reported(sweep):
-    sweep.write_text(HEAD)
-    with pytest.raises(UserError, match=r"sweep\.csv: the file has no row of values"):
-        read_published_csv(sweep, "numa_bench", "theirs")
+def test_a_file_that_is_not_of_the_form_is_refused_in_one_line(tmp_path, text, words):
+    path = tmp_path / "sweep.csv"
+    path.write_text(text)
+    with pytest.raises(UserError, match=words) as error:
+        read_published_csv(path, "numa_bench", "theirs")
+    assert str(error.value).isprintable() and len(str(error.value)) < 1000
 
 
 @pytest.mark.parametrize("count", ["1.5", "1e+19"])
@@ -72,20 +48,6 @@ def test_a_count_that_is_not_whole_or_too_large_is_reported_with_its_row(tmp_pat
         read_published_csv(path, "stream_placement", "theirs")
 
 
-def test_a_missing_column_is_named(sweep):
-    sweep.write_text("mode,core\nserial,1\n")
-    with pytest.raises(UserError, match="'mem_node' is undefined"):
-        read_published_csv(sweep, "numa_bench", "theirs")
-
-
-def test_the_error_of_a_row_with_too_many_cells_is_one_line(tmp_path):
-    path = tmp_path / "x.csv"
-    path.write_text("a,b\n1,2\n1,2,3\n")
-    with pytest.raises(UserError, match="not a CSV file") as error:
-        read_published_csv(path, "numa_bench", "theirs")
-    assert str(error.value).isprintable()
-
-
 def test_a_form_with_an_unknown_column_is_an_error(tmp_path, monkeypatch):
     form = read_yaml(PUBLISHED / "numa_bench.yaml")
     form["columns"]["mode"] = "{{ mode }}"
@@ -95,18 +57,11 @@ def test_a_form_with_an_unknown_column_is_an_error(tmp_path, monkeypatch):
         read_published_csv(tmp_path / "x.csv", "numa_bench", "theirs")
 
 
-def test_a_text_in_a_column_of_numbers_is_not_repeated(tmp_path):
-    path = tmp_path / "x.csv"
-    head = "mode,rank,core,cpu_node,mem_node,size_MB,latency_ns\n"
-    path.write_text(head + f"serial,0,0,0,0,{'x' * 100_000},20\n")
-    with pytest.raises(UserError, match="is not a number"):
-        read_published_csv(path, "numa_bench", "theirs")
-
-
 @pytest.mark.parametrize("number", ["9" * 5000, "1e999 + (latency_ns | float)"])
-def test_a_number_of_a_form_with_too_many_digits_is_reported(sweep, tmp_path, monkeypatch, number):
+def test_a_number_of_a_form_with_too_many_digits_is_reported(tmp_path, monkeypatch, number):
     form = read_yaml(PUBLISHED / "numa_bench.yaml")
     (tmp_path / "numa_bench.yaml").write_text(json.dumps(form | {"value": f"{{{{ {number} }}}}"}))
     monkeypatch.setattr("chaosity.store.read_published_csv.PUBLISHED", tmp_path)
+    (tmp_path / "sweep.csv").write_text(HEAD + ROW)
     with pytest.raises(UserError, match="cannot be filled in"):
-        read_published_csv(sweep, "numa_bench", "theirs")
+        read_published_csv(tmp_path / "sweep.csv", "numa_bench", "theirs")

@@ -5,29 +5,8 @@ from __future__ import annotations
 import pytest
 
 from chaosity.errors import UserError
-from chaosity.statistics.corun_interference import summarise_corun_to_alone_ratios
-from chaosity.store.measurements import Measurements
 from chaosity.store.read_published_csv import parse_number_with_si_prefix, read_published_csv
 from shipped_data import PUBLISHED_TABLES
-
-
-def test_cpu_and_gpu_slow_down_as_the_paper_reports():
-    file = PUBLISHED_TABLES / "chaosity_table1_m1pro_GBps.csv"
-    costs = summarise_corun_to_alone_ratios(
-        Measurements.from_table(read_published_csv(file, "table_1", "m1pro"))
-    )
-    kept = dict(zip(zip(costs["load"], costs["point"], strict=True), costs["median"], strict=True))
-    assert kept[("gpu", "16GPU with 8P")] == pytest.approx(118.9 / 176.3)
-    assert all(0.32 < 1 - share < 0.35 for (load, _), share in kept.items() if load == "gpu")
-    assert all(0.53 < 1 - share < 0.57 for (load, _), share in kept.items() if load == "cpu")
-
-
-def test_a_drive_whose_own_node_is_slower():
-    file = PUBLISHED_TABLES / "fio_issue141_nvme_node1_seqread4k_qd1.csv"
-    table = read_published_csv(file, "fio_numa", "theirs").set_index("initiator")
-    assert table.loc["node0", "value"] == 189e6 and table.loc["node1", "value"] == 93e6
-    assert table.loc["node1", "relation"] == "same_node"
-    assert table.loc["node0", "relation"] == "unknown"
 
 
 @pytest.mark.parametrize(

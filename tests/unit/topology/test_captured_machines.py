@@ -87,32 +87,23 @@ def test_memory_less_nodes_have_a_row_in_the_distances(tmp_path):
     assert [n.tier for n in found.nodes] == [0, None, 0, None]
 
 
-def test_distant_memory_of_unknown_technology_is_a_separate_tier(tmp_path):
-    found = discover_topology(str(SPARSE.write(tmp_path)))
-    assert [(n.tier, n.kind) for n in found.nodes] == [(0, "DRAM"), (0, "DRAM"), (1, "CPU-less")]
+TIER = "sys/devices/virtual/memory_tiering/memory_tier{}/nodelist"
 
 
-def test_memory_tiers_of_the_kernel_decide(tmp_path):
-    capture = Capture(
-        SPARSE.nodes,
-        SPARSE.packages,
-        files={
-            "sys/devices/virtual/memory_tiering/memory_tier4/nodelist": "252",
-            "sys/devices/virtual/memory_tiering/memory_tier22/nodelist": "0,8",
-        },
-    )
+@pytest.mark.parametrize(
+    ("files", "tiers"),
+    [
+        ({}, [0, 0, 1]),  # distant memory of unknown technology is a tier of its own
+        ({TIER.format(4): "252", TIER.format(22): "0,8"}, [1, 1, 0]),  # the kernel decides
+        ({TIER.format(4): "0,8,252"}, [0, 0, 1]),  # but not with a single tier
+    ],
+)
+def test_memory_tiers(tmp_path, files, tiers):
+    capture = Capture(SPARSE.nodes, SPARSE.packages, files=files)
     found = discover_topology(str(capture.write(tmp_path)))
-    assert [node.tier for node in found.nodes] == [1, 1, 0]
-
-
-def test_a_single_kernel_tier_is_ignored(tmp_path):
-    capture = Capture(
-        SPARSE.nodes,
-        SPARSE.packages,
-        files={"sys/devices/virtual/memory_tiering/memory_tier4/nodelist": "0,8,252"},
-    )
-    found = discover_topology(str(capture.write(tmp_path)))
-    assert [node.tier for node in found.nodes] == [0, 0, 1]
+    assert [node.tier for node in found.nodes] == tiers
+    assert [node.kind for node in found.nodes][:2] == ["DRAM", "DRAM"]
+    assert files or found.nodes[2].kind == "CPU-less"
 
 
 def test_drives_have_serial_size_node_and_link(tmp_path):

@@ -89,28 +89,26 @@ def test_a_device_of_a_machine_with_one_node_is_near_it(own, tmp_path):
     assert {drive.node for drive in found.drives if drive.name == "nvme4n1"} == {0}
 
 
-def test_synthetic_sockets_nodes_and_threads(synthetic):
-    found = synthetic("pack:2 numa:4 core:6 pu:2")
-    assert (len(found.packages), len(found.nodes), len(found.cores), len(found.pus)) == (
-        2,
-        8,
-        48,
-        96,
-    )
-    assert [p.nodes for p in found.packages] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+@pytest.mark.parametrize(
+    ("description", "flags", "counts", "nodes", "name"),
+    [
+        ("pack:2 numa:2 core:6 pu:2", 0, (2, 4, 24, 48), [(0, 1), (2, 3)], "2nodes-per-package"),
+        # A file of version 1.
+        ("pack:2 numa:2 core:3 pu:2", 1, (2, 4, 12, 24), [(0, 1), (2, 3)], "2nodes-per-package"),
+        # A node may span packages.
+        ("numa:1 pack:2 core:2 pu:1", 0, (2, 1, 4, 4), [(), ()], "1node-over-packages"),
+        # Without cores, each processing unit is a core.
+        ("numa:2 pu:3", 0, (0, 2, 6, 6), [], "2nodes-over-packages"),
+    ],
+)
+def test_synthetic_machines(synthetic, description, flags, counts, nodes, name):
+    found = synthetic(description, flags)
+    parts = (found.packages, found.nodes, found.cores, found.pus)
+    assert tuple(map(len, parts)) == counts
+    assert [package.nodes for package in found.packages] == nodes
     assert all(node.initiator and node.target for node in found.nodes)
-    assert configuration_name(found) == "4nodes-per-package"
-    assert found.node_relation(0, 3) == "same_package"
-
-
-def test_a_version_1_file_is_read_as_well(synthetic):
-    found = synthetic("pack:2 numa:2 core:3 pu:2", flags=1)
-    assert (len(found.packages), len(found.nodes), len(found.cores), len(found.pus)) == (
-        2,
-        4,
-        12,
-        24,
-    )
+    assert configuration_name(found) == name
+    assert found.node_relation(0, 0) == "same_node"
 
 
 def test_cpu_less_memory_next_to_each_package(synthetic):
@@ -120,24 +118,10 @@ def test_cpu_less_memory_next_to_each_package(synthetic):
     assert [node.tier for node in found.nodes] == [0, 1, 0, 1]
 
 
-def test_a_node_may_span_packages(synthetic):
-    found = synthetic("numa:1 pack:2 core:2 pu:1")
-    assert found.nodes[0].package is None
-    assert found.node_relation(0, 0) == "same_node"
-    assert [package.nodes for package in found.packages] == [(), ()]
-    assert configuration_name(found) == "1node-over-packages"
-
-
 def test_an_l3_domain_may_span_nodes(synthetic):
     found = synthetic("pack:1 l3:1 numa:4 core:2 pu:1")
     assert [domain.nodes for domain in found.l3_domains] == [(0, 1, 2, 3)]
     assert {core.l3 for core in found.cores} == {0}
-
-
-def test_without_cores_each_processing_unit_is_a_core(synthetic):
-    found = synthetic("numa:2 pu:3")
-    assert [core.cpus for core in found.cores] == [(0,), (1,), (2,), (3,), (4,), (5,)]
-    assert found.packages == ()
 
 
 def test_the_written_xml_gives_the_same_topology(epyc, own, tmp_path):

@@ -55,37 +55,32 @@ def test_a_rate_has_at_most_three_digits_before_the_point(value):
     assert float(number) < 1000.0
 
 
-def test_gigabytes_are_decimal_and_gibibytes_binary():
-    assert format_decimal_bytes(2_000_398_934_016) == "2.00 TB"
-    assert format_decimal_bytes(512) == "512 B"
-    assert format_binary_bytes(32 * 2**30) == "32 GiB"
-    assert format_binary_bytes(25769402368) == "24.0 GiB"
-    assert format_binary_bytes(None) == format_decimal_bytes(None) == "unknown"
-
-
 @pytest.mark.parametrize(
-    ("seconds", "text"),
+    ("function", "arguments", "text"),
     [
-        (0.42, "0.4 s"),
-        (52.4, "52 s"),
-        (60, "1 min"),
-        (250, "4 min 10 s"),
-        (3599.7, "1 h 00 min"),
-        (11100, "3 h 05 min"),
-        (187200, "2 d 04 h"),
-        (None, "unknown"),
+        (format_decimal_bytes, (2_000_398_934_016,), "2.00 TB"),
+        (format_decimal_bytes, (512,), "512 B"),
+        (format_decimal_bytes, (None,), "unknown"),
+        (format_binary_bytes, (32 * 2**30,), "32 GiB"),
+        (format_binary_bytes, (25769402368,), "24.0 GiB"),
+        (format_binary_bytes, (None,), "unknown"),
+        (format_duration, (0.42,), "0.4 s"),
+        (format_duration, (52.4,), "52 s"),
+        (format_duration, (60,), "1 min"),
+        (format_duration, (250,), "4 min 10 s"),
+        (format_duration, (3599.7,), "1 h 00 min"),
+        (format_duration, (11100,), "3 h 05 min"),
+        (format_duration, (187200,), "2 d 04 h"),
+        (format_duration, (None,), "unknown"),
+        (format_count, (1, "point"), "1 point"),
+        (format_count, (2040, "point"), "2\N{THIN SPACE}040 points"),
+        (metric_words, ("bandwidth_bytes_per_second",), "bandwidth"),
+        (metric_words, ("latency_ns",), "latency"),
+        (metric_words, ("elements_per_second",), "speed"),
+        (format_percent, (0.034,), "3.4 %"),
+        (format_percent, (0.33,), "33 %"),
+        (format_percent, (0.0,), "0 %"),
     ],
 )
-def test_durations_are_formatted(seconds, text):
-    assert format_duration(seconds) == text
-
-
-def test_counts_and_percentages_are_formatted():
-    assert format_count(1, "point") == "1 point"
-    assert format_count(2040, "point") == "2\N{THIN SPACE}040 points"
-    assert metric_words("bandwidth_bytes_per_second") == "bandwidth"
-    assert metric_words("latency_ns") == "latency"
-    assert metric_words("elements_per_second") == "speed"
-    assert format_percent(0.034) == "3.4 %"
-    assert format_percent(0.33) == "33 %"
-    assert format_percent(0.0) == "0 %"
+def test_sizes_times_counts_and_percentages_are_formatted(function, arguments, text):
+    assert function(*arguments) == text

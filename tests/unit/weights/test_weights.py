@@ -135,13 +135,10 @@ def test_dwp_goes_from_the_canonical_weights_to_the_workers_alone():
     assert half == pytest.approx({0: 0.45, 1: 0.3, 2: 0.2, 3: 0.05})
 
 
-@pytest.mark.parametrize("dwp", [-0.1, 1.1, float("nan")])
-def test_dwp_is_a_share(dwp):
-    with pytest.raises(UserError, match="data-to-worker proximity"):
-        shift_shares_to_workers({0: 1.0}, [0], dwp)
-
-
-def test_pages_cannot_move_to_workers_without_memory():
+def test_dwp_is_a_share_and_pages_cannot_move_to_workers_without_memory():
+    for dwp in (-0.1, 1.1, float("nan")):
+        with pytest.raises(UserError, match="data-to-worker proximity"):
+            shift_shares_to_workers({0: 1.0}, [0], dwp)
     weights = canonical_weights(matrix([[40.0, 20.0], [40.0, 20.0], [30.0, 30.0]]), [2])
     assert shift_shares_to_workers(weights, [2], 0.0) == weights
     with pytest.raises(UserError, match="no memory"):

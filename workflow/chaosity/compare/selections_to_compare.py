@@ -143,7 +143,7 @@ def _filter(measurements: Measurements, conditions: Mapping[str, str], place: st
             raise UserError(f"unknown column {column!r}", place, remedy)
         texts = rows[column].map(_text)
         if not (texts == value).any():
-            known = [text for text in texts.unique() if text is not None]
+            known = texts.dropna().unique().tolist()
             remedy = suggest_allowed(value, known[:_MAX_SUGGESTED])
             raise UserError(f"no row has {column} {value!r}", place, remedy)
         measurements = measurements.select(texts == value)
