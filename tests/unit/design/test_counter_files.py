@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from chaosity import checked_yaml_files as module
+from chaosity.documents import shipped_documents as module
 from chaosity.benchmarks.counter_events import (
     encode_x86_event,
     find_counter_events,
