@@ -92,7 +92,7 @@ def test_a_run_goes_on_with_the_results_of_an_older_version(workflow: Workflow, 
     for key in ("stopping", "working_set"):
         del workflow.config[key]
     workflow.config |= {"experiments": ["memory_bandwidth"], "sample": {"memory_bandwidth": 4}}
-    workflow.run()
+    workflow.run("--until", "tidy")
     # The description of the simulated machine has changed since, so its points are measured again.
     attempts = [*old.results.glob("*/*/*/*/attempts/*.json")]
     assert {path.read_bytes() for path in attempts} >= set(kept.values())
@@ -101,7 +101,6 @@ def test_a_run_goes_on_with_the_results_of_an_older_version(workflow: Workflow, 
         assert now["point"]["definition"] == before["point"]["definition"]
     history = read_parquet_table(old.folder / "history.parquet", HISTORY_COLUMNS)
     assert set(history["era"]) == {1, 2}
-    assert (old.folder / "report.html").exists()
     assert workflow.selected() == set()
 
 

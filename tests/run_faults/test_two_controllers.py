@@ -13,7 +13,7 @@ from chaosity.records.record_types_and_verdict import VALID
 from wait_until_true import wait_until
 from workflow_folder import Workflow
 
-pytestmark = [pytest.mark.alone, pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 
 
 def test_two_runs_in_one_folder_do_not_meet(workflow: Workflow):

@@ -76,11 +76,10 @@ def test_a_run_is_refused_when_its_files_are_read(
 
 @pytest.mark.thorough
 def test_a_topology_file_is_planned_whole_and_not_measured(workflow: Workflow, root: Path):
-    xml = str(root / "tests/data/topologies/epyc-7413-2s-nps4-30drives.xml")
-    workflow.host("milan", chaosity_topology=xml)
+    workflow.host("planned", chaosity_topology=str(root / "tests/data/machines/fleet.xml"))
     workflow.config["experiments"] = ["memory_bandwidth", "interference"]
     counts = workflow.counts()
-    assert counts["measure"] > 300
+    assert counts["measure"] > 20
     assert counts["report"] == 1
     done = workflow.snakemake()
     assert done.returncode != 0

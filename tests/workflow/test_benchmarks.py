@@ -20,7 +20,7 @@ def verdicts(workflow):
 @pytest.mark.thorough
 def test_random_reads_of_fio_obey_littles_law(workflow):
     """Reads in flight = reads per second x mean time of a read, in the output of the real fio."""
-    workflow.config |= {"experiments": ["storage_latency"], "sample": {"storage_latency": 4}}
+    workflow.config |= {"experiments": ["storage_latency"], "sample": {"storage_latency": 3}}
     workflow.measure()
     assert set(verdicts(workflow).values()) == {"valid"}
     for path in (workflow.folder / "results").glob("localhost/*/storage_latency/*/rep1.json"):

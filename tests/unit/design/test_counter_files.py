@@ -6,13 +6,13 @@ import itertools
 
 import pytest
 
-from chaosity.documents import shipped_documents as module
 from chaosity.benchmarks.counter_events import (
     encode_x86_event,
     find_counter_events,
     read_counter_files,
 )
 from chaosity.design.host_plan import plan_host
+from chaosity.documents import shipped_documents as module
 from chaosity.documents.check_config import read_config
 from chaosity.documents.shipped_documents import yaml_file_names
 from chaosity.errors import UserError
