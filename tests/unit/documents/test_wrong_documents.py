@@ -7,7 +7,9 @@ import yaml
 
 from chaosity.documents import shipped_documents as module
 from chaosity.documents.check_config import check_config, read_config
+from chaosity.documents.check_document import check_document
 from chaosity.documents.config import Config
+from chaosity.documents.experiments import ExperimentDocument
 from chaosity.documents.shipped_documents import CONFIG, load_benchmark, yaml_file_names
 from chaosity.documents.yaml_files import read_yaml
 from chaosity.errors import UserError
@@ -184,3 +186,38 @@ def test_a_number_that_python_cannot_print_is_an_error(tmp_path):
 def test_a_line_break_at_the_end_of_a_name_is_an_error():
     with pytest.raises(UserError, match="does not match"):
         check_config({**read_config(), "expected_configuration": "nps1\n"})
+
+
+FIGURE = {"name": "a", "title": "A", "load": "memory", "metric": "bandwidth_bytes_per_second"}
+HEATMAP = {**FIGURE, "kind": "heatmap", "rows": "initiator", "columns": "target"}
+LINES = {**FIGURE, "kind": "lines", "x": "threads"}
+BOUND = {"title": "B", "load": "memory", "metric": "bandwidth_bytes_per_second"}
+
+
+@pytest.mark.parametrize(
+    ("figure", "words"),
+    [
+        (
+            {**HEATMAP, "colour": "red"},
+            "figures.0: unknown key 'colour'; did you mean colour_scale?",
+        ),
+        ({**HEATMAP, "kind": "pie"}, "figures.0.kind: the value 'pie' is not allowed"),
+        (
+            {**FIGURE, "kind": "heatmap", "columns": "target"},
+            "figures.0: the key 'rows' is missing",
+        ),
+        ({**HEATMAP, "series": "placement"}, "figures.0: unknown key 'series'"),
+        ({**HEATMAP, "combine": "mean"}, "figures.0.combine: the value 'mean' is not allowed"),
+        ({**LINES, "bounds": [{**BOUND, "times": 0}]}, "figures.0.bounds.0.times: the value 0"),
+        ({**LINES, "bounds": [{"title": "B", "load": "x"}]}, "bounds.0: the key 'metric' is"),
+        ({**LINES, "bounds": [{**BOUND, "along": True}]}, "bounds.0: unknown key 'along'; did you"),
+        ({**LINES, "bounds": [{**BOUND, "where": {"x": {}}}]}, "bounds.0.where.x: the value {}"),
+        ({**LINES, "sum": True, "series": "placement"}, "figures.0: the key 'sum' needs"),
+        ({**LINES, "sum": True, "series": "load", "metric": "latency_ns"}, "the key 'sum' needs"),
+    ],
+)
+def test_a_wrong_figure_of_an_experiment_is_named(figure, words):
+    document = read_yaml(module.EXPERIMENTS / "memory_bandwidth.yaml")
+    with pytest.raises(UserError) as caught:
+        check_document({**document, "figures": [figure]}, ExperimentDocument, "e.yaml")
+    assert words in str(caught.value)

@@ -249,23 +249,6 @@ def test_a_column_of_another_load_can_be_shown(tmp_path):
     assert names(tmp_path, "map", "storage.target") == [f"node{n}drives1" for n in range(4)]
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"colour": "red"}, "unknown key 'colour'"),
-        ({"kind": "pie"}, "'pie' is not allowed"),
-        ({"rows": None}, "rows"),
-        ({"series": "placement"}, "unknown key 'series'"),
-        ({"combine": "mean"}, "'mean' is not allowed"),
-    ],
-)
-def test_a_wrong_description_is_an_error_that_names_the_figure(tmp_path, change, words):
-    entry = {k: v for k, v in {**HEATMAP, **change}.items() if v is not None}
-    with pytest.raises(UserError, match=re.escape(words)) as caught:
-        draw(tmp_path, entry)
-    assert "figure nodes" in str(caught.value)
-
-
 def test_two_figures_of_one_name_and_two_hosts_in_a_table_are_errors(tmp_path):
     twice = [experiment(HEATMAP), experiment(HEATMAP, name="other")]
     with pytest.raises(UserError, match="already has a figure of this name"):

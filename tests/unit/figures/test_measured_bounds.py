@@ -124,14 +124,6 @@ def test_a_bound_of_a_column_that_is_not_there_is_an_error():
         bounds(streams(), bounds=wrong)
 
 
-@pytest.mark.parametrize(
-    "change", [{"times": 0}, {"metric": None}, {"along": True}, {"where": {"x": {}}}]
-)
-def test_a_wrong_bound_is_an_error(change):
-    with pytest.raises(UserError, match="bounds"):
-        spec_of(bounds=[{**ENTRY["bounds"][0], **change}])
-
-
 def test_the_figure_has_room_for_its_bounds_and_the_table_has_their_values(tmp_path):
     measured = streams(memory=200.0)
     data = select_figure_data(spec_of(), measured, Topology())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from chaosity.errors import UserError
 from chaosity.figures.draw_and_write_figures import draw_figures
 from chaosity.figures.figure_captions import figure_caption
 from chaosity.figures.figure_data_and_value_limits import (
@@ -133,9 +132,3 @@ def test_the_figure_is_drawn_without_lines_between_names(tmp_path):
     assert file.marks == 4
     written = pd.read_csv(tmp_path / file.csv)
     assert list(written["load"]) == ["memory", "storage", "sum", "larger_load_alone"]
-
-
-@pytest.mark.parametrize("change", [{"series": "placement"}, {"metric": "latency_ns"}])
-def test_only_rates_of_loads_have_a_sum(change):
-    with pytest.raises(UserError, match="figure together"):
-        FigureSpec.from_yaml_entry("e", {**ENTRY, **change})
