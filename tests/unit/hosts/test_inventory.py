@@ -83,6 +83,11 @@ def test_a_wrong_inventory_is_an_error(tmp_path, text, message):
         ("hosts.yml", "all: {hosts: {no: {}}}", "hosts.yml: .*Host pattern False must be a string"),
         ("hosts.yml", "all:\n\ta: {}\n", r"hosts.yml, line 2: .*Tabs are usually invalid in YAML"),
         ("hosts", "[all]\na b=c d\n", "hosts: .*: Expected key=value .*, got: d"),
+        (
+            "hosts.json",
+            '{"all": {"hosts": {"b": {"ansible_user": "{{ 1 / 0 }}"}}}}',
+            r"hosts\.json: .*division by zero",
+        ),
         ("a.xml", TOPOLOGY, r"a\.xml: an XML file is no inventory; move it out"),
     ],
 )

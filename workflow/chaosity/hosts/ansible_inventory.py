@@ -128,11 +128,14 @@ def _unreadable(errors: str, inventory: str) -> UserError:
     Of a value, Ansible tells at last where it is written. It tries a file with several plugins, and
     tells of each why it failed; the reason is that of the plugin for the file's format.
     """
-    if "Task failed" in errors:
-        *_, (reason, source, line) = re.findall(r"^(.+)\nOrigin: (.+):(\d+):\d+$", errors, re.M)
+    # In a JSON file, Ansible knows no lines.
+    values = re.findall(r"^(.+)\nOrigin: ([^<\n].*?)(?::(\d+):\d+)?$", errors, re.M)
+    if "Task failed" in errors and values:
+        reason, source, line = values[-1]
+        where = f"{source}, line {line}" if line else source
         remedy = "name the file with the vault's password in ANSIBLE_VAULT_PASSWORD_FILE"
         what = f"Ansible cannot evaluate the value: {reason}"
-        return UserError(what, f"{source}, line {line}", remedy if "vault" in reason else None)
+        return UserError(what, where, remedy if "vault" in reason else None)
     failed = re.search(
         r"(?:parse inventory source|Unable to parse) (.+?)(?: as an .*)?$", errors, re.M
     )
