@@ -48,7 +48,7 @@ def config_in(file: str) -> dict[str, Any]:
 
 
 def planned(config: dict, path: Path) -> Counter[str]:
-    """Number of planned points by experiment; none if the config is for another system."""
+    """Experiment -> number of its planned points; empty for a config of another system."""
     topology = topology_of(str(path))
     host = PlannedHost("host", configuration_name(topology), topology)
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from chaosity.documents.published import CounterEventsDocument, EventCode
+from chaosity.documents.counters import CounterEventsDocument, EventCode
 from chaosity.documents.shipped_documents import COUNTERS, read_document, yaml_file_names
 from chaosity.errors import check_allowed
 from chaosity.records.point_types import CounterEvent, CounterRequest

@@ -10,7 +10,7 @@ import click
 TYPES = {
     "benchmark": ("benchmarks", "BenchmarkDocument"),
     "config": ("config", "Config"),
-    "counters": ("published", "CounterEventsDocument"),
+    "counters": ("counters", "CounterEventsDocument"),
     "experiment": ("experiments", "ExperimentDocument"),
     "host": ("inventory", "HostVariables"),
     "processors": ("published", "ProcessorsDocument"),

@@ -7,7 +7,7 @@ chosen in the order of the file.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from chaosity.design.even_samples_and_plan_notes import (
     AT_MOST_SETS,
@@ -111,9 +111,8 @@ def select_initiators(
             named += [half for half in halves if half.kind != "spread"]
         elif "others_of" in selector:
             initiator = find_referred_initiator(selector["others_of"], earlier, where)
-            within = selector.get("within", "node")
-            levels = [within] if isinstance(within, str) else [*within]
-            others = host.remaining_cores(initiator, levels)
+            within = cast("str | list[str]", selector.get("within", "node"))
+            others = host.remaining_cores(initiator, as_list(within))
             if others and selector.get("first_pu"):
                 pus = host.initiators_of_level("pu", one_per_core)
                 others = next(pu for pu in pus if pu.cpus[0] == min(others.cpus))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, NotRequired, Required
 
 from annotated_types import Gt, Le, MinLen
-from pydantic import AfterValidator, Field
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from chaosity.documents.field_types import (
@@ -14,11 +13,14 @@ from chaosity.documents.field_types import (
     Count,
     Name,
     Positive,
+    key_needs,
     with_one_key_of,
 )
 
 # A number, or a template that gives one.
 NumberTemplate = str | float
+# An event is a line of JSON, and a value in it needs a key.
+EVENT_HAS_KEY = key_needs("event", "key"), key_needs("key", "event")
 
 
 class Program(TypedDict):
@@ -157,15 +159,6 @@ class Remark(OutputName, total=False):
     key: str
 
 
-def _event_has_key(source: Any) -> Any:
-    if ("event" in source) != ("key" in source):
-        raise PydanticCustomError("event", "the keys 'event' and 'key' need each other")
-    return source
-
-
-EVENT_HAS_KEY = AfterValidator(_event_has_key)
-
-
 class Condition(Remark, total=False):
     """What a tool's output must say of a valid run."""
 
@@ -231,10 +224,10 @@ class BenchmarkDocument(TypedDict):
 
     Each is optional, since most processors do not have all.
     """
-    valid: list[Annotated[Condition, with_one_key_of("json", "event", "regex"), EVENT_HAS_KEY]]
+    valid: list[Annotated[Condition, with_one_key_of("json", "event", "regex"), *EVENT_HAS_KEY]]
     notes: NotRequired[
         Annotated[
-            list[Annotated[Remark, with_one_key_of("json", "event"), EVENT_HAS_KEY]], MinLen(1)
+            list[Annotated[Remark, with_one_key_of("json", "event"), *EVENT_HAS_KEY]], MinLen(1)
         ]
     ]
     placement: Placement

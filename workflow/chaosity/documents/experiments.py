@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Literal, NotRequired
 
 from annotated_types import Ge, Le, MaxLen, MinLen
-from pydantic import AfterValidator, Discriminator, Field, Tag
-from pydantic_core import PydanticCustomError
+from pydantic import Discriminator, Field, Tag
 from typing_extensions import TypedDict
 
 from chaosity.documents.field_types import (
@@ -19,6 +18,7 @@ from chaosity.documents.field_types import (
     Text,
     Texts,
     Value,
+    key_needs,
     with_one_key_of,
 )
 from chaosity.documents.figures import AnyFigure
@@ -37,30 +37,30 @@ class InitiatorSelector(TypedDict, total=False):
     in_each_set_of: Literal["node"]
     """With `each: node` and `together`: the nodes of each set."""
     at_most_sets: Count
-    """At most so many sets, evenly spread."""
+    """The largest number of sets; of more sets, some are taken, evenly spread."""
     first_pu_of: AnyGroup
     without: Side
-    """With `each` and `one_of_each_relation_to`, less the cores of this initiator."""
+    """With `each` and `one_of_each_relation_to`: leave out the cores of this initiator."""
     at_least: Annotated[int, Ge(2)]
-    """With fewer groups, a few cores of each node."""
+    """The least number of groups; where there are fewer, a few cores of each node are taken."""
     at_most: Count
-    """At most so many groups, evenly spread."""
+    """The largest number of groups; of more groups, some are taken, evenly spread."""
     growing: Literal["node", "package", "machine"]
     """More and more cores, packed and spread."""
     first_half_of: CoreGroup
-    """Half of the cores of each."""
+    """Half of the cores of each such group."""
     others_of: Side
     within: OneOrSeveral[CoreGroup]
     """Where `others_of` takes cores from; of several levels the one with most cores."""
     first_pu: Literal[True]
-    """With `others_of`, only the first processing unit."""
+    """With `others_of`: take only the first processing unit."""
     names: Texts
     same_as: Side
     local_to: Side
     """The nodes of a target, or those nearest to it."""
     one_of_each_relation_to: Side
     by: Literal["l3_domain"]
-    """With `one_of_each_relation_to`, cores instead of nodes."""
+    """With `one_of_each_relation_to`: take cores instead of nodes."""
     threads: Literal["one_per_core", "all"]
 
 
@@ -83,7 +83,7 @@ class DriveSelector(TypedDict, total=False):
     all: Literal[True]
     names: Texts
     at_most_sets: Count
-    """With `each`, `all_of` and `all_of_each_set_of`: so many, evenly spread."""
+    """The largest number of sets of `each`, `all_of` or `all_of_each_set_of`, evenly spread."""
     local: Literal[True]
     """Only drives of the initiator's own nodes."""
     one_of_each_relation: Literal[True]
@@ -208,12 +208,6 @@ class FactorLevelRule(TypedDict, total=False):
     """A load; the level is serial, or concurrent if several of it run."""
 
 
-def _by_is_of_a_relation(rule: Any) -> Any:
-    if "by" in rule and "relation" not in rule:
-        raise PydanticCustomError("by", "the key 'by' needs the key 'relation'")
-    return rule
-
-
 class RelativeMetric(TypedDict):
     """A derived metric: `metric` of `load`, as a ratio to a reference or `per` unit of a rate.
 
@@ -234,12 +228,6 @@ class RelativeMetric(TypedDict):
     The metric, which a processor counter gives, is divided by what the load did at this rate while
     the counter ran.
     """
-
-
-def _same_is_of_a_reference(entry: Any) -> Any:
-    if "same" in entry and "per" in entry:
-        raise PydanticCustomError("same", "the key 'same' needs the key 'to'")
-    return entry
 
 
 class DeclaredResource(TypedDict):
@@ -276,7 +264,7 @@ class ExperimentDocument(TypedDict):
             Annotated[
                 FactorLevelRule,
                 with_one_key_of("design", "relation", "count", "level", "mode"),
-                AfterValidator(_by_is_of_a_relation),
+                key_needs("by", "relation"),
             ],
         ]
     ]
@@ -286,7 +274,7 @@ class ExperimentDocument(TypedDict):
                 Annotated[
                     RelativeMetric,
                     with_one_key_of("to", "per"),
-                    AfterValidator(_same_is_of_a_reference),
+                    key_needs("same", "to"),
                 ]
             ],
             MinLen(1),

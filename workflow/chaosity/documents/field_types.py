@@ -58,3 +58,15 @@ def with_one_key_of(*keys: str) -> AfterValidator:
         return document
 
     return AfterValidator(check)
+
+
+def key_needs(key: str, other: str) -> AfterValidator:
+    """Return a check that a mapping with a key has another key too."""
+
+    def check(document: Mapping[str, Any]) -> Mapping[str, Any]:
+        if key in document and other not in document:
+            names = {"key": repr(key), "other": repr(other)}
+            raise PydanticCustomError("needs", "the key {key} needs the key {other}", names)
+        return document
+
+    return AfterValidator(check)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Literal, NotRequired
 
 from annotated_types import Ge, Le, MinLen
-from pydantic import AfterValidator, Field
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from chaosity.documents.field_types import (
@@ -17,6 +16,7 @@ from chaosity.documents.field_types import (
     Positive,
     Share,
     Text,
+    key_needs,
 )
 
 MachineName = Annotated[str, Field(pattern="^[a-z0-9_]+$")]
@@ -29,29 +29,29 @@ class MemoryCapacities(TypedDict):
     """Capacities in bytes per second of the parts that memory accesses use."""
 
     core_bytes_per_second: Positive
-    """Of one core with near memory."""
+    """What one core gets from the memory of its own node."""
     slow_core_share: NotRequired[Share]
-    """Of a core of the slower kind."""
+    """What a core of the slower kind gets, as a share of what a fast core gets."""
     fast_cores_bytes_per_second: NotRequired[Positive]
-    """All cores of the fastest kind together."""
+    """What all cores of the fastest kind get together."""
     slow_cores_bytes_per_second: NotRequired[Positive]
-    """All cores of the slower kinds together."""
+    """What all cores of the slower kinds get together."""
     core_bytes_in_flight: NotRequired[Positive]
-    """Divided by the latency, it limits a core."""
+    """Bytes for which a core waits at the same time; with the latency they limit its bandwidth."""
     l3_domain_bytes_per_second: NotRequired[Positive]
     package_bytes_per_second: Positive
-    """All memory controllers of a package; its nodes share them equally."""
+    """What all memory controllers of a package give; its nodes share it equally."""
     write_cost: NotRequired[Annotated[float, Ge(1)]]
     """Time of a written byte over a read byte."""
     nodes: NotRequired[dict[NodeNumber, Positive]]
-    """Nodes with controllers of their own (HBM, CXL), by number."""
+    """Node number -> what it gives, for nodes with controllers of their own (HBM, CXL)."""
 
 
 class LinkCapacities(TypedDict, total=False):
     """Capacity in bytes per second of a link in each direction; a missing link has no limit."""
 
     node_to_node_bytes_per_second: Positive
-    """Within a package."""
+    """From a node to another node of the same package."""
     node_to_package_bytes_per_second: Positive
     """From the cores of a node to another package."""
     package_to_package_bytes_per_second: Positive
@@ -69,7 +69,7 @@ class Latencies(TypedDict):
     pairs: NotRequired[dict[PairOfNodes, Positive]]
     """Pairs of nodes that differ, such as 0->5."""
     base_pages: NotRequired[NotNegative]
-    """Added beyond the reach of the TLB."""
+    """Added with base pages, for a working set that the TLB cannot cover."""
     queue: NotRequired[NotNegative]
     """Time of one access in the queue of a busy resource."""
 
@@ -88,22 +88,21 @@ class DriveCapacities(TypedDict):
     read_bytes_per_second: Positive
     write_bytes_per_second: NotRequired[Positive]
     core_bytes_per_second: NotRequired[Positive]
-    """What one core can request."""
+    """What one core can read from drives."""
     package_bytes_per_second: NotRequired[Positive]
-    """All drives of a package together; its nodes share it equally."""
+    """What all drives of a package give together; its nodes share it equally."""
     remote_package_bytes_per_second: NotRequired[Positive]
-    """The same into memory of another package."""
+    """What all drives of a package give together to the memory of another package."""
     read_latency_ns: NotRequired[Positive]
     """Of a small random read, without the way to cores and memory."""
     random_reads_per_second: NotRequired[Positive]
-    """Most small random reads per second of a drive."""
+    """The most small random reads that a drive serves in a second."""
 
 
-def _small_reads_are_complete(drives: Any) -> Any:
-    if ("read_latency_ns" in drives) != ("random_reads_per_second" in drives):
-        what = "the keys 'read_latency_ns' and 'random_reads_per_second' need each other"
-        raise PydanticCustomError("small reads", what)
-    return drives
+SMALL_READS_ARE_COMPLETE = (
+    key_needs("read_latency_ns", "random_reads_per_second"),
+    key_needs("random_reads_per_second", "read_latency_ns"),
+)
 
 
 class GpuBandwidths(TypedDict):
@@ -126,9 +125,9 @@ class Noise(TypedDict, total=False):
     between_runs: Deviation
     within_runs: Deviation
     drift: Annotated[float, Ge(-1), Le(1)]
-    """From the first to the last run."""
+    """Change of the values from the first to the last run."""
     disturbed_runs: Deviation
-    """Share of all runs."""
+    """Share of the runs that something else disturbs."""
     disturbed_loss: Share
 
 
@@ -157,7 +156,7 @@ class Fault(TypedDict):
     from_package: NotRequired[Index]
     to_package: NotRequired[Index]
     drive: NotRequired[str]
-    """Its component."""
+    """Name of the drive's component."""
     drives: NotRequired[Annotated[list[str], MinLen(2)]]
     drive_node: NotRequired[Index]
     drive_nodes: NotRequired[Annotated[SomeIndexes, MinLen(2)]]
@@ -165,13 +164,13 @@ class Fault(TypedDict):
     nodes: NotRequired[Annotated[list[Index], Field(min_length=2, max_length=2)]]
     l3_domains: NotRequired[Annotated[SomeIndexes, MinLen(1)]]
     wait_ns: NotRequired[Positive]
-    """Of accesses of a large working set."""
+    """Added to each access of a large working set."""
     from_bytes: NotRequired[Positive]
     """A working set of this size has a fifth of the wait."""
     host: NotRequired[str]
-    """Of a fleet; default: each host has the fault."""
+    """The only host of a fleet that has the fault; default: each host has it."""
     since: NotRequired[str]
-    """A date; default: always."""
+    """The first day with the fault; default: it was always there."""
 
 
 class ParameterCertainty(TypedDict):
@@ -180,7 +179,7 @@ class ParameterCertainty(TypedDict):
     determined: bool
     """If false, the number is only usual or a lower bound."""
     low: NotRequired[Positive]
-    """Of the 95 % interval."""
+    """Lower end of the 95 % interval."""
     high: NotRequired[Positive]
     at_least: NotRequired[Positive]
     """The highest use that was measured."""
@@ -222,7 +221,7 @@ class PartOfMachineDescription(TypedDict):
     fitted: NotRequired[FitSummary]
     links: NotRequired[LinkCapacities]
     core_to_core_ns: NotRequired[CoreToCoreLatencies]
-    drives: NotRequired[Annotated[DriveCapacities, AfterValidator(_small_reads_are_complete)]]
+    drives: NotRequired[Annotated[DriveCapacities, *SMALL_READS_ARE_COMPLETE]]
     devices: NotRequired[GpuBandwidths]
     noise: NotRequired[Noise]
     faults: NotRequired[list[Fault]]

@@ -9,8 +9,8 @@ import yaml
 
 from chaosity.errors import UserError
 
-# Longest YAML file, and its most values once aliases are expanded. The longest file of the project
-# has 10 kB.
+# The longest YAML file that is read, and the largest number of values in it. An alias counts as
+# what it stands for. The longest file of the project has 10 kB.
 _MOST_YAML_CHARACTERS = 2**20
 _MOST_YAML_VALUES = 100_000
 _DEEPEST_YAML = 100

@@ -19,7 +19,7 @@ Role = Literal["panels", "series", "rows", "columns", "x"]
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """An entry of `figures`; `documents.figures` describes the keys."""
+    """A figure of an experiment; `documents.figures` explains its keys."""
 
     experiment: str
     name: str
