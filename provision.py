@@ -38,7 +38,15 @@ PLAYBOOK = "provision.yml"
 EVIDENCE = "CHAOSITY_EVIDENCE"
 # What the playbook reads, besides the inventory: files and folders below the project.
 SOURCES = (
-    *(PLAYBOOK, "ansible.cfg", "requirements.lock", "group_vars", "host_vars", "roles"),
+    *(
+        PLAYBOOK,
+        "firmware.yml",
+        "ansible.cfg",
+        "requirements.lock",
+        "group_vars",
+        "host_vars",
+        "roles",
+    ),
     *("workflow/chaosity/documents/inventory.py", "workflow/chaosity/__init__.py"),
     # The runner is packed from these; see workflow/chaosity/runner/build_zipapp.py.
     *(f"workflow/chaosity/{name}" for name in ("runner", "place", "records")),

@@ -56,6 +56,11 @@ def room_of(file: str) -> str:
     return file.partition("/")[0].removesuffix(".py")
 
 
+def tests_of_room(room: str) -> list[str]:
+    """Return the folder and the file that have the tests of a room, if they exist."""
+    return [f"tests/unit/{room}/", f"tests/unit/test_{room}.py"]
+
+
 @dataclass(frozen=True)
 class Record:
     """What the tests of a layer have executed: a data file of coverage.py and the times."""
@@ -81,6 +86,7 @@ class Tree:
         shutil.copytree(source, self.root, ignore=NOT_COPIED, symlinks=True)
         for name in (".git", ".venv"):
             (self.root / name).symlink_to(source / name)
+        self.records: dict[str, Record] = {}
         self.confirmed: dict[tuple[str, str], bool] = {}
         self.written = 0
 
@@ -128,20 +134,22 @@ class Tree:
 
     def layer_paths(self, layer: str, room: str) -> list[str]:
         """Return what pytest is given to collect the tests of a layer."""
-        of_room = [f"tests/unit/{room}", f"tests/unit/test_{room}.py"]
         match layer:
             case "unit":
-                return [path for path in of_room if (self.root / path).exists()]
+                return [path for path in tests_of_room(room) if (self.root / path).exists()]
             case "golden":
                 return ["tests/golden"]
-        return ["tests", *(f"--ignore={path}" for path in ("tests/golden", *of_room))]
+        return ["tests", "--ignore=tests/golden"]
 
     def record(self, layer: str, room: str) -> Record | None:
         """Return the record of a layer, made now if it is not there; None if it has no tests."""
         paths = self.layer_paths(layer, room)
-        if not paths:
-            return None
         name = f"unit_{room}" if layer == "unit" else layer
+        if paths and name not in self.records:
+            self.records[name] = self._read_or_make_record(name, paths)
+        return self.records.get(name)
+
+    def _read_or_make_record(self, name: str, paths: Sequence[str]) -> Record:
         data, times = self.notes / f"{name}.coverage", self.notes / f"{name}.xml"
         if not times.exists():
             settings = self.notes / "coverage.ini"
@@ -187,6 +195,9 @@ class Tree:
         """Run the tests of a layer on a mutant: killed, hung, survived or no test; which test."""
         record = self.record(layer, room_of(site.file))
         files = self.files_of_tests(record, site) if record else []
+        if layer == "rest":
+            own = tuple(tests_of_room(room_of(site.file)))
+            files = [file for file in files if not file.startswith(own)]
         if record is None or not files:
             return "no test", ""
         limit = SPARE_SECONDS + TIMES_RECORDED * sum(record.seconds[file] for file in files)

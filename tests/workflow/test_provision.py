@@ -248,7 +248,7 @@ def checkout(root: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         copy.chmod(0o755)
-        for name in ("ansible.cfg", "provision.yml"):
+        for name in ("ansible.cfg", "provision.yml", "firmware.yml"):
             shutil.copy2(root / name, copy)
         for name in ("inventories", "roles", "workflow/chaosity/documents"):
             shutil.copytree(root / name, copy / name)
