@@ -29,7 +29,8 @@ from chaosity.rounds.round_types import OVERHEAD_SECONDS, Budget
 from chaosity.store.measurements import CELL, Measurements, is_percentile_of_slow_accesses
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_duration
-from machines import SimulatedHost, shipped_machine, shipped_topology, simulate_rounds
+from machines import SimulatedHost, shipped_machine, shipped_topology
+from simulated_rounds import simulate_rounds
 
 MINUTES = (10, 20, 30, 60, 120)
 # Experiments of figures 4 to 7 of document 000.

@@ -31,7 +31,8 @@ from chaosity.health.steps_in_series import steps_in_series
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.true_values import true_values
 from chaosity.store.measurements import less_is_better
-from machines import TODAY, check_points, server
+from machines import TODAY, server
+from nightly_checks import check_points
 
 SINGLE, SESSION = (
     0.01,

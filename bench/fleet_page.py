@@ -15,7 +15,9 @@ from scipy import stats
 from chaosity.compare.outlier_host_search import find_outlier_hosts
 from chaosity.report.overview_and_equal_hosts import HeatMap
 from checks import FAULTS
-from machines import check_points, fleet_tables, server
+from machines import server
+from nightly_checks import check_points
+from simulated_fleet import fleet_tables
 
 SICK = 4
 LOSSES = (0.03, 0.05, 0.10)

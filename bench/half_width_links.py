@@ -16,8 +16,9 @@ from functools import cache
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.documents.machines import Fault
 from chaosity.rounds.round_types import Budget
-from machines import SimulatedHost, shipped_machine, shipped_topology, simulate_rounds
+from machines import SimulatedHost, shipped_machine, shipped_topology
 from shipped_machines import SERVER_WITH_FAULTS, shown
+from simulated_rounds import simulate_rounds
 
 HALF_WIDTH: Fault = {"fault": "slow_link", "from_package": 1, "to_package": 0, "remaining": 0.5}
 NAME, SENTENCE = "link package1->package0", "The link from package 1 to package 0 is slow"

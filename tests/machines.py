@@ -16,8 +16,8 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import cache, cached_property
 from pathlib import Path
 from statistics import fmean
@@ -31,7 +31,6 @@ from click.testing import CliRunner
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.anomalies.host_anomalies import HostComponentFacts, analyse_host, host_component_facts
 from chaosity.cli import chaosity
-from chaosity.components.component_files import write_changed_components
 from chaosity.components.make_component_documents import (
     drive_component_name,
     make_component_documents,
@@ -42,15 +41,9 @@ from chaosity.documents.config import Config
 from chaosity.documents.inventory import HostVariables
 from chaosity.documents.machines import Fault, MachineDescription
 from chaosity.documents.shipped_documents import ROOT
-from chaosity.health.choose_check_points import CheckPoint, choose_check_points
-from chaosity.records.atomic_writes_and_record_files import format_utc, replicate_numbers
+from chaosity.records.atomic_writes_and_record_files import replicate_numbers
 from chaosity.records.point_types import MetricSourceWithUpperBound, Point
 from chaosity.records.record_types_and_verdict import FAILED, SIMULATED, VALID
-from chaosity.report.findings_and_checks import OK
-from chaosity.report.report_summary import ProblemAndSeverity, ReportSummary
-from chaosity.rounds.machine_so_far import MachineSoFar
-from chaosity.rounds.next_round import next_round
-from chaosity.rounds.round_types import Budget, PointKey, point_key
 from chaosity.simulation.machine_description import firmware_topology, read_machine_description
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.simulated_records import draw_noise, simulate_replicate
@@ -60,7 +53,6 @@ from chaosity.store.tidy_table_from_records import (
     MISSING,
     ReplicateOutcome,
     status_and_values_of_record,
-    tidy_rows_of_derived_metrics,
     tidy_rows_of_outcome,
 )
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
@@ -68,7 +60,7 @@ from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_json import topology_to_json
 from chaosity.topology.topology_model import Topology
-from table_rows import DAY, folder_of, in_types_of_file
+from table_rows import DAY, in_types_of_file
 
 SMALL_MACHINES = ROOT / "tests/data/machines"
 SHIPPED_MACHINES = ROOT / "machines"
@@ -79,8 +71,6 @@ _WITHOUT_EFFECT = {"compare", "export", "figures", "health", "report", "slurm"}
 # Stands for the folder of an inventory, which depends on the content of its files.
 _HERE = "FOLDER_OF_INVENTORY"
 
-# Standard deviation of equal servers in a pair of initiator and target.
-BETWEEN_HOSTS = 0.007
 TODAY = date(2026, 11, 22)
 
 
@@ -476,122 +466,10 @@ def is_small_drive_set(point: Point, topology: Topology, few: bool = False) -> b
     return len(nodes) == 1 or nodes in (of_package, {drive.node for drive in topology.drives})
 
 
-def fleet_tables(
-    healthy: SimulatedHost,
-    hosts: int,
-    faults: Mapping[int, Iterable[Fault]],
-    between: float = BETWEEN_HOSTS,
-    fleet: int = 0,
-) -> dict[str, Measurements]:
-    """Return the tidy tables of equal hosts; `faults` has those of the sick hosts, by number.
-
-    Each number of a `fleet` gives other noise.
-    """
-    tables = {}
-    for number in range(hosts):
-        name, seed = f"server{number:03}", 1000 * fleet + number
-        sick = cast(MachineDescription, {**healthy.machine, "faults": list(faults.get(number, ()))})
-        own = replace(healthy, machine=sick) if number in faults else healthy
-        table = own.table(seed, host=name)
-        rows = table.rows
-        places = rows.groupby(["category", "initiator", "target"], sort=False).ngroup()
-        noise = np.random.default_rng(seed).normal(0.0, between, places.max() + 1)
-        worse = rows["metric"].map(lambda metric: 1.0 if less_is_better(metric) else -1.0)
-        tables[name] = table.with_columns(value=rows["value"] * np.exp(worse * noise[places]))
-    return tables
-
-
-def write_fleet(
-    results: Path,
-    healthy: SimulatedHost,
-    hosts: int,
-    faults: Mapping[int, Iterable[Fault]],
-    cpu_model: str = "AMD EPYC 7413 24-Core Processor",
-) -> list[Path]:
-    """Write the maps of a fleet below `results`; return ``results/<host>/<configuration>``."""
-    folders = []
-    documents = make_component_documents(healthy.topology)
-    documents["system"] = {**documents["system"], "cpu_model": cpu_model}
-    for name, table in fleet_tables(healthy, hosts, faults).items():
-        configuration = str(table.rows["configuration"].iloc[0])
-        folder = folder_of(healthy.topology, table.rows, results / name / configuration)
-        write_changed_components(folder / "components", documents)
-        worst = (ProblemAndSeverity(OK, "No problems found."),)
-        points = {"valid": len(healthy.points), "failed": 0, "missing": 0}
-        summary = ReportSummary(name, configuration, f"measured {DAY}", worst, points, {})
-        (folder / "summary.json").write_text(json.dumps(asdict(summary)))
-        folders.append(folder)
-    return folders
-
-
-def simulate_rounds(
-    host: SimulatedHost, budget: Budget, seed: int = 0, so_far: MachineSoFar | None = None
-) -> Iterator[MachineSoFar]:
-    """Yield what is known after each round, with the planned time of each measurement.
-
-    The true values are in the host's machine, and `seed` gives noise and order.
-    """
-    model = MachineModel({**host.machine, "seed": seed}, host.topology, host.name, TODAY)
-    points = {point_key(point): point for point in host.points}
-    so_far = so_far or MachineSoFar(host.points, host.topology, host.component_facts)
-    outcomes = {}
-    while chosen := next_round(so_far, budget, seed):
-        rounds = [*so_far.rounds, chosen]
-        orders: dict[PointKey, list[int]] = {}
-        for position, key in enumerate(key for each in rounds for key in each.measurements):
-            orders.setdefault(key, []).append(position)
-        rows: list[Row] = []
-        for key, own in orders.items():
-            point: Point = {**points[key], "orders": own}
-            for replicate in range(1, 1 + len(own)):
-                if (key, replicate) not in outcomes:
-                    record = simulate_replicate(point, replicate, model)
-                    outcomes[key, replicate] = status_and_values_of_record(record)
-        of_points = {
-            key: [outcomes[key, number] for number in range(1, 1 + len(own))]
-            for key, own in orders.items()
-        }
-        for key, found in of_points.items():
-            for replicate, outcome in enumerate(found, start=1):
-                rows += tidy_rows_of_outcome(points[key], replicate, outcome)
-                rows += tidy_rows_of_derived_metrics(points[key], replicate, of_points)
-        seconds = {
-            key: [points[key]["estimated_seconds"]] * len(own) for key, own in orders.items()
-        }
-        measured = Measurements.from_table(rows_to_table(rows, COLUMNS))
-        so_far = replace(so_far, rounds=rounds, measured=measured, seconds=seconds)
-        yield so_far
-
-
 @cache
 def server() -> SimulatedHost:
     """A server with eight nodes in two packages and 30 drives, without faults."""
     return planned("epyc_7413", "epyc_7413_nps4")
-
-
-@cache
-def check_points() -> tuple[CheckPoint, ...]:
-    """The points of a check of the server, by its values without noise."""
-    rows = server().true_table.performance_rows().rows
-    # The first value of a point is the last that is entered.
-    columns = (rows[name][::-1] for name in ("experiment", "point", "value"))
-    medians = {
-        (experiment, point): value for experiment, point, value in zip(*columns, strict=True)
-    }
-    return tuple(choose_check_points(server().points, medians, server().topology))
-
-
-def time_of_night(night: int) -> str:
-    """Return when the check of a night begins; night 0 is the first of January 2026."""
-    return format_utc(datetime(2026, 1, 1, 1, tzinfo=UTC) + timedelta(days=night))
-
-
-def write_points(folder: Path, checks: Iterable[CheckPoint]) -> None:
-    """Write the points of checks, as a plan has them."""
-    for check in checks:
-        path = folder / "points" / check.key[0] / f"{check.key[1]}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(check.point))
 
 
 def _is_read(point: Point) -> bool:

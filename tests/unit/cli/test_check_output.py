@@ -10,7 +10,7 @@ from chaosity.cli.terminal_output import print_template
 from chaosity.health.check_host import CheckResult
 from chaosity.health.choose_check_points import CheckPoint
 from chaosity.health.judge_check_values import CheckedValue
-from machines import check_points
+from nightly_checks import check_points
 
 
 def point_of(part: str) -> CheckPoint:

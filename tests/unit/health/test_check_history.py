@@ -22,7 +22,7 @@ from chaosity.health.history_table import history_table
 from chaosity.health.judge_check_values import CheckedValue
 from chaosity.store.csv_for_spreadsheets import csv_text
 from chaosity.store.measurements import less_is_better
-from machines import check_points, time_of_night, write_points
+from nightly_checks import check_points, time_of_night, write_points
 
 NIGHTS = 60
 OLD, NEW = ({"component": "system", "kernel_release": name} for name in ("6.1.1", "6.1.2"))

@@ -17,7 +17,7 @@ from chaosity.health.check_series import (
     read_series,
 )
 from chaosity.health.judge_check_values import Expectation, MapValue
-from machines import check_points
+from nightly_checks import check_points
 
 
 @cache

@@ -11,7 +11,8 @@ from chaosity.health.choose_check_points import (
     fit_into_time,
     point_of_single_part,
 )
-from machines import check_points, server
+from machines import server
+from nightly_checks import check_points
 
 
 def test_each_node_each_drive_and_each_path_between_packages_is_checked():

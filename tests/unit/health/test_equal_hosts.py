@@ -23,7 +23,8 @@ from chaosity.health.judge_check_values import (
     suspected_parts,
 )
 from chaosity.store.measurements import less_is_better
-from machines import check_points, server
+from machines import server
+from nightly_checks import check_points
 
 NIGHT = "2026-11-24T02:00:00.000Z"
 EARLIER = "2026-11-23T02:00:00.000Z"

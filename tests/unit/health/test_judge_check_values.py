@@ -21,7 +21,7 @@ from chaosity.health.judge_check_values import (
 )
 from chaosity.health.measure_check_points import MOST_REPLICATES, measure_and_judge
 from chaosity.store.measurements import less_is_better
-from machines import check_points
+from nightly_checks import check_points
 
 
 @cache

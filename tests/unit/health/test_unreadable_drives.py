@@ -12,7 +12,7 @@ import pytest
 
 from chaosity.health.check_host import may_read_drives
 from chaosity.health.choose_check_points import CheckPoint
-from machines import check_points
+from nightly_checks import check_points
 from playbooks import NOBODY
 
 

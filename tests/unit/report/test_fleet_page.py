@@ -14,7 +14,8 @@ import pytest
 from chaosity.compare.outlier_host_search import find_outlier_hosts
 from chaosity.health.check_series import COLUMNS, SERIES_FILE
 from chaosity.report.overview_and_equal_hosts import write_overview
-from machines import fleet_tables, planned, write_fleet
+from machines import planned
+from simulated_fleet import fleet_tables, write_fleet
 
 SLOW_NODE = {"fault": "slow_node", "node": 1, "remaining": 0.9}
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from chaosity.rounds.round_types import Budget
-from machines import planned, simulate_rounds
+from machines import planned
+from simulated_rounds import simulate_rounds
 
 FAULTS = ({"package0->package1"}, {"node0", "node3"}, {"node4", "node7"})
 

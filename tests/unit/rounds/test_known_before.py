@@ -11,7 +11,8 @@ from chaosity.rounds.known_before import departs_from_known, known_cells
 from chaosity.rounds.machine_so_far import MachineSoFar
 from chaosity.rounds.next_round import next_round
 from chaosity.rounds.round_types import Budget, point_key
-from machines import SimulatedHost, planned, simulate_rounds
+from machines import SimulatedHost, planned
+from simulated_rounds import simulate_rounds
 
 BUDGET = Budget(400.0)
 REASON = "of what departs from earlier runs"

@@ -29,7 +29,8 @@ from chaosity.rounds.round_types import (
     point_key,
     read_rounds,
 )
-from machines import SimulatedHost, planned, shipped_topology, simulate_rounds
+from machines import SimulatedHost, planned, shipped_topology
+from simulated_rounds import simulate_rounds
 
 SECONDS = 400.0
 FEW = ("memory_bandwidth", "latency_matrix", "storage_bandwidth")

@@ -24,8 +24,9 @@ from chaosity.store.normal_values import (
     values_of_profiles,
 )
 from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table, write_parquet_table
-from machines import planned, shipped_topology, write_fleet
+from machines import planned, shipped_topology
 from shipped_data import PUBLISHED_TABLES
+from simulated_fleet import write_fleet
 
 MODEL = "Intel(R) Xeon(R) Platinum 8360Y CPU @ 2.40GHz"
 TOPOLOGY = shipped_topology("xeon_8358")

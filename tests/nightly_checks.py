@@ -1,0 +1,38 @@
+"""The points of the checks of a simulated server, and the times of these checks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+
+from chaosity.health.choose_check_points import CheckPoint, choose_check_points
+from chaosity.records.atomic_writes_and_record_files import format_utc
+from machines import server
+
+
+@cache
+def check_points() -> tuple[CheckPoint, ...]:
+    """The points of a check of the server, by its values without noise."""
+    rows = server().true_table.performance_rows().rows
+    # The first value of a point is the last that is entered.
+    columns = (rows[name][::-1] for name in ("experiment", "point", "value"))
+    medians = {
+        (experiment, point): value for experiment, point, value in zip(*columns, strict=True)
+    }
+    return tuple(choose_check_points(server().points, medians, server().topology))
+
+
+def time_of_night(night: int) -> str:
+    """Return when the check of a night begins; night 0 is the first of January 2026."""
+    return format_utc(datetime(2026, 1, 1, 1, tzinfo=UTC) + timedelta(days=night))
+
+
+def write_points(folder: Path, checks: Iterable[CheckPoint]) -> None:
+    """Write the points of checks, as a plan has them."""
+    for check in checks:
+        path = folder / "points" / check.key[0] / f"{check.key[1]}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(check.point))
