@@ -12,12 +12,10 @@ unexport PYTHONPATH
 # since the installation, and each process of pytest all tests: 7 s of processor time.
 unexport PYTHONDONTWRITEBYTECODE
 
-# The back end that installs the project itself is locked with the rest.
-BACK_END = @build/lock/bin/python -c 'import tomllib; \
-	print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")'
-# One lock for every supported Python; no address of an index stands in it.
-COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
+# Without an entry for the user, a playbook ends with an error that does not say so.
+PLAYBOOK = @mkdir -p build/provisioned; id -un >/dev/null 2>&1 || { \
+	echo "error: the user $$(id -u) has no entry in /etc/passwd, and Ansible needs one: add it" >&2; exit 2; }; \
+	$(BIN)/ansible-playbook
 
 .DEFAULT_GOAL := help
 .PHONY: help run demo test test-thorough test-all test-tools lab lab-down lab-test slurm-test fresh-test golden fuzz provision environment redfish lint format docs bench lock clean distclean
@@ -43,13 +41,29 @@ MEASURED = $(if $(GIVEN),--config $(GIVEN))
 # The hosts that are measured are the hosts that are provisioned.
 PROVISIONED = $(or $(patsubst inventory=%,%,$(filter inventory=%,$(SNAKEMAKE_ARGUMENTS))),$(INVENTORY))
 
-run: .venv/requirements.installed ## set up, measure this machine for about half an hour at most, or BUDGET=2h, and report; the last line is the path of the report
-	@$(BIN)/python provision.py $(PROVISIONED) --tags tools
+# A file that is newer than all that provisioning reads: the playbook makes it if this machine is the
+# only host. Hosts that are reached over a network are provisioned each time, since only a look at them
+# shows what they have. The kernels are built for this processor, so its features are part of the name.
+FEATURES := $(shell grep -m 1 -E '^(flags|Features)' /proc/cpuinfo 2>/dev/null | cksum | cut -d ' ' -f 1)
+DONE = build/provisioned/$(FEATURES)-$(subst /,-,$(PROVISIONED))
+READ = $(shell find provision.yml firmware.yml ansible.cfg $(wildcard group_vars host_vars) roles $(1) \
+	$(addprefix workflow/chaosity/,runner place records cpusets.py errors.py documents/inventory.py) \
+	-type f ! -name '*.pyc' 2>/dev/null)
+# The lists of installed packages change with each installation, upgrade and removal.
+PACKAGES = $(wildcard build/kernels/* /var/lib/dpkg/status /usr/lib/sysimage/rpm/rpmdb.sqlite /var/lib/rpm/rpmdb.sqlite)
+# The output of an inventory that is a program may change each time.
+EACH_TIME = $(if $(shell find $(1) -type f -perm -u+x 2>/dev/null),provision_each_time)
+
+run: .venv/run.installed $(DONE) ## set up, measure this machine for about half an hour at most, or BUDGET=2h, and report; the last line is the path of the report
 	@$(BIN)/snakemake $(SNAKEMAKE_ARGUMENTS) $(MEASURED)
 	@$(BIN)/chaosity reports
 
+.PHONY: provision_each_time
+$(DONE): .venv/run.installed $(call READ,$(PROVISIONED)) $(PACKAGES) $(call EACH_TIME,$(PROVISIONED))
+	$(PLAYBOOK) -i $(PROVISIONED) provision.yml --tags tools -e provisioned_file=$@
+
 DEMO = results/demo
-demo: .venv/requirements.installed ## simulate the server of the paper and report its fault: three minutes, without root or tools
+demo: .venv/run.installed ## simulate the server of the paper and report its fault: three minutes, without root or tools
 	@$(BIN)/chaosity simulate --inventory inventories/demo --results $(DEMO)
 	@$(BIN)/snakemake --config inventory=inventories/demo results=$(DEMO)
 	@$(BIN)/chaosity reports --results $(DEMO)
@@ -77,16 +91,18 @@ test-thorough: test-tools ## run the tests that `make test` leaves out
 
 test-all: test test-thorough ## run everything that CI runs but fresh-test: 30 to 55 minutes on two cores
 
-test-tools: .venv/requirements-test.installed
-	@$(BIN)/python provision.py $(INVENTORY) --tags tools -e @tests/provision.yml
+test-tools: .venv/test.installed $(DONE)-tests
 
-lab: .venv/requirements-test.installed ## boot the virtual machines of inventories/lab; for a single one LAB_ARGUMENTS='--limit small'
+$(DONE)-tests: .venv/test.installed tests/provision.yml $(call READ,$(INVENTORY)) $(PACKAGES) $(call EACH_TIME,$(INVENTORY))
+	$(PLAYBOOK) -i $(INVENTORY) provision.yml --tags tools -e @tests/provision.yml -e provisioned_file=$@
+
+lab: .venv/test.installed ## boot the virtual machines of inventories/lab; for a single one LAB_ARGUMENTS='--limit small'
 	@$(BIN)/ansible-playbook -i inventories/lab lab.yml $(LAB_ARGUMENTS)
 
-lab-down: .venv/requirements-test.installed ## remove the virtual machines; their system image stays in ~/.cache/chaosity
+lab-down: .venv/test.installed ## remove the virtual machines; their system image stays in ~/.cache/chaosity
 	@$(BIN)/ansible-playbook -i inventories/lab lab.yml $(LAB_ARGUMENTS) -e virtual_lab_state=absent
 
-lab-test: .venv/requirements-test.installed ## run the tests that need virtual machines; boots the needed machines and removes them
+lab-test: .venv/test.installed ## run the tests that need virtual machines; boots the needed machines and removes them
 	$(BIN)/pytest -m lab tests/lab $(PYTEST_ARGUMENTS)
 
 slurm-test: test-tools ## set up a Slurm with two nodes on this machine, run its tests, remove it; needs root
@@ -96,44 +112,40 @@ FRESH_RELEASES ?= bookworm trixie
 fresh-test: ## set the last commit up in a bare Debian 12 and 13, measure and test there; needs root; FRESH_RELEASES=trixie for one
 	@sh tests/fresh/run.sh $(FRESH_RELEASES)
 
-environment: .venv/requirements-test.installed ## make the virtual environment, test tools included
+environment: .venv/test.installed ## make the virtual environment, test tools included
 
-redfish: .venv/requirements-firmware.installed ## add to the environment what firmware.yml needs; half a gigabyte
+redfish: .venv/firmware.installed ## add to the environment what firmware.yml needs; half a gigabyte
 
-provision: .venv/requirements.installed ## prepare the inventory's hosts as it declares: tools, kernels, runner, settings of host and firmware
-	@$(BIN)/python provision.py --force $(INVENTORY)
+provision: .venv/run.installed ## prepare the inventory's hosts as it declares: tools, kernels, runner, settings of host and firmware
+	$(PLAYBOOK) -i $(INVENTORY) provision.yml -e provisioned_file=$(DONE)
 
-golden: .venv/requirements-test.installed ## write the transcripts of tests/golden anew and show what changed; GOLDEN=fleet for one subject
+golden: .venv/test.installed ## write the transcripts of tests/golden anew and show what changed; GOLDEN=fleet for one subject
 	@CHAOSITY_WRITE_GOLDEN=1 $(BIN)/pytest --numprocesses auto --quiet tests/golden $(if $(GOLDEN),-k '$(GOLDEN)')
 	@git --no-pager diff --stat -- tests/golden
 	@git --no-pager diff -- tests/golden
 
-fuzz: .venv/requirements-test.installed ## give every parser sixty times as much changed and generated input as `make test`
+fuzz: .venv/test.installed ## give every parser sixty times as much changed and generated input as `make test`
 	$(BIN)/pytest --numprocesses auto --dist worksteal --hypothesis-profile=many $(PYTEST_ARGUMENTS) \
 		$$(grep -rl --include='test_*.py' check_any_input tests)
 
-lint: .venv/requirements-test.installed ## run every linter and format check
+lint: .venv/test.installed ## run every linter and format check
 	$(BIN)/pytest tests/unit/test_lint.py
 
-docs: .venv/requirements.installed ## write the tables of experiments in the README
+docs: .venv/run.installed ## write the tables of experiments in the README
 	$(BIN)/python docs/experiment_tables.py
 
-format: .venv/requirements-test.installed ## format Python and Snakemake files
+format: .venv/test.installed ## format Python and Snakemake files
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt Snakefile workflow/Snakefile workflow/rules
 
-bench: .venv/requirements.installed ## compare kernels, overhead and planning with simpler programs; simulate intervals and faults; BENCH_ARGUMENTS=streaming for one part
+bench: .venv/run.installed ## compare kernels, overhead and planning with simpler programs; simulate intervals and faults; BENCH_ARGUMENTS=streaming for one part
 	$(BIN)/python bench/run.py $(BENCH_ARGUMENTS)
 
-lock: ## bring the lock files in line with pyproject.toml; LOCK_ARGUMENTS=--upgrade for the newest versions
-	@$(or $(PYTHON),python3) -m venv build/lock
-	@build/lock/bin/pip install --quiet uv==0.13.8
-	$(BACK_END) | $(COMPILE) $(LOCK_ARGUMENTS) pyproject.toml - -o requirements.lock
-	$(BACK_END) | $(COMPILE) $(LOCK_ARGUMENTS) --extra firmware -c requirements.lock pyproject.toml - \
-		-o requirements-firmware.lock
-	$(BACK_END) | $(COMPILE) $(LOCK_ARGUMENTS) --extra firmware --extra lab --extra test \
-		-c requirements.lock -c requirements-firmware.lock pyproject.toml - -o requirements-test.lock
+lock: .venv/run.installed ## bring uv.lock in line with pyproject.toml; LOCK_ARGUMENTS=--upgrade for the newest versions
+	@$(BIN)/uv lock $(LOCK_ARGUMENTS)
+# The addresses of another index are of use to nobody else.
+	@sed -E -i 's#(registry = ")[^"]*#\1https://pypi.org/simple#; s#(url = ")https://[^/"]*/(.*/)?packages/#\1https://files.pythonhosted.org/packages/#' uv.lock
 
 clean: ## remove what was measured and built: results/* build/ .snakemake/ and caches
 # A machine must not go on without the files that it is made of.
@@ -150,9 +162,9 @@ distclean: clean ## remove the same files and the virtual environment
 	@echo "Removing .venv/ workflow/chaosity.egg-info/"
 	@rm -rf .venv workflow/chaosity.egg-info
 
-# The stamp says that the environment holds what the lock names; a newer lock calls for another look.
-.venv/%.installed: %.lock pyproject.toml environment.sh
-	@sh environment.sh $<
-	@touch $@
-# The test lock holds all that the run lock does.
-	@touch .venv/requirements.installed
+# The file says that the environment holds what the lock names; a newer lock calls for another look.
+EXTRAS_firmware = --extra firmware
+EXTRAS_test = --all-extras
+.venv/%.installed: uv.lock pyproject.toml workflow/environment.sh
+	@sh workflow/environment.sh $(EXTRAS_$*)
+	@touch $@ .venv/run.installed

@@ -26,7 +26,7 @@ CHECKS = {
 # What `snakemake --lint` finds and why it stays; the linter itself has no way to say so.
 EXPLAINED = {
     "Specify a conda environment or container for each rule.": (
-        "all rules share the environment that requirements.lock pins, and what runs on a host is"
+        "all rules share the environment that uv.lock pins, and what runs on a host is"
         " installed and checked by provision.yml: a container in between would change the numbers"
     ),
 }

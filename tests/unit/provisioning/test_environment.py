@@ -6,45 +6,47 @@ import os
 import re
 import subprocess
 import tomllib
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-PINNED = re.compile(r"^([\w.-]+)==(\S+)", re.MULTILINE)
+# A project that needs one package.
+PROJECT = """
+[project]
+name = "empty"
+version = "1"
+requires-python = ">=3.11"
+dependencies = ["click"]
+"""
+LOCK = """
+version = 1
+requires-python = ">=3.11"
+
+[[package]]
+name = "empty"
+version = "1"
+source = { editable = "." }
+dependencies = [{ name = "click" }]
+
+"""
 
 
-def pins(lock: Path) -> dict[str, set[str]]:
-    """Versions by package; one package may have several, for different versions of Python."""
-    found: dict[str, set[str]] = {}
-    for name, version in PINNED.findall(lock.read_text()):
-        found.setdefault(name, set()).add(version)
-    return found
-
-
-def test_what_the_project_needs_is_locked(root: Path) -> None:
-    document = tomllib.loads((root / "pyproject.toml").read_text())
-    wanted = document["project"]["dependencies"] + document["build-system"]["requires"]
-    names = {re.match(r"[\w.-]+", requirement)[0] for requirement in wanted}
-    assert names <= set(pins(root / "requirements.lock"))
-
-
-def test_a_larger_lock_has_all_of_the_smaller_one_and_every_version_has_a_checksum(
-    root: Path,
-) -> None:
-    locks = [root / f"requirements{name}.lock" for name in ("", "-firmware", "-test")]
-    for small, large in pairwise(map(pins, locks)):
-        assert {name: large.get(name) for name in small} == small
-    for lock in locks:
-        text = lock.read_text()
-        assert all("--hash=sha256:" in stanza for stanza in re.split(r"\n(?=\S)", text))
-        assert "://" not in text
+def test_the_lock_fits_the_project_and_names_the_index_that_everybody_has(root: Path) -> None:
+    lock = tomllib.loads((root / "uv.lock").read_text())
+    addresses = set(re.findall(r"https?://([^/\"]+)", (root / "uv.lock").read_text()))
+    assert addresses == {"pypi.org", "files.pythonhosted.org"}
+    files = [file for package in lock["package"] for file in package.get("wheels", [])]
+    assert files
+    assert all(file["hash"].startswith("sha256:") for file in files)
+    command = ["uv", "lock", "--check", "--offline"]
+    found = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
 
 
 def environment_of(tmp_path: Path, root: Path, python: str, path: str) -> tuple[int, str]:
     """Status and words of environment.sh with an interpreter, in a folder of its own."""
     answer = subprocess.run(
-        ["/bin/sh", root / "environment.sh", root / "requirements.lock"],
+        ["/bin/sh", root / "workflow/environment.sh"],
         cwd=tmp_path,
         env={"PYTHON": python, "PATH": path},
         capture_output=True,
@@ -83,13 +85,16 @@ def test_a_python_that_is_old_or_lacks_ensurepip_is_refused_with_what_to_install
 
 @pytest.mark.thorough
 def test_pip_installs_what_uv_cannot(tmp_path: Path, root: Path) -> None:
-    stanzas = re.split(r"\n(?=\S)", (root / "requirements.lock").read_text())
-    few = [text for text in stanzas if re.match("(setuptools|uv|click)==", text)]
-    (tmp_path / "few.lock").write_text("\n".join(few) + "\n")
-    (tmp_path / "pyproject.toml").write_text('[project]\nname = "empty"\nversion = "1"\n')
+    few = [
+        text
+        for text in re.split(r"(?=\[\[package]]\n)", (root / "uv.lock").read_text())
+        if re.match(r'\[\[package]]\nname = "(click|setuptools|uv)"', text)
+    ]
+    (tmp_path / "uv.lock").write_text(LOCK + "".join(few))
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
     (tmp_path / "workflow/chaosity").mkdir(parents=True)
     answer = subprocess.run(
-        ["/bin/sh", root / "environment.sh", "few.lock"],
+        ["/bin/sh", root / "workflow/environment.sh"],
         cwd=tmp_path,
         env={**os.environ, "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"},
         capture_output=True,

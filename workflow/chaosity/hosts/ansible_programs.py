@@ -1,4 +1,4 @@
-"""Start Ansible's programs alike from every entrance: Snakemake, chaosity and provision.py."""
+"""Start Ansible's programs alike from Snakemake and chaosity."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
 #!/bin/sh
-# Makes the virtual environment .venv from a lock file: environment.sh LOCK
+# Makes the virtual environment .venv with the packages of uv.lock: environment.sh [--extra NAME]...
 #
 # Every package comes in the version and with the checksum that the lock names. The interpreter is
 # the first suitable of the list below, or PYTHON. Debian and Ubuntu ship ensurepip in a package
 # of its own; it is installed here where that needs no password, and named where it does.
 set -eu
 
-lock=$1
 environment=.venv
 minimum='3, 11'
 candidates=${PYTHON:-python3 python3.13 python3.12 python3.11}
@@ -64,31 +63,38 @@ if ! "$environment/bin/python" -m pip --version >/dev/null 2>&1; then
     echo "Making $environment with $("$python" --version)"
     "$python" -m venv --clear "$environment"
 fi
-echo "Installing the packages of $lock (less than a minute the first time)"
+echo 'Installing the packages of uv.lock (less than a minute the first time)'
 # Bytecode is written below, in parallel.
 pip() {
     "$environment/bin/python" -m pip --disable-pip-version-check --quiet \
         install --progress-bar off --no-compile --no-build-isolation "$@"
 }
-# uv takes a tenth of pip's processor time. It does not read pip's configuration, so it is told the
-# index. Where a site's index lacks uv, or uv fails on it, pip installs everything.
+# uv installs in a tenth of pip's processor time. `uv sync` would fetch each file from the address in
+# the lock; installed by name and checksum, it comes from the index that this site uses. uv does not
+# read pip's configuration, so it is told that index.
 uv() {
     index=${UV_DEFAULT_INDEX:-${PIP_INDEX_URL:-$(
         "$environment/bin/python" -m pip config get global.index-url 2>/dev/null || true
     )}}
     if [ -n "$index" ]; then export UV_DEFAULT_INDEX="$index"; fi
-    "$environment/bin/uv" --quiet pip install --python "$environment/bin/python" \
-        --no-build-isolation "$@"
+    "$environment/bin/uv" --quiet "$@"
 }
-# What has to be built is built with the locked back end, not with the newest that an index offers.
-for package in setuptools uv; do
-    sed -n "/^$package==/,/[^\\\\]\$/p" "$lock" >"$environment/$package.txt"
-done
-pip --require-hashes --requirement "$environment/setuptools.txt"
-if ! { pip --require-hashes --requirement "$environment/uv.txt" &&
-    uv --require-hashes --requirement "$lock"; }; then
+# uv reads the lock, and what has to be built is built with the locked back end, not with the newest
+# that an index offers. So both are installed first.
+"$environment/bin/python" - >"$environment/first.txt" <<'END'
+import tomllib
+
+for package in tomllib.load(open("uv.lock", "rb"))["package"]:
+    if package["name"] in ("setuptools", "uv"):
+        files = [*package["wheels"], package["sdist"]]
+        print(f"{package['name']}=={package['version']}", *(f"--hash={f['hash']}" for f in files))
+END
+pip --require-hashes --requirement "$environment/first.txt"
+uv export --frozen --no-emit-project --no-annotate --no-header "$@" >"$environment/packages.txt"
+if ! uv pip install --python "$environment/bin/python" --no-build-isolation --require-hashes \
+    --requirement "$environment/packages.txt"; then
     echo 'uv could not install the packages, so pip does' >&2
-    pip --require-hashes --use-pep517 --requirement "$lock"
+    pip --require-hashes --use-pep517 --requirement "$environment/packages.txt"
 fi
 pip --no-deps --editable .
 # Without bytecode the first start of each program would compile all modules that it imports. -q hides
