@@ -20,9 +20,9 @@ from planning import BARE
 from scale import Cost, exponent, run
 
 ROOT = Path(__file__).resolve().parents[1]
-MACHINE = ROOT / "machines/xeon_8358.yaml"
+MACHINE = ROOT / "templates/machines/xeon_8358.yaml"
 HOST = {
-    "chaosity_topology": str(ROOT / "machines/topologies/xeon_8358.xml"),
+    "chaosity_topology": str(ROOT / "templates/machines/topologies/xeon_8358.xml"),
     "chaosity_simulated": str(MACHINE),
 }
 FIRST = "h0000"

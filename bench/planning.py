@@ -20,7 +20,7 @@ from scale import Cost, exponent, median, run
 ROOT = Path(__file__).resolve().parents[1]
 # 40 nodes and 160 L3 domains: 9,882 points of memory bandwidth.
 MACHINE = "pack:4 numa:10 l3:4 core:2 pu:2"
-DESCRIPTION = ROOT / "machines/sixteen_nodes.yaml"
+DESCRIPTION = ROOT / "templates/machines/sixteen_nodes.yaml"
 GOAL = "goal: at most 1.5"
 # The largest number of replicates that `compare_large` plans.
 MANY = 10

@@ -21,7 +21,9 @@ Part: TypeAlias = Callable[[int], Iterable[Figure | str]]
 
 BENCH = Path(__file__).resolve().parent
 # The parts use each other, helpers of the tests, and the maker of topologies.
-sys.path[:0] = map(str, (BENCH, BENCH.parent / "tests", BENCH.parent / "machines/topologies"))
+sys.path[:0] = map(
+    str, (BENCH, BENCH.parent / "tests", BENCH.parent / "templates/machines/topologies")
+)
 
 # Each module says which parts it has; a part that takes an hour runs only if it is named.
 PARTS: dict[str, Part] = {}

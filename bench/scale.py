@@ -146,7 +146,7 @@ def write_inputs(size: Size, folder: Path) -> None:
     (folder / "server.xml").write_bytes(etree.tostring(make_topology(machine)))
     host = {
         "chaosity_topology": str(folder / "server.xml"),
-        "chaosity_simulated": str(ROOT / "machines/sixteen_nodes.yaml"),
+        "chaosity_simulated": str(ROOT / "templates/machines/sixteen_nodes.yaml"),
     }
     (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {HOST: host}}}))
     config = {"inventory": str(folder / "hosts.yml"), "results": "results"}

@@ -17,8 +17,8 @@ from wait_until_true import files_of_running_program
 from workflow_folder import Workflow
 
 SIMULATED_HOST = {
-    "chaosity_topology": str(ROOT / "machines/topologies/xeon_8358.xml"),
-    "chaosity_simulated": str(ROOT / "machines/xeon_8358.yaml"),
+    "chaosity_topology": str(ROOT / "templates/machines/topologies/xeon_8358.xml"),
+    "chaosity_simulated": str(ROOT / "templates/machines/xeon_8358.yaml"),
 }
 BIN = Path(sys.executable).parent
 

@@ -63,7 +63,7 @@ from chaosity.topology.topology_model import Topology
 from table_rows import DAY, in_types_of_file
 
 SMALL_MACHINES = ROOT / "tests/data/machines"
-SHIPPED_MACHINES = ROOT / "machines"
+SHIPPED_MACHINES = ROOT / "templates/machines"
 # Below build/, where both workers of pytest-xdist and later runs find them.
 KEPT = ROOT / "build/simulated_machines"
 # Rooms that no command of `make_results` uses; docs/design.md and test_rooms.py forbid it.

@@ -40,7 +40,7 @@ DOCUMENTS = {
     if path.name != "CHANGELOG.md"  # it is about the past
 }
 BLOCK = re.compile(r"(?:^<!-- (file|not run): (.+?) -->\n)?^```(\w*)\n(.*?)^```", re.M | re.DOTALL)
-COPIED = ("cluster", "config", "inventories", "machines", "profiles", "templates", "workflow")
+COPIED = ("cluster", "config", "inventories", "profiles", "templates", "workflow")
 # The simulated hosts of the copy; node01 was measured in a second configuration, too.
 INVENTORIES = {
     "localhost": {"localhost": "desktop"},
@@ -231,8 +231,8 @@ def make_copy(folder: Path) -> None:
         variables = {
             name: {
                 "ansible_connection": "local",
-                "chaosity_topology": f"machines/topologies/{machine}.xml",
-                "chaosity_simulated": f"machines/{machine.partition('_nps')[0]}.yaml",
+                "chaosity_topology": f"templates/machines/topologies/{machine}.xml",
+                "chaosity_simulated": f"templates/machines/{machine.partition('_nps')[0]}.yaml",
             }
             for name, machine in hosts.items()
         }

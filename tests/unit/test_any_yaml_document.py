@@ -48,7 +48,7 @@ def changed_yaml(paths: list[Path]) -> st.SearchStrategy[str]:
 
 @cache
 def topology(name: str) -> Topology:
-    return discover_topology(str(ROOT / f"machines/topologies/{name}.xml"))
+    return discover_topology(str(ROOT / f"templates/machines/topologies/{name}.xml"))
 
 
 @cache
@@ -87,7 +87,7 @@ def parse_config(text: str, folder: Path) -> None:
 
 
 def parse_machine(text: str, folder: Path) -> None:
-    write_text(folder / "epyc_7413.yaml", (ROOT / "machines/epyc_7413.yaml").read_text())
+    write_text(folder / "epyc_7413.yaml", (ROOT / "templates/machines/epyc_7413.yaml").read_text())
     read_machine_description(
         write_text(folder / "epyc_7413_nps4.yaml", text), topology("epyc_7413_nps4")
     )
@@ -111,7 +111,7 @@ CASES: dict[str, tuple[Callable[[str, Path], None], float]] = {
     "workflow/experiments/*.yaml": (parse_experiment, 0.12),
     "templates/benchmarks/*.yaml": (parse_benchmark, 0.2),
     "workflow/config/config.yaml": (parse_config, 0.15),
-    "machines/epyc_7413*.yaml": (parse_machine, 0.3),
+    "templates/machines/epyc_7413*.yaml": (parse_machine, 0.3),
     "templates/counters/*.yaml": (parse_counters, 0.3),
 }
 

@@ -25,8 +25,8 @@ def test_a_wrong_config_ends_snakemake_with_one_sentence(workflow: Workflow):
 
 
 MODES = {"configurations": ["nps1", "nps4"]}
-SIMULATED = {"chaosity_simulated": str(ROOT / "machines/epyc_9575f.yaml")}
-XML = str(ROOT / "machines/topologies/epyc_9575f_{}.xml")
+SIMULATED = {"chaosity_simulated": str(ROOT / "templates/machines/epyc_9575f.yaml")}
+XML = str(ROOT / "templates/machines/topologies/epyc_9575f_{}.xml")
 # What the config and the variables of the host are, and the sentence.
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"experiments": ["gpu"]}, {}, "unknown experiment 'gpu'; allowed: bandwidth_scaling"),

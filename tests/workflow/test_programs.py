@@ -13,8 +13,8 @@ from workflow_folder import Workflow
 
 pytestmark = pytest.mark.thorough
 OPTERON = {
-    "chaosity_topology": str(ROOT / "machines/topologies/opteron_6272.xml"),
-    "chaosity_simulated": str(ROOT / "machines/opteron_6272.yaml"),
+    "chaosity_topology": str(ROOT / "templates/machines/topologies/opteron_6272.xml"),
+    "chaosity_simulated": str(ROOT / "templates/machines/opteron_6272.yaml"),
 }
 
 

@@ -56,8 +56,8 @@ WITHOUT_VALUES = {"numa_runtime_remote_cache"}
 def host(machine: str, topology: str) -> dict[str, str]:
     """The variables of a simulated host; `topology` may hold {configuration}."""
     return {
-        "chaosity_topology": str(ROOT / f"machines/topologies/{topology}.xml"),
-        "chaosity_simulated": str(ROOT / f"machines/{machine}.yaml"),
+        "chaosity_topology": str(ROOT / f"templates/machines/topologies/{topology}.xml"),
+        "chaosity_simulated": str(ROOT / f"templates/machines/{machine}.yaml"),
     }
 
 

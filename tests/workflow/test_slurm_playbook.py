@@ -14,7 +14,7 @@ from playbooks import play
 @pytest.mark.thorough
 @pytest.mark.skipif(not shutil.which("dpkg"), reason="the role slurm supports only Debian's family")
 def test_the_controller_is_the_first_host_that_has_a_machine(root: Path, tmp_path: Path) -> None:
-    topology = str(root / "machines/topologies/xeon_8358.xml")
+    topology = str(root / "templates/machines/topologies/xeon_8358.xml")
     hosts = {
         "imagined": {"chaosity_topology": topology, "chaosity_simulated": "xeon_8358"},
         "planned": {"chaosity_topology": topology, "ansible_host": "host.invalid"},

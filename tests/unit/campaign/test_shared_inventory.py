@@ -21,10 +21,10 @@ def test_only_runs_without_reboots_share_the_inventory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, configurations: list[str], shared: bool
 ):
     monkeypatch.setenv(VARIABLE, "")
-    topology = str(ROOT / "machines/topologies/epyc_7413_{configuration}.xml")
+    topology = str(ROOT / "templates/machines/topologies/epyc_7413_{configuration}.xml")
     host = {
         "chaosity_topology": topology,
-        "chaosity_simulated": str(ROOT / "machines/epyc_7413.yaml"),
+        "chaosity_simulated": str(ROOT / "templates/machines/epyc_7413.yaml"),
     }
     inventory = tmp_path / "hosts.yml"
     inventory.write_text(yaml.safe_dump({"all": {"hosts": {"a": host, "b": host}}}))

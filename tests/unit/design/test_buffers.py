@@ -21,7 +21,7 @@ from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError
 from chaosity.topology.topology_discovery import discover_topology
 
-TOPOLOGIES = Path(__file__).resolve().parents[3] / "machines" / "topologies"
+TOPOLOGIES = Path(__file__).resolve().parents[3] / "templates/machines" / "topologies"
 
 
 @pytest.fixture(scope="module")

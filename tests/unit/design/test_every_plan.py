@@ -21,7 +21,7 @@ from shipped_data import REAL_MACHINES
 CONFIGS = sorted(path.stem for path in (ROOT / "workflow/config").glob("*.yaml"))
 TOPOLOGIES = [
     *sorted((ROOT / "tests/data/topologies").glob("*.xml")),
-    *sorted((ROOT / "machines/topologies").glob("*.xml")),
+    *sorted((ROOT / "templates/machines/topologies").glob("*.xml")),
     *sorted(REAL_MACHINES.glob("xml/*.xml")),
 ]
 # A Mac, two kinds of cores, HBM without cores, and forbidden processing units.

@@ -15,7 +15,7 @@ from chaosity.topology.topology_discovery import discover_topology
 
 def planned(machine: str, experiment: str, writable: int = 0) -> HostPlan:
     """The plan of an experiment; `writable` drives may lose their data."""
-    topology = discover_topology(str(ROOT / f"machines/topologies/{machine}.xml"))
+    topology = discover_topology(str(ROOT / f"templates/machines/topologies/{machine}.xml"))
     serials = [drive.serial for drive in topology.drives][:writable]
     variables = {"chaosity_simulated": "none", "chaosity_destructive_drives": serials}
     host = PlannedHost("host", configuration_name(topology), topology, variables)
@@ -43,7 +43,7 @@ def test_drives_and_memory_are_used_from_near_and_from_afar():
 
 @pytest.mark.parametrize("machine", ["epyc_7413_nps2", "desktop", "xeon_8358"])
 def test_a_reader_and_a_writer_have_half_of_the_cores_of_a_node_each(machine: str):
-    topology = discover_topology(str(ROOT / f"machines/topologies/{machine}.xml"))
+    topology = discover_topology(str(ROOT / f"templates/machines/topologies/{machine}.xml"))
     for point in planned(machine, "interference_memory").points:
         cpus = {load["role"]: parse_cpu_list(load["initiator"]["cpus"]) for load in point["loads"]}
         if cpus.keys() == {"reader", "writer"}:

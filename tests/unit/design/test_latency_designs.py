@@ -185,7 +185,7 @@ def test_pairs_of_cores_have_three_factors(config, paper_host):
 
 def test_added_and_renamed_metrics_keep_definitions():
     """The expected definitions are those of records without these metrics, which count."""
-    shipped = MACHINES.parents[2] / "machines" / "topologies"
+    shipped = MACHINES.parents[2] / "templates/machines" / "topologies"
     topology = discover_topology(str(shipped / "epyc_7413_nps4.xml"))
     host = PlannedHost("host", "nps4", topology, {"chaosity_simulated": "epyc_7413_nps4"})
     plan = plan_host(host, read_config(), ["core_to_core", "latency_matrix"])
@@ -215,7 +215,7 @@ def test_each_target_is_reached_from_its_nearest_node(config, hbm_host):
 
 
 def test_of_equally_near_initiators_the_first_reaches_a_node_without_cores(config, root):
-    topology = discover_topology(str(root / "machines/topologies/epyc_9554_cxl.xml"))
+    topology = discover_topology(str(root / "templates/machines/topologies/epyc_9554_cxl.xml"))
     host = PlannedHost("cxl", "nps1", replace(topology, distances=None))
     plan = plan_host(host, config, ["loaded_latency"])
     chases = [p["loads"][0] for p in plan.points]
@@ -256,7 +256,7 @@ SHIPPED = ("desktop", "epyc_7413_nps2", "xeon_max_9480_snc4", "opteron_6272", "a
 
 @pytest.fixture(scope="module", params=SHIPPED)
 def shipped(request) -> Topology:
-    return discover_topology(str(ROOT / f"machines/topologies/{request.param}.xml"))
+    return discover_topology(str(ROOT / f"templates/machines/topologies/{request.param}.xml"))
 
 
 def test_without_an_l3_cache_the_largest_shared_cache_takes_its_place(shipped):

@@ -10,7 +10,7 @@ from chaosity.documents.shipped_documents import ROOT
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.topology.topology_discovery import discover_topology
 
-TOPOLOGY = discover_topology(str(ROOT / "machines/topologies/epyc_7413_nps4.xml"))
+TOPOLOGY = discover_topology(str(ROOT / "templates/machines/topologies/epyc_7413_nps4.xml"))
 TODAY = date(2026, 11, 22)
 MACHINE: MachineDescription = {
     "simulated_machine": "by_hand",

@@ -96,8 +96,8 @@ def test_descriptions_that_are_based_on_each_other_are_refused(tmp_path):
 
 def test_a_description_in_any_folder_is_based_on_a_machine_that_ships(tmp_path, root):
     name = "desktop"
-    shipped = root / f"machines/{name}.yaml"
-    topology = discover_topology(str(root / f"machines/topologies/{name}.xml"))
+    shipped = root / f"templates/machines/{name}.yaml"
+    topology = discover_topology(str(root / f"templates/machines/topologies/{name}.xml"))
     mine = tmp_path / "bad.yaml"
     mine.write_text(HEAD + f"based_on: {name}\nseed: 7\n")
     wanted = {**read_machine_description(shipped, topology), "seed": 7}

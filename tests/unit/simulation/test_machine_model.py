@@ -124,8 +124,8 @@ def test_equal_chases_share_the_l3_cache_at_every_size():
 
 
 def test_copies_of_a_gpu_use_the_memory_of_the_host():
-    topology = discover_topology(str(ROOT / "machines/topologies/desktop.xml"))
-    machine = read_machine_description(ROOT / "machines/desktop.yaml", topology)
+    topology = discover_topology(str(ROOT / "templates/machines/topologies/desktop.xml"))
+    machine = read_machine_description(ROOT / "templates/machines/desktop.yaml", topology)
     metrics = {"host_to_device_bytes_per_second": {}, "device_to_host_bytes_per_second": {}}
     device = {"name": "opencl0", "node": 0}
     target = {"drives": [], "nodes": [0], "device": device}

@@ -10,7 +10,7 @@ from lxml import etree
 
 from chaosity.documents.shipped_documents import ROOT
 
-FOLDER = ROOT / "machines" / "topologies"
+FOLDER = ROOT / "templates/machines" / "topologies"
 
 
 @pytest.mark.skipif(shutil.which("lstopo-no-graphics") is None, reason="hwloc is not installed")

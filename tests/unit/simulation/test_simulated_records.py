@@ -26,7 +26,7 @@ MACHINES = {
         "epyc_9575f": "epyc_9575f_nps0",
         "fleet_with_a_slow_host": "xeon_8358",
     }.get(path.stem, path.stem)
-    for path in sorted((ROOT / "machines").glob("*.yaml"))
+    for path in sorted((ROOT / "templates/machines").glob("*.yaml"))
 }
 # Points of each experiment. Other machines take a minute, so they are in the thorough layer.
 QUICK = {"desktop": 12, "xeon_8358": 4}
@@ -37,8 +37,10 @@ NAMES = sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
 @functools.cache
 def machine(name: str) -> MachineModel:
     """A machine without noise."""
-    topology = discover_topology(str(ROOT / "machines" / "topologies" / f"{MACHINES[name]}.xml"))
-    description = read_machine_description(ROOT / "machines" / f"{name}.yaml", topology)
+    topology = discover_topology(
+        str(ROOT / "templates/machines" / "topologies" / f"{MACHINES[name]}.xml")
+    )
+    description = read_machine_description(ROOT / "templates/machines" / f"{name}.yaml", topology)
     description = {**description, "noise": {}}
     return MachineModel(description, topology, "host", TODAY)
 
@@ -89,7 +91,7 @@ def test_the_same_point_and_replicate_give_the_same_record_but_for_the_time():
 
 
 def test_a_description_of_a_machine_names_its_sources():
-    for path in sorted((ROOT / "machines").glob("*.yaml")):
+    for path in sorted((ROOT / "templates/machines").glob("*.yaml")):
         assert "sources:" in path.read_text(), path
 
 

@@ -40,7 +40,7 @@ from strategies import (
     write_text,
 )
 
-MACHINES = ROOT / "machines/topologies"
+MACHINES = ROOT / "templates/machines/topologies"
 XML = [
     path.read_bytes()
     for path in (

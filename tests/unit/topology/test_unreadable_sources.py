@@ -20,7 +20,7 @@ from chaosity.topology import run_lstopo
 from chaosity.topology.hwloc_xml import HwlocTree
 from chaosity.topology.topology_discovery import discover_topology
 
-MACHINES = Path(__file__).resolve().parents[3] / "machines/topologies"
+MACHINES = Path(__file__).resolve().parents[3] / "templates/machines/topologies"
 V3 = '<?xml version="1.0"?>\n<topology version="3.0"><object type="Machine"/></topology>\n'
 
 

@@ -216,7 +216,7 @@ class PartOfMachineDescription(TypedDict):
     sources: Annotated[list[str], MinLen(1)]
     """Where the numbers are from."""
     based_on: NotRequired[MachineName]
-    """One beside this or in machines/; keys here replace its keys."""
+    """One beside this or in templates/machines/; keys here replace its keys."""
     seed: NotRequired[Index]
     fitted: NotRequired[FitSummary]
     links: NotRequired[LinkCapacities]

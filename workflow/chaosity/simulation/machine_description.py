@@ -85,7 +85,7 @@ def _read_with_base(path: Path, users: frozenset[str] = frozenset()) -> MachineD
     if base is None:
         return cast(MachineDescription, document)
     # Those that ship, and those beside the file, which are preferred.
-    folders = (ROOT / "machines", path.parent)
+    folders = (ROOT / "templates/machines", path.parent)
     known = {file.stem: file for folder in folders for file in folder.glob("*.yaml")}
     others = known.keys() - users
     check_allowed(base, others, f"unknown machine {base!r}", f"{path}, based_on")

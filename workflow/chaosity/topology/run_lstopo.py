@@ -170,6 +170,8 @@ def read_xml_root_element(path: Path) -> etree._Element:
             text = stream.read(_MOST_XML_BYTES + 1)
     except FileNotFoundError:
         remedy = "give `live`, an hwloc XML file, or a directory or tarball with a captured /sys"
+        if path.parts[0] == "machines":  # as shipped with 0.1.0
+            remedy = f"the machines that ship are in templates now: templates/{path}"
         raise UserError("does not exist", str(path), remedy) from None
     except OSError as error:
         raise UserError(f"the file cannot be read: {error.strerror}", str(path)) from None

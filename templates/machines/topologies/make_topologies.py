@@ -1,9 +1,9 @@
 """Writes the topologies of the simulated machines: hwloc XML, from the table below.
 
 hwloc makes the structure from its own synthetic descriptions (`man lstopo`, --input); this program
-adds the processor's name, kinds of cores, drives, GPUs and distances. Run it from the repository:
-``python machines/topologies/make_topologies.py``. The topology of a real machine comes from
-``lstopo --of xml FILE`` on that machine.
+adds the processor's name, kinds of cores, drives, GPUs and distances. Run it from the repository,
+``python templates/machines/topologies/make_topologies.py``. The topology of a real machine comes
+from ``lstopo --of xml FILE`` on that machine.
 """
 
 from __future__ import annotations
