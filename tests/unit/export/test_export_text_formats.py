@@ -52,17 +52,6 @@ def test_duckdb_reads_the_roofline_with_types(epyc, tmp_path):
     assert bandwidth == pytest.approx(32e9) and low < bandwidth
 
 
-def test_the_fastest_kernel_is_the_peak(tmp_path):
-    slow = rows(lambda i, j: 30e9, [0], [0], BANDWIDTH)
-    fast = (
-        {**row, "kernel": "read", "point": "r"}
-        for row in rows(lambda i, j: 41e9, [0], [0], BANDWIDTH)
-    )
-    text = exported("roofline", folder_of(EPYC, table(slow, fast), tmp_path))
-    _, line = text.splitlines()
-    assert ",read," in line and ",41000000000.0," in line
-
-
 def packages(tmp_path):
     """Results with the bandwidth of a package on its own memory and on that of the other."""
     whole = {"initiator": "package0", "initiator_kind": "package", "initiator_nodes": "0,1,2,3"}
@@ -112,19 +101,6 @@ def test_names_of_hosts_cannot_add_keys(tmp_path):
     tidy = table(rows(lambda i, j: 90.0, [0], [0], LATENCY))
     folder = folder_of(EPYC, tidy.assign(host='h"\nkind: Pod'), tmp_path)
     assert list(yaml.safe_load(exported("reframe", folder))) == ["ChaosityMap"]
-
-
-def test_features_are_bounds_that_the_slowest_part_keeps(epyc):
-    *_, line = exported("slurm", epyc).splitlines()
-    name, feature = line.split()
-    features = feature.removeprefix("Feature=").split(",")
-    assert name == "NodeName=h" and features[0] == "nps4"
-    # Local memory has 40 GB/s and 96 ns, the farthest 20 GB/s and 192 ns. The
-    # farthest drive has 3.5 GB/s.
-    assert {"local_memory_ge_20GBps", "any_memory_ge_20GBps", "drive_ge_2GBps"} <= set(features)
-    assert {"local_memory_le_100ns", "any_memory_le_200ns"} <= set(features)
-    absent = {"local_memory_ge_50GBps", "any_memory_ge_50GBps", "drive_ge_5GBps"}
-    assert not {*absent, "local_memory_le_50ns", "any_memory_le_100ns"} & set(features)
 
 
 def test_a_file_gives_a_host_no_feature_of_drives(tmp_path):
