@@ -215,6 +215,19 @@ def shipped_machine(name: str, topology: Topology) -> MachineDescription:
     return read_machine_description(path, topology)
 
 
+_default_config = cache(read_config)
+_PLANS: dict[str, tuple[Point, ...]] = {}
+
+
+def _points_of(host: PlannedHost, config: Config) -> tuple[Point, ...]:
+    """Return the planned points of a host, which most faults do not change; planned once."""
+    about = [host.name, host.configuration, topology_to_json(host.topology), host.variables]
+    key = json.dumps([*about, config], sort_keys=True)
+    if key not in _PLANS:
+        _PLANS[key] = tuple(plan_host(host, config).points)
+    return _PLANS[key]
+
+
 @dataclass(frozen=True)
 class SimulatedHost:
     """A simulated host and its plan.
@@ -250,7 +263,7 @@ class SimulatedHost:
         shown = firmware_topology(faulty, topology, name, TODAY)
         variables: HostVariables = {"chaosity_simulated": machine["simulated_machine"]}
         host = PlannedHost(name, configuration_name(topology), shown, variables)
-        points = plan_host(host, config or read_config()).points
+        points = _points_of(host, config or _default_config())
         wanted = points if all_points else filter(_is_read, points)
         return cls(faulty, shown, tuple(wanted), name)
 
@@ -370,7 +383,7 @@ def planned(
     real = shipped_topology(topology or machine)
     description = cast(MachineDescription, {**shipped_machine(machine, real), **(change or {})})
     own = description.get("faults", []) if faults is None else faults
-    whole = cast(Config, {**read_config(), **config})
+    whole = cast(Config, {**_default_config(), **config})
     return SimulatedHost.planned(description, real, own, whole, name, all_points=all_points)
 
 

@@ -1,4 +1,4 @@
-// Sorts, filters and compares the rows of tables of the class "sortable". Without this script each
+// Sorts and filters the rows of tables of the class "sortable". Without this script each
 // table is complete, in its own order. Buttons and inputs work with the keyboard by themselves.
 (function () {
   "use strict";
@@ -13,12 +13,6 @@
     var prefix = /^[kMGTmµn](?=B|s|Hz)/.exec(match[2]);
     var scale = prefix ? { k: 1e3, M: 1e6, G: 1e9, T: 1e12, m: 1e-3, "µ": 1e-6, n: 1e-9 }[prefix[0]] : 1;
     return +match[1] * scale;
-  }
-
-  // The unit without its prefix; "" for a bare number, null for a text.
-  function unit(cell) {
-    var match = /^[+−-]?[\d.\u2009\u202f\u00a0]+(?:e[+-]?\d+)?\s*(?:[kMGTmµn](?=B|s|Hz))?(B\/s|s|Hz|B|%|$)/.exec(cell.textContent.trim());
-    return match ? match[1] : null;
   }
 
   function compareCells(a, b) {
@@ -49,46 +43,18 @@
     status.textContent = words.length ? shown + " of " + rows.length + " rows" : "";
   }
 
-  // Shows each value of the other rows as a ratio to that of the chosen row, where units are equal.
-  function choose(table, button) {
-    var pressed = button.getAttribute("aria-pressed") !== "true", chosen = button.closest("tr");
-    table.querySelectorAll(".to-chosen").forEach(function (text) { text.remove(); });
-    table.querySelectorAll(".compare").forEach(function (other) { other.setAttribute("aria-pressed", "false"); });
-    button.setAttribute("aria-pressed", String(pressed));
-    if (!pressed) { return; }
-    var wanted = Array.from(chosen.cells).map(function (cell) { return [number(cell), unit(cell)]; });
-    Array.from(table.tBodies[0].rows).forEach(function (row) {
-      if (row === chosen) { return; }
-      Array.from(row.cells).forEach(function (cell, column) {
-        var own = number(cell), other = wanted[column] || [NaN, null];
-        if (cell.tagName !== "TD" || other[1] === null || unit(cell) !== other[1] || !(other[0] > 0) || isNaN(own)) { return; }
-        var text = document.createElement("span");
-        text.className = "to-chosen";
-        text.textContent = (own / other[0]).toPrecision(3) + " times";
-        cell.appendChild(text);
-      });
-    });
-  }
-
-  function button(className, label) {
-    var made = document.createElement("button");
-    made.type = "button";
-    made.className = className;
-    made.textContent = label;
-    return made;
-  }
-
   document.querySelectorAll("table.sortable").forEach(function (table) {
     var heads = table.tHead.rows[table.tHead.rows.length - 1].cells;
     Array.from(heads).forEach(function (heading, column) {
-      var made = button("sort", "");
+      var made = document.createElement("button");
+      made.type = "button";
+      made.className = "sort";
       made.title = "sort by this column";
       while (heading.firstChild) { made.appendChild(heading.firstChild); }
       heading.appendChild(made);
       made.addEventListener("click", function () { sort(table, heading, column); });
     });
-    var rows = Array.from(table.tBodies[0].rows);
-    if (rows.length >= FEWEST_ROWS_TO_FILTER) {
+    if (table.tBodies[0].rows.length >= FEWEST_ROWS_TO_FILTER) {
       var tools = document.createElement("div"), label = document.createElement("label");
       var input = document.createElement("input"), status = document.createElement("span");
       tools.className = "table-tools";
@@ -98,15 +64,6 @@
       tools.append(label, status);
       (table.closest(".wide") || table).before(tools);
       input.addEventListener("input", function () { filter(table, input, status); });
-    }
-    if (table.classList.contains("comparable")) {
-      rows.forEach(function (row) {
-        var made = button("compare", "compare");
-        made.setAttribute("aria-pressed", "false");
-        made.title = "show the other rows as ratios to this row";
-        row.cells[0].insertBefore(made, row.cells[0].querySelector(".detail"));
-        made.addEventListener("click", function () { choose(table, made); });
-      });
     }
   });
 })();

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-import statistics
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from click.testing import CliRunner
-from scipy import stats
 
-from chaosity.cli.explain import _mean_and_variance, explain_value_command
-from chaosity.cli.terminal_output import print_template
+from chaosity.cli.explain import explain_value_command
 
 POINT = "memory=node0+node1+triad"
 METRICS = {
@@ -96,14 +91,6 @@ def shown_values(text: str) -> list[float]:
     return [float(value) for value in re.findall(r"replicate \d+, valid: .*\((\S+)\)$", text, re.M)]
 
 
-def test_a_rate_follows_from_its_samples(folder: Path):
-    text = explain(folder, "--metric", "bandwidth_bytes_per_second", "--samples")
-    sums = re.findall(r"inputs: (\S+) in (\S+) s, from 3 samples", text)
-    assert shown_values(text) == [float(amount) / float(seconds) for amount, seconds in sums]
-    samples = [float(each) for each in re.findall(r"sample \S+ to \S+ s: (\S+)", text)]
-    assert math.fsum(samples[:3]) == pytest.approx(float(sums[0][0]))
-
-
 def test_a_quantile_follows_from_its_counts_though_the_record_has_the_former_name(folder: Path):
     text = explain(folder, "--metric", "latency_p99_of_block_means_ns", "--samples")
     counts = re.findall(r"value (\S+): (\d+) blocks", text)[:4]
@@ -132,28 +119,6 @@ def test_the_value_of_a_node_follows_from_amount_and_time(folder: Path):
     [(amount, time)] = re.findall(r"node 1: (\S+) in (\S+) units of the sample's time", text)
     assert "x threads, 2; a sample across" in text
     assert shown_values(text) == pytest.approx([float(amount) / float(time) * 2])
-
-
-def test_median_and_interval_follow_from_the_replicates(folder: Path):
-    text = explain(folder, "--metric", "bandwidth_bytes_per_second")
-    [listed] = re.findall(r"median of (.*)", text)
-    values = [float(value) for value in listed.split(", ")]
-    assert values == shown_values(text)
-    [numbers] = re.findall(r"mean (\S+), t (\S+), own variance (\S+), (\d+) degrees", text)
-    mean, t, variance, freedom = map(float, numbers)
-    assert t == pytest.approx(stats.t.ppf(0.975, freedom))
-    half = t * math.sqrt(variance / 3)
-    low, high = math.exp(mean - half), math.exp(mean + half)
-    assert f"{statistics.median(values):.0f} B/s, 95 % interval {low:.0f} to {high:.0f}" in text
-
-
-def test_commands_programs_and_checks_are_printed(folder: Path):
-    text = explain(folder, "--metric", "misses", "--replicate", "1")
-    assert "command of memory: A=1 tool '--name=a b'" in text
-    assert "program of memory: tool 1, /tool" in text
-    assert "check NOT met: quiet: 3 % taken" in text
-    assert f"again: chaosity run {folder}/points/e/{POINT}.json --replicate 1" in text
-    assert "replicate 2" not in text
 
 
 def test_a_record_of_an_early_version_without_roles_is_explained(folder: Path):
@@ -193,22 +158,3 @@ def test_a_value_of_zero_is_a_value(folder: Path):
             count["count"] = 0
         path.write_text(json.dumps(record))
     assert shown_values(explain(folder, "--metric", "misses")) == [0.0, 0.0, 0.0]
-
-
-def test_a_variance_is_moderated_by_that_of_cells_of_its_kind(capsys: pytest.CaptureFixture[str]):
-    places = dict.fromkeys(("load", "host", "configuration", "experiment", "point"), "x")
-    values = pd.Series([142.377, 142.221, 142.486])
-    cell = {
-        **{"metric": "latency_ns", "median": 142.377, "low": 142.0, "high": 142.9, **places},
-        **{"n": 3, "n_failed": 0, "n_missing": 0, "initiator": "pu0", "target": "node2"},
-        **{"prior_cells": 16, "prior_variance": 3.679e-05, "prior_freedom": 32.0},
-    }
-    spread = _mean_and_variance(pd.Series(cell), values)
-    assert spread is not None
-    own = float(values.map(math.log).var())
-    expected = (2.0 * own + 32.0 * 3.679e-05) / 34.0
-    assert spread["variance"] == pytest.approx(expected)
-    print_template("explain_cell", cell=cell, numbers=values.tolist(), spread=spread)
-    text = capsys.readouterr().out
-    assert f"own variance {spread['own_variance']}, 2 degrees of freedom; moderated by" in text
-    assert f"with 32.0 degrees of freedom: {spread['variance']}, 34.0" in text

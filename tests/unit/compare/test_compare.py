@@ -78,7 +78,7 @@ def test_a_clear_difference_below_five_percent_does_not_matter():
     assert set(found.cells["verdict"]) == {"no difference detected"}
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     seed=st.integers(0, 1000),
     replicates=st.integers(1, 5),

@@ -75,15 +75,6 @@ def test_interference_has_the_papers_placements_with_a_baseline(plan):
     assert len(own) == 3 * 5 + 4
 
 
-def test_initiators_have_one_thread_a_core(plan, paper_host):
-    node = next(p for p in plan.points if p["point"] == "memory=node0+node0+triad")
-    [load] = node["loads"]
-    cores = paper_host.topology.cores
-    cpus = set(parse_cpu_list(load["initiator"]["cpus"]))
-    assert load["initiator"]["threads"] == len(cpus)
-    assert all(len(cpus & set(core.cpus)) <= 1 for core in cores)
-
-
 def test_working_sets_exceed_the_caches_in_reach(plan, paper_host):
     for point in of(plan, "memory_bandwidth"):
         [load] = point["loads"]
@@ -114,17 +105,6 @@ def test_names_of_points_parse_back_and_are_short_enough_for_files(plan):
             load["role"] for load in point["loads"]
         }
         assert len({load["name"] for load in point["loads"]}) == len(point["loads"])
-
-
-def test_cpuless_nodes_are_targets_but_no_initiators(config, root):
-    topology = discover_topology(str(root / "tests/data/topologies/xeon-max-2s-hbm-flat.xml"))
-    plan = plan_host(PlannedHost("max", "x", topology), config, ["memory_bandwidth"])
-    loads = [one for p in plan.points for one in p["loads"] if one["name"] == "memory"]
-    targets = {node for one in loads for node in one["target"]["nodes"]}
-    initiators = {node for one in loads for node in one["initiator"]["nodes"]}
-    assert targets == {n.os_index for n in topology.memory_nodes}
-    assert initiators == {n.os_index for n in topology.initiator_nodes}
-    assert initiators < targets
 
 
 @given(st.lists(st.integers(1, 6), max_size=40), st.integers(0, 2**31))

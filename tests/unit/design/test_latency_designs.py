@@ -101,15 +101,6 @@ def test_fewer_than_two_cannot_run_together(config, paper_host):
     assert any("fewer than two" in note for note in notes)
 
 
-def test_modes_are_a_factor(config, paper_host):
-    plan = plan_host(paper_host, config, ["latency_by_size"])
-    cores, domains = paper_host.topology.cores, paper_host.topology.l3_domains
-    modes = {len(p["loads"]): p["factors"]["mode"] for p in plan.points}
-    assert modes == {1: "serial", len(domains): "concurrent", len(cores): "all_cores"}
-    pages = {p["loads"][0]["levels"]["pages"] for p in plan.points if len(p["loads"]) > 1}
-    assert pages == {"thp", "base"}
-
-
 @pytest.mark.parametrize(
     ("most", "modes"), [(64, {"concurrent"}), (2, {"concurrent", "all_cores"})]
 )
@@ -194,24 +185,6 @@ def test_added_and_renamed_metrics_keep_definitions():
     assert by_name["chase=pu0+node0+pages-thp"] == "e4bebb41b8b28592"
     [line] = next(p["loads"] for p in plan.points if "responder" in p["point"])
     assert {"latency_ns", "latency_p90_of_lines_ns"} <= set(line["metrics"])
-
-
-def test_each_target_is_reached_from_its_nearest_node(config, hbm_host):
-    plan = plan_host(hbm_host, config, ["loaded_latency"])
-    targets = {
-        (load["initiator"]["nodes"][0], load["target"]["nodes"][0])
-        for p in plan.points
-        for load in p["loads"]
-        if load["role"] == "chase"
-    }
-    assert {target for _, target in targets} == {n.os_index for n in hbm_host.topology.memory_nodes}
-    distances = hbm_host.topology.distances
-    for initiator, target in targets:
-        own = distances.distance_between(initiator, target)
-        assert own == min(
-            distances.distance_between(n.os_index, target)
-            for n in hbm_host.topology.initiator_nodes
-        )
 
 
 def test_of_equally_near_initiators_the_first_reaches_a_node_without_cores(config, root):

@@ -16,7 +16,7 @@ from chaosity.topology.device_types import NvmeDrive
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology
 from loop_devices import checksum, loop_device
-from table_rows import drive_rows, folder_of, table, whole_map
+from table_rows import drive_rows, folder_of, table
 
 EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 
@@ -68,14 +68,6 @@ def test_fio_reads_a_drive_and_writes_nothing(tmp_path):
     assert job["read"]["io_bytes"] > 0 and job["write"]["io_bytes"] == 0
     options = job["job options"]
     assert (options["numa_cpu_nodes"], options["numa_mem_policy"]) == ("0", "bind:0")
-
-
-def test_each_drive_gets_its_own_node_if_that_is_the_fastest(tmp_path):
-    text = exported(whole_map(EPYC, tmp_path / "r"))
-    drives = {drive.name: drive.node for drive in discover_topology(str(EPYC)).drives}
-    assert len(drives) == 30 and best_nodes(text) == drives
-    assert "# Origin of the values: measured, 2026-11-20T11" in text
-    assert f"chaosity export fio {tmp_path / 'r'}\n" in text
 
 
 def test_a_farther_node_is_chosen_if_it_is_clearly_faster(tmp_path):

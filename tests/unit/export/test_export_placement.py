@@ -78,17 +78,6 @@ def test_placements_that_failed_are_named_with_the_reason(whole):
     assert failed[BANDWIDTH] is None and failed[LATENCY] is not None
 
 
-def test_drive_sets_name_their_best_nodes_first(whole):
-    sets = {(s["target"], s["initiator_kind"]): s for s in whole["drive_sets"]}
-    found = sets["node3drives", "node"]
-    medians = [one[BANDWIDTH]["median"] for one in found["ranked"]]
-    assert medians == sorted(medians, reverse=True) and len(medians) == 4
-    assert found["ranked"][0]["relation"] != "other_package"
-    assert found["ranked"][0]["ratio_to_best"]["median"] == 1.0
-    assert found["ranked"][-1]["ratio_to_best"]["high"] < 1.0
-    assert (found["drives"], found["drive_nodes"]) == (2, [3])
-
-
 def test_interference_is_listed_by_relation(whole):
     found = {
         (one["load"], one["beside"], one["relation"]): one

@@ -82,14 +82,10 @@ def test_reframe_accepts_the_map_itself_and_refuses_a_slow_node(tmp_path):
     assert status == 1 and "memory_bandwidth_node2_node2=32.0" in said, said
 
 
-def test_limits_hold_a_further_measurement_of_the_same_host(tmp_path):
+def test_limits_hold_a_further_measurement_of_the_same_host():
     """The interval of three values in logarithms, times the square root of four."""
     low, high = prediction_limits(Estimate(100.0, 98.0, 102.0, 3))
     assert (low, high) == pytest.approx((0.98**2 - 1.0, 1.02**2 - 1.0))
-    references = yaml.safe_load(exported(whole_map(EPYC, tmp_path / "r")))["ChaosityMap"]["*"]
-    for _, lower, upper, _ in references.values():
-        # The replicates scatter by 1 %, and one host in a hundred fails any of 368 references.
-        assert -0.1 < lower < -0.02 and 0.02 < upper < 0.1
 
 
 def test_values_without_an_interval_have_no_reference(tmp_path):

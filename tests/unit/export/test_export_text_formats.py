@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import duckdb
 import pytest
 import yaml
 from click.testing import CliRunner
-from jsonschema import Draft202012Validator
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as plain_families
 
@@ -20,40 +18,6 @@ from chaosity.topology.topology_discovery import discover_topology
 from table_rows import BANDWIDTH, LATENCY, drive_rows, folder_of, rows, table, whole_map
 
 EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
-HBM = EPYC.with_name("xeon-max-2s-hbm-flat.xml")
-# The parts of the object that are used here, as its API defines them for v1alpha2:
-# github.com/k8stopologyawareschedwg/noderesourcetopology-api, pkg/apis/topology/v1alpha2/types.go
-_NAMED_TEXT = {
-    "type": "object",
-    "required": ["name", "value"],
-    "additionalProperties": False,
-    "properties": {"name": {"type": "string"}, "value": {"type": "string"}},
-}
-_COST = {**_NAMED_TEXT, "properties": {"name": {"type": "string"}, "value": {"type": "integer"}}}
-NODE_RESOURCE_TOPOLOGY = {
-    "type": "object",
-    "required": ["apiVersion", "kind", "metadata", "zones"],
-    "additionalProperties": False,
-    "properties": {
-        "apiVersion": {"const": "topology.node.k8s.io/v1alpha2"},
-        "kind": {"const": "NodeResourceTopology"},
-        "metadata": {"type": "object", "required": ["name"]},
-        "attributes": {"type": "array", "items": _NAMED_TEXT},
-        "zones": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["name", "type"],
-                "additionalProperties": False,
-                "properties": {
-                    "name": {"type": "string"},
-                    "type": {"type": "string"},
-                    "costs": {"type": "array", "items": _COST},
-                },
-            },
-        },
-    },
-}
 
 
 def exported(form: str, folder: Path) -> str:
@@ -86,17 +50,6 @@ def test_duckdb_reads_the_roofline_with_types(epyc, tmp_path):
     initiator, target, kernel, bandwidth, low, n = read[1]
     assert (initiator, target, kernel, n) == ("node0", "node1", "triad", 3)
     assert bandwidth == pytest.approx(32e9) and low < bandwidth
-
-
-def test_the_fastest_kernel_is_the_peak(tmp_path):
-    slow = rows(lambda i, j: 30e9, [0], [0], BANDWIDTH)
-    fast = (
-        {**row, "kernel": "read", "point": "r"}
-        for row in rows(lambda i, j: 41e9, [0], [0], BANDWIDTH)
-    )
-    text = exported("roofline", folder_of(EPYC, table(slow, fast), tmp_path))
-    _, line = text.splitlines()
-    assert ",read," in line and ",41000000000.0," in line
 
 
 def packages(tmp_path):
@@ -144,52 +97,10 @@ def test_prometheus_reads_the_map(epyc):
     assert sum(len(family.samples) for family in plain_families(text)) == 3 * (64 + 64 + 240) + 1
 
 
-def test_the_object_of_kubernetes_has_measured_costs(epyc, tmp_path):
-    found = yaml.safe_load(exported("kubernetes", epyc))
-    Draft202012Validator(NODE_RESOURCE_TOPOLOGY).validate(found)
-    costs = {
-        zone["name"]: {cost["name"]: cost["value"] for cost in zone["costs"]}
-        for zone in found["zones"]
-    }
-    assert costs["node-5"] == {
-        **dict.fromkeys(("node-0", "node-1", "node-2", "node-3"), 20),
-        **dict.fromkeys(("node-4", "node-6", "node-7"), 12),
-        "node-5": 10,
-    }
-
-
-def test_costs_follow_from_bandwidth_if_no_latency_was_measured(tmp_path):
-    def value(initiator: int, target: int) -> float:
-        return 60e9 if target >= 2 else 40e9 if initiator == target else 20e9
-
-    bandwidths = rows(value, [0, 1], [0, 1, 2, 3], BANDWIDTH)
-    found = yaml.safe_load(exported("kubernetes", folder_of(HBM, table(bandwidths), tmp_path)))
-    Draft202012Validator(NODE_RESOURCE_TOPOLOGY).validate(found)
-    first, *_, last = found["zones"]
-    assert [cost["value"] for cost in first["costs"]] == [15, 30, 10, 10]
-    # A node without cores has no costs, but others name it.
-    assert last == {"name": "node-3", "type": "Node"}
-
-
 def test_names_of_hosts_cannot_add_keys(tmp_path):
     tidy = table(rows(lambda i, j: 90.0, [0], [0], LATENCY))
     folder = folder_of(EPYC, tidy.assign(host='h"\nkind: Pod'), tmp_path)
-    found = yaml.safe_load(exported("kubernetes", folder))
-    assert found["kind"] == "NodeResourceTopology"
-    assert found["metadata"]["name"] == json.loads('"h\\"\\nkind: Pod"')
-
-
-def test_features_are_bounds_that_the_slowest_part_keeps(epyc):
-    *_, line = exported("slurm", epyc).splitlines()
-    name, feature = line.split()
-    features = feature.removeprefix("Feature=").split(",")
-    assert name == "NodeName=h" and features[0] == "nps4"
-    # Local memory has 40 GB/s and 96 ns, the farthest 20 GB/s and 192 ns. The
-    # farthest drive has 3.5 GB/s.
-    assert {"local_memory_ge_20GBps", "any_memory_ge_20GBps", "drive_ge_2GBps"} <= set(features)
-    assert {"local_memory_le_100ns", "any_memory_le_200ns"} <= set(features)
-    absent = {"local_memory_ge_50GBps", "any_memory_ge_50GBps", "drive_ge_5GBps"}
-    assert not {*absent, "local_memory_le_50ns", "any_memory_le_100ns"} & set(features)
+    assert list(yaml.safe_load(exported("reframe", folder))) == ["ChaosityMap"]
 
 
 def test_a_file_gives_a_host_no_feature_of_drives(tmp_path):

@@ -6,6 +6,7 @@ import csv
 import itertools
 import json
 import re
+from functools import cache
 
 import pytest
 
@@ -22,16 +23,19 @@ from table_rows import LATENCY, rows, sweep, table
 SWEEP = PUBLISHED_TABLES / "numa_bench_epyc7a53_latency_sweep_ns.csv"
 TRAFFIC = "traffic.traffic_bytes_per_second"
 KIB, MIB = 2**10, 2**20
-HOST = planned(
-    "two_packages",
-    all_points=True,
-    experiments=["latency_matrix", "loaded_latency"],
-    replicates=3,
-)
 
 
-def draw(measured, experiment, folder, *names, topology=HOST.topology, **changes):
+@cache
+def host():
+    names = ["latency_matrix", "loaded_latency"]
+    levels = {"loaded_latency": {"kernel": 2}}
+    config = {"experiments": names, "levels": levels, "replicates": 3}
+    return planned("two_packages", all_points=True, **config)
+
+
+def draw(measured, experiment, folder, *names, topology=None, **changes):
     """Draw the figures of these names of an experiment, changed."""
+    topology = host().topology if topology is None else topology
     document = load_experiment(experiment)
     figures = [{**each, **changes} for each in document["figures"] if each["name"] in names]
     figures = [{k: v for k, v in each.items() if v is not None} for each in figures]
@@ -143,8 +147,8 @@ def test_more_sizes_than_a_page_is_wide_go_on_below(tmp_path):
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("loaded")
-    point = next(p["point"] for p in HOST.points if p["point"].endswith("read100+share-50"))
-    table = HOST.table(1, failed={point: "killed"})
+    point = next(p["point"] for p in host().points if p["point"].endswith("read100+share-50"))
+    table = host().table(1, failed={point: "killed"})
     return folder, draw(table, "loaded_latency", folder, "loaded_latency"), point
 
 
@@ -172,13 +176,13 @@ def test_the_numbers_of_the_curves_stand_beside_the_figure(loaded):
 
 
 def test_a_curve_with_one_replicate_has_no_interval(tmp_path):
-    measured = HOST.table(1).where(replicate=1)
+    measured = host().table(1).where(replicate=1)
     file = draw(measured, "loaded_latency", tmp_path, "loaded_latency")
     assert file.tables[0].rows[0][2].detail == "no interval: n = 1"
 
 
 def test_rates_of_several_loads_of_a_name_add_up(tmp_path):
-    one = HOST.table(1).where(experiment="loaded_latency")
+    one = host().table(1).where(experiment="loaded_latency")
     other = one.where(load="traffic")
     twice = Measurements.concatenated([one, other.with_columns(initiator="others")])
     draw(twice, "loaded_latency", tmp_path, "loaded_latency")
@@ -199,13 +203,13 @@ def test_rates_of_several_loads_of_a_name_add_up(tmp_path):
     ],
 )
 def test_a_curve_that_cannot_be_drawn_says_why(changes, problem, tmp_path):
-    measured = HOST.table(1).where(experiment="loaded_latency")
+    measured = host().table(1).where(experiment="loaded_latency")
     found = draw(measured, "loaded_latency", tmp_path, "loaded_latency", **changes).problem
     assert found is None if problem is None else problem in found
 
 
 def test_distances_are_compared_with_the_measurement(tmp_path):
-    measured = HOST.table(1)
+    measured = host().table(1)
     names = ("latency_by_node", "latency_by_distance")
     right = draw(measured, "latency_matrix", tmp_path, *names)
     assert all("in 0 of " in file.sentence for file in right)

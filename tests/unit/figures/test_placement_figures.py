@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import cache
 
 import pandas as pd
 import pytest
@@ -53,6 +54,7 @@ def measured(elements):
     rule = config["stopping"]["memory_bandwidth"]
     stopping = {**config["stopping"], "contended_paths": rule, "placed_workload": rule}
 
+    @cache
     def measure(name):
         expansion = PointExpansion(
             elements,

@@ -180,32 +180,6 @@ def test_few_checks_have_no_change(tmp_path, nights):
     assert (tmp_path / "checks_over_time.svg").exists()
 
 
-def test_the_same_checks_give_the_same_history_and_figure(tmp_path):
-    found = checks(tmp_path, lambda c, night: 0.05 * ("node3" in c.parts and night >= 40))
-    again = read_check_history(tmp_path)
-    assert found.changes and found.sentences() == again.sentences()
-    for name, history in (("a", found), ("b", again)):
-        (tmp_path / name).mkdir()
-        draw_checks_over_time(history, "host", tmp_path / name)
-    figures = [(tmp_path / name / "checks_over_time.svg").read_bytes() for name in "ab"]
-    assert figures[0] == figures[1]
-
-
-def test_the_table_has_each_value_and_marks_the_change(tmp_path):
-    found = checks(tmp_path, lambda c, night: 0.1 * (c.parts == (a_drive(),) and night >= 40))
-    rows = list(csv.DictReader(io.StringIO(csv_text(history_table(found)))))
-    assert len(rows) == NIGHTS * len(few_checks())
-    [row] = [each for each in rows if each["change"]]
-    assert (row["time"], row["component"], row["explained_by"]) == (
-        time_of_night(40),
-        a_drive(),
-        a_drive(),
-    )
-    assert row["segment"] == "2"
-    assert float(row["change_percent"]) == pytest.approx(-10.0, abs=1.0)
-    assert row["earliest"] <= row["time"] <= row["latest"]
-
-
 def test_formulas_of_others_are_no_formulas_in_the_table(tmp_path):
     for night, name in ((0, "=1+1"), (40, "=cmd|' /C calc'!A0")):
         keep_components(
@@ -227,11 +201,6 @@ def test_points_that_the_plan_does_not_have_are_named(tmp_path):
     found = read_check_history(tmp_path)
     assert found.unknown == ("old/=point",)
     assert len(found.series) == len(few_checks())
-
-
-def test_without_checks_the_command_to_run_is_named(tmp_path):
-    with pytest.raises(UserError, match="there are no checks; run chaosity check every night"):
-        read_check_history(tmp_path)
 
 
 @pytest.mark.parametrize("time", ["yesterday", "", "2026-13-01T00:00:00Z", "=1"])

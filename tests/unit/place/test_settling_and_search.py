@@ -198,7 +198,6 @@ DURING = "the program ended before the search was finished"
         (ENDLESS, "its start", "with its input", ["done"], DURING),
         # The end of input reaches its own barrier.
         (ENDLESS, "", "with its input", ["ready", "done"], "the program ended before it was ready"),
-        (QUICK, "ready", "by a signal", ["done"], None),
         (QUICK, "ready", "with its input", ["done"], None),
     ],
 )

@@ -46,5 +46,5 @@ def folder(host: SimulatedHost, tmp_path_factory: pytest.TempPathFactory) -> Pat
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(point))
     (folder / "topology.json").write_text(json.dumps(topology_to_json(host.topology)))
-    write_parquet_table(host.table_of_records(1).rows, folder / MEASUREMENTS_FILE)
+    write_parquet_table(host.table(1).rows, folder / MEASUREMENTS_FILE)
     return folder

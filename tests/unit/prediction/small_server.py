@@ -26,4 +26,4 @@ def server(faults: Sequence[Fault] = (), experiments: Sequence[str] = EXPERIMENT
 
 
 def fit(host: SimulatedHost, seed: int = 1) -> FittedMachine:
-    return fit_machine(host.table_of_records(seed), host.points, host.topology)
+    return fit_machine(host.table(seed), host.points, host.topology)

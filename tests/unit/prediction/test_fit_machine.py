@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from chaosity.prediction.fitted_description import (
     read_fitted,
 )
 from chaosity.prediction.predict_loads import predict_loads, undetermined_parameters
-from chaosity.simulation.machine_description import Fault, read_machine_description
+from chaosity.simulation.machine_description import Fault
 from chaosity.simulation.machine_model import MachineModel
 from machines import TODAY, SimulatedHost, planned
 
@@ -162,22 +161,6 @@ def test_a_fit_without_latencies_determines_no_latency() -> None:
     assert latencies and not any(each.is_determined for each in latencies)
     [link] = [each for each in found.parameters if each.parameter.section == "links"][-1:]
     assert link.low and link.high and link.low < truth(bandwidths, link) < link.high
-
-
-def test_the_command_writes_a_description_that_can_be_simulated(
-    host: SimulatedHost, folder: Path
-) -> None:
-    output = folder / "my_twin.yaml"
-    done = CliRunner().invoke(fit_command, [str(folder), "--output", str(output)])
-    assert done.exit_code == 0, done.output
-    twin = read_machine_description(output, host.topology)
-    assert twin["fitted"]["host"] == "node01"
-    assert not twin["fitted"]["parameters"]["latency_ns.l1"]["determined"]
-    copied, original = (
-        each.true_table.where(experiment="memory_bandwidth").rows["value"].astype(float)
-        for each in (replace(host, machine=twin), host)
-    )
-    assert copied.tolist() == pytest.approx(original.tolist(), rel=0.02)
 
 
 def test_a_name_that_is_no_machine_is_refused(folder: Path) -> None:

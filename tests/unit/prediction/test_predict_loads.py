@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -54,7 +53,7 @@ def unsure(fitted: FittedMachine, host: SimulatedHost, loads: list[Load]) -> lis
 def fit_of(host: SimulatedHost, is_measured: Callable[[Point], bool]) -> FittedMachine:
     """The fit of the measurements of some points."""
     points = [*filter(is_measured, host.points)]
-    return fit_machine(host.table_of_records(1), points, host.topology)
+    return fit_machine(host.table(1), points, host.topology)
 
 
 def is_local(point: Point) -> bool:
@@ -185,15 +184,6 @@ def refusal(folder: Path, name: str) -> str:
     done = CliRunner().invoke(predict_command, [str(folder), f"--with=memory_bandwidth/{name}"])
     assert isinstance(done.exception, UserError)
     return str(done.exception)
-
-
-# Others are in tests/golden/predict.txt.
-def test_the_command_tells_medians_of_measurements_and_writes_nothing(folder: Path) -> None:
-    both = [f"--with=memory_bandwidth/{name}" for name in (LOCAL, REMOTE)]
-    done = CliRunner().invoke(predict_command, [str(folder), *both, "--json"])
-    for each in json.loads(done.output)["predicted"]:
-        assert each["measured_alone"] == pytest.approx(each["alone"], rel=0.05)
-    assert not list(folder.glob("predictions*"))
 
 
 def test_points_that_cannot_be_predicted_are_refused(

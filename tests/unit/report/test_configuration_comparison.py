@@ -29,17 +29,18 @@ NAMES = ("memory_bandwidth", "storage_bandwidth")
 
 @cache
 def nps4():
-    return without_sets_of_drives(measured_host("two_packages", *NAMES).tidy())
+    return compared(measured_host("two_packages", *NAMES).tidy())
 
 
 @cache
 def nps1(configuration="nps1", **keys):
     given = {"configuration": configuration, "day": "2026-11-18", "seed": 2, **keys}
-    return without_sets_of_drives(measured_host("two_packages", *NAMES, **given).tidy())
+    return compared(measured_host("two_packages", *NAMES, **given).tidy())
 
 
-def without_sets_of_drives(tidy):
-    return tidy[tidy["drives"].fillna(1) == 1]
+def compared(tidy):
+    """The table without sets of drives, and with two kernels."""
+    return tidy[(tidy["drives"].fillna(1) == 1) & tidy["kernel"].isin(["triad", "copy", None])]
 
 
 def compare(tidy, others, output, figures):

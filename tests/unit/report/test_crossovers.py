@@ -65,8 +65,11 @@ def test_the_change_of_the_crossover_after_a_repair_is_found(servers):
 
 
 def test_equal_servers_have_no_change(servers):
-    found = verdicts(tables(servers[1], 1), tables(servers[1], 2))
+    table = tables(servers[1], 1)
+    found = verdicts(table, tables(servers[1], 2))
     assert all("no difference detected, " in found[mix].sentence for mix in MIXES)
+    # Points without traffic have no verdict.
+    assert not verdicts(table, table.where(load="chase"))
 
 
 def test_it_is_said_why_crossovers_cannot_be_compared(servers):
@@ -78,11 +81,6 @@ def test_it_is_said_why_crossovers_cannot_be_compared(servers):
     assert "the crossovers cannot be compared. after: no crossover is found" in sentence
     [verdict] = verdicts(slow, healthy.where(configuration="nps1")).values()
     assert "cannot be compared, since before has nps1, nps0 and after has nps1." in verdict.sentence
-
-
-def test_points_without_traffic_have_no_verdict(servers):
-    table = tables(servers[1], 1)
-    assert not verdicts(table, table.where(load="chase"))
 
 
 def test_the_command_compares_two_modes_and_the_modes_of_two_servers(servers, tmp_path):

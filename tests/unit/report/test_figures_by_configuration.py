@@ -9,6 +9,7 @@ import pytest
 
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.figures.draw_and_write_figures import FigureFile
+from chaosity.records.point_types import Point
 from chaosity.report.crossovers import crossover_text
 from chaosity.report.figures_by_configuration import draw_figures_by_configuration
 from chaosity.statistics.latency_crossovers import CurveComparison
@@ -16,6 +17,13 @@ from machines import planned
 
 EXPERIMENTS = ["modes_under_load", "program_speed"]
 TRAFFIC = "traffic_bytes_per_second"
+
+
+def is_drawn(point: Point) -> bool:
+    """Return whether a point has no traffic, or such that only reads."""
+    return point["experiment"] != "modes_under_load" or (
+        point["factors"]["traffic_of"] == "idle" or "+read100+" in point["point"]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +38,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, FigureFil
             experiments=EXPERIMENTS,
             replicates=3,
         )
-        tables[mode] = host.table(1)
+        tables[mode] = host.where(is_drawn).table(1)
     folder = tmp_path_factory.mktemp("figures")
     figures = draw_figures_by_configuration(list(map(load_experiment, EXPERIMENTS)), tables, folder)
     return {figure.name.removeprefix("configurations_"): figure for figure in figures}, folder

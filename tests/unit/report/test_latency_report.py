@@ -8,7 +8,6 @@ import pandas as pd
 
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.report.component_change_effects import component_changes
-from chaosity.report.configuration_comparison import compare_configurations
 from chaosity.report.resource_table import resource_table
 from chaosity.store.measurements import Measurements
 from machines import measured_host
@@ -61,20 +60,6 @@ def test_the_slowdown_of_latency_is_a_ratio():
 def test_one_node_gives_one_latency_row():
     found = lines(machine("one_node").tidy())
     assert "Memory latency, one processing unit" in found
-
-
-def test_configurations_are_compared_for_own_and_other_nodes(tmp_path):
-    one = machine()
-    other = machine(configuration="nps2")
-    tables = {tmp_path / "nps2/measurements.parquet": Measurements.from_table(other.tidy())}
-    own = Measurements.from_table(one.tidy())
-    found = compare_configurations(own, tables, tmp_path / "report.html", tmp_path, EXPERIMENTS)
-    names = [row.name for row in found.rows]
-    assert names[:2] == [
-        "Memory latency, one processing unit",
-        "Memory latency of other nodes, one processing unit",
-    ]
-    assert all(None not in row.cells for row in found.rows)
 
 
 def test_loads_of_the_same_name_have_separate_changes():

@@ -153,16 +153,6 @@ def hosts(results, number, slow=None):
         (folder / "components/system.json").write_text(json.dumps(document))
 
 
-def test_without_an_outlier_host_the_smallest_detectable_deviation_is_given(tmp_path):
-    hosts(tmp_path, 4)
-    found, html = overview(tmp_path)
-    [group] = found.groups
-    assert group.outlier_hosts == frozenset()
-    assert "detected among 4 hosts" in group.statements[0].text
-    assert "Smallest detectable deviation: about" in html
-    assert not any(row.outlier for row in found.rows)
-
-
 def test_two_hosts_are_compared_without_naming_an_outlier(tmp_path):
     hosts(tmp_path, 2, slow="b")
     [group] = overview(tmp_path)[0].groups

@@ -14,16 +14,12 @@ from chaosity.errors import UserError
 from chaosity.report.findings_and_checks import OK, WARNING, normal_value_checks
 from chaosity.report.overview_and_equal_hosts import compare_equal_hosts
 from chaosity.report.report_summary import ReportSummary
-from chaosity.store.add_profiles_to_database import update_profiles_from_results
-from chaosity.store.measurements import Measurements
 from chaosity.store.normal_values import (
     BANDWIDTH,
     LATENCY,
     published_values,
     values_of_own_nodes,
-    values_of_profiles,
 )
-from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table, write_parquet_table
 from machines import planned, shipped_topology
 from shipped_data import PUBLISHED_TABLES
 from simulated_fleet import write_fleet
@@ -123,19 +119,3 @@ def test_equal_hosts_that_are_all_slow_are_told(host, tmp_path):
     [group] = compare_equal_hosts({path: ReportSummary.from_file(path) for path in paths})
     [told, _] = [each for each in group.statements if "normal for this processor" in each.text]
     assert told.text.startswith("Median of 4 hosts: node bandwidth ")
-
-
-def test_the_profile_database_answers_for_a_processor_that_nobody_published(host, tmp_path):
-    folders = write_fleet(tmp_path / "results", host, 3, {})
-    database = tmp_path / "profiles.duckdb"
-    for folder in folders:  # a profile has only measured values
-        path = folder / "measurements.parquet"
-        rows = read_parquet_table(path).assign(origin="measured")
-        write_parquet_table(rows[list(COLUMNS)], path, COLUMNS)
-    update_profiles_from_results([tmp_path / "results"], database)
-    slow = scaled(Measurements.read(path), 0.8)
-    about = ("EPYC 7413", folder.name, folder.parent.name, database)
-    found = {each.kernel: each for each in values_of_profiles(slow, *about)}
-    assert (found["read"].loss, found["read"].is_clear) == (pytest.approx(0.2, abs=0.03), True)
-    assert found["read"].source == "median of 2 other profiles in profiles.duckdb"
-    assert not found[None].is_clear  # latency is as it was

@@ -239,19 +239,6 @@ def file(tmp_path):
     return str(path)
 
 
-def test_the_command_prints_json(file):
-    found = json.loads(run(file, "--workers", "0", "--json"))
-    assert found["weights"] == pytest.approx({"0": 0.8, "1": 0.2})
-    assert found["kernel_weights"] == {"0": 4, "1": 1}
-    assert found["kernel_weights_error_percent"] == pytest.approx(0.0)
-    assert (found["workers"], found["dwp"]) == ([0], 0.0)
-    assert found["commands"][-1] == "numactl --cpunodebind=0 --weighted-interleave=0-1 PROGRAM"
-    assert "whole machine, not one for each program or initiator" in found["notes"][0]
-    assert found["expected_bandwidth_bytes_per_second"] == pytest.approx(
-        {"weights": 50e9, "uniform_all": 20e9, "uniform_workers": 40e9}
-    )
-
-
 @pytest.mark.parametrize(
     ("workers", "said"), [("x", "'x'"), ("5", "node 5"), ("", "no worker"), ("1-0", "backwards")]
 )

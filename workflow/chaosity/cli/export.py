@@ -119,12 +119,6 @@ _TEXT_FORMATS = {
         "export_fio_job_file",
         "Export a fio job file that reads each drive from its best node.",
     ),
-    "kubernetes": _TextFormat(
-        "node_resource_topology.yaml",
-        "node_resource_topology",
-        "export_node_resource_topology",
-        "Export a NodeResourceTopology with measured costs from node to node for Kubernetes.",
-    ),
     "openmetrics": _TextFormat(
         "map.prom",
         "openmetrics_of_map",

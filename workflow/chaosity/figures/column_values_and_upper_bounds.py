@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from chaosity.cpusets import parse_cpu_list
@@ -115,7 +114,7 @@ class FigureColumnValues:
         """Return a metric of another load; 0 in points without that load, NaN without a value."""
         total = "sum" if metric.endswith("_per_second") else "mean"
         values = others.where(metric=metric).rows.groupby(_BLOCK, dropna=False)["value"]
-        totals = values.agg(lambda own: own.agg(total) if own.notna().all() else np.nan)
+        totals = values.agg(total).where(values.count() == values.size())
         keys = pd.MultiIndex.from_frame(self._rows[_BLOCK])
         found = pd.Series(totals.reindex(keys).to_numpy(dtype=float), self._rows.index)
         with_load = pd.MultiIndex.from_frame(others.rows[_BLOCK])

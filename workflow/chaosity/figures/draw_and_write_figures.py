@@ -245,14 +245,16 @@ def write_drawing(
     if is_simulated:  # SIMULATED stays visible in a picture that is cut out of its page
         mark = figure.text(0.5, 0.5, "SIMULATED", ha="center", va="center", rotation=25)
         mark.set(fontsize=7 * figure.get_figwidth(), color="0.5", alpha=0.18)
-    write_atomically(directory / f"{name}.svg", drawing_as_svg(figure, texts, name, title, caption))
+    write_atomically(
+        directory / f"{name}.svg", _drawing_as_svg(figure, texts, name, title, caption)
+    )
     picture = io.BytesIO()
     # No date and no program version: unchanged data gives unchanged files.
     figure.savefig(picture, format="png", dpi=style.PNG_DOTS_PER_INCH, metadata={"Software": None})
     write_atomically(directory / f"{name}.png", picture.getvalue())
 
 
-def drawing_as_svg(
+def _drawing_as_svg(
     figure: Figure, texts: Mapping[str, str], name: str, title: str, caption: str
 ) -> str:
     """Return a figure as SVG; `texts` has the hover text of each mark by its id."""

@@ -11,24 +11,26 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from chaosity.figures import figure_style_header_and_legends as style
-from chaosity.figures.draw_and_write_figures import drawing_as_svg, write_drawing
+from chaosity.figures.draw_and_write_figures import write_drawing
 from chaosity.statistics.anova import AnovaResult
 from chaosity.units import choose_scale
 
-# Maximum number of marks, since more marks only make the page larger. The largest residuals are
+# Maximum number of marks, since more marks only make the file larger. The largest residuals are
 # always shown.
-MOST_MARKS = 300
-_WIDTH, _HEIGHT = 6.6, 2.35  # inches
+_MOST_MARKS = 300
+_WIDTH, _HEIGHT = 6.6, 2.55  # inches
 # With a wider range of fitted values, the axis is logarithmic to spread small values.
 _WIDE = 20.0
 _WORDS = "Residuals against fitted values and against normal quantiles"
 
 
-def _draw_residuals(analysis: AnovaResult, metric: str, title: str = "") -> Figure:
+def _draw_residuals(analysis: AnovaResult, metric: str, title: str) -> Figure:
     """Return a figure with both plots side by side; `metric` ends with its unit."""
     shown_rows = np.argsort(analysis.residuals, kind="stable")
-    if len(shown_rows) > MOST_MARKS:
-        shown_rows = shown_rows[np.linspace(0, len(shown_rows) - 1, MOST_MARKS).round().astype(int)]
+    if len(shown_rows) > _MOST_MARKS:
+        shown_rows = shown_rows[
+            np.linspace(0, len(shown_rows) - 1, _MOST_MARKS).round().astype(int)
+        ]
     fitted, residuals = analysis.fitted[shown_rows], analysis.residuals[shown_rows]
     quantiles = analysis.normal_quantiles[shown_rows]
     logs = analysis.transform == "log"
@@ -39,11 +41,9 @@ def _draw_residuals(analysis: AnovaResult, metric: str, title: str = "") -> Figu
     else:
         small = choose_scale(metric, residuals)
         heights, unit, slope = residuals / small.factor, small.symbol, 1.0 / small.factor
-    height = _HEIGHT + (0.2 if title else 0.0)
-    figure = Figure(figsize=(_WIDTH, height), facecolor="white")
-    bottom, top = 0.46 / height, 1.0 - (0.42 if title else 0.22) / height
-    if title:
-        figure.text(0.01, 0.99, title, size=style.TEXT_POINTS, weight="bold", va="top")
+    figure = Figure(figsize=(_WIDTH, _HEIGHT), facecolor="white")
+    bottom, top = 0.46 / _HEIGHT, 1.0 - 0.42 / _HEIGHT
+    figure.text(0.01, 0.99, title, size=style.TEXT_POINTS, weight="bold", va="top")
     left, right = (figure.add_axes((x, bottom, 0.395, top - bottom)) for x in (0.085, 0.59))
     label = f"Residual ({unit})" if unit else "Residual"
     _plot_marks(left, fitted / scale.factor, heights, "Against the fitted values")
@@ -66,12 +66,6 @@ def _plot_marks(axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64], titl
     axes.tick_params(labelsize=style.SMALL_POINTS)
     axes.xaxis.label.set_fontsize(style.SMALL_POINTS)
     axes.yaxis.label.set_fontsize(style.SMALL_POINTS)
-
-
-def residual_plots_svg(analysis: AnovaResult, metric: str, name: str) -> str:
-    """Return both plots as SVG; every id starts with `name`, so that a page can hold several."""
-    with style.figure_style_context():
-        return drawing_as_svg(_draw_residuals(analysis, metric), {}, name, _WORDS, _WORDS)
 
 
 def write_residual_plots(analysis: AnovaResult, directory: Path, name: str) -> list[Path]:

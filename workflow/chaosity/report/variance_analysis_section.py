@@ -1,7 +1,7 @@
 """Explain the differences between an experiment's values: factors, levels and residuals.
 
 Each analysis begins with a sentence for readers who do not know F tests. The table of variation,
-the levels and the residuals follow.
+and the levels follow.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from chaosity.figures.residual_plots import MOST_MARKS, residual_plots_svg
 from chaosity.report.resource_table import DRIVES
 from chaosity.statistics.anova import AnovaResult
 from chaosity.statistics.anova_table import (
@@ -69,7 +68,6 @@ class AnalysisSection:
     # Combinations of each interaction that is significant or important.
     interactions: tuple[InteractionLevels, ...]
     remarks: str  # remarks on number of values, scale, missing values and omitted columns
-    svg: str | None  # drawing of the residuals; None without residuals
     confidence: str  # confidence of the intervals, in per cent
 
 
@@ -82,13 +80,12 @@ def analysis_sections(
     """
     sections: defaultdict[str, tuple[AnalysisSection, ...]] = defaultdict(tuple)
     found = analyse_all_studies(measurements, confidences or {})
-    for number, (study, analysis) in enumerate(found, start=1):
-        sections[study.experiment] += (_section(study, analysis, f"residuals-{number}"),)
+    for study, analysis in found:
+        sections[study.experiment] += (_section(study, analysis),)
     return sections
 
 
-def _section(study: AnovaStudy, analysis: AnovaResult, name: str) -> AnalysisSection:
-    has_residuals = analysis.error.variance is not None
+def _section(study: AnovaStudy, analysis: AnovaResult) -> AnalysisSection:
     factors = join_with_and(list(map(_words, study.factors)))
     return AnalysisSection(
         metric=study.metric,
@@ -111,11 +108,9 @@ def _section(study: AnovaStudy, analysis: AnovaResult, name: str) -> AnalysisSec
             "remarks",
             analysis=analysis,
             left_out=study.left_out,
-            most_marks=MOST_MARKS if has_residuals else analysis.n,
             significant=analysis.error.significant_below,
             important=IMPORTANT_FROM_PERCENT,
         ),
-        svg=residual_plots_svg(analysis, study.metric, name) if has_residuals else None,
         confidence=confidence_text(analysis.error.confidence),
     )
 

@@ -321,7 +321,8 @@ def _in_numpy_types(table: pd.DataFrame) -> pd.DataFrame:
             if pd.api.types.is_integer_dtype(column.dtype) and not column.isna().any():
                 columns[str(name)] = column.to_numpy(np.int64)
         else:
-            columns[str(name)] = column.astype(object).where(column.notna(), None)
+            texts = column.to_numpy(object, na_value=None)
+            columns[str(name)] = pd.Series(texts, table.index, dtype=object)
     return pd.DataFrame(columns, index=table.index)
 
 
