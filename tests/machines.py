@@ -400,7 +400,11 @@ class MeasuredHost:
     missing: Collection[str] = ()
 
     def tidy(self) -> pd.DataFrame:
-        """Return the tidy table in the types of the file."""
+        """Return the tidy table in the types of the file, to be changed at will."""
+        return self._file_table.copy()
+
+    @cached_property
+    def _file_table(self) -> pd.DataFrame:
         columns = {"host": self.host, "configuration": self.configuration, "origin": None}
         table = self.simulated.table(
             self.seed, failed=self.failed, missing=self.missing, **columns
@@ -426,6 +430,9 @@ class MeasuredHost:
         }
 
 
+_MEASURED: dict[str, MeasuredHost] = {}
+
+
 @cache
 def _planned_once(
     machine: str, topology: str | None, names: tuple[str, ...], replicates: int
@@ -444,7 +451,9 @@ def measured_host(
 ) -> MeasuredHost:
     """Return a simulated host that reads as measured; `keys` are attributes of it."""
     names = experiments or ("memory_bandwidth", "storage_bandwidth", "interference")
-    return MeasuredHost(_planned_once(machine, topology, names, replicates), **keys)
+    made = MeasuredHost(_planned_once(machine, topology, names, replicates), **keys)
+    asked = repr((machine, names, topology, replicates, sorted(keys.items())))
+    return _MEASURED.setdefault(asked, made)
 
 
 def leave_out(

@@ -16,13 +16,14 @@ from machines import server
 @cache
 def check_points() -> tuple[CheckPoint, ...]:
     """The points of a check of the server, by its values without noise."""
-    rows = server().true_table.performance_rows().rows
+    host = server().without_drives_of_several_nodes()
+    rows = host.true_table.performance_rows().rows
     # The first value of a point is the last that is entered.
     columns = (rows[name][::-1] for name in ("experiment", "point", "value"))
     medians = {
         (experiment, point): value for experiment, point, value in zip(*columns, strict=True)
     }
-    return tuple(choose_check_points(server().points, medians, server().topology))
+    return tuple(choose_check_points(host.points, medians, host.topology))
 
 
 def time_of_night(night: int) -> str:

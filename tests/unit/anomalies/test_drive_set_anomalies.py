@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -44,15 +44,15 @@ def healthy(initiator: int, drives: DriveSet) -> float:
     return min(sum(each), LIMIT)
 
 
-def sets() -> list[tuple[str, str, DriveSet]]:
-    """Name, kind and drives: each drive, the first two, all of a node, of two and three nodes."""
+def sets(sizes: Iterable[int]) -> list[tuple[str, str, DriveSet]]:
+    """Name, kind and drives: each drive, the first two, all of a node, of so many nodes."""
     every = tuple(range(PER_NODE))
     found: list[tuple[str, str, DriveSet]] = []
     for node in range(8):
         found += [(drive(node, number), "drive", {node: (number,)}) for number in every]
         found.append((f"node{node}drives2", "first_of_node", {node: every[:2]}))
         found.append((f"node{node}drives", "all_of_node", {node: every}))
-    for size in (2, 3):
+    for size in sizes:
         for nodes in itertools.combinations(range(8), size):
             name = f"nodes{format_cpu_list(nodes)}drives"
             found.append((name, "all_of_nodes", dict.fromkeys(nodes, every)))
@@ -60,13 +60,17 @@ def sets() -> list[tuple[str, str, DriveSet]]:
 
 
 def table(
-    rate: Rate = healthy, noise: float = 0.01, seed: int = 1, metric: str = "bandwidth"
+    rate: Rate = healthy,
+    noise: float = 0.01,
+    seed: int = 1,
+    metric: str = "bandwidth",
+    sizes: Iterable[int] = (2,),
 ) -> pd.DataFrame:
     """The tidy table of all sets, read from each node, with three replicates."""
     random = np.random.default_rng(seed)
     relations = ("same_node", "same_package", "other_package")
     rows = []
-    for initiator, (name, kind, drives) in itertools.product(range(8), sets()):
+    for initiator, (name, kind, drives) in itertools.product(range(8), sets(sizes)):
         ways = [
             0 if node == initiator else 1 + (package(node) != package(initiator)) for node in drives
         ]
@@ -144,7 +148,7 @@ def test_the_same_path_in_both_directions_is_two_findings_of_two_nodes():
 
 @pytest.mark.parametrize("nodes", [{4, 7}, {4, 5, 7}])
 def test_a_path_that_carries_less_than_one_node_is_one_finding_of_all_its_nodes(nodes):
-    (one,) = found(table(limited(nodes, 15 * GB, {0, 1, 2, 3})))
+    (one,) = found(table(limited(nodes, 15 * GB, {0, 1, 2, 3}), sizes=(2, 3)))
     assert one.components == tuple(f"node{node}" for node in sorted(nodes))
 
 
@@ -166,7 +170,7 @@ def test_larger_sets_that_lose_as_much_are_explained_by_the_smallest():
         slow = {4, 7} <= set(drives) and initiator < 4
         return healthy(initiator, drives) * (0.8 if slow else 1.0)
 
-    (one,) = found(table(rate))
+    (one,) = found(table(rate, sizes=(2, 3)))
     assert one.components == ("node4", "node7")
     # The finding has the cells of the larger sets too: six other nodes make a set of three.
     assert len(one.cells) == 4 * (1 + 6)

@@ -65,7 +65,7 @@ def healthy():
 
 @pytest.fixture(scope="module")
 def with_slow_drive():
-    return machine(slow_drive(0.2))
+    return machine(slow_drive(0.2), experiments=STORAGE)
 
 
 def test_a_slow_drive_is_the_worst_and_named_with_model_and_serial(with_slow_drive):
@@ -97,12 +97,13 @@ def models(host, model):
 @pytest.mark.parametrize(
     "case", ["healthy", "small loss", "slow path", "another model", "no model", "files"]
 )
-def test_what_is_no_slow_drive(case, healthy, with_slow_drive):
+def test_what_is_no_slow_drive(case, with_slow_drive):
+    healthy = machine(experiments=STORAGE)
     slow, facts = with_slow_drive.table(1), with_slow_drive.component_facts
     path = {"relation": "other_package", "load": "storage"}
     measured, known = {
         "healthy": (healthy.table(1), facts),
-        "small loss": (machine(slow_drive(0.97)).table(1), facts),
+        "small loss": (machine(slow_drive(0.97), experiments=STORAGE).table(1), facts),
         "slow path": (changed(healthy.table(1), 0.3, **path), facts),
         "another model": (slow, models(with_slow_drive, "another")),
         "no model": (slow, models(with_slow_drive, None)),
@@ -119,7 +120,7 @@ def test_two_drives_are_too_few_to_find_the_slow_one():
 
 
 def test_a_single_replicate_has_less_confidence():
-    first = machine(slow_drive(0.2), replicates=1).findings(1).anomalies[0]
+    first = machine(slow_drive(0.2), experiments=STORAGE, replicates=1).findings(1).anomalies[0]
     assert (first.components, first.n) == ((SLOW,), 1)
     assert first.confidence <= 0.95
 

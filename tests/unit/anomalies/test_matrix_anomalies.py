@@ -17,7 +17,7 @@ from faulty_machines import BANDWIDTH, LATENCY, measure
 
 REGULAR = [faulty.two_packages(4), faulty.full_mesh(8), faulty.ring(8), faulty.mesh(2, 4)]
 by_name = pytest.mark.parametrize("layout", REGULAR, ids=lambda layout: layout.name)
-few = settings(deadline=None, max_examples=8)
+few = settings(deadline=None, max_examples=5)
 
 
 @pytest.fixture(autouse=True)
@@ -165,7 +165,7 @@ def test_remote_memory_that_is_better_than_local_is_reported():
 
 @pytest.mark.parametrize("noise", [0.1, 0.3])
 def test_anomalies_of_a_noisy_single_run_are_clear(noise):
-    for seed in range(8):
+    for seed in range(4):
         found = analyse_matrix(measure(faulty.two_packages(4), rng(seed), n=1, noise=noise))
         assert all(0.9 <= one.confidence <= 0.95 for one in found.anomalies)
         assert all(one.loss_percent_low > 0.0 for one in found.anomalies)
@@ -175,7 +175,7 @@ def test_anomalies_of_a_noisy_single_run_are_clear(noise):
     "layout", [faulty.two_packages(4), faulty.ring(8)], ids=lambda layout: layout.name
 )
 def test_replicates_with_large_scatter_give_no_anomalies(layout):
-    for seed in range(6):
+    for seed in range(3):
         found = analyse_matrix(measure(layout, rng(seed), noise=0.3))
         assert found.anomalies == ()
         assert found.detectable_percent > 40.0

@@ -34,7 +34,12 @@ def healthy(topology: str) -> SimulatedHost:
 
 def host(topology: str, *faults: Fault, replicates: int = 3) -> SimulatedHost:
     config = {"experiments": ["memory_bandwidth", "package_bandwidth"], "replicates": replicates}
-    return planned(MACHINES.get(topology, topology), topology, faults, **config)
+    whole = planned(MACHINES.get(topology, topology), topology, faults, **config)
+    return whole.where(
+        lambda point: (
+            point["experiment"] == "package_bandwidth" or point["loads"][0]["kernel"] == "triad"
+        )
+    )
 
 
 def slowed(table: Measurements, share: float, **where: object) -> Measurements:

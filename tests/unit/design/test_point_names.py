@@ -20,7 +20,7 @@ LOADS = st.dictionaries(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(LOADS)
 def test_names_parse_back(loads):
     names = [LoadName(load, *rest) for load, rest in loads.items()]

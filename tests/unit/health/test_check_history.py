@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import random
@@ -18,9 +16,7 @@ from chaosity.health.check_history import read_check_history
 from chaosity.health.check_series import COLUMNS, SERIES_FILE, append_check
 from chaosity.health.choose_check_points import CheckPoint
 from chaosity.health.components_of_checks import STATES_FILE, keep_components
-from chaosity.health.history_table import history_table
 from chaosity.health.judge_check_values import CheckedValue
-from chaosity.store.csv_for_spreadsheets import csv_text
 from chaosity.store.measurements import less_is_better
 from nightly_checks import check_points, time_of_night, write_points
 
@@ -178,20 +174,6 @@ def test_few_checks_have_no_change(tmp_path, nights):
     assert found.sentences()[0] == "No change of 2 % or more."
     draw_checks_over_time(found, "host", tmp_path)
     assert (tmp_path / "checks_over_time.svg").exists()
-
-
-def test_formulas_of_others_are_no_formulas_in_the_table(tmp_path):
-    for night, name in ((0, "=1+1"), (40, "=cmd|' /C calc'!A0")):
-        keep_components(
-            tmp_path,
-            time_of_night(night),
-            {"system": {**OLD, "note": "@x", "kernel_release": name}},
-        )
-    drive = {"component": "drive", "serial": "+A"}
-    keep_components(tmp_path, time_of_night(41), {"system": NEW, "=evil()": drive})
-    found = checks(tmp_path, lambda c, night: 0.1 * (c.parts == (a_drive(),) and night >= 41))
-    for row in csv.reader(io.StringIO(csv_text(history_table(found)))):
-        assert not any(cell.startswith(("=", "@", "+")) for cell in row)
 
 
 def test_points_that_the_plan_does_not_have_are_named(tmp_path):

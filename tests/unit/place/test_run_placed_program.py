@@ -45,7 +45,6 @@ def _nodes() -> None:
     [
         ("uniform_workers", (), "interleave"),
         ("canonical", ("--shares", "0:1", "--method", "move_pages"), "move_pages"),
-        ("autonuma", (), "kernel"),
     ],
 )
 def test_the_report_has_wanted_and_seen_shares(kernel, tmp_path, policy, arguments, method):
@@ -56,12 +55,9 @@ def test_the_report_has_wanted_and_seen_shares(kernel, tmp_path, policy, argumen
     assert (found["policy"], found["method"], found["exit_status"]) == (policy, method, 0)
     assert found["seen"] == {"0": 1.0}
     assert found["bytes_by_node"]["0"] >= 8 << 20
-    kernels = method == "kernel"
-    assert found["wanted"] == (None if kernels else {"0": 1.0})
-    assert found["placed"] is (None if kernels else True)
-    assert found["reason"] is None
-    balancing = found["settings"].get("proc/sys/kernel/numa_balancing")
-    assert balancing == (None if policy == "autonuma" else {"was": "1", "is": "0"})
+    assert (found["wanted"], found["placed"], found["reason"]) == ({"0": 1.0}, True, None)
+    balancing = found["settings"]["proc/sys/kernel/numa_balancing"]
+    assert balancing == {"was": "1", "is": "0"}
 
 
 def test_the_kernels_weights_are_used_where_they_exist(kernel, tmp_path):

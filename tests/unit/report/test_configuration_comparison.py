@@ -71,8 +71,7 @@ def found(tmp_path_factory):
     others = {
         "nps1": nps1(),
         "half": half(nps1("half")),
-        "memory": nps1("memory")[nps1("memory")["load"] == "memory"],
-        "kernels": nps1("kernels")[nps1("kernels")["kernel"] != "triad"],
+        "copies": nps1("copies")[nps1("copies")["kernel"] == "copy"],
         "older": older(nps1("older")),
         "one_node": of_one_node(nps1("one_node")),
     }
@@ -119,12 +118,12 @@ def test_each_other_configuration_has_a_verdict(found):
     # Places are classes: node1 is another thing in another configuration.
     notes = verdicts["one_node"].notes
     assert "Initiator node has 12 threads in one_node and 4 in nps4." in notes
-    assert any("no comparable cell in" in text for text in verdicts["memory"].notes)
+    assert any("no comparable cell in" in text for text in verdicts["copies"].notes)
 
 
 def test_resources_that_are_not_measured_or_comparable_have_no_cell(found):
-    assert cell(found, "Storage bandwidth, one drive", "memory") is None
-    assert cell(found, "Memory bandwidth, one node", "kernels") is None
+    for name in ("Storage bandwidth, one drive", "Memory bandwidth, one node"):
+        assert cell(found, name, "copies") is None
 
 
 def test_a_package_that_is_one_node_is_found_by_its_threads(found):

@@ -14,7 +14,7 @@ from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import write_parquet_table
 from machines import planned
 
-MIXES = ("read100", "read67_nt")
+MIXES = ("read100",)
 MODES = ("nps1", "nps0")
 NAMES = ("before", "after")
 FIGURE = "modes_under_load_one_node"

@@ -24,10 +24,6 @@ METHOD_HELP = (
     "pages to the kernel have no shares"
 )
 SEARCH_HELP = "move pages towards the workers while the program runs, as long as it gets faster"
-SETTLE_HELP = (
-    "PROGRAM prints a ready line and waits for a line of input (its barrier): open the barrier, "
-    "let the search or the kernel move pages, and only then pass the ready line on"
-)
 RATE_HELP = (
     "the rate for a search: samples[=KEY] (JSON lines), lines=REGEX or instructions; nothing reads "
     "it without --search and with a policy that does not search"
@@ -51,9 +47,10 @@ def argument_parser(name: str = "chaosity-place") -> argparse.ArgumentParser:
     add("--cpus", metavar="LIST", help="processing units; default: all units of the workers")
     add("--method", choices=METHODS, default=AUTO, help=METHOD_HELP)
     add("--search", action="store_true", help=SEARCH_HELP)
-    add("--settle", action="store_true", help=SETTLE_HELP)
     add("--rate", default="samples", metavar="SOURCE", help=RATE_HELP)
     add("--report", type=Path, metavar="FILE", help="JSON file for the result of the placement")
+    # Only the runner's programs need it: they print a ready line and wait for a line of input.
+    add("--settle", action="store_true", help=argparse.SUPPRESS)
     add("--root", type=Path, default=lock_files.ROOT, help=argparse.SUPPRESS)
     add("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser

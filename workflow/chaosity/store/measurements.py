@@ -321,7 +321,7 @@ def _in_numpy_types(table: pd.DataFrame) -> pd.DataFrame:
             if pd.api.types.is_integer_dtype(column.dtype) and not column.isna().any():
                 columns[str(name)] = column.to_numpy(np.int64)
         else:
-            texts = column.to_numpy(object, na_value=None)
+            texts = column.to_numpy(object, na_value=None)  # type: ignore[call-overload] # narrow stub
             columns[str(name)] = pd.Series(texts, table.index, dtype=object)
     return pd.DataFrame(columns, index=table.index)
 
