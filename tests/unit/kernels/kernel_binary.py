@@ -20,10 +20,13 @@ from compiler_cache import ROOT
 
 SOURCES = ROOT / "roles/kernels/files"
 BUILT = ROOT / "build/kernels_of_tests"
+PROVISIONED = ROOT / "build/kernels"
 MEMORY_CHECKED = "EXTRA=-O1 -fsanitize=address,undefined -fno-sanitize-recover=all"
 THREADS_CHECKED = "EXTRA=-O1 -fsanitize=thread -fno-sanitize-recover=all"
 CHOSEN_DEFECT = Path(__file__).with_name("chosen_defect.h")
-WITH_DEFECTS = f"EXTRA=-include {CHOSEN_DEFECT}"
+# One build has all that tests need beyond the programs themselves: defects to choose from, a drive
+# that is silent after a second, every node, and addresses as in the file.
+FOR_TESTS = f"EXTRA=-include {CHOSEN_DEFECT} -DSILENT_SECONDS=1 -DWITHOUT_BINDING -no-pie -fno-pie"
 
 ARRAYS = {"read": 1, "fill": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3}
 KERNELS = [*ARRAYS, *(f"{name}_nt" for name in ARRAYS if name != "read")]
@@ -62,8 +65,24 @@ def own_folder(name: str) -> Iterator[Path]:
         yield folder
 
 
+@functools.cache
+def provisioned(program: str) -> Path | None:
+    """The program that measures on this machine, brought up to date; None if nobody provisioned."""
+    path = (PROVISIONED / program).resolve()
+    if not path.exists():
+        return None
+    with (PROVISIONED / "build.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # As in roles/kernels. The builds with variables look for warnings.
+        words = ("make", "-s", "-j2", "-C", SOURCES, f"BUILD={path.parent}", "EXTRA=-Wno-error")
+        make(*words, str(path))
+    return path
+
+
 def build(program: str, *variables: str) -> Path:
     """Builds a program with make variables such as EXTRA=-g, unless it is there already."""
+    if not variables and (path := provisioned(program)):
+        return path
     with own_folder(" ".join(variables)) as folder:
         if not (folder / program).exists():
             target = str(folder / program)

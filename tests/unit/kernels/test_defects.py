@@ -19,7 +19,7 @@ from every_program import (
     WORKLOAD,
     Program,
 )
-from kernel_binary import KERNELS, WITH_DEFECTS, Run, arguments, build, run
+from kernel_binary import FOR_TESTS, KERNELS, Run, arguments, build, run
 from test_tasks import PROGRAMS
 from test_traffic import MIXES
 from test_workload import KERNELS as WORKLOADS
@@ -61,7 +61,7 @@ ERRORS = ("max_relative_error", "wrong", "wrong_words", "wrong_elements")  # key
 
 
 def run_with(defect: int, program: Program, words: list[str]) -> Run:
-    command = [build(program.name, WITH_DEFECTS), *words]
+    command = [build(program.name, FOR_TESTS), *words]
     return run(command, env=os.environ | {"CHOSEN_DEFECT": str(defect)})
 
 

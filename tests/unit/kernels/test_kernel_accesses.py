@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from kernel_binary import ARRAYS, KERNELS, arguments, build, run
+from kernel_binary import ARRAYS, FOR_TESTS, KERNELS, arguments, build, run
 from test_traffic import MIXES
 
 pytestmark = [
@@ -24,7 +24,6 @@ pytestmark = [
 ]
 
 LINE = 64
-WITH_FIXED_ADDRESSES = "EXTRA=-no-pie -fno-pie"
 ISA = "avx2"  # valgrind has no AVX-512
 
 
@@ -94,7 +93,7 @@ def test_each_line_of_each_array_is_moved_once_a_pass(tmp_path: Path, kernel: st
     array_bytes = LINE * 37
     once = ["--warmup-passes", "1", "--sample-seconds", "1e-9", "--max-seconds", "1e-9"]
     options = arguments(kernel, cpu, array_bytes, *once)
-    binary = build("chaosity-bandwidth", WITH_FIXED_ADDRESSES)
+    binary = build("chaosity-bandwidth", FOR_TESTS)
     ran, loaded, stored = traced(binary, kernel, tmp_path / "trace", options)
     passes = ran.done["passes"] + 1  # with the warm-up
     count = ARRAYS[kernel.removesuffix("_nt")]
@@ -115,7 +114,7 @@ def test_traffic_counts_the_lines_that_it_moves(tmp_path: Path, kernel: str, cpu
     array_bytes = LINE * lines * 5  # every chunk is a whole one
     soon = ["--peak-seconds", "1e-9", "--sample-seconds", "1e-9", "--max-seconds", "1e-9"]
     options = arguments(kernel, cpu, array_bytes, *soon)
-    binary = build("chaosity-traffic", WITH_FIXED_ADDRESSES)
+    binary = build("chaosity-traffic", FOR_TESTS)
     ran, loaded, stored = traced(binary, kernel, tmp_path / "trace", options)
     chunks = ran.done["warmup_chunks"] + ran.done["chunks"]
     # an ordinary store is told twice, for the line is fetched first, which no instruction says

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from kernel_binary import (
+    FOR_TESTS,
     Start,
     build,
     last_events,
@@ -29,7 +30,7 @@ def request(cpus: str, nodes: str, size: int, *more: str) -> list[str]:
 @pytest.fixture
 def any_nodes() -> Path:
     """The program as on a machine that has every node: it binds nothing."""
-    return build("chaosity-paths", "EXTRA=-DWITHOUT_BINDING")
+    return build("chaosity-paths", FOR_TESTS)
 
 
 def require_account(samples: list[dict], threads: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
@@ -193,6 +194,18 @@ def test_tukey_of_unequal_groups_as_statsmodels_has_it():
     expected = pairwise_tukeyhsd(frame["y"], frame["group"]).confint
     shown = [(p.difference.low, p.difference.high) for p in found.contrasts]
     assert shown == pytest.approx(expected, rel=1e-4)  # theirs interpolates the quantile
+
+
+@pytest.mark.parametrize(("groups", "size"), [(3, 2), (12, 2), (12, 40)])
+def test_tukey_as_scipy_has_it(groups, size):
+    values = np.random.default_rng(1).normal(10.0, 1.0, (groups, size))
+    frame = one_way({str(number): list(own) for number, own in enumerate(values)})
+    found = analyse_variance(frame, "y", ["group"], transform="none")
+    expected = scipy.stats.tukey_hsd(*values).confidence_interval(0.95)
+    for pair in found.contrasts:
+        both = int(pair.level), int(pair.against)
+        interval = (expected.low[both], expected.high[both])
+        assert (pair.difference.low, pair.difference.high) == pytest.approx(interval, rel=1e-6)
 
 
 def test_two_levels_are_compared_by_student():
