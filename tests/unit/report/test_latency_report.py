@@ -57,11 +57,6 @@ def test_the_slowdown_of_latency_is_a_ratio():
     assert found.best.value.startswith(("0.9", "1.0"))
 
 
-def test_one_node_gives_one_latency_row():
-    found = lines(machine("one_node").tidy())
-    assert "Memory latency, one processing unit" in found
-
-
 def test_loads_of_the_same_name_have_separate_changes():
     rows = []
     for era, since in ((1, "1"), (2, "2")):

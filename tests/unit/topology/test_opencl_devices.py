@@ -14,7 +14,6 @@ from chaosity.runner import describe_host, opencl_device_lookup
 from chaosity.runner.opencl_device_lookup import find_opencl_device
 from chaosity.topology.drives_gpus_and_accelerators import list_opencl_devices as topology_devices
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_json import topology_from_json, topology_to_json
 from chaosity.topology.topology_model import Topology
 from shipped_data import REAL_MACHINES
 
@@ -135,16 +134,6 @@ def test_gpus_come_first_and_their_slots_give_the_node():
     assert [one.is_processor for one in found] == [False, False, True]
     [alone] = topology_devices([PROCESSOR], Tree(), (), nodes[:1])
     assert alone.node == nodes[0].os_index
-
-
-def test_hwloc_shows_devices_too():
-    topology = discover_topology(str(RECORDED.parent / "topologies" / "devices.xml"))
-    [one] = topology.opencl_devices
-    assert (one.device, one.pci) == ("NVIDIA H200", "0000:01:00.0")
-    assert topology_from_json(topology_to_json(topology)).opencl_devices == (one,)
-    document = make_component_documents(topology)["opencl0"]
-    assert document["component"] == "opencl_device"
-    assert document["pci"] == one.pci
 
 
 def test_four_real_gpus_are_on_their_nodes():

@@ -45,13 +45,6 @@ def whole(own) -> str:
     return (own / "devices.xml").read_text()
 
 
-@pytest.mark.parametrize("name", ["nothing.xml", "nothing.tar.bz2", "no/such/folder"])
-def test_a_source_that_does_not_exist(tmp_path, name):
-    said = refusal(tmp_path / name)
-    assert f"{name}: does not exist" in said
-    assert "live" in said
-
-
 # What is done to the text of a whole file, and words of the sentence.
 NO_TOPOLOGY = {
     "empty": (lambda _: "", ["topology.xml: the file is not XML"]),

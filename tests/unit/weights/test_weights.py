@@ -247,13 +247,6 @@ def test_the_command_refuses_workers(file, workers, said):
         run(file, "--workers", workers)
 
 
-def test_the_command_refuses_a_file_of_latencies(tmp_path):
-    path = tmp_path / "idle_latency_ns.csv"
-    path.write_text("from,0,1\n0,80,130\n1,130,80\n")
-    with pytest.raises(UserError, match="ends in a unit of latency, not of bandwidth"):
-        run(str(path), "--workers", "0")
-
-
 # What others measured: 16 threads on pairs of nodes, memory on one node or interleaved over two.
 
 
