@@ -9,19 +9,20 @@ ROOT = Path(__file__).resolve().parents[1]
 # Goes with the other things that were built, by `make clean`.
 OBJECTS = ROOT / "build/compiled"
 
-# An object is kept under a hash of the compiler, its arguments without the output's path, and all
-# sources in the folder where it is started. All other uses go to the real compiler.
+# An object is kept under a hash of the compiler, its arguments without the path of the output, its
+# source, and all headers where it is started. All other uses go to the real compiler.
 WRAPPER = """#!/bin/sh
 compiler={compiler}
-words= output= previous= compiles=
+words= output= previous= compiles= source=
 for word; do
     if [ "$previous" = -o ]; then output=$word; else words="$words $word"; fi
     [ "$word" = -c ] && compiles=yes
+    case $word in *.c | *.cpp) source=$word ;; esac
     previous=$word
 done
-if [ -z "$compiles" ] || [ -z "$output" ]; then exec "$compiler" "$@"; fi
-sources=$(find . -name build -prune -o \\( -name '*.[ch]' -o -name '*.[ch]pp' \\) -print | sort)
-kept={objects}/$( (echo "$compiler $words"; cat $sources) | sha256sum | cut -c 1-32)
+if [ -z "$compiles" ] || [ -z "$output" ] || [ -z "$source" ]; then exec "$compiler" "$@"; fi
+headers=$(find . -name build -prune -o \\( -name '*.h' -o -name '*.hpp' \\) -print | sort)
+kept={objects}/$( (echo "$compiler $words"; cat $source $headers) | sha256sum | cut -c 1-32)
 depends=${{output%.o}}.d
 if [ -e "$kept.o" ]; then
     cp "$kept.o" "$output"

@@ -116,6 +116,8 @@ def run_here(words: Sequence[str]) -> tuple[int, str, str, str]:
         mock.patch.object(sys, "argv", list(words)),
         # Else click takes `python -m pytest` for the name of the program.
         mock.patch.object(sys.modules["__main__"], "__package__", None),
+        # Nothing has to outlast a power failure.
+        mock.patch.object(os, "fsync"),
     ):
         try:
             if words[0] in OWN:

@@ -70,9 +70,10 @@ def derived_files(run: Workflow) -> list[Path]:
 
 
 @pytest.mark.thorough
-def test_the_next_run_makes_damaged_files_again(simulated: Workflow):
+def test_the_next_run_makes_damaged_files_again(simulated: Workflow, finished: Path):
     run = simulated
     run.timeout = 900
+    shutil.copytree(finished, run.folder / "results")
     run.run()
     records = sorted(run.folder.glob("results/*/*/*/*/rep1.json"))
     damages = [*DAMAGES, write_another_document]

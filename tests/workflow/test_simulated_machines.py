@@ -1,7 +1,7 @@
 """Every experiment on simulated machines of every kind, from the plan to the report.
 
-All machines are hosts of one run. Without a machine at hand that has HBM, CXL, 30 drives and a GPU,
-this is the only place where each experiment meets the hardware that it is for.
+Without a machine at hand that has HBM, CXL, 30 drives and a GPU, this is the only place where each
+experiment meets the hardware that it is for.
 """
 
 from __future__ import annotations
@@ -9,42 +9,34 @@ from __future__ import annotations
 import csv
 import json
 import math
-import subprocess
-import sys
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
+import yaml
 
 from chaosity.documents.shipped_documents import EXPERIMENTS, ROOT, load_experiment
 from chaosity.documents.yaml_files import read_yaml
 from chaosity.topology.topology_discovery import discover_topology
-from made_once import made_once
+from machines import configuration_folder, make_tables, run_chaosity
 from workflow_folder import Workflow
 
 pytestmark = pytest.mark.thorough
 
-NAMES = sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
-# Each with what no other has: several L3 domains in each of four nodes, and 30 drives; HBM nodes
-# without cores; a CXL expander; two kinds of cores and a GPU.
-MACHINES = {
-    "epyc_7413": "epyc_7413_nps2",
-    "xeon_max_9480_snc4": "xeon_max_9480_snc4",
-    "epyc_9554_cxl": "epyc_9554_cxl",
-    "desktop": "desktop",
-}
+NAMES = {path.stem for path in EXPERIMENTS.glob("*.yaml")}
 # The machine on which every figure of an experiment has values; a server for all others.
-ON_DESKTOP = (
+ON_DESKTOP = {
     *("gpu_and_cpu", "gpu_bandwidth", "gpu_copies", "interference_gpu_copies"),
     "unlike_cores",
-)
-POINTS = 24  # of each experiment
-FEW_POINTS = 12  # are enough for every figure of the other experiments on interference
+}
+OF_DRIVES = {name for name in NAMES if name.startswith(("storage_", "interference"))} - ON_DESKTOP
+OF_NODES = {"memory_bandwidth", "latency_matrix", "contended_paths", "page_placement"}
+FEW_POINTS = 12  # of each experiment
 # A sample could lack the reference of a ratio, or all points of a figure.
 WHOLE = {"memory_bandwidth", "page_placement", "program_placement", "numa_runtime"}
 # Placements of pages with measured weights need their bandwidths.
-GIVE_WEIGHTS = ["memory_bandwidth", "contended_paths"]
+GIVE_WEIGHTS = {"memory_bandwidth", "contended_paths"}
 # The label of figures that only show data of others.
 PUBLISHED = "published by others"
 # The end of the names of figures for a tool that the default config does not select.
@@ -53,67 +45,44 @@ OTHER_TOOL = "_by_other_tool"
 WITHOUT_VALUES = {"numa_runtime_remote_cache"}
 
 
-def host(machine: str, topology: str) -> dict[str, str]:
-    """The variables of a simulated host; `topology` may hold {configuration}."""
-    return {
-        "chaosity_topology": str(ROOT / f"templates/machines/topologies/{topology}.xml"),
-        "chaosity_simulated": str(ROOT / f"templates/machines/{machine}.yaml"),
-    }
+@dataclass(frozen=True)
+class Case:
+    """A machine, its topology, its experiments, and those of which every figure has values."""
+
+    machine: str
+    topology: str
+    experiments: set[str]
+    complete: set[str]
 
 
-def chaosity(workflow: Workflow, *arguments: str) -> str:
-    """Run a command of chaosity in the workflow's folder, which must succeed."""
-    done = subprocess.run(
-        [sys.executable, "-c", "from chaosity.cli import main; main()", *arguments],
-        cwd=workflow.folder,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+# Each machine has what no other has: several L3 domains in each of four nodes, and 30 drives; HBM
+# nodes without cores; a CXL expander; two kinds of cores and a GPU.
+CASES = [
+    Case("epyc_7413", "epyc_7413_nps2", on_epyc, on_epyc)
+    for on_epyc in (OF_DRIVES, NAMES - OF_DRIVES - ON_DESKTOP)
+]
+CASES += [
+    Case("xeon_max_9480_snc4", "xeon_max_9480_snc4", OF_NODES, set()),
+    Case("epyc_9554_cxl", "epyc_9554_cxl", OF_NODES | {"storage_bandwidth"}, set()),
+    Case("desktop", "desktop", ON_DESKTOP | OF_NODES | {"storage_bandwidth"}, ON_DESKTOP),
+]
 
 
-def simulate(workflow: Workflow, *arguments: str) -> None:
-    """Write all records at once, which takes a tenth of the time, then run Snakemake."""
-    workflow.command()  # writes the config
-    chaosity(workflow, "simulate", "--config", "test.yaml")
-    workflow.run(*arguments)
-
-
-@pytest.fixture(scope="module")
-def machines(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workflow:
-    def run(folder: Path) -> None:
-        simulate(run_of_machines(root, folder, GIVE_WEIGHTS), "--until", "tidy")
-        simulate(run_of_machines(root, folder, NAMES))
-
-    # Snakemake takes both cores for minutes, so a second run beside it would end no earlier.
-    return run_of_machines(root, made_once(tmp_path_factory, "machines", run), NAMES)
-
-
-def run_of_machines(root: Path, folder: Path, experiments: list[str]) -> Workflow:
-    """Return the run of these experiments on all machines."""
-    workflow = Workflow(root, folder)
-    workflow.timeout = 1200
-    hosts: dict[str, Any] = {name: host(name, topology) for name, topology in MACHINES.items()}
+def simulate(folder: Path, topology: Path, machine: Path, **config: object) -> None:
+    """Write the records of a host ``server`` to ``results`` in a folder."""
     # Drives that do not exist may be written.
-    drives = discover_topology(hosts["epyc_7413"]["chaosity_topology"]).drives
-    hosts["epyc_7413"]["chaosity_destructive_drives"] = [drives[0].serial]
-    workflow.hosts(hosts)
-    workflow.config |= {
-        "experiments": experiments,
-        "replicates": 2,
-        "sample": {
-            name: FEW_POINTS if name.startswith("interference_") else POINTS
-            for name in set(experiments) - WHOLE
-        },
+    drives = [drive.serial for drive in discover_topology(str(topology)).drives[:1]]
+    variables = {
+        "ansible_connection": "local",
+        "chaosity_topology": str(topology),
+        "chaosity_simulated": str(machine),
+        "chaosity_destructive_drives": drives,
     }
-    return workflow
-
-
-def folder_of(machines: Workflow, name: str) -> Path:
-    return machines.path(f"{name}/*/report.html").parent
+    inventory, chosen = folder / "hosts.yml", folder / "config.yaml"
+    inventory.write_text(yaml.safe_dump({"all": {"hosts": {"server": variables}}}))
+    chosen.write_text(yaml.safe_dump(config))
+    words = ("--config", chosen, "--inventory", inventory, "--results", folder / "results")
+    run_chaosity("simulate", *words)
 
 
 def numbers(path: Path) -> list[float]:
@@ -127,80 +96,72 @@ def numbers(path: Path) -> list[float]:
         ]
 
 
-@pytest.mark.parametrize("name", MACHINES)
-def test_each_planned_experiment_has_its_section_and_finite_numbers(machines: Workflow, name: str):
-    folder = folder_of(machines, name)
+@pytest.mark.parametrize(
+    "case", CASES, ids=lambda case: f"{case.machine} with {len(case.experiments)}"
+)
+def test_each_experiment_has_its_section_and_its_figures_have_finite_numbers(
+    case: Case, tmp_path: Path
+) -> None:
+    needed = GIVE_WEIGHTS & case.experiments
+    for experiments in (needed, case.experiments) if needed else (case.experiments,):
+        simulate(
+            tmp_path,
+            ROOT / f"templates/machines/topologies/{case.topology}.xml",
+            ROOT / f"templates/machines/{case.machine}.yaml",
+            experiments=sorted(experiments),
+            replicates=2,
+            sample=dict.fromkeys(sorted(experiments - WHOLE), FEW_POINTS),
+        )
+        folder = configuration_folder(tmp_path / "results")
+        make_tables(folder)
+    run_chaosity("report", folder / "plan.json", "--output", folder / "report.html")
     html = (folder / "report.html").read_text()
     figures = json.loads((folder / "figures/figures.json").read_text())
-    for experiment in json.loads((folder / "plan.json").read_text())["experiments"]:
+    planned = json.loads((folder / "plan.json").read_text())
+    assert {*planned["experiments"]} >= case.complete
+    for experiment in planned["experiments"]:
         assert f'<section id="experiment-{experiment}">' in html
-        own = [figure for figure in figures if figure["experiment"] == experiment]
-        assert not [figure for figure in own if figure["problem"]], own
-        for figure in filter(lambda figure: figure["csv"], own):
-            values = numbers(folder / "figures" / figure["csv"])
-            assert all(map(math.isfinite, values)), figure["name"]
-            # With one memory node, first touch is the only placement, so nothing is relative to it.
-            alone = name == "desktop" and "no reference with policy" in figure["sentence"]
-            assert bool(values) != (alone or figure["name"] in WITHOUT_VALUES), figure["name"]
-            assert figure["title"] in html
-
-
-@pytest.mark.parametrize("experiment", NAMES)
-def test_an_experiment_has_all_its_figures_on_the_machine_that_it_is_for(
-    machines: Workflow, experiment: str
-):
-    folder = folder_of(machines, "desktop" if experiment in ON_DESKTOP else "epyc_7413")
-    figures = json.loads((folder / "figures/figures.json").read_text())
+    assert not [figure for figure in figures if figure["problem"]]
+    for figure in filter(lambda figure: figure["csv"], figures):
+        values = numbers(folder / "figures" / figure["csv"])
+        assert all(map(math.isfinite, values)), figure["name"]
+        # With one memory node, first touch is the only placement, so nothing is relative to it.
+        alone = case.machine == "desktop" and "no reference with policy" in figure["sentence"]
+        assert bool(values) != (alone or figure["name"] in WITHOUT_VALUES), figure["name"]
+        assert figure["title"] in html
     drawn = {figure["name"] for figure in figures if figure["csv"] and figure["marks"]}
-    own = load_experiment(experiment)["figures"]
-    own_values = {
+    own = [figure for name in sorted(case.complete) for figure in load_experiment(name)["figures"]]
+    assert drawn | WITHOUT_VALUES >= {
         figure["name"]
         for figure in own
         if figure.get("where", {}).get("label") != PUBLISHED
         and not figure["name"].endswith(OTHER_TOOL)
     }
-    assert drawn >= own_values - WITHOUT_VALUES
-
-
-@pytest.mark.parametrize("name", MACHINES)
-def test_the_summary_says_simulated_and_no_point_failed(machines: Workflow, name: str):
-    folder = folder_of(machines, name)
-    summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    summary = json.loads((folder / "summary.json").read_text())
     assert summary["measured"].startswith("SIMULATED")
-    planned = json.loads((folder / "plan.json").read_text())["points"]
-    assert summary["points"] == {"valid": planned, "failed": 0, "missing": 0}
+    assert summary["points"] == {"valid": planned["points"], "failed": 0, "missing": 0}
     assert summary["resources"]
-    assert "<strong>SIMULATED.</strong>" in (folder / "report.html").read_text()
+    assert "<strong>SIMULATED.</strong>" in html
     assert "NaN" not in (folder / "findings.json").read_text()
 
 
-def test_the_overview_lists_every_machine(machines: Workflow):
-    html = (machines.folder / "results/index.html").read_text()
-    assert all(f"{name}/" in html for name in MACHINES)
-    assert "SIMULATED" in html
-
-
-def test_a_second_run_has_nothing_to_do(machines: Workflow):
-    assert machines.counts() == Counter()
-
-
-def test_a_simulated_mac(root: Path, tmp_path: Path):
-    workflow = Workflow(root, tmp_path)
-    variables = host("desktop", "desktop")
-    variables["chaosity_topology"] = str(root / "tests/data/topologies/m1-pro-by-hand.xml")
-    workflow.hosts({"mac": variables})
-    workflow.config |= read_yaml(root / "workflow/config/darwin.yaml")
-    workflow.command()  # writes the config
-    chaosity(workflow, "simulate", "--config", "test.yaml")
-    records = [
-        json.loads(path.read_text()) for path in tmp_path.glob("results/mac/*/*/*/rep1.json")
-    ]
+def test_a_simulated_mac(tmp_path: Path) -> None:
+    topology = ROOT / "tests/data/topologies/m1-pro-by-hand.xml"
+    config = read_yaml(ROOT / "workflow/config/darwin.yaml")
+    simulate(tmp_path, topology, ROOT / "templates/machines/desktop.yaml", **config)
+    records = [json.loads(path.read_text()) for path in tmp_path.glob("results/*/*/*/*/rep1.json")]
     assert {record["verdict"]["status"] for record in records} == {"valid"}
 
 
-def test_firmware_modes_one_after_the_other(root: Path, tmp_path: Path):
+def test_firmware_modes_one_after_the_other(root: Path, tmp_path: Path) -> None:
     workflow = Workflow(root, tmp_path)
-    workflow.hosts({"turin": host("epyc_9575f", "epyc_9575f_{configuration}")})
+    variables = {
+        "chaosity_topology": str(
+            ROOT / "templates/machines/topologies/epyc_9575f_{configuration}.xml"
+        ),
+        "chaosity_simulated": str(ROOT / "templates/machines/epyc_9575f.yaml"),
+    }
+    workflow.hosts({"turin": variables})
     modes = ["nps1", "nps4"]
     workflow.config |= {
         "configurations": modes,
@@ -208,7 +169,9 @@ def test_firmware_modes_one_after_the_other(root: Path, tmp_path: Path):
         "replicates": 2,
         "sample": {"latency_matrix": 6},
     }
-    simulate(workflow)
+    workflow.command()  # writes the config
+    run_chaosity("simulate", "--config", tmp_path / "test.yaml", "--results", tmp_path / "results")
+    workflow.run()
     results = tmp_path / "results/turin"
     for mode, nodes in zip(modes, (2, 8), strict=True):
         topology = json.loads((results / mode / "topology.json").read_text())
@@ -216,6 +179,5 @@ def test_firmware_modes_one_after_the_other(root: Path, tmp_path: Path):
         html = (results / mode / "report.html").read_text()
         assert "<h2>Comparison of configurations</h2>" in html
         assert all(other in html for other in modes)
-    compared = chaosity(workflow, "compare", str(results / "nps1"), str(results / "nps4"))
-    assert "SIMULATED" in compared
+    assert "SIMULATED" in run_chaosity("compare", results / "nps1", results / "nps4")
     assert workflow.counts() == Counter()
