@@ -12,6 +12,8 @@ import pytest
 from rocrate.rocrate import ROCrate
 
 import playbooks
+from chaosity.campaign.hosts_and_plans_of_run import Campaign
+from chaosity.documents.check_config import read_config
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.store.measurements import Measurements
 from workflow_folder import Workflow
@@ -25,6 +27,7 @@ def simulated(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workflow:
     workflow = Workflow(root, tmp_path_factory.mktemp("simulated"))
     workflow.host("imagined", **HOST)
     workflow.config["experiments"] = ["memory_bandwidth", "storage_bandwidth"]
+    workflow.config["sample"] = {"storage_bandwidth": 2}
     workflow.run()
     return workflow
 
@@ -121,20 +124,26 @@ def test_no_playbook_does_anything_for_a_host_without_a_machine(root: Path, tmp_
         assert done.count(word) == 0, done.said
 
 
-def test_a_drive_that_is_gone_is_named_by_the_run_and_in_the_plan(root: Path, tmp_path: Path):
+def test_a_drive_that_is_gone_is_named_by_the_run_and_in_the_plan(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     """The plan's notes are in the report."""
     workflow, topology = Workflow(root, tmp_path), tmp_path / "topology.xml"
     workflow.host("imagined", **{**HOST, "chaosity_topology": str(topology)})
-    workflow.config["experiments"] = ["memory_bandwidth"]
+    given = {"inventory": str(tmp_path / "hosts.yml"), "results": str(tmp_path / "results")}
+    config = {**read_config(), **given, "experiments": ["memory_bandwidth"]}
     tree = ElementTree.parse(HOST["chaosity_topology"])
     tree.write(topology)
-    workflow.run("--dry-run")
+    Campaign(config, root=root)
     parts = ((parent, part) for parent in tree.iter("object") for part in parent)
     bridge, drive = next(x for x in parts if x[1].find("object[@subtype='Disk']") is not None)
     bridge.remove(drive)
     tree.write(topology)
     slot = "drive-" + drive.get("pci_busid").replace(":", "-").replace(".", "-")
-    assert f"chaosity: host imagined: {slot}" in (said := workflow.run("--dry-run"))
+    capsys.readouterr()
+    Campaign(config, root=root)
+    said = capsys.readouterr().err
+    assert f"chaosity: host imagined: {slot}" in said
     assert " is missing since " in said
     plan = json.loads(workflow.path("imagined/*/plan.json").read_text())
     assert plan["notes"][-1].startswith(slot)
