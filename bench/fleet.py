@@ -15,7 +15,6 @@ from pathlib import Path
 
 import yaml
 
-from chaosity.campaign.runs_of_hosts import _state_of_files
 from planning import BARE
 from scale import Cost, exponent, run
 
@@ -26,8 +25,6 @@ HOST = {
     "chaosity_simulated": str(MACHINE),
 }
 FIRST = "h0000"
-# The run that starts each host grows with their number; with 1,000 hosts it takes an hour.
-MOST_STARTED = 100
 
 
 def compare(_: int) -> Iterator[str]:
@@ -51,11 +48,6 @@ def tables(sizes: Sequence[int]) -> Iterator[str]:
         ]
         write_inputs(folder, 2)
         run(snakemake, folder)
-        own = [
-            *("chaosity", "host", f"results/{FIRST}/run_config.yaml", "--workflow", str(ROOT)),
-            *("--", "--quiet", "--", "host_results"),
-        ]
-        yield line("one host, run that starts Snakemake", run(own, folder), None)
         before: dict[str, Cost] = {}
         for number, earlier in zip(sizes, (0, *sizes), strict=False):
             write_inputs(folder, number)
@@ -70,10 +62,6 @@ def tables(sizes: Sequence[int]) -> Iterator[str]:
                 "dry run": ([*snakemake, "--dry-run"], folder),
                 "bare run": (plain, bare),
             }
-            if number > MOST_STARTED:
-                note_unchanged(folder, number)
-            else:
-                commands = {"run that starts each": (snakemake, folder), **commands}
             for step, (command, place) in commands.items():
                 cost = run(command, place)
                 growth = exponent(cost, before[step], number / earlier) if step in before else None
@@ -125,13 +113,6 @@ def copy_first_host(folder: Path, number: int) -> None:
                 before, text = path.stat(), path.read_text()
                 path.write_text(text.replace(FIRST, name))
                 os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-
-
-def note_unchanged(folder: Path, number: int) -> None:
-    """Write for each host what its own run writes at its end if it changed no file."""
-    for index in range(number):
-        host = folder / f"results/h{index:04}"
-        (host / "unchanged.txt").write_text(_state_of_files(host))
 
 
 PARTS = {"fleet": compare}

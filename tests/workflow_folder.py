@@ -92,7 +92,7 @@ class Workflow:
 
     def measure(self) -> str:
         """Only measure, without tables and reports, which takes half the time; must succeed."""
-        return self.run("--until", "measure")
+        return self.run("--", "measurements")
 
     def selected(self) -> set[tuple[str, str, str]]:
         """Measurements that a dry run lists: experiment, point, replicate."""

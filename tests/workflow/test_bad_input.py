@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from chaosity.campaign.hosts_and_plans_of_run import Campaign
-from chaosity.campaign.runs_of_hosts import runs_of_hosts
+from chaosity.campaign.campaign import Campaign
 from chaosity.documents.check_config import read_config
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError
@@ -69,7 +68,6 @@ def test_a_run_is_refused_when_its_files_are_read(
     files = {"inventory": workflow.config["inventory"], "results": str(results)}
     config: dict[str, Any] = {**read_config(), **files, **changes}
     with pytest.raises(UserError, match=re.escape(sentence)):
-        assert runs_of_hosts(config, ROOT) is None
         Campaign(config, root=ROOT)
     assert not [*results.glob("*/*/points")]
 

@@ -12,7 +12,7 @@ import pytest
 from rocrate.rocrate import ROCrate
 
 import playbooks
-from chaosity.campaign.hosts_and_plans_of_run import Campaign
+from chaosity.campaign.campaign import Campaign
 from chaosity.documents.check_config import read_config
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.store.measurements import Measurements

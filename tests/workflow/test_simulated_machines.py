@@ -181,3 +181,12 @@ def test_firmware_modes_one_after_the_other(root: Path, tmp_path: Path) -> None:
         assert all(other in html for other in modes)
     assert "SIMULATED" in run_chaosity("compare", results / "nps1", results / "nps4")
     assert workflow.counts() == Counter()
+    # A lost record boots the host into its configuration, and no other one.
+    [lost] = results.glob("nps1/latency_matrix/chase=pu0+node0*/rep2.json")
+    lost.unlink()
+    found = workflow.counts()
+    assert found["configure"] == found["discover"] == 1
+    text = workflow.measure()
+    assert text.index("boot turin into nps1") < text.index("chase=pu0+node0")
+    assert "1 further measurement to take" in text and "nps4" not in text
+    assert len([*results.glob("*/latency_matrix/*/attempts/*.json")]) == 2 * (4 + 6) + 1

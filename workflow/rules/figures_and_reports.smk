@@ -1,17 +1,10 @@
 # For people: a drawing of the topology, figures, the report, and an overview of all hosts.
-from chaosity.result_folders import (
-    modification_times_ns,
-    other_configuration_tables,
-    has_several_hosts_or_configurations,
-    skipped_hosts,
-    summary_files,
-)
 from chaosity.transport.skipped_hosts import read_skipped_host
 
 
 rule draw_topology:
     input:
-        f"{RESULTS}/{{host}}/{{configuration}}/topology.xml",
+        discovery,
     output:
         report(
             f"{RESULTS}/{{host}}/{{configuration}}/topology.svg",
@@ -23,11 +16,14 @@ rule draw_topology:
     resources:
         **CAMPAIGN.measurement_resources,  # drawing during a measurement would disturb it
     params:
+        # No input, since a dry run does not write it. Another topology asks for another drawing.
+        xml=f"{RESULTS}/{{host}}/{{configuration}}/topology.xml",
+        content=topology_digest,
         without_lstopo=f"{ROOT}/templates/report/topology_without_lstopo.svg",
     shell:
         # A simulated host needs no tool. Without lstopo, the drawing says how to get one.
         "if command -v lstopo > {log:q};"
-        " then lstopo --input {input:q} --of svg --no-legend --force {output:q} 2> {log:q}"
+        " then lstopo --input {params.xml:q} --of svg --no-legend --force {output:q} 2> {log:q}"
         # On a full disk, lstopo (2.9) writes half a drawing and exits with 0.
         " && {{ tail -n 1 {output:q} | grep --quiet '</svg>'"
         " || {{ echo 'chaosity: '{output:q}': lstopo wrote only a part of the drawing' > {log:q}; exit 1; }}; }};"
@@ -36,12 +32,11 @@ rule draw_topology:
 
 rule report:
     input:
-        plan=f"{RESULTS}/{{host}}/{{configuration}}/plan.json",
         table=f"{RESULTS}/{{host}}/{{configuration}}/measurements.parquet",
         history=f"{RESULTS}/{{host}}/{{configuration}}/history.parquet",
         findings=f"{RESULTS}/{{host}}/{{configuration}}/findings.json",
         drawing=f"{RESULTS}/{{host}}/{{configuration}}/topology.svg",
-        predictions=lambda wildcards: CAMPAIGN.prediction_files(wildcards.host),
+        predictions=prediction_files,
     output:
         html=report(
             f"{RESULTS}/{{host}}/{{configuration}}/report.html",
@@ -59,22 +54,23 @@ rule report:
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/report.log",
     params:
-        # Tables of the host's other configurations. As inputs, Snakemake would measure what is
-        # missing there, but the host is in another configuration now.
-        beside=lambda wildcards: [f"--beside={table}" for table in other_tables(wildcards)],
+        plan=f"{RESULTS}/{{host}}/{{configuration}}/plan.json",
+        # Tables of configurations that this run does not measure, so they are no inputs.
+        beside=lambda wildcards: [f"--beside={table}" for table in tables_of_other_runs(wildcards)],
         # A change of such a table asks for a new report.
-        beside_changed=lambda wildcards: modification_times_ns(other_tables(wildcards)),
+        beside_changed=lambda wildcards: modification_times_ns(tables_of_other_runs(wildcards)),
         left_out=lambda wildcards: str(read_skipped_host(Path(RESULTS) / wildcards.host)),
     shell:
         "mkdir -p {output.figures:q}; "
-        "chaosity report {input.plan:q} --table {input.table:q} --history {input.history:q}"
+        "chaosity report {params.plan:q} --table {input.table:q} --history {input.history:q}"
         " --findings {input.findings:q} --drawing {input.drawing:q} {params.beside:q} --output {output.html:q}"
         " > {output.terminal:q} 2> {log:q}"
 
 
 rule overview:
     input:
-        [f"{CAMPAIGN.configuration_folder(host)}/summary.json" for host in CAMPAIGN.hosts],
+        summaries=[f"{mode.folder}/summary.json" for mode in CAMPAIGN.modes.values()],
+        compared=[ancient(file) for file in COMPARED],
     output:
         report(f"{RESULTS}/index.html", category="Reports", labels={"content": "overview"}),
     log:
@@ -84,38 +80,40 @@ rule overview:
         hosts=list(CAMPAIGN.hosts),
         # Hosts and configurations that are not part of this run; no inputs, as above.
         others=lambda wildcards, input: [
-            str(path) for path in summary_files(Path(RESULTS)) if str(path) not in input
+            str(path) for path in summary_files(Path(RESULTS)) if str(path) not in input.summaries
         ],
         others_changed=lambda wildcards, input: modification_times_ns(
-            path for path in summary_files(Path(RESULTS)) if str(path) not in input
+            path for path in summary_files(Path(RESULTS)) if str(path) not in input.summaries
         ),
         left_out=[str(one) for one in skipped_hosts(Path(RESULTS))],
     shell:
-        "chaosity overview {input:q} {params.others:q} --output {output:q} > {log:q} 2>&1"
+        "chaosity overview {input.summaries:q} {params.others:q} --output {output:q} > {log:q} 2>&1"
 
 
 onerror:
     if SLURM:
         SLURM.stop_job_watch()
     # The reports show the finished measurements and say what is missing.
-    for host in CAMPAIGN.hosts:
-        plan = f"{CAMPAIGN.configuration_folder(host)}/plan.json"
-        html = f"{CAMPAIGN.configuration_folder(host)}/report.html"
-        terminal = f"{CAMPAIGN.configuration_folder(host)}/summary.txt"
-        others = other_configuration_tables(
-            Path(RESULTS), host, CAMPAIGN.configuration_folder(host).name
-        )
-        beside = [f"--beside={table}" for table in others]
-        for predictions in CAMPAIGN.prediction_files(host):
-            folder, table = Path(plan).parent, Path(plan).with_name("measurements.parquet")
-            history = table.with_name("history.parquet")
-            shell(
-                "chaosity tidy {plan:q} --output {table:q} --history {history:q} 2> {folder:q}/predictions.log"
-                " && chaosity predict {folder:q} > {folder:q}/predictions.log 2>&1 || true"
+    for mode in CAMPAIGN.modes.values():
+        folder = mode.folder
+        if not mode.is_known:
+            continue
+        beside = [
+            f"--beside={table}"
+            for table in other_configuration_tables(
+                Path(RESULTS), mode.host, mode.configuration
             )
-        shell("chaosity report {plan:q} {beside:q} --output {html:q} | tee {terminal:q} >&2")
-    if has_several_hosts_or_configurations(
-        Path(RESULTS), map(CAMPAIGN.configuration_folder, CAMPAIGN.hosts)
-    ):
+        ]
+        for predictions in mode.prediction_files():
+            shell(
+                "{{ chaosity tidy {folder:q}/plan.json --output {folder:q}/measurements.parquet"
+                " --history {folder:q}/history.parquet && chaosity predict {folder:q}; }}"
+                " > {folder:q}/predictions.log 2>&1 || true"
+            )
+        shell(
+            "chaosity report {folder:q}/plan.json {beside:q} --output {folder:q}/report.html"
+            " | tee {folder:q}/summary.txt >&2"
+        )
+    if HAS_OVERVIEW:
         found = summary_files(Path(RESULTS))
         shell("chaosity overview {found:q} --output {RESULTS:q}/index.html >&2")

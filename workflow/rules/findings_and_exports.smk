@@ -21,7 +21,6 @@ rule anomalies:
 rule export:
     input:
         table=f"{RESULTS}/{{host}}/{{configuration}}/measurements.parquet",
-        topology=f"{RESULTS}/{{host}}/{{configuration}}/topology.xml",
     output:
         # Says which exports are not next to it, and why.
         f"{RESULTS}/{{host}}/{{configuration}}/exports/notes.txt",

@@ -1,13 +1,14 @@
 # One record for each point and replicate. Records are never changed.
+import atexit
 
 
 # These rules take seconds and measure nothing, so they run locally.
 localrules:
     all,
     anomalies,
+    choose_round,
     draw_topology,
     export,
-    host_results,
     measurements,
     overview,
     predict,
@@ -38,32 +39,40 @@ rule measure:
         point=f"{RESULTS}/{{host}}/{{configuration}}/points/{{experiment}}/{{point}}.json",
     shell:
         # host.json says how to reach the host. It is neither input nor parameter: another
-        # connection to the same host asks for no new measurement.
+        # connection to the same host asks for no new measurement. $PPID is Snakemake: if it is
+        # killed, its measurements end.
         f"chaosity-measure {shlex.quote(RESULTS)}/{{wildcards.host:q}}/host.json"
-        " {params.point:q} --replicate {wildcards.replicate:q} --record {output:q} 2> {log:q}"
+        " {params.point:q} --replicate {wildcards.replicate:q} --record {output:q}"
+        " --below $PPID 2> {log:q}"
 
 
-rule host_results:
-    # Everything of the hosts, without the overview: a run among those of several hosts.
+checkpoint choose_round:
     input:
-        # With the lost records as inputs, they are measured again even if there is a report. All
-        # records are inputs of rule `tidy`; more lists of them took a tenth of the time of a dry run.
-        [CAMPAIGN.lost_records(host) for host in CAMPAIGN.hosts],
-        # All other files, too: Snakemake makes no lost file again that only the report would need.
-        [CAMPAIGN.result_files(host) for host in CAMPAIGN.hosts],
-
-
-rule measurements:
-    # All records and nothing else: a round of a run with a budget.
-    input:
-        all_records,
+        records_before_choice,
+    output:
+        f"{RESULTS}/{{host}}/{{configuration}}/rounds/{{number}}.json",
+    wildcard_constraints:
+        number=r"\d+",
+    log:
+        f"{RESULTS}/{{host}}/{{configuration}}/choose_round{{number}}.log",
+    params:
+        budget=budget_of_choice,
+        config=f"{RESULTS}/{{host}}/run_config.yaml",
+        folder=f"{RESULTS}/{{host}}/{{configuration}}",
+    message:
+        "choose round {wildcards.number} of {wildcards.host}"
+    shell:
+        "chaosity next-round {params.folder:q} {wildcards.number} --config {params.config:q}"
+        " 2> {log:q} && cat {log:q} >&2"
 
 
 onstart:
     # Measurements may take days. What exists now is needed until the end, so it is not looked through.
     gc.freeze()
+    atexit.register(gc.unfreeze)  # else duckdb tells at the end that its objects were not freed
     gc.enable()
     call_or_exit_on_user_error(CAMPAIGN.lock_results_and_write_points)
+    call_or_exit_on_user_error(CAMPAIGN.share_inventory)
     if repetitions := CAMPAIGN.repetitions():
         print(f"chaosity: {repetitions}", file=sys.stderr, flush=True)
     if SLURM:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from snakemake.logging import DefaultFilter, DefaultFormatter
@@ -18,7 +19,7 @@ from snakemake.settings.enums import Quietness
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from chaosity.campaign.hosts_and_plans_of_run import Campaign
+from chaosity.campaign.campaign import Campaign
 from chaosity.errors import UserError, check_room
 from chaosity.records.atomic_writes_and_record_files import load_record
 from chaosity.records.record_types_and_verdict import VALID
@@ -35,16 +36,17 @@ REPLACED = {
 NOTHING_TO_BE_DONE = "Nothing to be done"  # how Snakemake's message begins
 # The rule that measures. A workflow that uses this as a module may put a prefix before its name.
 MEASURE = "measure"
-# Rules that only name their inputs, and the rule whose own runs of the workflow report themselves.
-WITHOUT_STEPS, EACH_HOST = ("all", "measurements", "host_results"), "measure_host"
+# A line names at most so many hosts.
+MOST_NAMES = 4
+# Rules that only name their inputs.
+WITHOUT_STEPS = ("all", "measurements")
 
 
 def planned_seconds(wildcards: Mapping[str, str]) -> float:
     """How long a measurement takes, by the plan."""
     if Campaign.current is None:
         return 0.0
-    host, experiment, point = (wildcards[name] for name in ("host", "experiment", "point"))
-    return Campaign.current.planned_point(host, experiment, point)["estimated_seconds"]
+    return Campaign.current.point_of(SimpleNamespace(**wildcards))["estimated_seconds"]
 
 
 def measurements_and_other_steps(stats: Mapping[str, int]) -> tuple[int, int]:
@@ -78,7 +80,10 @@ class LogHandler(LogHandlerBase):
             settings.dryrun,
             settings.printshellcmds,
         )
-        self.total = self.started = 0
+        self.total = self.started = self.ended = 0
+        # Checkpoints that run; whether one has ended, so that there may be further measurements.
+        self.checkpoints: set[int] = set()
+        self.total_may_grow = False
         # Measurements that came back from Slurm, and how many of them were reported so far.
         self.finished = self.finished_reported = 0
         self.planned: list[float] = []
@@ -104,10 +109,9 @@ class LogHandler(LogHandlerBase):
                 self.print_line(self.usual_format.format(record))
         elif event == LogEvent.RUN_INFO:
             self.total, others = measurements_and_other_steps(details.stats)
-            if not any(rule.endswith(EACH_HOST) for rule in details.stats):
-                self.print_line(
-                    f"{self.hosts}: {self.total} measurements to take, {others} other steps"
-                )
+            self.print_line(
+                f"{self.hosts}: {self.total} measurements to take, {others} other steps"
+            )
         elif event == LogEvent.GROUP_INFO:
             self.report_batch_queued(details)
         elif event == LogEvent.GROUP_ERROR:
@@ -115,6 +119,7 @@ class LogHandler(LogHandlerBase):
         elif event == LogEvent.JOB_INFO:
             self.report_job_start(details)
         elif event == LogEvent.JOB_FINISHED:
+            self.total_may_grow |= details.job_id in self.checkpoints
             self.report_failure(details.job_id)
         elif event == LogEvent.PROGRESS:
             self.report_finished_slurm_measurements()
@@ -134,8 +139,11 @@ class LogHandler(LogHandlerBase):
 
     @property
     def hosts(self) -> str:
-        """The names of the hosts of this run."""
-        return ", ".join(Campaign.current.hosts) if Campaign.current else "workflow"
+        """The names of the hosts of this run, or their number."""
+        names = Campaign.current.hosts if Campaign.current else []
+        if len(names) > MOST_NAMES:
+            return format_count(len(names), "host")
+        return ", ".join(names) or "workflow"
 
     def report_plan(self, stats: Mapping[str, int]) -> None:
         """Report how many measurements and other steps a run would take, and for how long."""
@@ -153,7 +161,11 @@ class LogHandler(LogHandlerBase):
             return
         if not details.rule_name.endswith(MEASURE):
             self.print_line(details.rule_msg or details.rule_name)
+            if details.is_checkpoint:
+                self.checkpoints.add(details.jobid)
             return
+        if self.total_may_grow:
+            self.count_further_measurements()
         self.record_paths[details.jobid] = Path(details.output[0])
         if details.indent:  # part of a batch: it goes into the queue
             return
@@ -168,8 +180,20 @@ class LogHandler(LogHandlerBase):
         line = f"{number} about {left} left  {wildcards['host']} {name} #{wildcards['replicate']}"
         self.print_line(line)
 
+    def count_further_measurements(self) -> None:
+        """Count the measurements that a checkpoint added: a mode of the firmware, or a round."""
+        self.total_may_grow = False
+        jobs = Campaign.current.needed_jobs() if Campaign.current else ()
+        total = self.ended + sum(job.rule.name.endswith(MEASURE) for job in jobs)
+        if total > self.total:
+            further = format_count(total - self.total, "further measurement")
+            self.print_line(f"{self.hosts}: {further} to take")
+            self.total = total
+
     def report_batch_queued(self, details: Any) -> None:
         """Report that some measurements of a host go into Slurm's queue as one job."""
+        if self.total_may_grow:
+            self.count_further_measurements()
         wildcards = [job.wildcards_dict for job in details.jobs]
         host, count = wildcards[0]["host"], len(wildcards)
         length = format_duration(sum(map(planned_seconds, wildcards)))
@@ -197,6 +221,7 @@ class LogHandler(LogHandlerBase):
         path = self.record_paths.pop(job, None)
         if path is None:
             return
+        self.ended += 1
         self.finished += int(self.started == 0)  # with Slurm, no measurement starts here
         try:
             verdict = load_record(path)["verdict"]

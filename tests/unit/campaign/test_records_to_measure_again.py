@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from chaosity.campaign.hosts_and_plans_of_run import Campaign
+from chaosity.campaign.campaign import Campaign
 from chaosity.documents.check_config import read_config
 
 HOST = "milan"
@@ -31,11 +31,17 @@ def campaign(tmp_path, root):
         "experiments": ["storage_sample"],
         "replicates": 1,
     }
-    first = Campaign(config, root=root)
-    for path in map(Path, first.record_paths(HOST)):
+    first = only_mode(Campaign(config, root=root))
+    for path in map(Path, first.record_paths()):
         path.parent.mkdir(parents=True)
         write(path)
     return lambda: Campaign(config, root=root)
+
+
+def only_mode(campaign):
+    """The only host of a campaign, in its only configuration."""
+    [mode] = campaign.modes.values()
+    return mode
 
 
 def write(path, text='{"verdict": {}}'):
@@ -44,25 +50,22 @@ def write(path, text='{"verdict": {}}'):
     path.write_text(text)
 
 
-def asked(campaign):
+def asked(mode):
     """Point -> names of the components that ask for its measurement."""
     found = {}
-    for point in campaign.plans[HOST].points:
-        wildcards = SimpleNamespace(
-            host=HOST, experiment=point["experiment"], point=point["point"], replicate="1"
-        )
-        if files := [Path(file) for file in campaign.changed_component_files(wildcards)]:
+    for point in mode.plan.points:
+        names = (point["experiment"], point["point"], "1")
+        if files := [Path(file) for file in mode.changed_component_files(*names)]:
             assert all(file.exists() for file in files)
             found[point["point"]] = [file.stem for file in files]
     return found
 
 
-def component(campaign):
+def component(mode):
     """The first drive of the last planned point: its name, file and the points that touch it."""
-    components = campaign.plans[HOST].points[-1]["components"]
-    name = next(one for one in components if one.startswith("drive"))
-    points = {p["point"] for p in campaign.plans[HOST].points if name in p["components"]}
-    return name, campaign.configuration_folder(HOST) / "components" / f"{name}.json", points
+    name = next(one for one in mode.plan.points[-1]["components"] if one.startswith("drive"))
+    points = {p["point"] for p in mode.plan.points if name in p["components"]}
+    return name, mode.folder / "components" / f"{name}.json", points
 
 
 def edited(path):
@@ -71,51 +74,52 @@ def edited(path):
 
 
 def test_a_changed_component_asks_for_the_points_that_touch_it_until_they_are_measured(campaign):
-    run = campaign()
+    run = only_mode(campaign())
     name, path, points = component(run)
-    assert 0 < len(points) < len(run.plans[HOST].points)
+    assert 0 < len(points) < len(run.plan.points)
     before = path.read_text()
     path.touch()
-    assert asked(campaign()) == {}
+    assert asked(only_mode(campaign())) == {}
     write(path, edited(path))
-    assert asked(campaign()) == {point: [name] for point in points}
+    assert asked(only_mode(campaign())) == {point: [name] for point in points}
     write(path, before)  # the note was taken back
-    assert asked(campaign()) == {}
+    assert asked(only_mode(campaign())) == {}
     write(path, edited(path))
     campaign()
     for point in points:
-        write(run.configuration_folder(HOST) / "storage_sample" / point / "rep1.json")
-    assert asked(campaign()) == {}
+        write(run.folder / "storage_sample" / point / "rep1.json")
+    assert asked(only_mode(campaign())) == {}
     write(path, before)  # taken back after a measurement
-    assert set(asked(campaign())) == points
-    for record in map(Path, run.record_paths(HOST)):
+    assert set(asked(only_mode(campaign()))) == points
+    for record in map(Path, run.record_paths()):
         record.unlink()
-    assert asked(campaign()) == {}  # a missing record has no components as inputs
+    assert asked(only_mode(campaign())) == {}  # a missing record has no components as inputs
 
 
 def test_components_that_were_lost_ask_for_nothing(campaign):
-    shutil.rmtree(component(campaign())[1].parent)
-    assert asked(campaign()) == {}
+    shutil.rmtree(component(only_mode(campaign()))[1].parent)
+    assert asked(only_mode(campaign())) == {}
 
 
 def test_lost_records_are_named_once_there_is_a_table(campaign):
-    run = campaign()
-    lost = run.record_paths(HOST)[2]
+    run = only_mode(campaign())
+    lost = run.record_paths()[2]
     Path(lost).unlink()
-    assert run.lost_records(HOST) == []
-    (run.configuration_folder(HOST) / "measurements.parquet").touch()
-    assert run.lost_records(HOST) == [lost]
+    assert run.lost_records() == []
+    (run.folder / "measurements.parquet").touch()
+    assert run.lost_records() == [lost]
 
 
 def test_a_run_says_why_records_are_measured_again(campaign):
     run = campaign()
-    first, second, third, *_ = run.plans[HOST].points
-    folder = run.configuration_folder(HOST)
+    mode = only_mode(run)
+    first, second, third, *_ = mode.plan.points
 
     def job(point, inputs=()):
         """A job of Snakemake that measures a point."""
-        record = folder / "storage_sample" / point["point"] / "rep1.json"
-        wildcards = SimpleNamespace(host=HOST, experiment="storage_sample", point=point["point"])
+        record = mode.folder / "storage_sample" / point["point"] / "rep1.json"
+        names = {"experiment": "storage_sample", "point": point["point"]}
+        wildcards = SimpleNamespace(host=HOST, configuration=mode.configuration, **names)
         return SimpleNamespace(
             rule=SimpleNamespace(name="measure"),
             wildcards=wildcards,

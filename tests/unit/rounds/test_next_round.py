@@ -27,7 +27,7 @@ from chaosity.rounds.round_types import (
     PointKey,
     Round,
     point_key,
-    read_rounds,
+    read_round_steps,
 )
 from machines import SimulatedHost, planned, shipped_topology
 from simulated_rounds import simulate_rounds
@@ -188,10 +188,12 @@ def test_the_least_budget_measures_the_matrices(host):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "null", "[1]", '[{"reason": "x"}]', "[" * 100_000,
-             '[{"reason": "x", "measurements": [["a"]], "audit": [], "earlier": false}]']
+    "text", ["", "null", "[1]", '{"rounds": [], "is_last', '{"rounds": [{"reason": "x"}]}',
+             '{"is_last": true, "rounds": [{"reason": "x", "measurements": [["a"]]}]}',
+             "[" * 100_000]
 )  # fmt: skip
 def test_a_file_without_rounds_is_an_error(tmp_path, text):
-    (tmp_path / "rounds.json").write_text(text)
+    (tmp_path / "rounds").mkdir()
+    (tmp_path / "rounds/1.json").write_text(text)
     with pytest.raises(UserError, match="the file has no rounds"):
-        read_rounds(tmp_path)
+        read_round_steps(tmp_path)

@@ -19,7 +19,7 @@ from chaosity.documents.shipped_documents import ROOT, load_benchmark
 from chaosity.errors import UserError
 from chaosity.place.program_rate import SampleSource
 from chaosity.report.record_summaries import read_record_summaries, tool_note_sentences
-from chaosity.rounds.round_types import Round, read_rounds, write_rounds
+from chaosity.rounds.round_types import Round, read_round_step, write_round_step
 from chaosity.runner.metric_values import metric_values_or_reasons
 from chaosity.runner.parse_tool_output import ExtractionError, extract_number
 from chaosity.runner.record_checks import check_output_rules, check_record
@@ -68,7 +68,8 @@ CONTEXT: Any = {
     **{"memory_peak_bytes_per_second": None, "host": {"cpu_flags": ["avx512f"]}},
     **{"timeout_seconds": 10, "relative_precision": None, "min_seconds": 1, "max_seconds": 1},
 }
-ROUNDS = [{"reason": "r", "measurements": [["e", "p"]], "audit": [], "earlier": False}]
+ROUND = {"reason": "r", "measurements": [["e", "p"]], "audit": [], "earlier": False}
+CHOICE = {"rounds": [ROUND], "is_last": False}
 SKIPPED = {"host": "a", "at": "2026-11-21T03:30:00Z", "reason": "x"}
 WEIGHTS = {"0-1": {"shares": {"0": 0.5, "1": 0.5}, "source": "x", "since": "2026"}}
 SAMPLES = '{"event":"sample","begin_ns":1000,"end_ns":2000,"bytes":300}\n' * 3
@@ -158,11 +159,12 @@ def parse_point(given: tuple[Any, str], folder: Path) -> None:
     build_tidy_table(folder / "points", folder)
 
 
-def parse_rounds(text: str, folder: Path) -> None:
-    write_text(folder / "rounds.json", text)
-    rounds = read_rounds(folder)
-    write_rounds(folder, rounds)
-    assert all(isinstance(each, Round) for each in rounds)
+def parse_choice(text: str, folder: Path) -> None:
+    path = folder / "rounds/1.json"
+    write_text(path, text)
+    choice = read_round_step(path)
+    write_round_step(path, choice)
+    assert all(isinstance(each, Round) for each in choice.rounds)
 
 
 def parse_skipped(text: str, folder: Path) -> None:
@@ -193,7 +195,7 @@ CASES: dict[
     "recorded output": (lambda: changed(RUNS, change_run), parse_recorded, 0.25),
     "record": (records_of_points, parse_record, 0.07),
     "point": (points_of_records, parse_point, 0.15),
-    "rounds.json": (lambda: changed_json([ROUNDS]), parse_rounds, 0.25),
+    "rounds/1.json": (lambda: changed_json([CHOICE]), parse_choice, 0.25),
     "left_out.json": (lambda: changed_json([SKIPPED]), parse_skipped, 0.25),
     "weights.json": (
         lambda: changed_json([{"weights": {"canonical": WEIGHTS}}]),

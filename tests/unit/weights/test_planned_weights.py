@@ -8,7 +8,8 @@ import pytest
 import yaml
 from path_measurements import alone, table, together
 
-from chaosity.campaign.hosts_and_plans_of_run import Campaign
+from chaosity.campaign.campaign import Campaign
+from chaosity.campaign.command_line import CommandLine
 from chaosity.design import host_plan as planning
 from chaosity.documents.check_config import read_config
 from chaosity.store.tidy_table_parquet import write_parquet_table
@@ -52,42 +53,52 @@ def campaign(tmp_path, root, monkeypatch):
         "results": str(tmp_path / "results"),
         "experiments": ["memory_bandwidth"],
     }
-    return lambda **options: Campaign(config, root=root, **options)
+    return lambda *words: Campaign(config, root=root, command_line=CommandLine(words))
+
+
+# The command line of the Snakemake that runs a job elsewhere.
+OF_A_JOB = ("--mode", "remote")
+
+
+def plan(campaign):
+    """The plan of the only host."""
+    [mode] = campaign.modes.values()
+    return mode.plan
 
 
 def shares(found):
     """Shares of each policy that a campaign plans."""
-    points = found.plans["milan"].points
+    points = plan(found).points
     return {p["factors"]["policy"]: p["loads"][0]["target"]["shares"] for p in points}
 
 
 def test_the_second_run_adds_what_the_first_one_measured(campaign):
     first = campaign()
-    folder = first.configuration_folder("milan")
+    folder = next(iter(first.modes.values())).folder
     assert set(shares(first)) == {"uniform_workers"}
     assert not (folder / "weights.json").exists()
     notes = json.loads((folder / "plan.json").read_text())["notes"]
     assert any("memory_bandwidth measures them in this run" in note for note in notes)
     assert any("run contended_paths first" in note for note in notes)
     write_parquet_table(table(alone(), together([0, 1])), folder / "measurements.parquet")
-    assert set(shares(campaign(discover=False))) == {"uniform_workers"}  # a job computes nothing
+    assert set(shares(campaign(*OF_A_JOB))) == {"uniform_workers"}  # a job computes nothing
     second = campaign()
     assert set(shares(second)) == {"uniform_workers", *WEIGHTED}
     assert json.loads((folder / "plan.json").read_text())["notes"] == []
     # A job elsewhere reads what was kept, and knows the same points.
     (folder / "measurements.parquet").unlink()
-    elsewhere = campaign(discover=False)
-    assert elsewhere.plans["milan"].points_fingerprint == second.plans["milan"].points_fingerprint
+    elsewhere = campaign(*OF_A_JOB)
+    assert plan(elsewhere).points_fingerprint == plan(second).points_fingerprint
 
 
 @pytest.mark.thorough
 def test_a_matrix_that_was_measured_again_asks_for_no_placement(campaign):
-    folder = campaign().configuration_folder("milan")
+    folder = next(iter(campaign().modes.values())).folder
     digests = []
     for value in (10e9, 10.3e9, 2e9):  # of every worker from node 7
         rows = [{**one, "value": value} if one["target"] == "node7" else one for one in alone()]
         write_parquet_table(table(rows), folder / "measurements.parquet")
-        digests.append(campaign().plans["milan"].points_fingerprint)
+        digests.append(plan(campaign()).points_fingerprint)
     assert digests[0] == digests[1] != digests[2]
 
 

@@ -1,12 +1,13 @@
-"""The plan of a run with a budget, and whether the budget is enough for the complete plan.
+"""The plan of a run with a budget, its rounds, and whether the budget is enough for all points.
 
-``rounds.json`` of a host's configuration lists the rounds so far and only grows. The plan of a
-round's run is the union of all rounds, so its records are cached and repeated as in any other run.
+The folder ``rounds`` of a host's configuration has the rounds so far. The plan is their union, so
+its records are cached and repeated as in any other run.
 Every start of the workflow imports this module, so it imports no library of the analysis.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,15 @@ from chaosity.documents.config import Config
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import record_file
 from chaosity.rounds.point_priority import least_budget_seconds
-from chaosity.rounds.round_types import ROUND_SECONDS, Budget, point_key, read_rounds
+from chaosity.rounds.round_types import (
+    ROUND_SECONDS,
+    Budget,
+    Round,
+    RoundStep,
+    point_key,
+    read_round_step,
+    round_file,
+)
 from chaosity.units import format_count, format_duration, parse_duration, parse_share
 
 # The budget "auto" is this time: most of what there is to find on a server with eight nodes
@@ -43,9 +52,8 @@ def budget_of_config(config: Config, plan: HostPlan) -> Budget:
     return Budget(seconds, precision)
 
 
-def plan_of_rounds(plan: HostPlan, folder: Path) -> HostPlan:
-    """Return the plan of all rounds so far, from the complete plan of a host."""
-    rounds = read_rounds(folder)
+def plan_of_rounds(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> HostPlan:
+    """Return the plan of these rounds, from the complete plan of a host."""
     own = plan.only_measurements([key for each in rounds for key in each.measurements])
     # The first round of a run takes all records that count, so these do not.
     older = sum((folder / record_file(*point_key(point), 1)).exists() for point in own.left_out)
@@ -57,6 +65,42 @@ def plan_of_rounds(plan: HostPlan, folder: Path) -> HostPlan:
         " figure has them"
     )
     return replace(own, notes=(*own.notes, note))
+
+
+class RoundsOfPlan:
+    """The rounds of a host within its budget: those at the start, and those that this run chooses.
+
+    Args:
+        complete: the complete plan of the host.
+        folder: ``results/<host>/<configuration>``.
+        steps: the choices so far that this run keeps.
+        are_written: whether the files of choices are these.
+    """
+
+    def __init__(
+        self, complete: HostPlan, folder: Path, steps: Sequence[RoundStep], are_written: bool
+    ) -> None:
+        self.complete, self.folder, self.are_written = complete, folder, are_written
+        self.first_choice = 1 + len(steps)  # the number of the first choice of this run
+        self._steps = list(steps)
+
+    @property
+    def at_start(self) -> list[Round]:
+        """Return the rounds before the first choice of this run."""
+        return [each for step in self._steps[: self.first_choice - 1] for each in step.rounds]
+
+    def plan_until(self, number: int) -> HostPlan:
+        """Return the plan of all rounds before a choice."""
+        rounds = [each for step in self._steps[: number - 1] for each in step.rounds]
+        return plan_of_rounds(self.complete, self.folder, rounds)
+
+    def add_choice(self, number: int) -> tuple[bool, bool]:
+        """Read a choice that is made; return whether it is the last one, and whether it is new."""
+        step = read_round_step(round_file(self.folder, number))
+        is_new = number > len(self._steps)
+        if is_new:
+            self._steps.append(step)
+        return step.is_last, is_new
 
 
 def needs_rounds(

@@ -1,6 +1,6 @@
 """Manage the Slurm jobs of a workflow run: nodes, batches, resources, observation and cost.
 
-Only ``workflow/rules/hosts_and_plans.smk`` uses this module, and only for ``transport: slurm`` in
+Only ``workflow/rules/common.smk`` uses this module, and only for ``transport: slurm`` in
 the config. In each job Snakemake starts itself twice: to run a step, and to run the batch's
 measurements one after the other. Processes within a job do not call Slurm.
 """
@@ -10,16 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from chaosity.campaign.hosts_and_plans_of_run import (
-    Campaign,
-    MeasurementWildcards,
-    measuring_resource_name,
-)
+from chaosity.campaign.campaign import Campaign, measuring_resource_name
 from chaosity.records.atomic_writes_and_record_files import RUN_BEGAN, load_record, utc_now_text
 from chaosity.slurm.job_watch_and_queue_cost import (
     SlurmJobAndNodeWatch,
@@ -109,9 +107,9 @@ class CampaignSlurmJobs:
 
     def slurm_node_name(self, host: str) -> str:
         """Return a host's name in Slurm."""
-        return slurm_node_name(host, self.campaign.hosts[host].variables)
+        return slurm_node_name(host, self.campaign.modes_of(host)[0].variables)
 
-    def batch_name(self, wildcards: MeasurementWildcards) -> str:
+    def batch_name(self, wildcards: Any) -> str:
         """Return the name of a measurement's batch."""
         self.set_snakemake_options_for_batches()
         if not self.is_main:
@@ -122,22 +120,26 @@ class CampaignSlurmJobs:
         return self._batches[key].name
 
     def _cut_into_batches(self) -> None:
-        """Divide all measurements of this run into batches."""
+        """Divide the measurements of this run that are in no batch yet, as after a checkpoint."""
         found = []
+        begun = Counter(batch.host for batch in set(self._batches.values()))
         for job in self.workflow.dag.needrun_jobs():
             if not job.rule.name.endswith("measure"):  # a module's rules may have a prefix
                 continue
             own = job.wildcards
-            point = self.campaign.planned_point(own.host, own.experiment, own.point)
+            if _measurement_key(own) in self._batches:
+                continue
+            point = self.campaign.point_of(own)
             order = point["orders"][int(own.replicate) - 1]
             seconds = point["estimated_seconds"]
             found.append(ReplicateToMeasure(_measurement_key(own), own.host, order, seconds))
-        for batch in cut_measurements_into_batches(found, self.slurm["minutes_per_job"]):
+        for cut in cut_measurements_into_batches(found, self.slurm["minutes_per_job"]):
+            batch = replace(cut, number=cut.number + begun[cut.host])
             self.workflow.parent_groupids[batch.name] = BATCH
             for measurement in batch.measurements:
                 self._batches[measurement.key] = batch
 
-    def _minutes(self, wildcards: MeasurementWildcards, attempt: int) -> int:
+    def _minutes(self, wildcards: Any, attempt: int) -> int:
         """Return a measurement's part of the time limit of its job, in minutes.
 
         Snakemake adds the minutes of all measurements of a batch. A minute for each of a hundred
@@ -155,7 +157,7 @@ class CampaignSlurmJobs:
     def measurement_resources(self) -> dict[str, Callable[..., str | int | None]]:
         """Return Snakemake's functions for the Slurm resources of a measurement, by resource."""
 
-        def resource_of_host(name: str) -> Callable[[MeasurementWildcards], str | int | None]:
+        def resource_of_host(name: str) -> Callable[[Any], str | int | None]:
             return lambda wildcards: self._resources[wildcards.host].get(name)
 
         return {
@@ -185,7 +187,8 @@ class CampaignSlurmJobs:
         found = {}
         for host in self.campaign.hosts:
             seconds = []
-            for path in self.campaign.record_paths(host):
+            modes = [mode for mode in self.campaign.modes_of(host) if mode.is_known]
+            for path in (path for mode in modes for path in mode.record_paths()):
                 with contextlib.suppress(ValueError):
                     record = load_record(Path(path))
                     if record["began_at"] >= os.environ[RUN_BEGAN]:

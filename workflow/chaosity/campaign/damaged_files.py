@@ -25,14 +25,14 @@ from chaosity.records.atomic_writes_and_record_files import (
     utc_now_text,
 )
 from chaosity.result_folders import MEASUREMENTS_FILE
-from chaosity.rounds.round_types import ROUNDS_FILE, point_key
+from chaosity.rounds.round_types import ROUNDS_FOLDER, point_key
 
 _REPORT = "report.html"
 # Read by every start, so they are always checked.
-_READ_ALWAYS = (_REPORT, ROUNDS_FILE, WEIGHTS_FILE)
+_READ_ALWAYS = (_REPORT, WEIGHTS_FILE)
 # Outputs of rules that are one file, and those that are a folder of files.
 _FILES = ("topology.svg", "findings.json", "summary.json", "summary.txt")
-_FOLDERS = ("figures", "exports")
+_FOLDERS = ("figures", "exports", ROUNDS_FOLDER)
 # How a whole file ends.
 _ENDS = {
     ".html": (b"</html>",),

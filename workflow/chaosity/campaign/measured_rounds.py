@@ -1,24 +1,21 @@
-"""Measure a host within a budget: rounds of measurements, each an ordinary run of the workflow.
+"""Choose what a host measures within a budget, round after round, from the records so far.
 
 A run that was interrupted continues with the round that is not complete.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 import pandas as pd
-import yaml
 
 from chaosity.anomalies.host_anomalies import host_component_facts
 from chaosity.campaign.budgeted_plan import (
     budget_of_config,
     needs_rounds,
 )
-from chaosity.campaign.runs_of_hosts import HostWorkflow
 from chaosity.compare.selections_to_compare import read_selections
 from chaosity.components.component_files import read_component_documents
 from chaosity.components.component_history import (
@@ -35,8 +32,6 @@ from chaosity.records.atomic_writes_and_record_files import (
     record_file,
     replicate_numbers,
     time_in_file_name,
-    utc_now_text,
-    write_atomically,
 )
 from chaosity.records.record_types_and_verdict import SIMULATED, VALID
 from chaosity.result_folders import UNMEASURED_FILE
@@ -53,9 +48,9 @@ from chaosity.rounds.resumed_rounds import (
 from chaosity.rounds.round_types import (
     PointKey,
     Round,
+    RoundStep,
     point_key,
-    read_rounds,
-    write_rounds,
+    read_round_steps,
 )
 from chaosity.store.measurements import Measurements
 from chaosity.store.readings_kept_between_runs import KeptReadings, kept_readings
@@ -63,16 +58,14 @@ from chaosity.store.tidy_table_from_records import build_tidy_table
 from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
 from chaosity.units import format_duration
 
-# Config of the runs that measure the rounds.
-_CONFIG_FILE = "rounds_config.yaml"
 _DIGEST_FILE = ".unmeasured_digest"
 
 
 def record_states(
-    plan: HostPlan, folder: Path, rounds: Sequence[Round]
+    plan: HostPlan, folder: Path, components: Path, rounds: Sequence[Round]
 ) -> dict[Replicate, RecordState]:
     """Return (point, replicate) -> state of each record in a host's folder."""
-    histories = read_component_histories(folder / "components")
+    histories = read_component_histories(components)
     asked = MachineSoFar((), plan.host.topology).replicates_of(rounds)
     found = {}
     with kept_readings(folder, "rounds") as kept:
@@ -115,14 +108,13 @@ def _facts_of_record(path: Path, kept: KeptReadings) -> tuple[float, bool, str |
 def machine_so_far(
     plan: HostPlan,
     folder: Path,
+    components: Path,
     rounds: Sequence[Round],
     states: RecordStates,
     known: pd.DataFrame | None = None,
 ) -> MachineSoFar:
     """Return what is known of the machine from the records of the rounds."""
-    facts = host_component_facts(
-        plan.host.topology, read_component_documents(folder / "components")
-    )
+    facts = host_component_facts(plan.host.topology, read_component_documents(components))
     measured = rows_left_out(())
     if rounds and (folder / "points").exists():
         rows = build_tidy_table(folder / "points", folder)
@@ -196,14 +188,19 @@ class RoundsOfHost:
         plan: the complete plan of the host.
         folder: ``results/<host>/<configuration>``.
         config: the config of the run with the budget.
+        facts: the same folder, or in a dry run that of what discovery finds.
     """
 
-    def __init__(self, plan: HostPlan, folder: Path, config: Config) -> None:
+    def __init__(
+        self, plan: HostPlan, folder: Path, config: Config, facts: Path | None = None
+    ) -> None:
         self.plan, self.folder, self.config = plan, folder, config
+        self.components = (facts or folder) / "components"
+        self.steps = read_round_steps(folder)
         self.budget = budget_of_config(config, plan)
         self.known = _known_before(plan, config["known_from"])
-        rounds = read_rounds(folder)
-        states = record_states(plan, folder, rounds)
+        rounds = [each for step in self.steps for each in step.rounds]
+        states = record_states(plan, folder, self.components, rounds)
         planned = {point_key(point): point["estimated_seconds"] for point in plan.points}
         counting = {each for each, state in states.items() if state.counts}
         own = [each for each in rounds if not each.earlier]
@@ -227,53 +224,42 @@ class RoundsOfHost:
 
     def choose(self, rounds: Sequence[Round]) -> tuple[list[Round], Round | None, MachineSoFar]:
         """Return the rounds so far, the next round or None, and what is known."""
-        states = record_states(self.plan, self.folder, rounds)
+        states = record_states(self.plan, self.folder, self.components, rounds)
         known = with_other_records(self.plan, rounds, states)
-        so_far = machine_so_far(self.plan, self.folder, known, states, self.known)
+        so_far = machine_so_far(self.plan, self.folder, self.components, known, states, self.known)
         return known, next_round(so_far, self.budget, self.config["seed"]), so_far
+
+    def choose_first(self) -> tuple[RoundStep, str]:
+        """Return what a run measures first, and what it says on the terminal.
+
+        If measurements of earlier rounds are missing, they come first, and no round is chosen yet.
+        """
+        name, whole = self.plan.host.name, format_duration(self.missing_seconds)
+        if not self.in_rounds:
+            text = f"{name}: the budget is enough for the complete plan of {whole}"
+            return RoundStep((), is_last=False), text
+        known, chosen, so_far = self.choose(self.resumed.rounds)
+        first = self.resumed.first_measurements
+        text = self._state(known, chosen, so_far, first) + self.resumed.note_on_left_out
+        text += f" Without a budget, the run would take {whole}."
+        if first:
+            return RoundStep((), is_last=False), text
+        return self._step(self.resumed.rounds, known, chosen), text
 
     def describe_next_round(self) -> str:
         """Return what a run would measure next, as a line for the terminal."""
-        name, whole = self.plan.host.name, format_duration(self.missing_seconds)
-        if not self.in_rounds:
-            return f"{name}: the budget is enough for the complete plan of {whole}"
-        return (
-            self._state(*self.choose(self.resumed.rounds), self.resumed.first_measurements)
-            + self.resumed.note_on_left_out
-            + f" Without a budget, the run would take {whole}."
-        )
+        return self.choose_first()[1]
 
-    def run(self, workflow: HostWorkflow) -> int:
-        """Measure round after round, then write the report; return Snakemake's exit status."""
-        print(self.describe_next_round(), file=sys.stderr, flush=True)
-        if self.in_rounds and workflow.is_dry_run:
-            return 0
-        began = utc_now_text() if self.in_rounds else None
-        own: Mapping[str, object] = {
-            **self.config,
-            "hosts": [self.plan.host.name],
-            "expected_configuration": self.plan.host.configuration,
-            **{"budget": None, "precision": None, "known_from": [], "rounds": began},
-        }
-        file = self.folder / _CONFIG_FILE
-        write_atomically(file, yaml.safe_dump(dict(own), sort_keys=False))
-        if not self.in_rounds:
-            return workflow.run(file, self.config)
-        rounds = self.resumed.rounds
-        write_rounds(self.folder, rounds)
-        if rounds and (status := workflow.run(file, self.config, "measurements")):
-            return status
-        while True:
-            rounds, chosen, so_far = self.choose(rounds)
-            if chosen is None:
-                write_rounds(self.folder, rounds)
-                break
-            print(self._state(rounds, chosen, so_far), file=sys.stderr, flush=True)
-            rounds.append(chosen)
-            write_rounds(self.folder, rounds)
-            if status := workflow.run(file, self.config, "measurements"):
-                return status
-        return workflow.run(file, self.config)
+    def choose_step(self, rounds: Sequence[Round]) -> tuple[RoundStep, str]:
+        """Return the next choice after these rounds, and what it says on the terminal."""
+        known, chosen, so_far = self.choose(rounds)
+        return self._step(rounds, known, chosen), self._state(known, chosen, so_far)
+
+    def _step(
+        self, rounds: Sequence[Round], known: Sequence[Round], chosen: Round | None
+    ) -> RoundStep:
+        added = (*known[len(rounds) :], *([chosen] if chosen else []))
+        return RoundStep(added, chosen is None)
 
     def _state(
         self,

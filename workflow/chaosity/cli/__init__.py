@@ -22,11 +22,12 @@ COMMANDS = {
     "anova": "Show which factors explain the differences in a CSV file.",
     "check": "Check a host against its map in less than a minute.",
     "compare": "Compare two selections of measurements, or find outlier hosts.",
+    "discover": "Discover a host in one configuration of its firmware.",
     "explain": "Print how a value came about, down to the raw numbers.",
     "export": "Export results for other programs.",
     "fit": "Fit the description of a simulated machine to a host.",
     "history": "Tell since when a host is slow, and what changed then.",
-    "host": "Run the workflow for one host, in rounds if it has a budget.",
+    "next-round": "Choose what a host measures next within its budget.",
     "overview": "Write the HTML page of all hosts and configurations.",
     "place": "Run a program with its pages on the nodes that a policy names.",
     "plan": "Show which points would be measured, and for how long.",
@@ -45,6 +46,7 @@ COMMANDS = {
 }
 _OTHER_MODULES = {
     **dict.fromkeys(("overview", "published", "reports"), "report"),
+    "next-round": "next_round",
     "place": "place_pages",
     **dict.fromkeys(("run", "simulate", "tidy"), "records_and_tidy_table"),
 }

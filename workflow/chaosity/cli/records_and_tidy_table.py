@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -83,32 +82,34 @@ def write_simulated_records_command(
     record, so all records of a large server exist within a minute. Records that exist are kept.
     `snakemake` with the same inventory and results then makes tables, figures and reports.
     """
-    from chaosity.campaign.hosts_and_plans_of_run import Campaign
+    from chaosity.campaign.campaign import Campaign
+    from chaosity.campaign.firmware_modes import discover_in_mode
     from chaosity.documents.check_config import read_config
     from chaosity.documents.shipped_documents import ROOT
     from chaosity.simulation.simulated_records import TRUTH_COLUMNS, simulate_host, true_value_rows
 
     given = {"inventory": inventory, "results": results}
-    config = read_config(config_file)
-    replaced = {"configurations": [], **{key: value for key, value in given.items() if value}}
+    replaced = {key: value for key, value in given.items() if value}
+    # All points, so there is no budget.
+    complete = {"budget": None, "precision": None}
+    config = {**read_config(config_file), **replaced, **complete, "known_from": []}
+    campaign = Campaign(config, root=ROOT)
+    for mode in campaign.modes.values():
+        if not mode.is_simulated:
+            remedy = "measure it with snakemake, or list only simulated hosts in `hosts`"
+            raise UserError("the host is not simulated", f"host {mode.host}", remedy)
     text = io.StringIO()
     rows = csv.writer(text)
     rows.writerow(TRUTH_COLUMNS)
-    names: Sequence[str | None] = config["configurations"] or [config["expected_configuration"]]
-    for configuration in names:
-        own = {**config, **replaced, "expected_configuration": configuration}
-        campaign = Campaign(own, root=ROOT)
-        for name, host in campaign.hosts.items():
-            if not host.is_simulated:
-                remedy = "measure it with snakemake, or list only simulated hosts in `hosts`"
-                raise UserError("the host is not simulated", f"host {name}", remedy)
-        campaign.lock_results_and_write_points()
-        for name, plan in campaign.plans.items():
-            folder = campaign.configuration_folder(name)
-            written = simulate_host(folder, plan.points)
-            echo(f"{name} {folder.name}: {written} records written, SIMULATED")
-            rows.writerows(true_value_rows(folder, plan.points) if truth else [])
-        campaign.unlock_results()
+    campaign.lock_results_and_write_points()
+    for mode in campaign.modes.values():
+        if not mode.is_known:
+            discover_in_mode(campaign.config, mode.host, mode.configuration)
+            campaign.plan_discovered(mode)
+        written = simulate_host(mode.folder, mode.plan.points)
+        echo(f"{mode.host} {mode.configuration}: {written} records written, SIMULATED")
+        rows.writerows(true_value_rows(mode.folder, mode.plan.points) if truth else [])
+    campaign.unlock_results()
     if truth:
         write_atomically(truth, text.getvalue())
 

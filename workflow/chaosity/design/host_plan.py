@@ -216,16 +216,20 @@ class HostPlan:
         notes = (*self.notes, note) if left_out else self.notes
         return replace(self, points=tuple(chosen), notes=notes, left_out=tuple(left_out))
 
+    def content(self) -> str:
+        """Return the content of ``plan.json``."""
+        # The report shows the config of this run, which may differ from the default config.
+        config = {"seed": self.seed, "stopping": self.stopping}
+        own = {**self.summarize_plan(), "config": config, "digest": self.points_fingerprint}
+        return json.dumps(own)
+
     def write_plan(self, folder: Path, *, points: bool) -> None:
         """Write ``plan.json`` and, if needed, ``points/<experiment>/<point>.json``.
 
         Files are written only if the plan has changed. `folder` is the folder of the host and
         configuration. `points` says whether to write the points, which a dry run does not need.
         """
-        # The report shows the config of this run, which may differ from the default config.
-        config = {"seed": self.seed, "stopping": self.stopping}
-        content = {**self.summarize_plan(), "config": config, "digest": self.points_fingerprint}
-        write_if_changed(folder / "plan.json", json.dumps(content) + "\n")
+        write_if_changed(folder / "plan.json", self.content() + "\n")
         done = folder / "points" / "digest"
         if not points or has_text(done, self.points_fingerprint):
             return

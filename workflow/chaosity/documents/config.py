@@ -78,9 +78,3 @@ class Config(TypedDict):
     """Half width of intervals at which a run ends: 0.02 or 2 %."""
     known_from: Annotated[list[Text], DIFFERENT]
     """Earlier runs that steer a run with a budget, each a selection as for `compare`."""
-    rounds: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT[\d:.]+Z$")] | None
-    """Null for the complete plan.
-
-    Else only the rounds that a run with a budget chose so far are measured, and what failed since
-    this time, in UTC, is not repeated.
-    """

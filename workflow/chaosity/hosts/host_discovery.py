@@ -209,13 +209,12 @@ def _request_description(
     return facts
 
 
-def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
-    """Discover a host and write its topology, its components and ``host.json``.
+def _discover_host(host: InventoryHost, config: Config, results: Path) -> PlannedHost:
+    """Discover a host and write its topology, its components and ``host.json`` below `results`.
 
     Raises:
         UserError: the host cannot be discovered.
     """
-    results = Path(config["results"])
     documents = [each.document for each in load_benchmark_of_each_category(config).values()]
     needs = [document["needs"] for document in documents]
     tools: dict[str, str] = {}
@@ -263,7 +262,10 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
     write_if_changed(folder / "topology.json", _json_text(topology_to_json(topology)))
     if machine:
         write_if_changed(folder / MACHINE_FILE, _json_text(machine))
-    drives = {drive.component: drive.point_entry for drive in planned.drives_to_measure(results)}
+    drives = {
+        drive.component: drive.point_entry
+        for drive in planned.drives_to_measure(Path(config["results"]))
+    }
     write_changed_components(
         folder / "components", make_component_documents(topology, tools, drives)
     )
@@ -286,9 +288,13 @@ def is_this_machine(host: InventoryHost, config: Config) -> bool:
 
 
 def discover_hosts(
-    config: Config, inventory: Sequence[InventoryHost] | None = None
-) -> tuple[list[PlannedHost], list[UserError]]:
-    """Return the discovered hosts of the config or `inventory`, an error for each skipped host.
+    config: Config,
+    inventory: Sequence[InventoryHost] | None = None,
+    results: Path | None = None,
+) -> tuple[list[PlannedHost], dict[str, UserError]]:
+    """Return the discovered hosts of the config or `inventory`, and skipped host -> error.
+
+    The files of discovery are written below `results`, by default the folder of the config.
 
     Several hosts are discovered at the same time. ``left_out.json`` of a skipped host has the
     reason too.
@@ -296,24 +302,29 @@ def discover_hosts(
     Raises:
         UserError: the inventory is wrong, or no host could be discovered.
     """
-    results = Path(config["results"])
+    below = results or Path(config["results"])
 
     def discover_or_skip(host: InventoryHost) -> PlannedHost | UserError:
         try:
-            return _discover_host(host, config)
+            return _discover_host(host, config, below)
         except UserError as error:
-            note_skipped_host(results / host.name, host.name, str(error))
+            note_skipped_host(below / host.name, host.name, str(error))
             return error
 
     inventory = inventory or read_inventory(config["inventory"], config["hosts"])
     with ThreadPoolExecutor(max_workers=_HOSTS_AT_ONCE) as pool:
         outcomes = list(pool.map(discover_or_skip, inventory))
     hosts = [outcome for outcome in outcomes if isinstance(outcome, PlannedHost)]
-    errors = [outcome for outcome in outcomes if isinstance(outcome, UserError)]
+    errors = {
+        host.name: outcome
+        for host, outcome in zip(inventory, outcomes, strict=True)
+        if isinstance(outcome, UserError)
+    }
     if not hosts:
-        for error in errors[:-1]:
+        *others, last = errors.values()
+        for error in others:
             print(f"chaosity: {error}", file=sys.stderr)
-        raise errors[-1]
+        raise last
     return hosts, errors
 
 

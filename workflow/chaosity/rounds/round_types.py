@@ -6,16 +6,19 @@ Every start of the workflow imports this module, so it must be quick.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 from chaosity.errors import malformed_as_user_error
 from chaosity.records.atomic_writes_and_record_files import read_regular_file, write_atomically
 from chaosity.records.point_types import Point
 
-ROUNDS_FILE = "rounds.json"
+# Files of the choices of rounds: 1.json, 2.json, ...; and one file of all rounds, as written before
+# 2026-11-27.
+ROUNDS_FOLDER, _FORMER_FILE = "rounds", "rounds.json"
 PointKey = tuple[str, str]  # experiment and name of a point
 
 # Time of a measurement beyond its record: the start of a process and Snakemake's part. 0.07 s in
@@ -52,32 +55,64 @@ class Budget:
     precision: float | None = None
 
 
-def read_rounds(folder: Path) -> list[Round]:
-    """Return the rounds so far of a host's configuration, which has this folder of results.
+class RoundStep(NamedTuple):
+    """What a choice of the next round gives: the content of ``rounds/NUMBER.json``."""
+
+    rounds: tuple[Round, ...]  # records that runs without a budget took, and the chosen round
+    is_last: bool  # whether no round was chosen
+
+
+def round_file(folder: Path, number: int) -> Path:
+    """Return the path of a choice of a host's configuration, which has this folder of results."""
+    return folder / ROUNDS_FOLDER / f"{number}.json"
+
+
+def read_round_step(path: Path) -> RoundStep:
+    """Return the content of a file that a choice of the next round wrote.
 
     Raises:
         UserError: the file has no rounds.
     """
-    path = folder / ROUNDS_FILE
-    if not path.exists():
-        return []
-
-    def keys(pairs: object) -> tuple[PointKey, ...]:
-        return tuple((str(experiment), str(point)) for experiment, point in cast(Any, pairs))
-
-    remedy = "delete it: the next run counts the records that are there, and continues in rounds"
+    remedy = "delete its folder: the next run counts the records that are there, and goes on"
     with malformed_as_user_error("the file has no rounds", str(path), remedy):
-        return [
-            Round(
-                str(each["reason"]),
-                keys(each["measurements"]),
-                keys(each["audit"]),
-                bool(each["earlier"]),
-            )
-            for each in json.loads(read_regular_file(path))
-        ]
+        document = json.loads(read_regular_file(path))
+        return RoundStep(tuple(map(_round, document["rounds"])), bool(document["is_last"]))
 
 
-def write_rounds(folder: Path, rounds: Sequence[Round]) -> None:
-    """Write the rounds so far; each is only appended, so earlier rounds stay as they are."""
-    write_atomically(folder / ROUNDS_FILE, json.dumps([asdict(each) for each in rounds]) + "\n")
+def read_round_steps(folder: Path) -> list[RoundStep]:
+    """Return the choices so far of a host's configuration, in their order.
+
+    Raises:
+        UserError: a file has no rounds.
+    """
+    steps: list[RoundStep] = []
+    while (path := round_file(folder, 1 + len(steps))).exists():
+        steps.append(read_round_step(path))
+    if not steps and (old := folder / _FORMER_FILE).exists():
+        with malformed_as_user_error("the file has no rounds", str(old), "delete it"):
+            rounds = tuple(map(_round, json.loads(read_regular_file(old))))
+        return [RoundStep(rounds, is_last=False)]
+    return steps
+
+
+def _round(each: Any) -> Round:
+    def keys(pairs: Any) -> tuple[PointKey, ...]:
+        return tuple((str(experiment), str(point)) for experiment, point in pairs)
+
+    measurements, audit = keys(each["measurements"]), keys(each["audit"])
+    return Round(str(each["reason"]), measurements, audit, bool(each["earlier"]))
+
+
+def write_round_step(path: Path, step: RoundStep) -> None:
+    """Write a choice of the next round."""
+    content = {"rounds": [asdict(each) for each in step.rounds], "is_last": step.is_last}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps(content) + "\n")
+
+
+def rewrite_rounds(folder: Path, rounds: Sequence[Round]) -> None:
+    """Write these rounds as the only ones of a host's configuration so far."""
+    shutil.rmtree(folder / ROUNDS_FOLDER, ignore_errors=True)
+    (folder / _FORMER_FILE).unlink(missing_ok=True)
+    if rounds:
+        write_round_step(round_file(folder, 1), RoundStep(tuple(rounds), is_last=False))

@@ -37,11 +37,24 @@ def kill_program(pid: int) -> None:
     Descendants may have left the group: each process of fio has a session of its own.
     """
     for process in process_and_descendants(pid):
-        with contextlib.suppress(OSError):  # it has ended, or is another user's
-            if Path(f"/proc/{process}/comm").read_text().strip() != _NAME:
-                os.kill(process, signal.SIGKILL)
+        _kill_unless_guardian(process)
     with contextlib.suppress(OSError):
         os.killpg(pid, signal.SIGKILL)
+
+
+def _kill_unless_guardian(process: int) -> None:
+    with contextlib.suppress(OSError):  # it has ended, or is another user's
+        if Path(f"/proc/{process}/comm").read_text().strip() != _NAME:
+            os.kill(process, signal.SIGKILL)
+
+
+def kill_this_program() -> None:
+    """Kill the descendants of this process, then this process; its guardian tidies up."""
+    own = os.getpid()
+    for process in process_and_descendants(own):
+        if process != own:
+            _kill_unless_guardian(process)
+    os.kill(own, signal.SIGKILL)
 
 
 @contextlib.contextmanager

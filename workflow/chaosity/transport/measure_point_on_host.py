@@ -12,6 +12,8 @@ import argparse
 import json
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
@@ -31,6 +33,7 @@ from chaosity.records.atomic_writes_and_record_files import (
 )
 from chaosity.records.point_types import Point
 from chaosity.records.record_types_and_verdict import VALID, Record
+from chaosity.runner.guardian_process import kill_this_program
 from chaosity.runner.point_measurement import LOCK_SECONDS, READY_SECONDS, measure_point
 from chaosity.transport.runner_command import (
     CONNECTION_FAILED,
@@ -45,6 +48,8 @@ from chaosity.transport.skipped_hosts import note_skipped_host, read_skipped_hos
 # Time beyond the point's own limit: for another measurement on the host, for touching the memory,
 # and for the connection.
 EXTRA_SECONDS = LOCK_SECONDS + READY_SECONDS + 60
+# How often a measurement looks whether the process above it still exists.
+_ALIVE_SECONDS = 1.0
 # Exit statuses: the point has no record; the whole host is lost.
 NO_RECORD, HOST_LOST = 1, 3
 
@@ -75,6 +80,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("point", type=Path, help="JSON file of the point")
     parser.add_argument("--replicate", type=int, default=1, help="number of the replicate, from 1")
     parser.add_argument("--record", type=Path, required=True, help="file of the record")
+    parser.add_argument("--below", type=int, help="end soon after the process with this number")
     return parser.parse_args()
 
 
@@ -170,9 +176,22 @@ def measure_replicate(
     return measure_point(point, replicate, spent_before=spent_before)
 
 
+def _end_soon_after(process: int) -> None:
+    """End this program, in a thread, soon after another process ended: Snakemake was killed."""
+
+    def watch() -> None:
+        while Path(f"/proc/{process}").exists():
+            time.sleep(_ALIVE_SECONDS)
+        kill_this_program()
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def _measure_and_save() -> int:
     """Measure a point and save the record; return the exit status."""
     arguments = _parse_arguments()
+    if arguments.below:
+        _end_soon_after(arguments.below)
     folder, name = arguments.host.parent, arguments.point.stem
     try:
         host: DiscoveredHostDocument = json.loads(read_regular_file(arguments.host))
@@ -185,6 +204,10 @@ def _measure_and_save() -> int:
         return HOST_LOST
     try:
         point: Point = json.loads(read_regular_file(arguments.point))
+        if point["configuration"] != host["configuration"]:
+            is_in = f"the host is in configuration {host['configuration']}"
+            _say(f"{name}: {is_in}, not {point['configuration']}")
+            return NO_RECORD
         if attempt := newest_attempt_file_of_run(point, arguments.replicate, arguments.record):
             _say(f"{name}: reused {attempt.name}")
             link_current_record(attempt, arguments.record)

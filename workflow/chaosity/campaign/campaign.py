@@ -1,0 +1,381 @@
+"""The hosts of a run of the workflow, each in one or several configurations of its firmware.
+
+Snakemake reads the workflow in the process that the user starts, and again in jobs that run
+elsewhere. Only the first process discovers hosts and takes locks; jobs read the files that it
+wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar, TypeVar
+
+import yaml
+
+from chaosity.campaign.budgeted_plan import RoundsOfPlan, has_budget, plan_of_rounds
+from chaosity.campaign.command_line import CommandLine
+from chaosity.campaign.damaged_files import (
+    set_damaged_derived_files_aside,
+    set_damaged_records_aside,
+)
+from chaosity.campaign.firmware_modes import boot_command, hosts_with_modes
+from chaosity.campaign.host_in_mode import HostInMode
+from chaosity.campaign.kept_page_weights import HostPageWeights
+from chaosity.campaign.results_lock import lock_results
+from chaosity.components.component_history import notes_on_missing_components
+from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
+from chaosity.documents.check_config import check_config
+from chaosity.errors import UserError, file_system_error, printable_line
+from chaosity.hosts.ansible_inventory import (
+    InventoryHost,
+    read_inventory,
+    share_inventory_with_processes_below,
+)
+from chaosity.hosts.host_discovery import (
+    discover_hosts,
+    is_this_machine,
+    read_discovered_host,
+    read_discovered_hosts,
+)
+from chaosity.records.atomic_writes_and_record_files import (
+    time_in_file_name,
+    utc_now_text,
+    write_if_changed,
+)
+from chaosity.records.point_types import Point
+from chaosity.rounds.round_types import RoundStep, read_round_steps
+from chaosity.simulation.simulated_records import open_machine_model
+from chaosity.simulation.true_values import check_programs_can_be_simulated
+from chaosity.topology.topology_sources import LIVE
+from chaosity.transport.own_programs import put_own_programs_first_in_path
+
+T = TypeVar("T")
+# The config of this run below the results of a host, for the jobs that need it.
+RUN_CONFIG_FILE = "run_config.yaml"
+
+
+def call_or_exit_on_user_error(make: Callable[[], T]) -> T:
+    """Return the result of `make`; for errors that a user can fix, print them and exit with 2."""
+    try:
+        return make()
+    except (UserError, OSError) as error:
+        sentence = file_system_error(error) if isinstance(error, OSError) else error
+        if sentence is None:
+            raise
+        print(f"chaosity: {sentence}", file=sys.stderr)
+        sys.exit(2)
+
+
+def measuring_resource_name(host: str) -> str:
+    """Return the name of the Snakemake resource that allows one measurement at a time on a host."""
+    return "measuring_" + re.sub(r"\W", "_", host)
+
+
+class Campaign:
+    """The hosts of one run, each in its configurations.
+
+    Args:
+        config: the merged config from Snakemake.
+        root: the repository.
+        command_line: Snakemake's command line, which says what this process may do.
+
+    Attributes:
+        modes: (host, configuration) -> the host in this configuration.
+        skipped: hosts that cannot be discovered, with the reason.
+
+    Raises:
+        UserError: config, inventory or a host is wrong.
+    """
+
+    # The campaign of this process, for the progress messages: Snakemake creates their plugin.
+    current: ClassVar[Campaign | None] = None
+
+    def __init__(
+        self,
+        config: Mapping[str, object],
+        *,
+        root: Path,
+        command_line: CommandLine = CommandLine(),  # noqa: B008 - it cannot change
+    ) -> None:
+        self.config, self.root = check_config(config), root
+        self.results = Path(self.config["results"])
+        put_own_programs_first_in_path(root)
+        self.is_main = not command_line.is_of_job
+        self.writes = self.is_main and not command_line.writes_nothing
+        # What discovery finds; of a dry run it is gone at the end.
+        self._folder: TemporaryDirectory[str] | None = None
+        if self.is_main and not self.writes:
+            self._folder = TemporaryDirectory(prefix="chaosity-dry-run-")
+        self.discovered = Path(self._folder.name) if self._folder else self.results
+        self._began = time_in_file_name(utc_now_text())
+        self._locks: list[int] = []
+        self.modes: dict[tuple[str, str], HostInMode] = {}
+        self.skipped: dict[str, str] = {}
+        # Returns Snakemake's jobs that are to run; the workflow sets it.
+        self.needed_jobs: Callable[[], Iterable[Any]] = tuple
+        Campaign.current = self
+        if command_line.only_reads_rules:
+            return
+        for key in ("budget", "precision", "configurations"):
+            if self.config[key]:
+                command_line.refuse_options_that_need_all_jobs(key)
+        if self._folder:
+            _copy_components(self.results, self.discovered)
+        if self.config["configurations"]:
+            self._add_hosts_with_modes(command_line.repeats_measurements)
+        else:
+            self._add_hosts_as_they_are()
+
+    def _add_hosts_as_they_are(self) -> None:
+        if self.is_main:
+            found, errors = discover_hosts(self.config, results=self.discovered)
+            self.skipped = {name: str(error) for name, error in errors.items()}
+            for reason in self.skipped.values():
+                print(f"chaosity: {reason} This run skips the host.", file=sys.stderr)
+        else:
+            found = read_discovered_hosts(self.config)
+        for host in found:
+            mode = self._add_mode(host, host.configuration, self.discovered)
+            if self.writes:
+                for other in sorted(mode.folder.parent.glob("*/plan.json")):
+                    self._set_aside(host.name, set_damaged_derived_files_aside(other.parent))
+            self._plan(mode, host)
+
+    def _add_hosts_with_modes(self, repeats: bool) -> None:
+        """Add each host in each configuration; those that lack nothing are not booted again."""
+        inventory = self.config["inventory"]
+        for host in hosts_with_modes(read_inventory(inventory, self.config["hosts"]), inventory):
+            before: HostInMode | None = None
+            for name in self.config["configurations"]:
+                # What exists was discovered in an earlier run; only a real run discovers it again.
+                mode = self._add_mode(host, name, self.results)
+                mode.local = is_this_machine(host, self.config)
+                self._plan_as_last_found(mode, host)
+                if self.is_main and (repeats or not mode.is_known or not mode.is_complete()):
+                    mode.boot_command = boot_command(host, name, inventory, self.root)
+                    mode.before, before = before, mode
+                    mode.forget_plan()
+                    if self.writes:
+                        mode.remove_signs_of_boot()
+
+    def _add_mode(
+        self, host: InventoryHost | PlannedHost, configuration: str, discovered: Path
+    ) -> HostInMode:
+        mode = HostInMode(host.name, configuration, self.results, discovered, self._began)
+        mode.variables = host.variables
+        self.modes[host.name, configuration] = mode
+        return mode
+
+    def _plan_as_last_found(self, mode: HostInMode, host: InventoryHost) -> None:
+        """Plan a host as it was last found in a configuration, if that is possible."""
+        if not (mode.folder / "topology.json").exists():
+            return
+        if self.writes:
+            self._set_aside(host.name, set_damaged_derived_files_aside(mode.folder))
+        try:
+            found = read_discovered_host(host, mode.configuration, self.config)
+            self._plan(mode, found, tells_budget=False)
+        except UserError:  # a damaged file; discovery in this configuration writes it again
+            mode.forget_plan()
+
+    def plan_discovered(self, mode: HostInMode) -> None:
+        """Plan a host that this run has discovered after it booted into a configuration."""
+        [entry] = read_inventory(self.config["inventory"], [mode.host])
+        self._plan(mode, read_discovered_host(entry, mode.configuration, self.config))
+        if self.writes:
+            mode.write_plan()
+
+    def _plan(self, mode: HostInMode, host: PlannedHost, *, tells_budget: bool = True) -> None:
+        mode.local = host.local
+        # Only the main process calculates weights; the others use its file.
+        weights = HostPageWeights(mode.folder, recalculate=self.is_main)
+        plan = plan_host(host, self.config, weights=weights)
+        if not self.is_main:
+            steps = read_round_steps(mode.folder) if has_budget(self.config) else []
+            rounds = [each for step in steps for each in step.rounds]
+            mode.take_plan(plan_of_rounds(plan, mode.folder, rounds) if rounds else plan)
+            return
+        if self.writes:
+            self._set_aside(host.name, set_damaged_records_aside(plan, mode.folder))
+        missing = notes_on_missing_components(mode.facts / "components")
+        for note in missing:
+            print(f"chaosity: host {host.name}: {note}", file=sys.stderr)
+        plan = replace(plan, notes=(*plan.notes, *missing))
+        text = self._take_plan_within_budget(mode, plan)
+        if text and tells_budget:
+            print(f"chaosity: {text}", file=sys.stderr, flush=True)
+        if host.is_simulated:
+            model = open_machine_model(mode.facts, host.name)
+            check_programs_can_be_simulated(plan.points, model)
+        if self.writes:
+            weights.write_known_weights()
+            mode.plan.write_plan(mode.folder, points=False)
+
+    def _take_plan_within_budget(self, mode: HostInMode, complete: HostPlan) -> str | None:
+        """Take the complete plan of a host, or that of the rounds for which the budget is enough.
+
+        The first round is chosen here, so that a dry run lists its measurements. Returns what to
+        say about the budget; None without one.
+        """
+        if not has_budget(self.config):
+            mode.take_plan(complete)
+            return None
+        from chaosity.campaign.measured_rounds import RoundsOfHost  # it imports pandas
+
+        choices = RoundsOfHost(complete, mode.folder, self.config, mode.facts)
+        step, text = choices.choose_first()
+        if not choices.in_rounds:
+            mode.take_plan(complete)
+            return text
+        chosen = (*choices.resumed.rounds, *step.rounds)
+        kept = [each for each in choices.steps if not each.is_last]
+        continues = chosen == tuple(each for one in kept for each in one.rounds)
+        steps = kept if continues else [RoundStep(chosen, is_last=False)]
+        rounds = RoundsOfPlan(complete, mode.folder, steps, continues)
+        mode.take_plan(rounds.plan_until(rounds.first_choice), rounds)
+        return text
+
+    def _set_aside(self, host: str, sentences: Iterable[str]) -> None:
+        """Set damaged files aside, unless another run writes to the results now."""
+        if self._locks:  # this run
+            _print_lines(sentences)
+            return
+        try:
+            lock = lock_results(self.results / host)
+        except UserError:  # a run that measures is refused later
+            return
+        try:
+            _print_lines(sentences)
+        finally:
+            os.close(lock)
+
+    def mode(self, host: str, configuration: str) -> HostInMode:
+        """Return a host in one of its configurations.
+
+        Raises:
+            UserError: this run does not measure the host in this configuration.
+        """
+        if found := self.modes.get((host, configuration)):
+            return found
+        names = ", ".join(mode.configuration for mode in self.modes_of(host))
+        what = f"this run measures the host in {names}, not in {configuration}"
+        raise UserError(what, f"host {host}", "name the configuration in `configurations`")
+
+    def modes_of(self, host: str) -> list[HostInMode]:
+        """Return a host in each of its configurations, in the order of the config."""
+        return [mode for mode in self.modes.values() if mode.host == host]
+
+    @property
+    def hosts(self) -> list[str]:
+        """Return the names of the hosts."""
+        return list(dict.fromkeys(host for host, _ in self.modes))
+
+    def budget_of_choice(self, mode: HostInMode, number: int) -> list[str]:
+        """Return what a choice depends on beside the records; a change asks for another choice."""
+        assert mode.rounds
+        before = mode.rounds.plan_until(number).points_fingerprint
+        given = {key: self.config[key] for key in ("budget", "precision", "known_from", "seed")}
+        return [json.dumps(given), mode.rounds.complete.points_fingerprint, before]
+
+    def lock_results_and_write_points(self) -> None:
+        """Lock the results and write the points; call this only if it is not a dry run.
+
+        Raises:
+            UserError: a host cannot be measured, or another run is active.
+        """
+        known = [mode for mode in self.modes.values() if mode.is_known]
+        for mode in known:
+            host = mode.plan.host
+            if host.topology.kind != LIVE and not host.is_simulated:
+                what = "the host's topology is a file, so the host can be planned but not measured"
+                remedy = (
+                    "use snakemake --dry-run, or list only other hosts in `hosts` of the config"
+                )
+                raise UserError(what, f"host {host.name}", remedy)
+        self._locks = [lock_results(self.results / name) for name in self.hosts]
+        text = yaml.safe_dump(dict(self.config), sort_keys=False)
+        for name in self.hosts:
+            write_if_changed(self.results / name / RUN_CONFIG_FILE, text)
+        for mode in known:
+            mode.write_plan()
+
+    def share_inventory(self) -> None:
+        """Give the inventory as this process has read it to the jobs, for which it would be slow.
+
+        With `configurations`, each job reads it itself: a reboot can change a dynamic inventory.
+        """
+        if not self.config["configurations"]:
+            share_inventory_with_processes_below(self.config["inventory"])
+
+    def unlock_results(self) -> None:
+        """Let another campaign write to the results before this process ends."""
+        while self._locks:
+            os.close(self._locks.pop())
+
+    def repetitions(self) -> str | None:
+        """Return a sentence on the records that are measured again, and why; None without any."""
+        from chaosity.campaign.reasons_of_repetitions import describe_repetitions
+
+        measurements = (job for job in self.needed_jobs() if job.rule.name.endswith("measure"))
+        return describe_repetitions((job, self.point_of(job.wildcards)) for job in measurements)
+
+    def point_of(self, wildcards: Any) -> Point:
+        """Return the planned point of a measurement, by Snakemake's wildcards."""
+        mode = self.modes[wildcards.host, wildcards.configuration]
+        return mode.planned_point(wildcards.experiment, wildcards.point)
+
+    @property
+    def measurement_resources(self) -> dict[str, int | Callable[[Any], int]]:
+        """Return the Snakemake resources of a measurement: one unit of its host's resource."""
+
+        def units_of(host: str) -> Callable[[Any], int]:
+            return lambda wildcards: int(wildcards.host == host)
+
+        if len(self.hosts) == 1:  # Snakemake calls no function for each of ten thousand jobs
+            return {measuring_resource_name(self.hosts[0]): 1}
+        return {measuring_resource_name(host): units_of(host) for host in self.hosts}
+
+    @property
+    def measurement_threads(self) -> int | Callable[[Any], int]:
+        """Return how many cores of this machine a measurement uses: 0 if it runs elsewhere."""
+        found = {mode.local for mode in self.modes.values()}
+        if len(found) < 2:
+            return int(all(found))
+        return lambda wildcards: int(self.mode(wildcards.host, wildcards.configuration).local)
+
+    def allow_one_measurement_per_host(
+        self, limits: Mapping[str, Any], register: Callable[[str, int], None]
+    ) -> None:
+        """Let one measurement run at a time on each host, through Snakemake's `limits`.
+
+        Snakemake ignores a resource without a limit, so `register` sets it.
+
+        Raises:
+            UserError: a host's resource has another limit on the command line or in a profile.
+        """
+        for host in self.hosts:
+            resource = measuring_resource_name(host)
+            if resource not in limits:
+                register(resource, 1)
+            elif limits[resource].value != 1:
+                what = f"several measurements could run on host {host} at the same time"
+                raise UserError(what, f"resources, {resource}", "set the resource to 1")
+
+
+def _print_lines(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        print(f"chaosity: {printable_line(sentence)}", file=sys.stderr)
+
+
+def _copy_components(results: Path, target: Path) -> None:
+    """Copy the components of all hosts, in which a dry run notes what has changed."""
+    for folder in results.glob("*/*/components"):
+        shutil.copytree(folder, target / folder.relative_to(results))

@@ -1,0 +1,72 @@
+"""What the command line of Snakemake says about a run, while Snakemake begins to read the rules.
+
+Snakemake knows its options before it reads the rules, but no documented part of it tells them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from chaosity.errors import UserError
+
+# Snakemake's options of one letter without a value may stand together: -np.
+_SHORT_DRY_RUN = re.compile(r"-[eFRkpqnS]*n")
+_SHORT_FORCE_ALL = re.compile(r"-[eFRkpqnS]*F")
+# With these, Snakemake lists or checks rules. It needs neither hosts nor tools then.
+_READ_RULES = {"--lint", "--list", "--list-rules", "-l", "--list-target-rules", "--lt"}
+# With these, Snakemake makes no file of the workflow.
+_WRITE_NOTHING = {
+    *("--dry-run", "--dryrun", "--report", "--summary", "-S", "--detailed-summary", "-D"),
+    *("--dag", "--rulegraph", "--filegraph", "--d3dag"),
+}
+# With these, Snakemake has to know all jobs at the start, but checkpoints make new ones.
+_NEED_ALL_JOBS = {
+    **dict.fromkeys(("--until", "-U"), "ends after jobs"),
+    **dict.fromkeys(("--touch", "-t"), "marks jobs"),
+    "--batch": "divides jobs",
+}
+
+
+class CommandLine(NamedTuple):
+    """The words of Snakemake's command line, after the name of the program."""
+
+    words: Sequence[str] = ()
+
+    @property
+    def only_reads_rules(self) -> bool:
+        """Return whether Snakemake only reads the rules."""
+        return self._has(_READ_RULES)
+
+    @property
+    def writes_nothing(self) -> bool:
+        """Return whether nothing may be written below the results: a dry run, a report, a graph."""
+        return self._has(_WRITE_NOTHING) or any(map(_SHORT_DRY_RUN.match, self.words))
+
+    @property
+    def is_of_job(self) -> bool:
+        """Return whether Snakemake itself started this process for a job, and not a person."""
+        return "--mode" in self.words
+
+    @property
+    def repeats_measurements(self) -> bool:
+        """Return whether measurements that are complete are made again."""
+        rules = {"-R", "--forcerun", "--force", "-f"}
+        named = self._has(rules) and any("measure" in word for word in self.words)
+        return named or self._has({"--forceall"}) or any(map(_SHORT_FORCE_ALL.match, self.words))
+
+    def refuse_options_that_need_all_jobs(self, key: str) -> None:
+        """Refuse options that have no meaning in a run with this key of the config.
+
+        Raises:
+            UserError: there is such an option.
+        """
+        for option, does in _NEED_ALL_JOBS.items():
+            if self._has({option}):
+                what = f"it {does} that are known at the start, and with {key} more jobs follow"
+                remedy = f"leave out {option} or {key}, or name a target such as measurements"
+                raise UserError(what, f"option {option}", remedy)
+
+    def _has(self, options: set[str]) -> bool:
+        return any(word.partition("=")[0] in options for word in self.words)

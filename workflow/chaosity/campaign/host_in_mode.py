@@ -1,0 +1,224 @@
+"""A host in one configuration of its firmware: its plan, its records, and what is made of them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from chaosity.campaign.budgeted_plan import RoundsOfPlan
+from chaosity.components.component_history import (
+    ComponentState,
+    components_changed_since,
+    read_component_histories,
+)
+from chaosity.design.host_plan import HostPlan
+from chaosity.documents.inventory import HostVariables
+from chaosity.errors import UserError
+from chaosity.records.atomic_writes_and_record_files import (
+    file_time,
+    has_text,
+    is_measured,
+    record_file,
+    replicate_numbers,
+    time_in_file_name,
+)
+from chaosity.records.point_types import Point
+from chaosity.result_folders import (
+    MEASUREMENTS_FILE,
+    PREDICTIONS_FILE,
+    SUMMARY_FILE,
+    UNMEASURED_FILE,
+)
+from chaosity.rounds.round_types import PointKey, point_key, rewrite_rounds
+
+# The outputs of the rules after the measurements, below ``results/<host>/<configuration>``.
+_RESULT_FILES = (
+    *(MEASUREMENTS_FILE, "history.parquet", "findings.json", "topology.svg", "report.html"),
+    *(SUMMARY_FILE, "summary.txt", "figures", "exports/notes.txt"),
+)
+# Say that this run booted the host into the configuration, and that it discovered the host there.
+CONFIGURED_FILE, DISCOVERED_FILE = "configured.txt", "discovered.txt"
+
+
+class HostInMode:
+    """A host in one configuration of its firmware.
+
+    Args:
+        host: its name in the inventory.
+        configuration: the name of the configuration.
+        results: the folder of all results.
+        discovered: the same, or in a dry run the folder of what discovery finds.
+        began: when this run began, as in the name of a file.
+
+    Attributes:
+        folder: ``results/<host>/<configuration>``.
+        facts: the same below `discovered`.
+        variables: those of the host in the inventory.
+        local: whether its measurements are processes of this machine.
+        boot_command: what boots the host into the configuration; None if it is not booted.
+        before: the configuration that is measured before this one boots; None without such a one.
+    """
+
+    def __init__(
+        self, host: str, configuration: str, results: Path, discovered: Path, began: str
+    ) -> None:
+        self.host, self.configuration = host, configuration
+        self.folder = results / host / configuration
+        self.facts = discovered / host / configuration
+        self.variables = HostVariables()
+        self.local = True
+        self.boot_command: str | None = None
+        self.before: HostInMode | None = None
+        self._began = began
+        self._plan: HostPlan | None = None
+        # The rounds, if the budget is not enough for the complete plan.
+        self.rounds: RoundsOfPlan | None = None
+        self._points: dict[PointKey, Point] = {}
+        # States of the components that have ever changed.
+        self._changed: dict[str, list[ComponentState]] | None = None
+        self._failures: dict[str, Counter[str]] = {}  # failed attempts by folder and replicate
+
+    @property
+    def is_simulated(self) -> bool:
+        """Return whether the host does not exist, so that its records come from a description."""
+        return "chaosity_simulated" in self.variables
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether the points are known; before a boot into the mode, they are not."""
+        return self._plan is not None
+
+    @property
+    def plan(self) -> HostPlan:
+        """Return the plan; with a budget, of the rounds so far."""
+        if self._plan is None:
+            raise UserError("the host is not discovered yet", str(self.folder), "run snakemake")
+        return self._plan
+
+    def take_plan(self, plan: HostPlan, rounds: RoundsOfPlan | None = None) -> None:
+        """Take a plan; with a budget, that of some rounds."""
+        self._plan, self.rounds = plan, rounds
+        self._points = {point_key(point): point for point in plan.points}
+
+    def forget_plan(self) -> None:
+        """Forget the plan, because the host is booted and discovered again."""
+        self._plan = self.rounds = self._changed = None
+
+    def remove_signs_of_boot(self) -> None:
+        """Remove the files that say that the host is booted, so that Snakemake makes them again."""
+        for name in (CONFIGURED_FILE, DISCOVERED_FILE):
+            (self.folder / name).unlink(missing_ok=True)
+
+    def add_choice(self, number: int) -> bool:
+        """Take a choice of the next round into the plan; return whether it is the last one."""
+        assert self.rounds
+        is_last, is_new = self.rounds.add_choice(number)
+        if is_new:
+            self.take_plan(self.rounds.plan_until(number + 1), self.rounds)
+        return is_last
+
+    def write_plan(self) -> None:
+        """Write the plan with its points and, with a budget, the rounds and what it leaves out."""
+        if self.rounds and not self.rounds.are_written:
+            rewrite_rounds(self.folder, self.rounds.at_start)
+        self.plan.write_plan(self.folder, points=True)
+        if self.plan.left_out:
+            from chaosity.campaign.measured_rounds import write_unmeasured_rows  # imports pandas
+
+            write_unmeasured_rows(self.plan, self.folder)
+            return
+        for name in (UNMEASURED_FILE, PREDICTIONS_FILE):
+            (self.folder / name).unlink(missing_ok=True)
+
+    def planned_point(self, experiment: str, name: str) -> Point:
+        """Return the planned point with this name."""
+        return self._points[experiment, name]
+
+    def record_paths(self, plan: HostPlan | None = None) -> list[str]:
+        """Return the paths of all records of the plan, or of another plan of this host."""
+        points = (plan or self.plan).points
+        return [
+            f"{self.folder}/{record_file(point['experiment'], point['point'], replicate)}"
+            for point in points
+            for replicate in replicate_numbers(point)
+        ]
+
+    def records_before_choice(self, number: int) -> list[str]:
+        """Return the paths of the records of all rounds before a choice of the next round."""
+        assert self.rounds
+        return self.record_paths(self.rounds.plan_until(number))
+
+    def lost_records(self) -> list[str]:
+        """Return the paths of records that are missing although their table exists.
+
+        Without a table, the rule that makes it asks for the records.
+        """
+        if not (self.folder / MEASUREMENTS_FILE).exists():
+            return []
+        return [path for path in self.record_paths() if not os.path.exists(path)]  # noqa: PTH110
+
+    def result_files(self) -> list[str]:
+        """Return the files that the rules make of the records."""
+        return [str(self.folder / name) for name in _RESULT_FILES]
+
+    def prediction_files(self) -> list[str]:
+        """Return the file of predictions, if the plan leaves out points."""
+        return [str(self.folder / PREDICTIONS_FILE)] if self.plan.left_out else []
+
+    def topology_digest(self) -> str:
+        """Return a digest of the topology, as discovery has written it."""
+        return hashlib.sha256((self.facts / "topology.xml").read_bytes()).hexdigest()
+
+    def is_complete(self) -> bool:
+        """Return whether each measurement of the plan has a record that counts."""
+        if self.rounds and not self.rounds.are_written:
+            return False
+        return all(
+            is_measured(self.folder, point, replicate)
+            and not self.changed_component_files(*point_key(point), str(replicate))
+            for point in self.plan.points
+            for replicate in replicate_numbers(point)
+        )
+
+    def changed_component_files(self, experiment: str, name: str, replicate: str) -> list[str]:
+        """Return the files of a point's components that changed after its record was written.
+
+        A record that does not exist is measured anyway, and what did not change asks for nothing.
+        So most measurements have no component as input, which Snakemake would have to follow.
+        """
+        if self._changed is None:
+            histories = read_component_histories(self.facts / "components")
+            self._changed = {k: states for k, states in histories.items() if len(states) > 1}
+        if not self._changed:
+            return []
+        own = [c for c in self._points[experiment, name]["components"] if c in self._changed]
+        record = self.folder / record_file(experiment, name, int(replicate))
+        if not own or not record.exists():
+            return []
+        written = time_in_file_name(file_time(record))
+        changed = components_changed_since(written, own, self._changed)
+        return list(self._component_files(changed))
+
+    def _component_files(self, names: list[str]) -> Iterator[str]:
+        """Yield files of components: in the results, unless only a dry run has found a change."""
+        for name in names:
+            found, kept = (
+                folder / "components" / f"{name}.json" for folder in (self.facts, self.folder)
+            )
+            is_kept = kept.exists() and has_text(kept, found.read_text(encoding="utf-8"))
+            yield str(kept if is_kept else found)
+
+    def failed_attempts(self, experiment: str, name: str, replicate: str) -> int:
+        """Return the number of failed attempts of a replicate before this run."""
+        # Strings instead of paths: this runs for each of ten thousand jobs.
+        folder = f"{self.folder}/{experiment}/{name}/attempts"
+        if folder not in self._failures:
+            names = os.listdir(folder) if os.path.isdir(folder) else []  # noqa: PTH112, PTH208
+            failed = (each.split(".", 1) for each in names if each.endswith(".failed.json"))
+            self._failures[folder] = Counter(
+                number for number, rest in failed if rest < self._began
+            )
+        return self._failures[folder][f"rep{replicate}"]

@@ -1,0 +1,173 @@
+# What all rules use: the config, the hosts of the run, and functions for inputs and parameters.
+import inspect
+import re
+import shlex
+from types import SimpleNamespace
+
+from chaosity.campaign.campaign import Campaign, call_or_exit_on_user_error
+from chaosity.campaign.campaign_slurm_jobs import CampaignSlurmJobs
+from chaosity.result_folders import (
+    has_several_hosts_or_configurations,
+    modification_times_ns,
+    other_configuration_tables,
+    skipped_hosts,
+    summary_files,
+)
+
+# Only the process that a person starts discovers hosts. Jobs that run elsewhere (Slurm) read its
+# files.
+CAMPAIGN = call_or_exit_on_user_error(
+    lambda: Campaign(config, root=ROOT, command_line=COMMAND_LINE)
+)
+call_or_exit_on_user_error(
+    lambda: CAMPAIGN.allow_one_measurement_per_host(
+        workflow.global_resources, workflow.register_resource
+    )
+)
+# The Slurm jobs, if the config asks for them.
+SLURM = None
+if CAMPAIGN.config["transport"] == "slurm" and CAMPAIGN.modes:
+    SLURM = call_or_exit_on_user_error(lambda: CampaignSlurmJobs(CAMPAIGN, workflow))
+CAMPAIGN.needed_jobs = lambda: workflow.dag.needrun_jobs()
+RESULTS = config["results"]
+# Exist if the reports of a host in several configurations show each other.
+COMPARED = [
+    f"{RESULTS}/{host}/compared.txt" for host in CAMPAIGN.hosts if len(CAMPAIGN.modes_of(host)) > 1
+]
+HAS_OVERVIEW = has_several_hosts_or_configurations(
+    Path(RESULTS), (mode.folder for mode in CAMPAIGN.modes.values())
+)
+
+
+wildcard_constraints:
+    host="|".join(map(re.escape, [*CAMPAIGN.hosts, *CAMPAIGN.skipped])) or "[^/]+",
+    configuration="|".join({re.escape(name) for _, name in CAMPAIGN.modes}) or "[A-Za-z0-9_-]+",
+    experiment="[a-z][a-z0-9_]*",
+    point="[A-Za-z0-9_,=+.-]+",
+    replicate=r"\d+",
+
+
+def mode_of(wildcards):
+    """The host in a configuration, after this run booted it where this is needed."""
+    mode = CAMPAIGN.mode(wildcards.host, wildcards.configuration)
+    if not mode.is_known:
+        checkpoints.discover.get(host=mode.host, configuration=mode.configuration)
+        CAMPAIGN.plan_discovered(mode)
+    return mode
+
+
+def discovery(wildcards):
+    """No file, but the discovery of the host after a boot."""
+    mode_of(wildcards)
+    return []
+
+
+def report_before_boot(wildcards):
+    """The report of the configuration that has to be measured before this one is booted."""
+    before = CAMPAIGN.mode(wildcards.host, wildcards.configuration).before
+    return [ancient(f"{before.folder}/report.html")] if before else []
+
+
+def mode_with_all_rounds(wildcards):
+    """The same; with a budget, after all rounds were chosen."""
+    mode = mode_of(wildcards)
+    if mode.rounds:
+        number = mode.rounds.first_choice
+        while not is_last_choice(mode, number):
+            number += 1
+    return mode
+
+
+def is_last_choice(mode, number):
+    """Whether a choice, which is made before, finds that no further round is needed."""
+    checkpoints.choose_round.get(host=mode.host, configuration=mode.configuration, number=number)
+    return mode.add_choice(number)
+
+
+def planned_point(wildcards):
+    """The planned point of a record."""
+    return mode_of(wildcards).planned_point(wildcards.experiment, wildcards.point)
+
+
+def changed_component_files(wildcards):
+    """Files of the components of a point that changed after its record was written."""
+    return mode_of(wildcards).changed_component_files(
+        wildcards.experiment, wildcards.point, wildcards.replicate
+    )
+
+
+def measurement_priority(wildcards):
+    """Priority of a measurement: the later in the random order, the lower."""
+    if SLURM:  # in a Slurm job, Snakemake calls this function of the rule first
+        SLURM.set_snakemake_options_for_batches()
+    return -planned_point(wildcards)["orders"][int(wildcards.replicate) - 1]
+
+
+def measurement_identity(wildcards):
+    """The point's definition and the number of failures so far; a change asks for a measurement."""
+    mode, names = mode_of(wildcards), (wildcards.experiment, wildcards.point)
+    return [
+        mode.planned_point(*names)["definition"],
+        mode.failed_attempts(*names, wildcards.replicate),
+    ]
+
+
+def records(wildcards):
+    """All records of a host in a configuration; with a budget, those of all rounds."""
+    return mode_with_all_rounds(wildcards).record_paths()
+
+
+def lost_records(wildcards):
+    """The records of a host that are missing although there is a table of them."""
+    return mode_of(wildcards).lost_records()
+
+
+def of_each_mode(function):
+    """Input functions without wildcards, of what a function of wildcards says of each mode."""
+
+    def of(mode):
+        names = SimpleNamespace(host=mode.host, configuration=mode.configuration)
+        return lambda _: function(names)
+
+    return [of(mode) for mode in CAMPAIGN.modes.values()]
+
+
+def prediction_files(wildcards):
+    """The file of predictions, if the budget of a host leaves out points."""
+    return mode_with_all_rounds(wildcards).prediction_files()
+
+
+def records_before_choice(wildcards):
+    """The records of all rounds before a choice of the next round."""
+    mode, number = mode_of(wildcards), int(wildcards.number)
+    if number > mode.rounds.first_choice:
+        is_last_choice(mode, number - 1)
+    return mode.records_before_choice(number)
+
+
+def budget_of_choice(wildcards):
+    """What a choice of the next round depends on beside the records."""
+    return CAMPAIGN.budget_of_choice(mode_of(wildcards), int(wildcards.number))
+
+
+def content_of_plan(wildcards):
+    """The content of plan.json, without the points."""
+    return mode_with_all_rounds(wildcards).plan.content()
+
+
+def topology_digest(wildcards):
+    """A digest of a host's topology as hwloc describes it."""
+    return mode_of(wildcards).topology_digest()
+
+
+def tables_of_other_runs(wildcards):
+    """Tables of the host's configurations that exist, without those that this run compares."""
+    own = {mode.configuration for mode in CAMPAIGN.modes_of(wildcards.host)}
+    tables = other_configuration_tables(Path(RESULTS), wildcards.host, wildcards.configuration)
+    return [table for table in tables if table.parent.name not in own]
+
+
+# Snakemake asks for the signature of each function several times for each job. With this attribute,
+# Python does not determine the signature again (PEP 362).
+for function in (changed_component_files, measurement_priority, measurement_identity):
+    function.__signature__ = inspect.signature(function)

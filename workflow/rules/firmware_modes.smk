@@ -1,0 +1,84 @@
+# Boots hosts into the configurations of the config, one after the other, and discovers them there.
+from chaosity.campaign.host_in_mode import CONFIGURED_FILE, DISCOVERED_FILE
+
+
+localrules:
+    compare_configurations,
+    configure,
+    discover,
+    skipped_host,
+
+
+# Of both rules, a dry run looks for the outputs where no run has made them. A real run removes them
+# as long as something lacks. So a host is booted in each run that has something to measure there.
+rule configure:
+    # Sets the firmware, reboots the host and sets its state.
+    input:
+        report_before_boot,
+    output:
+        touch(f"{CAMPAIGN.discovered}/{{host}}/{{configuration}}/{CONFIGURED_FILE}"),
+    log:
+        f"{RESULTS}/{{host}}/{{configuration}}/configure.log",
+    resources:
+        **CAMPAIGN.measurement_resources,  # no measurement runs on the host meanwhile
+    params:
+        command=lambda wildcards: (
+            CAMPAIGN.mode(wildcards.host, wildcards.configuration).boot_command
+            or "echo 'chaosity: nothing is to be measured in this configuration' >&2; exit 1"
+        ),
+    message:
+        "boot {wildcards.host} into {wildcards.configuration}"
+    shell:
+        "{{ {params.command}; }} > {log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
+
+
+checkpoint discover:
+    input:
+        f"{CAMPAIGN.discovered}/{{host}}/{{configuration}}/{CONFIGURED_FILE}",
+    output:
+        touch(f"{CAMPAIGN.discovered}/{{host}}/{{configuration}}/{DISCOVERED_FILE}"),
+    log:
+        f"{RESULTS}/{{host}}/{{configuration}}/discover.log",
+    resources:
+        **CAMPAIGN.measurement_resources,
+    params:
+        config=f"{RESULTS}/{{host}}/run_config.yaml",
+    message:
+        "discover {wildcards.host} in {wildcards.configuration}"
+    shell:
+        "chaosity discover {wildcards.host:q} {wildcards.configuration:q} --config {params.config:q}"
+        " 2> {log:q}"
+
+
+rule skipped_host:
+    # Always fails, so that a run without one of its hosts does not end as if nothing were missing.
+    output:
+        f"{RESULTS}/{{host}}/skipped.txt",
+    log:
+        f"{RESULTS}/{{host}}/skipped.log",
+    priority: -(10**9)
+    params:
+        reason=lambda wildcards: CAMPAIGN.skipped[wildcards.host],
+    message:
+        "{wildcards.host} is skipped"
+    shell:
+        "echo chaosity: {params.reason:q} > {log:q}; exit 1"
+
+
+rule compare_configurations:
+    # The report of the first configuration is older than the measurements of the last.
+    input:
+        tables=lambda wildcards: [
+            f"{mode.folder}/measurements.parquet" for mode in CAMPAIGN.modes_of(wildcards.host)
+        ],
+        reports=lambda wildcards: [
+            ancient(f"{mode.folder}/report.html") for mode in CAMPAIGN.modes_of(wildcards.host)
+        ],
+    output:
+        touch(f"{RESULTS}/{{host}}/compared.txt"),
+    log:
+        f"{RESULTS}/{{host}}/compared.log",
+    params:
+        results=lambda wildcards: RESULTS,
+    shell:
+        "chaosity reports --results {params.results:q} --anew {wildcards.host:q} > {log:q} 2>&1"
