@@ -22,14 +22,14 @@ rule configure:
     resources:
         **CAMPAIGN.measurement_resources,  # no measurement runs on the host meanwhile
     params:
-        command=lambda wildcards: (
-            CAMPAIGN.mode(wildcards.host, wildcards.configuration).boot_command
-            or "echo 'chaosity: nothing is to be measured in this configuration' >&2; exit 1"
-        ),
+        commands=lambda wildcards: CAMPAIGN.mode(
+            wildcards.host, wildcards.configuration
+        ).boot_commands,
     message:
         "boot {wildcards.host} into {wildcards.configuration}"
     shell:
-        "{{ {params.command}; }} > {log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
+        "{{ {params.commands[0]:q} && {params.commands[1]:q}; }} > {log:q} 2>&1"
+        " || {{ cat {log:q} >&2; exit 1; }}"
 
 
 checkpoint discover:

@@ -51,10 +51,10 @@ checkpoint choose_round:
         records_before_choice,
     output:
         f"{RESULTS}/{{host}}/{{configuration}}/rounds/{{number}}.json",
-    wildcard_constraints:
-        number=r"\d+",
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/choose_round{{number}}.log",
+    wildcard_constraints:
+        number=r"\d+",
     params:
         budget=budget_of_choice,
         config=f"{RESULTS}/{{host}}/run_config.yaml",

@@ -26,7 +26,7 @@ from chaosity.campaign.damaged_files import (
     set_damaged_derived_files_aside,
     set_damaged_records_aside,
 )
-from chaosity.campaign.firmware_modes import boot_command, hosts_with_modes
+from chaosity.campaign.firmware_modes import boot_commands, hosts_with_modes
 from chaosity.campaign.host_in_mode import HostInMode
 from chaosity.campaign.kept_page_weights import HostPageWeights
 from chaosity.campaign.results_lock import lock_results
@@ -160,7 +160,7 @@ class Campaign:
                 mode.local = is_this_machine(host, self.config)
                 self._plan_as_last_found(mode, host)
                 if self.is_main and (repeats or not mode.is_known or not mode.is_complete()):
-                    mode.boot_command = boot_command(host, name, inventory, self.root)
+                    mode.boot_commands = boot_commands(host, name, inventory, self.root)
                     mode.before, before = before, mode
                     mode.forget_plan()
                     if self.writes:

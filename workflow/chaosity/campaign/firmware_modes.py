@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +12,10 @@ from chaosity.hosts.ansible_programs import ansible_command
 from chaosity.hosts.host_discovery import discover_hosts
 from chaosity.topology.topology_sources import LIVE
 from chaosity.transport.runner_command import LOCAL
+
+Words = list[str]  # a command, as a process gets it
+# In place of the commands of a host that lacks nothing in a configuration.
+NO_BOOT = (["echo", "chaosity: nothing is to be measured in this configuration"], ["false"])
 
 
 def hosts_with_modes(hosts: Sequence[InventoryHost], inventory: str) -> list[InventoryHost]:
@@ -38,20 +41,21 @@ def hosts_with_modes(hosts: Sequence[InventoryHost], inventory: str) -> list[Inv
     return found
 
 
-def boot_command(host: InventoryHost, configuration: str, inventory: str, root: Path) -> str:
-    """Return the shell command that sets the firmware, reboots the host, and sets its state.
+def boot_commands(
+    host: InventoryHost, configuration: str, inventory: str, root: Path
+) -> tuple[Words, Words]:
+    """Return two commands: one sets the firmware and reboots the host, one sets the host's state.
 
-    A simulated host needs no command.
+    A simulated host needs none; `true` stands for both.
 
     Raises:
         UserError: Ansible is not installed.
     """
     if host.is_simulated:
-        return ":"
+        return ["true"], ["true"]
     play = [*ansible_command("ansible-playbook"), "--inventory", inventory, "--limit", host.name]
     firmware = [str(root / "firmware.yml"), "--extra-vars", f"firmware_mode={configuration}"]
-    state = [str(root / "configure.yml")]
-    return f"{shlex.join([*play, *firmware])} && {shlex.join([*play, *state])}"
+    return [*play, *firmware], [*play, str(root / "configure.yml")]
 
 
 def discover_in_mode(config: Config, host: str, configuration: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from chaosity.campaign.budgeted_plan import RoundsOfPlan
+from chaosity.campaign.firmware_modes import NO_BOOT
 from chaosity.components.component_history import (
     ComponentState,
     components_changed_since,
@@ -58,7 +59,7 @@ class HostInMode:
         facts: the same below `discovered`.
         variables: those of the host in the inventory.
         local: whether its measurements are processes of this machine.
-        boot_command: what boots the host into the configuration; None if it is not booted.
+        boot_commands: what boots the host into the configuration and sets its state.
         before: the configuration that is measured before this one boots; None without such a one.
     """
 
@@ -70,7 +71,7 @@ class HostInMode:
         self.facts = discovered / host / configuration
         self.variables = HostVariables()
         self.local = True
-        self.boot_command: str | None = None
+        self.boot_commands = NO_BOOT
         self.before: HostInMode | None = None
         self._began = began
         self._plan: HostPlan | None = None
