@@ -62,7 +62,7 @@ checkpoint choose_round:
     message:
         "choose round {wildcards.number} of {wildcards.host}"
     shell:
-        "chaosity next-round {params.folder:q} {wildcards.number} --config {params.config:q}"
+        "chaosity next-round {params.folder:q} {wildcards.number:q} --config {params.config:q}"
         " 2> {log:q} && cat {log:q} >&2"
 
 
