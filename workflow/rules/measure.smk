@@ -1,5 +1,4 @@
 # One record for each point and replicate. Records are never changed.
-import atexit
 
 
 # These rules take seconds and measure nothing, so they run locally.
@@ -69,7 +68,6 @@ checkpoint choose_round:
 onstart:
     # Measurements may take days. What exists now is needed until the end, so it is not looked through.
     gc.freeze()
-    atexit.register(gc.unfreeze)  # else duckdb tells at the end that its objects were not freed
     gc.enable()
     call_or_exit_on_user_error(CAMPAIGN.lock_results_and_write_points)
     call_or_exit_on_user_error(CAMPAIGN.share_inventory)
