@@ -1,4 +1,5 @@
 # One record for each point and replicate. Records are never changed.
+from snakemake.exceptions import WorkflowError
 
 
 # These rules take seconds and measure nothing, so they run locally.
@@ -80,3 +81,5 @@ onstart:
 onsuccess:
     if SLURM:
         SLURM.stop_job_watch()
+    if CAMPAIGN.skipped:  # with --until, rule skipped_host does not run
+        raise WorkflowError(f"skipped hosts: {', '.join(CAMPAIGN.skipped)}")
