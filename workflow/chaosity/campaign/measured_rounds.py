@@ -230,14 +230,14 @@ class RoundsOfHost:
         return known, next_round(so_far, self.budget, self.config["seed"]), so_far
 
     def choose_first(self) -> tuple[RoundStep, str]:
-        """Return what a run measures first, and what it says on the terminal.
+        """Return what a run measures first, and what it says on the terminal, which can be nothing.
 
         If measurements of earlier rounds are missing, they come first, and no round is chosen yet.
         """
         name, whole = self.plan.host.name, format_duration(self.missing_seconds)
         if not self.in_rounds:
-            text = f"{name}: the budget is enough for the complete plan of {whole}"
-            return RoundStep((), is_last=False), text
+            text = f"{name}: the budget is enough for all missing measurements, {whole}"
+            return RoundStep((), is_last=False), text if self.missing_seconds else ""
         known, chosen, so_far = self.choose(self.resumed.rounds)
         first = self.resumed.first_measurements
         text = self._state(known, chosen, so_far, first) + self.resumed.note_on_left_out
