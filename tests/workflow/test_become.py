@@ -23,6 +23,8 @@ from workflow_folder import Workflow
 pytestmark = [pytest.mark.alone, pytest.mark.thorough]
 
 INSTALLED = Path(ROOT_DIRECTORY)
+# The file by which make knows that a host is provisioned.
+NOTE = "build/provisioned/far"
 DEFRAG = Path("/sys/kernel/mm/transparent_hugepage/defrag")
 SAVED = Path("/var/lib/chaosity/host_state.json")
 ONLY_THE_RUNNER = f"NOPASSWD: /usr/bin/python3 {INSTALLED}/chaosity-run.pyz *"
@@ -51,7 +53,6 @@ def play(root: Path, workflow: Workflow, playbook: str, *words: str, **extra: An
         *("-i", workflow.folder / "hosts.yml", *words),
         playbook=playbook,
         extra=extra,
-        environment={"CHAOSITY_EVIDENCE": str(workflow.folder)},
     )
 
 
@@ -70,11 +71,10 @@ def provisioned(root: Path, user: LoginUser, tmp_path_factory: Any) -> Iterator[
     try:
         with user.allowed(EVERYTHING):
             first = play(root, workflow, "provision.yml")
-            again = play(root, workflow, "provision.yml")
+            again = play(root, workflow, "provision.yml", provisioned_file=NOTE)
         assert (again.status, again.count("changed")) == (0, 0), again.said
-        # provision.py provisions such hosts each time, since it cannot see their files.
-        evidence = json.loads((workflow.folder / "far.json").read_text())
-        assert evidence["connection"] == "ssh"
+        # make provisions such hosts each time, since it cannot see their files.
+        assert not (root / NOTE).exists()
         yield first
     finally:
         shutil.rmtree(INSTALLED, ignore_errors=True)
