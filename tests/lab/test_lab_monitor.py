@@ -52,7 +52,8 @@ VARIABLES = {
 
 def environment_files(root: Path) -> Iterator[Path]:
     """Yield what a check needs of this environment: Python, and what a run needs of uv.lock."""
-    command = ["uv", "export", "--frozen", "--quiet", "--no-emit-project", "--no-hashes"]
+    uv = Path(sys.executable).with_name("uv")
+    command = [uv, "export", "--frozen", "--quiet", "--no-emit-project", "--no-hashes"]
     lock = subprocess.check_output(command, cwd=root, text=True)
     needed = {"chaosity", *re.findall(r"^([a-z0-9-]+)==", lock, re.MULTILINE)}
     for package in importlib.metadata.distributions():

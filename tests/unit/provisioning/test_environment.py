@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def test_the_lock_fits_the_project_and_names_the_index_that_everybody_has(root: 
     files = [file for package in lock["package"] for file in package.get("wheels", [])]
     assert files
     assert all(file["hash"].startswith("sha256:") for file in files)
-    command = ["uv", "lock", "--check", "--offline"]
+    command = [Path(sys.executable).with_name("uv"), "lock", "--check", "--offline"]
     found = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
 
