@@ -20,12 +20,14 @@ def cluster(root: Path) -> Iterator[None]:
     if not shutil.which("dpkg"):
         pytest.skip("the role slurm knows Debian's family alone")
     there = Path("/etc/slurm/slurm.conf").exists()
-    done = play(root)
-    assert done.returncode == 0, done.stdout
-    yield
-    if not there:
-        done = play(root, "-e", "slurm_state=absent")
+    try:
+        done = play(root)
         assert done.returncode == 0, done.stdout
+        yield
+    finally:  # also after Ctrl-C while it is set up
+        if not there:
+            done = play(root, "-e", "slurm_state=absent")
+            assert done.returncode == 0, done.stdout
 
 
 @pytest.fixture
