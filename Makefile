@@ -41,25 +41,28 @@ MEASURED = $(if $(GIVEN),--config $(GIVEN))
 # The hosts that are measured are the hosts that are provisioned.
 PROVISIONED = $(or $(patsubst inventory=%,%,$(filter inventory=%,$(SNAKEMAKE_ARGUMENTS))),$(INVENTORY))
 
-# A file that is newer than all that provisioning reads: the playbook makes it if this machine is the
-# only host. Hosts that are reached over a network are provisioned each time, since only a look at them
-# shows what they have. The kernels are built for this processor, so its features are part of the name.
+# The playbook writes this file if this machine is the only host. Until something that provisioning reads,
+# or something that is installed, is newer than the file, nothing is to be done. Hosts that are reached over
+# a network are provisioned each time, since only a look at them shows what they have. The kernels are
+# built for this processor, so its features are part of the name.
 FEATURES := $(shell grep -m 1 -E '^(flags|Features)' /proc/cpuinfo 2>/dev/null | cksum | cut -d ' ' -f 1)
 DONE = build/provisioned/$(FEATURES)-$(subst /,-,$(PROVISIONED))
-READ = $(shell find provision.yml firmware.yml ansible.cfg $(wildcard group_vars host_vars) roles $(1) \
-	$(addprefix workflow/chaosity/,runner place records cpusets.py errors.py documents/inventory.py) \
-	-type f ! -name '*.pyc' 2>/dev/null)
+SOURCES := provision.yml firmware.yml ansible.cfg roles $(wildcard group_vars host_vars $(PROVISIONED)) \
+	$(addprefix workflow/chaosity/,runner place records __init__.py cpusets.py errors.py documents/inventory.py)
 # The lists of installed packages change with each installation, upgrade and removal.
-PACKAGES = $(wildcard build/kernels/* /var/lib/dpkg/status /usr/lib/sysimage/rpm/rpmdb.sqlite /var/lib/rpm/rpmdb.sqlite)
+INSTALLED := $(wildcard build/kernels/* /var/lib/dpkg/status /usr/lib/sysimage/rpm/rpmdb.sqlite /var/lib/rpm/rpmdb.sqlite)
+DUE := $(shell find $(SOURCES) -type f ! -name '*.pyc') $(INSTALLED)
 # The output of an inventory that is a program may change each time.
-EACH_TIME = $(if $(shell find $(1) -type f -perm -u+x 2>/dev/null),provision_each_time)
+ifneq ($(wildcard $(PROVISIONED)),)
+DUE += $(if $(shell find $(PROVISIONED) -type f -perm -u+x),provision_each_time)
+endif
 
 run: .venv/run.installed $(DONE) ## set up, measure this machine for about half an hour at most, or BUDGET=2h, and report; the last line is the path of the report
 	@$(BIN)/snakemake $(SNAKEMAKE_ARGUMENTS) $(MEASURED)
 	@$(BIN)/chaosity reports
 
 .PHONY: provision_each_time
-$(DONE): .venv/run.installed $(call READ,$(PROVISIONED)) $(PACKAGES) $(call EACH_TIME,$(PROVISIONED))
+$(DONE): .venv/run.installed $(DUE)
 	$(PLAYBOOK) -i $(PROVISIONED) provision.yml --tags tools -e provisioned_file=$@
 
 DEMO = results/demo
@@ -93,8 +96,8 @@ test-all: test test-thorough ## run everything that CI runs but fresh-test: 30 t
 
 test-tools: .venv/test.installed $(DONE)-tests
 
-$(DONE)-tests: .venv/test.installed tests/provision.yml $(call READ,$(INVENTORY)) $(PACKAGES) $(call EACH_TIME,$(INVENTORY))
-	$(PLAYBOOK) -i $(INVENTORY) provision.yml --tags tools -e @tests/provision.yml -e provisioned_file=$@
+$(DONE)-tests: .venv/test.installed tests/provision.yml $(DUE)
+	$(PLAYBOOK) -i $(PROVISIONED) provision.yml --tags tools -e @tests/provision.yml -e provisioned_file=$@
 
 lab: .venv/test.installed ## boot the virtual machines of inventories/lab; for a single one LAB_ARGUMENTS='--limit small'
 	@$(BIN)/ansible-playbook -i inventories/lab lab.yml $(LAB_ARGUMENTS)
@@ -117,7 +120,7 @@ environment: .venv/test.installed ## make the virtual environment, test tools in
 redfish: .venv/firmware.installed ## add to the environment what firmware.yml needs; half a gigabyte
 
 provision: .venv/run.installed ## prepare the inventory's hosts as it declares: tools, kernels, runner, settings of host and firmware
-	$(PLAYBOOK) -i $(INVENTORY) provision.yml -e provisioned_file=$(DONE)
+	$(PLAYBOOK) -i $(PROVISIONED) provision.yml -e provisioned_file=$(DONE)
 
 golden: .venv/test.installed ## write the transcripts of tests/golden anew and show what changed; GOLDEN=fleet for one subject
 	@CHAOSITY_WRITE_GOLDEN=1 $(BIN)/pytest --numprocesses auto --quiet tests/golden $(if $(GOLDEN),-k '$(GOLDEN)')

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from chaosity.runner.build_zipapp import ROOMS, SHARED
+
 # Stands in for ansible-playbook: counts its runs, and makes the file that says it is done.
 PLAYBOOK = """#!/bin/sh
 echo "$*" >> runs
@@ -17,6 +19,13 @@ for word; do file=${word#provisioned_file=}; done
 [ -e over_a_network ] || echo done > "$file"
 """
 HERE = "inventories/here"
+# The runner is packed from these. If make forgot one, this machine would keep an old runner.
+RUNNER = [*(f"{room}/source.py" for room in ROOMS), *SHARED]
+SOURCES = [
+    *("provision.yml", "firmware.yml", "ansible.cfg", "roles/kernels/files/sum.c"),
+    *(f"workflow/chaosity/{name}" for name in (*RUNNER, "documents/inventory.py")),
+    f"{HERE}/hosts.yml",
+]
 
 
 class Project:
@@ -25,13 +34,9 @@ class Project:
     def __init__(self, root: Path, makefile: Path) -> None:
         self.root = root
         shutil.copy2(makefile, root)
-        for name in ("uv.lock", "pyproject.toml", "workflow/environment.sh"):
+        for name in ("uv.lock", "pyproject.toml", "workflow/environment.sh", *SOURCES):
             self.write(name)
-        for name in (
-            *("provision.yml", "firmware.yml", "ansible.cfg", "roles/kernels/files/sum.c"),
-            *("workflow/chaosity/runner/run.py", f"{HERE}/hosts.yml", "tests/provision.yml"),
-        ):
-            self.write(name)
+        self.write("tests/provision.yml")
         for name in ("snakemake", "chaosity"):
             self.write(f".venv/bin/{name}", "#!/bin/sh\n")
         self.write(".venv/bin/ansible-playbook", PLAYBOOK)
@@ -68,11 +73,7 @@ def project(root: Path, tmp_path: Path) -> Project:
 
 
 def test_each_new_file_starts_the_playbook_once_more(project: Project) -> None:
-    changed = (
-        *("provision.yml", "roles/kernels/files/sum.c", f"{HERE}/hosts.yml", "uv.lock"),
-        *(f"{HERE}/group_vars/all.yml", "workflow/chaosity/runner/run.py"),
-        "build/kernels/chaosity-latency",
-    )
+    changed = (*SOURCES, "uv.lock", f"{HERE}/group_vars/all.yml", "build/kernels/chaosity-latency")
     for number, name in enumerate(changed, start=2):
         project.let_time_pass()
         project.write(name)
