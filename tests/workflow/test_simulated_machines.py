@@ -181,7 +181,7 @@ def test_firmware_modes_one_after_the_other(root: Path, tmp_path: Path) -> None:
         assert all(other in html for other in modes)
     assert "SIMULATED" in run_chaosity("compare", results / "nps1", results / "nps4")
     assert workflow.counts() == Counter()
-    # A lost record boots the host into its configuration, and no other one.
+    # If a record is lost, the host boots only into the configuration of this record.
     [lost] = results.glob("nps1/latency_matrix/chase=pu0+node0*/rep2.json")
     lost.unlink()
     found = workflow.counts()

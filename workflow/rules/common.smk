@@ -48,7 +48,7 @@ wildcard_constraints:
 
 
 def mode_of(wildcards):
-    """The host in a configuration, after this run booted it where this is needed."""
+    """The host in a configuration. If the host has to be booted first, Snakemake asks again later."""
     mode = CAMPAIGN.mode(wildcards.host, wildcards.configuration)
     if not mode.is_known:
         checkpoints.discover.get(host=mode.host, configuration=mode.configuration)
@@ -57,7 +57,7 @@ def mode_of(wildcards):
 
 
 def discovery(wildcards):
-    """No file, but the discovery of the host after a boot."""
+    """No input file; the job waits until the host is discovered after its boot."""
     mode_of(wildcards)
     return []
 
@@ -69,7 +69,7 @@ def report_before_boot(wildcards):
 
 
 def mode_with_all_rounds(wildcards):
-    """The same; with a budget, after all rounds were chosen."""
+    """The host in a configuration; with a budget, when all rounds are chosen."""
     mode = mode_of(wildcards)
     if mode.rounds:
         number = mode.rounds.first_choice

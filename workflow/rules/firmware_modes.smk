@@ -9,8 +9,8 @@ localrules:
     skipped_host,
 
 
-# Of both rules, a dry run looks for the outputs where no run has made them. A real run removes them
-# as long as something lacks. So a host is booted in each run that has something to measure there.
+# Each run boots the host again if measurements of this configuration are missing: at its start, a real
+# run removes the outputs of the two rules below, and a dry run looks for them in an empty folder.
 rule configure:
     # Sets the firmware, reboots the host and sets its state.
     input:

@@ -1,4 +1,4 @@
-"""What Snakemake's command line says before Snakemake reads the rules."""
+"""The options that the workflow reads from Snakemake's command line."""
 
 from __future__ import annotations
 

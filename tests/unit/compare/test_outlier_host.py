@@ -48,7 +48,8 @@ def test_sixteen_equal_hosts_have_no_outlier():
             value = table.rows["value"] * np.exp(noise)
             hosts[f"h{number:02d}"] = table.with_columns(value=value, host=f"h{number:02d}")
         false += bool(named(find_outlier_hosts(hosts)))
-    # Of 8 that are each wrong in 5 %, more than 2 are in one of 170 such tests.
+    # Each fleet may give a false alarm with a probability of 5 %. In one of 170 such tests, more
+    # than 2 of the 8 fleets then do so.
     assert false <= 2
 
 

@@ -49,7 +49,7 @@ def test_a_smaller_step_has_a_wider_interval():
 
 
 def test_healthy_series_have_about_no_change():
-    """A year of 57 values may have one false change; these are 30 series of a year."""
+    """One false change in a year is allowed; each of the 30 series has the 57 values of a year."""
     changes = sum(len(segments([1.0] * 365, seed)) - 1 for seed in range(30))
     assert changes <= 2  # of a Poisson distribution with mean 0.5, a larger number is one in 70
 

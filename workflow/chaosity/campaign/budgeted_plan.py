@@ -25,6 +25,7 @@ from chaosity.rounds.round_types import (
     point_key,
     read_round_step,
     round_file,
+    rounds_of,
 )
 from chaosity.units import format_count, format_duration, parse_duration, parse_share
 
@@ -68,7 +69,7 @@ def plan_of_rounds(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> Hos
 
 
 class RoundsOfPlan:
-    """The rounds of a host within its budget: those at the start, and those that this run chooses.
+    """The rounds of a host with a budget: those of earlier runs, and those that this run chooses.
 
     Args:
         complete: the complete plan of the host.
@@ -87,11 +88,11 @@ class RoundsOfPlan:
     @property
     def at_start(self) -> list[Round]:
         """Return the rounds before the first choice of this run."""
-        return [each for step in self._steps[: self.first_choice - 1] for each in step.rounds]
+        return rounds_of(self._steps[: self.first_choice - 1])
 
     def plan_until(self, number: int) -> HostPlan:
         """Return the plan of all rounds before a choice."""
-        rounds = [each for step in self._steps[: number - 1] for each in step.rounds]
+        rounds = rounds_of(self._steps[: number - 1])
         return plan_of_rounds(self.complete, self.folder, rounds)
 
     def add_choice(self, number: int) -> tuple[bool, bool]:

@@ -51,7 +51,7 @@ from chaosity.records.atomic_writes_and_record_files import (
     write_if_changed,
 )
 from chaosity.records.point_types import Point
-from chaosity.rounds.round_types import RoundStep, read_round_steps
+from chaosity.rounds.round_types import RoundStep, read_round_steps, rounds_of
 from chaosity.simulation.simulated_records import open_machine_model
 from chaosity.simulation.true_values import check_programs_can_be_simulated
 from chaosity.topology.topology_sources import LIVE
@@ -169,8 +169,7 @@ class Campaign:
     def _add_mode(
         self, host: InventoryHost | PlannedHost, configuration: str, discovered: Path
     ) -> HostInMode:
-        mode = HostInMode(host.name, configuration, self.results, discovered, self._began)
-        mode.variables = host.variables
+        mode = HostInMode(host, configuration, self.results, discovered, self._began)
         self.modes[host.name, configuration] = mode
         return mode
 
@@ -200,7 +199,7 @@ class Campaign:
         plan = plan_host(host, self.config, weights=weights)
         if not self.is_main:
             steps = read_round_steps(mode.folder) if has_budget(self.config) else []
-            rounds = [each for step in steps for each in step.rounds]
+            rounds = rounds_of(steps)
             mode.take_plan(plan_of_rounds(plan, mode.folder, rounds) if rounds else plan)
             return
         if self.writes:
@@ -237,7 +236,7 @@ class Campaign:
             return text
         chosen = (*choices.resumed.rounds, *step.rounds)
         kept = [each for each in choices.steps if not each.is_last]
-        continues = chosen == tuple(each for one in kept for each in one.rounds)
+        continues = chosen == tuple(rounds_of(kept))
         steps = kept if continues else [RoundStep(chosen, is_last=False)]
         rounds = RoundsOfPlan(complete, mode.folder, steps, continues)
         mode.take_plan(rounds.plan_until(rounds.first_choice), rounds)

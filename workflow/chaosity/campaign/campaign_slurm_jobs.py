@@ -120,7 +120,7 @@ class CampaignSlurmJobs:
         return self._batches[key].name
 
     def _cut_into_batches(self) -> None:
-        """Divide the measurements of this run that are in no batch yet, as after a checkpoint."""
+        """Put measurements without a batch into batches; a checkpoint adds such measurements."""
         found = []
         begun = Counter(batch.host for batch in set(self._batches.values()))
         for job in self.workflow.dag.needrun_jobs():

@@ -1,6 +1,6 @@
-"""What the command line of Snakemake says about a run, while Snakemake begins to read the rules.
+"""The options of Snakemake on which the reading of the rules depends.
 
-Snakemake knows its options before it reads the rules, but no documented part of it tells them.
+No documented part of Snakemake gives its options to the rules, so the command line is read.
 """
 
 from __future__ import annotations

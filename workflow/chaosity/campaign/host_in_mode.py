@@ -1,4 +1,4 @@
-"""A host in one configuration of its firmware: its plan, its records, and what is made of them."""
+"""A host in one configuration of its firmware: its plan, its records, and the result files."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from chaosity.components.component_history import (
     components_changed_since,
     read_component_histories,
 )
-from chaosity.design.host_plan import HostPlan
-from chaosity.documents.inventory import HostVariables
+from chaosity.design.host_plan import HostPlan, PlannedHost
 from chaosity.errors import UserError
+from chaosity.hosts.ansible_inventory import InventoryHost
 from chaosity.records.atomic_writes_and_record_files import (
     file_time,
     has_text,
@@ -40,7 +40,8 @@ _RESULT_FILES = (
     *(MEASUREMENTS_FILE, "history.parquet", "findings.json", "topology.svg", "report.html"),
     *(SUMMARY_FILE, "summary.txt", "figures", "exports/notes.txt"),
 )
-# Say that this run booted the host into the configuration, and that it discovered the host there.
+# Empty files. The first exists when this run has booted the host into the configuration, and the
+# second when this run has discovered the host there.
 CONFIGURED_FILE, DISCOVERED_FILE = "configured.txt", "discovered.txt"
 
 
@@ -48,7 +49,7 @@ class HostInMode:
     """A host in one configuration of its firmware.
 
     Args:
-        host: its name in the inventory.
+        host: its entry of the inventory, or the discovered host.
         configuration: the name of the configuration.
         results: the folder of all results.
         discovered: the same, or in a dry run the folder of what discovery finds.
@@ -57,19 +58,26 @@ class HostInMode:
     Attributes:
         folder: ``results/<host>/<configuration>``.
         facts: the same below `discovered`.
+        host: the name of the host in the inventory.
         variables: those of the host in the inventory.
+        is_simulated: whether the host does not exist, so that its records come from a description.
         local: whether its measurements are processes of this machine.
         boot_commands: what boots the host into the configuration and sets its state.
         before: the configuration that is measured before this one boots; None without such a one.
     """
 
     def __init__(
-        self, host: str, configuration: str, results: Path, discovered: Path, began: str
+        self,
+        host: InventoryHost | PlannedHost,
+        configuration: str,
+        results: Path,
+        discovered: Path,
+        began: str,
     ) -> None:
-        self.host, self.configuration = host, configuration
-        self.folder = results / host / configuration
-        self.facts = discovered / host / configuration
-        self.variables = HostVariables()
+        self.host, self.configuration = host.name, configuration
+        self.folder = results / host.name / configuration
+        self.facts = discovered / host.name / configuration
+        self.variables, self.is_simulated = host.variables, host.is_simulated
         self.local = True
         self.boot_commands = NO_BOOT
         self.before: HostInMode | None = None
@@ -81,11 +89,6 @@ class HostInMode:
         # States of the components that have ever changed.
         self._changed: dict[str, list[ComponentState]] | None = None
         self._failures: dict[str, Counter[str]] = {}  # failed attempts by folder and replicate
-
-    @property
-    def is_simulated(self) -> bool:
-        """Return whether the host does not exist, so that its records come from a description."""
-        return "chaosity_simulated" in self.variables
 
     @property
     def is_known(self) -> bool:

@@ -51,6 +51,7 @@ from chaosity.rounds.round_types import (
     RoundStep,
     point_key,
     read_round_steps,
+    rounds_of,
 )
 from chaosity.store.measurements import Measurements
 from chaosity.store.readings_kept_between_runs import KeptReadings, kept_readings
@@ -199,7 +200,7 @@ class RoundsOfHost:
         self.steps = read_round_steps(folder)
         self.budget = budget_of_config(config, plan)
         self.known = _known_before(plan, config["known_from"])
-        rounds = [each for step in self.steps for each in step.rounds]
+        rounds = rounds_of(self.steps)
         states = record_states(plan, folder, self.components, rounds)
         planned = {point_key(point): point["estimated_seconds"] for point in plan.points}
         counting = {each for each, state in states.items() if state.counts}

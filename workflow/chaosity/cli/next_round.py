@@ -26,14 +26,14 @@ def choose_next_round_command(folder: Path, number: int, config_file: Path) -> N
     from chaosity.documents.check_config import read_config
     from chaosity.hosts.ansible_inventory import read_inventory
     from chaosity.hosts.host_discovery import read_discovered_host
-    from chaosity.rounds.round_types import round_file, write_round_step
+    from chaosity.rounds.round_types import round_file, rounds_of, write_round_step
 
     config = read_config(config_file)
     [entry] = read_inventory(config["inventory"], [folder.parent.name])
     host = read_discovered_host(entry, folder.name, config)
     plan = plan_host(host, config, weights=HostPageWeights(folder, recalculate=False))
     choices = RoundsOfHost(plan, folder, config)
-    rounds = [each for step in choices.steps[: number - 1] for each in step.rounds]
+    rounds = rounds_of(choices.steps[: number - 1])
     step, text = choices.choose_step(rounds)
     click.echo(text, err=True)
     own = plan_of_rounds(plan, folder, [*rounds, *step.rounds])

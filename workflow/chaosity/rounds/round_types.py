@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,6 +60,11 @@ class RoundStep(NamedTuple):
 
     rounds: tuple[Round, ...]  # records that runs without a budget took, and the chosen round
     is_last: bool  # whether no round was chosen
+
+
+def rounds_of(steps: Iterable[RoundStep]) -> list[Round]:
+    """Return the rounds of several choices, in their order."""
+    return [each for step in steps for each in step.rounds]
 
 
 def round_file(folder: Path, number: int) -> Path:
