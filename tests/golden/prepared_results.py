@@ -16,7 +16,7 @@ from pathlib import Path
 import yaml
 
 from chaosity.records.atomic_writes_and_record_files import save_record
-from machines import pretend_measured, simulated
+from machines import SMALL_MACHINES, pretend_measured, simulated
 
 MAP = ["memory_bandwidth", "latency_matrix", "storage_bandwidth"]
 SWEEPS = ["latency_by_size", "loaded_latency"]
@@ -25,6 +25,12 @@ SLOW_PARTS = [
     {"fault": "slow_drive", "drive": "drive-0000-22-00-0", "remaining": 0.5},
     {"fault": "slow_drive_path", "drive_node": 0, "to_package": 1, "remaining": 0.6},
 ]
+SLOW_NODE_AND_PATH = [
+    {"fault": "slow_node", "node": 1, "remaining": 0.7},
+    {"fault": "slow_drive_path", "drive_node": 0, "to_package": 1, "remaining": 0.2},
+]
+WITH_PATHS = yaml.safe_load((SMALL_MACHINES / "fleet.yaml").read_text())
+WITH_PATHS["drives"]["remote_package_bytes_per_second"] = 2.0e10
 FEW_LEVELS = {
     "latency_by_size": {"bytes": 4, "pages": 1},
     "loaded_latency": {"kernel": 1, "share": 3},
@@ -39,6 +45,7 @@ PREPARED: dict[str, Callable[[], Path]] = {
     },
     "one_node": partial(simulated, "one_node", MAP),
     "two_packages": partial(simulated, "two_packages", MAP, SLOW_PARTS),
+    "slow_parts": partial(simulated, WITH_PATHS, MAP, SLOW_NODE_AND_PATH),
     "sweeps": partial(simulated, "one_node", SWEEPS, levels=FEW_LEVELS),
     "odd": partial(simulated, "odd", ["memory_bandwidth", "latency_matrix", "unlike_cores"]),
     "fleet": partial(simulated, "fleet", MAP, SICK_HOST, hosts=HOSTS, replicates=2),
