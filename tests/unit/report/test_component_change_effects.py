@@ -136,12 +136,13 @@ def test_points_with_another_request_are_counted_and_not_compared():
 
 
 def test_loads_of_the_same_name_have_separate_changes():
-    cores = [
-        rows("p", era, [era * value, 1.01 * era * value], drive=drive, initiator=core)
+    found = [
+        row
         for core, value in (("pu0", 1e9), ("pu1", 2e9))
         for era, drive in ((1, A), (2, B))
+        for row in rows("p", era, [era * value, 1.01 * era * value], drive=drive, initiator=core)
     ]
-    [change], _ = changes(pd.DataFrame(sum(cores, [])), STATES)
+    [change], _ = changes(pd.DataFrame(found), STATES)
     loads = [point.load for point in change.lowest]
     assert loads == ["storage of pu0 on drive0", "storage of pu1 on drive0"]
 
