@@ -32,21 +32,6 @@ BATTERY = {
     (3, 70): [174, 120, 150, 139],
     (3, 125): [96, 104, 82, 60],
 }
-# Montgomery, the vascular graft: yield by pressure, in six batches of resin as blocks.
-GRAFT = {
-    8500: [90.3, 89.2, 98.2, 93.9, 87.4, 97.9],
-    8700: [92.5, 89.5, 90.6, 94.7, 87.0, 95.8],
-    8900: [85.5, 90.8, 89.6, 86.2, 88.0, 93.4],
-    9100: [82.5, 89.5, 85.6, 87.4, 78.9, 90.7],
-}
-# Jain, "The Art of Computer Systems Performance Analysis", example 21.1: time by cache, workload.
-CACHES = {
-    "ASM": [54.0, 55.0, 106.0],
-    "TECO": [60.0, 60.0, 123.0],
-    "SIEVE": [43.0, 43.0, 120.0],
-    "DHRYSTONE": [49.0, 52.0, 111.0],
-    "SORT": [49.0, 50.0, 108.0],
-}
 # Venables and Ripley, "Modern Applied Statistics with S", yield of peas; R's npk.
 NPK = {
     1: [(0, 1, 1, 49.5), (1, 1, 0, 62.8), (0, 0, 0, 46.8), (1, 0, 1, 57.0)],
@@ -115,42 +100,6 @@ def test_two_factors_with_replicates_as_montgomery_has_it():
     assert found.notes == ()
 
 
-def test_randomised_block_as_montgomery_has_it():
-    rows = [(p, batch, y) for p, ys in GRAFT.items() for batch, y in enumerate(ys, start=1)]
-    frame = pd.DataFrame(rows, columns=["pressure", "batch", "yield"])
-    found = analyse_variance(frame, "yield", ["pressure"], block="batch", transform="none")
-    assert {name: (df, round(total, 2)) for name, (df, total) in squares(found).items()} == {
-        "pressure": (3, 178.17),
-        "batch": (5, 192.25),
-        "error": (15, 109.89),
-        "total": (23, 480.31),
-    }
-    pressure = table(found)["pressure"]
-    assert (round(pressure.f, 2), round(pressure.p_value, 4)) == (8.11, 0.0019)
-    assert table(found)["batch"].kind == "block"
-
-
-def test_two_factors_without_replicates_as_jain_has_it():
-    names = ["two caches", "one cache", "no cache"]
-    rows = [
-        (load, name, y) for load, ys in CACHES.items() for name, y in zip(names, ys, strict=True)
-    ]
-    frame = pd.DataFrame(rows, columns=["workload", "caches", "time"])
-    found = analyse_variance(frame, "time", ["caches", "workload"], transform="none")
-    assert {name: round(total, 1) for name, (_, total) in squares(found).items()} == {
-        "caches": 12857.2,
-        "workload": 308.4,
-        "error": 236.8,
-        "total": 13402.4,
-    }
-    shares = [round(term.variation_percent, 1) for term in found.terms]
-    assert shares == [95.9, 2.3, 1.8, 100.0]
-    effects = {one.level: round(one.effect.value, 1) for one in found.effects}
-    assert [effects[name] for name in names] == [-21.2, -20.2, 41.4]
-    assert any("There are no replicates" in note for note in found.notes)
-    assert table(found)["workload"].important is False
-
-
 def test_a_confounded_interaction_is_left_out_with_a_note():
     rows = [(block, *plot) for block, plots in NPK.items() for plot in plots]
     frame = pd.DataFrame(rows, columns=["block", "N", "P", "K", "yield"])
@@ -169,23 +118,6 @@ def test_a_confounded_interaction_is_left_out_with_a_note():
     }
     assert any("N x P x K" in note for note in found.notes)
     assert round(table(found)["N"].p_value, 5) == 0.00437
-
-
-def test_tukey_as_r_has_it():
-    found = analyse_variance(one_way(PLANT_GROWTH), "y", ["group"], transform="none")
-    assert round(table(found)["group"].f, 3) == 4.846
-    assert round(table(found)["group"].p_value, 5) == 0.01591
-    pairs = {(p.level, p.against): p.difference for p in found.contrasts}
-    # TukeyHSD(aov(weight ~ group, PlantGrowth)).
-    expected = {
-        ("trt1", "ctrl"): (-0.371, -1.0622161, 0.3202161),
-        ("trt2", "ctrl"): (0.494, -0.1972161, 1.1852161),
-        ("trt2", "trt1"): (0.865, 0.1737839, 1.5562161),
-    }
-    for pair, (value, low, high) in expected.items():
-        shown = (pairs[pair].value, pairs[pair].low, pairs[pair].high)
-        assert shown == pytest.approx((value, low, high), abs=2e-6)
-    assert {one.adjusted for one in found.contrasts} == {"Tukey"}
 
 
 def test_tukey_of_unequal_groups_as_statsmodels_has_it():
