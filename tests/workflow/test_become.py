@@ -94,11 +94,12 @@ def test_only_root_may_write_what_root_runs(provisioned: Outcome, user: LoginUse
     assert not (user.home / ".local").exists()
 
 
-def test_points_are_measured_by_root(
-    workflow: Workflow, user: LoginUser, provisioned: Outcome
+def test_sudo_for_the_runner_alone_is_enough_to_measure_as_root(
+    root: Path, workflow: Workflow, user: LoginUser, provisioned: Outcome
 ) -> None:
-    with user.allowed(EVERYTHING):
+    with user.allowed(ONLY_THE_RUNNER):
         workflow.measure()
+        refused = play(root, workflow, "provision.yml")
     found = records(workflow)
     assert found
     for record in found:
@@ -106,15 +107,6 @@ def test_points_are_measured_by_root(
         assert record["loads"][0]["program"]["path"].startswith(f"{INSTALLED}/kernels/")
     host = json.loads((workflow.folder / "results/far/host.json").read_text())
     assert host["transport"]["runner"][:2] == ["sudo", "-n"]
-
-
-def test_sudo_for_the_runner_alone_is_enough_to_measure(
-    root: Path, workflow: Workflow, user: LoginUser, provisioned: Outcome
-) -> None:
-    with user.allowed(ONLY_THE_RUNNER):
-        workflow.measure()
-        refused = play(root, workflow, "provision.yml")
-    assert records(workflow)
     assert refused.status != 0
     assert refused.says("far has ansible_become: true, but its login user cannot become root")
 
@@ -130,15 +122,12 @@ def test_sudo_with_a_password_is_one_sentence(
     assert "cannot be described: sudo: a password is required; let sudo start" in run.stdout
 
 
-@pytest.mark.parametrize("become", [True, False], ids=["the play", "the tasks that need root"])
-def test_settings_are_changed_and_restored(
-    root: Path, workflow: Workflow, user: LoginUser, become: bool
-) -> None:
+def test_settings_are_changed_and_restored(root: Path, workflow: Workflow, user: LoginUser) -> None:
+    """By a play that becomes root, and by one of which only the tasks that need root do."""
     if not DEFRAG.exists() or SAVED.exists():
         pytest.skip("this kernel has no transparent huge pages, or settings are saved already")
     before = DEFRAG.read_text()
     wanted = "defer" if "[defer]" not in before else "never"
-    workflow.hosts({"far": {**user.variables, **({"ansible_become": True} if become else {})}})
     with user.allowed(EVERYTHING):
         done = play(
             root,
@@ -147,6 +136,7 @@ def test_settings_are_changed_and_restored(
             host_state_transparent_huge_pages_defrag=wanted,
         )
         changed = DEFRAG.read_text()
+        workflow.hosts({"far": user.variables})
         restored = play(root, workflow, "restore.yml")
     assert done.status == 0, done.said
     assert f"[{wanted}]" in changed

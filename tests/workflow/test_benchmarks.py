@@ -42,20 +42,5 @@ def test_likwid_bench_alone_and_beside_fio(workflow):
         "storage_bandwidth": {"relative_precision": None, "min_seconds": 15, "max_seconds": 15},
     }
     workflow.config["experiments"] = ["interference"]
-    workflow.run()
+    workflow.measure()
     assert set(verdicts(workflow).values()) == {"valid"}
-
-
-@pytest.mark.thorough
-def test_a_load_without_progress_that_is_not_enclosed_fails(workflow):
-    if shutil.which("likwid-bench") is None:
-        pytest.skip("likwid-bench is not packaged for this machine")
-    workflow.config["benchmarks"] = {"memory_bandwidth": "likwid_bench"}
-    workflow.config["stopping"] = {
-        "memory_bandwidth": {"relative_precision": None, "min_seconds": 4, "max_seconds": 4},
-        "storage_bandwidth": {"relative_precision": None, "min_seconds": 1, "max_seconds": 1},
-    }
-    workflow.config["experiments"] = ["interference"]
-    workflow.run()
-    [reason] = [r for p, r in verdicts(workflow).items() if "triad.storage=node0+unknown" in p]
-    assert reason != "valid"

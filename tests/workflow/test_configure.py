@@ -88,10 +88,7 @@ def test_what_is_set_is_read_back_and_given_back(root: Path, extra: dict[str, An
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("after_seconds", [0, 0.005])
-def test_killed_in_the_middle_it_can_be_given_back(
-    root: Path, extra: dict[str, Any], after_seconds: float
-) -> None:
+def test_killed_in_the_middle_it_can_be_given_back(root: Path, extra: dict[str, Any]) -> None:
     before, file = reading(), Path(extra["host_state_file"])
     role = root / "roles/host_state"
     asked = {
@@ -113,7 +110,7 @@ def test_killed_in_the_middle_it_can_be_given_back(
     limit = time.monotonic() + 20
     while not file.exists() and module.poll() is None and time.monotonic() < limit:
         pass
-    time.sleep(after_seconds)
+    time.sleep(0.005)
     module.send_signal(signal.SIGKILL)
     said = module.stdout.read()
     module.stdout.close()
@@ -162,13 +159,6 @@ def test_bad_input_is_refused_by_name_and_other_hosts_go_on(
 
 
 @pytest.mark.thorough
-def test_a_misspelt_variable_is_refused_when_giving_back(root: Path) -> None:
-    outcome = restore(root, extra={"host_state_fiel": "/tmp/x"})
-    assert outcome.status != 0
-    assert outcome.says("an unknown variable: host_state_fiel"), outcome.said
-
-
-@pytest.mark.thorough
 def test_idle_states_are_switched_off_and_given_back(root: Path, tmp_path: Path) -> None:
     states = sorted(Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpuidle/state[0-9]*"))
     deeper = [state / "disable" for state in states if int((state / "latency").read_text())]
@@ -212,14 +202,6 @@ def elsewhere(tmp_path: Path) -> dict[str, Any]:
 def clocks(elsewhere: dict[str, Any]) -> tuple[str, str]:
     folder = Path(elsewhere["__host_state_root"]) / str(CLOCKS).lstrip("/")
     return (folder / "policy0/scaling_governor").read_text(), (folder / "boost").read_text()
-
-
-@pytest.mark.thorough
-def test_clocks_are_set_and_given_back(root: Path, elsewhere: dict[str, Any]) -> None:
-    assert configure(root, extra=elsewhere).status == 0
-    assert clocks(elsewhere) == ("performance", "0")
-    assert restore(root, extra=elsewhere).status == 0
-    assert clocks(elsewhere) == ("schedutil", "1")
 
 
 def without_root(root: Path, *arguments: str, extra: dict[str, Any]) -> Outcome:

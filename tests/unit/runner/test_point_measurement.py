@@ -242,6 +242,11 @@ def test_a_silent_load_starts_after_the_first_samples_of_the_others(make_point):
     loud, quiet = record["loads"]
     first = loud["outputs"]["stdout"].split('"begin_ns": ')[1].split(",")[0]
     assert quiet["began_monotonic_seconds"] > int(first) / 1e9
+    # The others must report progress until it ends.
+    lines = loud["outputs"]["stdout"].splitlines()
+    loud["outputs"]["stdout"] = "\n".join(lines[:20])
+    failed = {check["name"] for check in check_record(record) if check["passed"] is False}
+    assert "values" in failed
 
 
 def test_what_this_process_did_before_is_not_time_of_the_measurement(make_point):
