@@ -50,6 +50,7 @@ FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 SPARE_SECONDS, TIMES_RECORDED = 60.0, 4.0
 # Tests of other rooms that execute a mutant; some lines are executed by nearly all tests.
 OTHER_ROOMS_SECONDS = 120.0
+KILLED = ("killed", "hung")
 COLUMNS = ("room", "file", "line", "function", "kind", "old", "new", "nth")
 KEY = ["file", "function", "kind", "old", "new", "nth"]
 
@@ -242,7 +243,7 @@ class Tree:
 
 def summary(rows: pd.DataFrame) -> str:
     """Return killed mutants by room and layer, then the mutants that no layer kills."""
-    rows = rows.assign(killed=rows["result"].isin(["killed", "hung"]))
+    rows = rows.assign(killed=rows["result"].isin(KILLED))
     mutants = rows.pivot_table("killed", ["room", *KEY, "line"], "layer", aggfunc="max")
     layers = [layer for layer in LAYERS if layer in mutants]
     mutants["any"] = mutants[layers].max(axis=1)
@@ -309,10 +310,12 @@ def main(
         todo = [site for site in every if site.key in keys]
     else:
         todo = chosen_sites(copy.sources, names, count, seed)
-    done = {*read_table(path)[[*KEY, "layer"]].itertuples(index=False, name=None)}
+    table = read_table(path)
+    done = {*table[[*KEY, "layer"]].itertuples(index=False, name=None)}
+    killed = {*table[table["result"].isin(KILLED)][KEY].itertuples(index=False, name=None)}
     for site in todo:
         for layer in layers.split(","):
-            if (*site.key, layer) in done:
+            if (*site.key, layer) in done or (until_killed and site.key in killed):
                 continue
             result, test = copy.verdict(site, layer)
             values: dict[str, Any] = {name: getattr(site, name) for name in COLUMNS[1:]}
@@ -325,8 +328,8 @@ def main(
             }
             pd.DataFrame([row]).to_csv(path, mode="a", header=not path.exists(), index=False)
             print(f"{site.file}:{site.line} {layer}: {result} {test}", flush=True)
-            if until_killed and result in ("killed", "hung"):
-                break
+            if result in KILLED:
+                killed.add(site.key)
     print(summary(read_table(path)))
 
 
