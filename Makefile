@@ -47,7 +47,7 @@ PROVISIONED = $(or $(patsubst inventory=%,%,$(filter inventory=%,$(SNAKEMAKE_ARG
 # built for this processor, so its features are part of the name.
 FEATURES := $(shell grep -m 1 -E '^(flags|Features)' /proc/cpuinfo 2>/dev/null | cksum | cut -d ' ' -f 1)
 DONE = build/provisioned/$(FEATURES)-$(subst /,-,$(PROVISIONED))
-SOURCES := provision.yml firmware.yml ansible.cfg roles $(wildcard group_vars host_vars $(PROVISIONED)) \
+SOURCES := provision.yml playbooks/firmware.yml ansible.cfg roles $(wildcard group_vars host_vars $(PROVISIONED)) \
 	$(addprefix workflow/chaosity/,runner place records __init__.py cpusets.py errors.py documents/inventory.py)
 # The lists of installed packages change with each installation, upgrade and removal.
 INSTALLED := $(wildcard build/kernels/* /var/lib/dpkg/status /usr/lib/sysimage/rpm/rpmdb.sqlite /var/lib/rpm/rpmdb.sqlite)
@@ -117,7 +117,7 @@ fresh-test: ## set the last commit up in a bare Debian 12 and 13, measure and te
 
 environment: .venv/test.installed ## make the virtual environment, test tools included
 
-redfish: .venv/firmware.installed ## add to the environment what firmware.yml needs; half a gigabyte
+redfish: .venv/firmware.installed ## add to the environment what playbooks/firmware.yml needs; half a gigabyte
 
 provision: .venv/run.installed ## prepare the inventory's hosts as it declares: tools, kernels, runner, settings of host and firmware
 	$(PLAYBOOK) -i $(PROVISIONED) provision.yml -e provisioned_file=$(DONE)

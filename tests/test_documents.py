@@ -40,7 +40,7 @@ DOCUMENTS = {
     if path.name != "CHANGELOG.md"  # it is about the past
 }
 BLOCK = re.compile(r"(?:^<!-- (file|not run): (.+?) -->\n)?^```(\w*)\n(.*?)^```", re.M | re.DOTALL)
-COPIED = ("cluster", "config", "inventories", "profiles", "templates", "workflow")
+COPIED = ("cluster", "config", "inventories", "playbooks", "profiles", "templates", "workflow")
 # The simulated hosts of the copy; node01 was measured in a second configuration, too.
 INVENTORIES = {
     "localhost": {"localhost": "desktop"},
@@ -177,7 +177,7 @@ def test_programs_options_and_names_of_commands_exist(document: str) -> None:
     [
         *("chaosity plan --lst", "chaosity plans --list", "chaosity place --node 0 -- ./program"),
         *("snakemake --config buget=30m", "snakemake --config experiments=[far]", "make demos"),
-        *("snakemake --dry", "ansible-playbook monitor.yml -e monitors=x"),
+        *("snakemake --dry", "ansible-playbook playbooks/monitor.yml -e monitors=x"),
         'make bench BENCH_ARGUMENTS="kernel --pairs 3"',
     ],
 )

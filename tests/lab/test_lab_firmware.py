@@ -67,7 +67,9 @@ class Divisible:
         """Have firmware.yml set a mode, with consent."""
         extra = {"firmware_mode": mode, "firmware_reboot_allowed": True}
         extra |= {"firmware_reboot_timeout": 600}
-        return playbooks.play(self.root, "-i", self.inventory, playbook="firmware.yml", extra=extra)
+        return playbooks.play(
+            self.root, "-i", self.inventory, playbook="playbooks/firmware.yml", extra=extra
+        )
 
     def ask(self, *command: str) -> str:
         """What a program on the machine prints."""

@@ -51,7 +51,7 @@ class Monitor:
             **OFTEN,
             **extra,
         }
-        return play(self.root, "-i", INVENTORY, playbook="monitor.yml", extra=variables)
+        return play(self.root, "-i", INVENTORY, playbook="playbooks/monitor.yml", extra=variables)
 
     def install(self, **extra: Any) -> None:
         outcome = self.play(**extra)
