@@ -39,7 +39,7 @@ class Pipeline(Workflow):
 
     def __init__(self, root: Path, folder: Path, *hosts: str) -> None:
         super().__init__(root, folder)
-        short = yaml.safe_load((root / "workflow/config/lab.yaml").read_text())
+        short = yaml.safe_load((root / "config/lab.yaml").read_text())
         self.config = {
             **short,
             **EXPERIMENTS,

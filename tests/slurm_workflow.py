@@ -52,7 +52,7 @@ class Checkout:
         self.folder = folder
         for name in ("templates", "build"):
             (folder / name).symlink_to(root / name)
-        for name in ("workflow", "profiles"):
+        for name in ("workflow", "profiles", "config"):
             shutil.copytree(root / name, folder / name)
         # The link that lets Snakemake find the profile `cluster`.
         (folder / "cluster").symlink_to((root / "cluster").readlink())
@@ -73,7 +73,7 @@ class Checkout:
 
     def configure(self, **keys: Any) -> None:
         """Change keys of the config; of a mapping only the given keys."""
-        path = self.folder / "workflow/config/config.yaml"
+        path = self.folder / "config/config.yaml"
         config = yaml.safe_load(path.read_text())
         update_config(config, keys)
         path.write_text(yaml.safe_dump(config))

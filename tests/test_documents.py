@@ -121,13 +121,15 @@ def snakemake_help() -> str:
 
 
 def check_snakemake(words: list[str]) -> None:
-    """Check options, the profile, and the config that the profile and `--config` make."""
+    """Check options, the profile, and the config that the profile, files and `--config` make."""
     check_help(words, snakemake_help())
     config: dict[str, Any] = {}
     for option, value in itertools.pairwise(words):
         if option == "--profile":
             profile = yaml.safe_load((ROOT / value / "config.yaml").read_text())
             config |= yaml.safe_load((ROOT / profile["configfile"][0]).read_text())
+        if option == "--configfile" and "/" in value:  # a file of this project
+            config |= yaml.safe_load((ROOT / value).read_text())
     if "--config" in words:
         pairs = [word.split("=", 1) for word in words[words.index("--config") + 1 :] if "=" in word]
         config |= {key: yaml.safe_load(value) for key, value in pairs}
@@ -176,14 +178,19 @@ def test_programs_options_and_names_of_commands_exist(document: str) -> None:
     "line",
     [
         *("chaosity plan --lst", "chaosity plans --list", "chaosity place --node 0 -- ./program"),
-        *("snakemake --config buget=30m", "snakemake --config experiments=[far]", "make demos"),
+        *(
+            "snakemake --config buget=30m",
+            "snakemake --configfile config/far.yaml",
+            "snakemake --config experiments=[far]",
+            "make demos",
+        ),
         *("snakemake --dry", "ansible-playbook playbooks/monitor.yml -e monitors=x"),
         'make bench BENCH_ARGUMENTS="kernel --pairs 3"',
     ],
 )
 def test_a_mistake_is_noticed(line: str) -> None:
     words = shlex.split(line)
-    with pytest.raises((AssertionError, UserError)):
+    with pytest.raises((AssertionError, UserError, OSError)):
         CHECKS[words[0]](words)
 
 

@@ -13,7 +13,7 @@ import yaml
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 NAMES = sorted(folder.name for folder in ROLES.iterdir() if (folder / "tasks").is_dir())
 FAMILIES = ("Debian", "RedHat")
-PLAYBOOKS = sorted(path for path in ROLES.parent.glob("*.yml") if "hosts:" in path.read_text())
+PLAYBOOKS = [ROLES.parent / "provision.yml", *sorted(ROLES.parent.glob("playbooks/*.yml"))]
 CONTROLLER = ("localhost", "127.0.0.1", "local")
 
 
