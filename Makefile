@@ -99,11 +99,11 @@ test-tools: .venv/test.installed $(DONE)-tests
 $(DONE)-tests: .venv/test.installed tests/provision.yml $(DUE)
 	$(PLAYBOOK) -i $(PROVISIONED) provision.yml --tags tools -e @tests/provision.yml -e provisioned_file=$@
 
-lab: .venv/test.installed ## boot the virtual machines of inventories/lab; for a single one LAB_ARGUMENTS='--limit small'
-	@$(BIN)/ansible-playbook -i inventories/lab lab.yml $(LAB_ARGUMENTS)
+lab: .venv/test.installed ## boot the virtual machines of tests/lab/inventory; for a single one LAB_ARGUMENTS='--limit small'
+	@$(BIN)/ansible-playbook -i tests/lab/inventory tests/lab/lab.yml $(LAB_ARGUMENTS)
 
 lab-down: .venv/test.installed ## remove the virtual machines; their system image stays in ~/.cache/chaosity
-	@$(BIN)/ansible-playbook -i inventories/lab lab.yml $(LAB_ARGUMENTS) -e virtual_lab_state=absent
+	@$(BIN)/ansible-playbook -i tests/lab/inventory tests/lab/lab.yml $(LAB_ARGUMENTS) -e virtual_lab_state=absent
 
 lab-test: .venv/test.installed ## run the tests that need virtual machines; boots the needed machines and removes them
 	$(BIN)/pytest -m lab tests/lab $(PYTEST_ARGUMENTS)
@@ -153,9 +153,9 @@ lock: .venv/run.installed ## bring uv.lock in line with pyproject.toml; LOCK_ARG
 clean: ## remove what was measured and built: results/* build/ .snakemake/ and caches
 # A machine must not go on without the files that it is made of.
 	@for machine in $(wildcard build/lab/*/machine.json); do \
-		PYTHONPATH=roles/virtual_lab/files python3 -m virtual_lab stop --force "$${machine%/*}"; done
+		PYTHONPATH=tests/lab/roles/virtual_lab/files python3 -m virtual_lab stop --force "$${machine%/*}"; done
 	@for bmc in $(wildcard build/lab/bmc); do \
-		PYTHONPATH=roles/virtual_bmc/files python3 -m virtual_bmc stop "$$bmc" >/dev/null; done
+		PYTHONPATH=tests/lab/roles/virtual_bmc/files python3 -m virtual_bmc stop "$$bmc" >/dev/null; done
 	@echo "Removing results/* build/ .snakemake/ .pytest_cache/ .ruff_cache/ .hypothesis/ .ansible/"
 # The page in results/ belongs to the project.
 	@! test -d results || find results -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +

@@ -42,7 +42,9 @@ def command(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
 
 def play(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run slurm.yml on this machine as two nodes."""
-    return command("ansible-playbook", "-i", str(INVENTORY), "slurm.yml", *arguments, cwd=root)
+    return command(
+        "ansible-playbook", "-i", str(INVENTORY), "tests/slurm/slurm.yml", *arguments, cwd=root
+    )
 
 
 class Checkout:

@@ -144,8 +144,9 @@ def check_snakemake(words: list[str]) -> None:
 
 def check_playbook(words: list[str]) -> None:
     """Check that the playbook exists, and that a role or playbook knows each variable."""
-    [playbook] = [word for word in words if word.endswith(".yml")]
-    files = [ROOT / playbook, *(ROOT / "roles").rglob("*.yml")]
+    pairs = itertools.pairwise(words)
+    [playbook] = [word for before, word in pairs if word.endswith(".yml") and before != "-i"]
+    files = [ROOT / playbook, *ROOT.glob("roles/**/*.yml"), *ROOT.glob("tests/*/roles/**/*.yml")]
     known = "\n".join(path.read_text() for path in files)
     for option, value in itertools.pairwise(words):
         assert option != "-e" or value.partition("=")[0] in known, words

@@ -60,7 +60,9 @@ class Divisible:
     def lab(self, state: str) -> None:
         """Bring the machine and its BMC up or take them down."""
         extra = {"virtual_lab_state": state}
-        outcome = playbooks.play(self.root, "-i", self.inventory, playbook="lab.yml", extra=extra)
+        outcome = playbooks.play(
+            self.root, "-i", self.inventory, playbook="tests/lab/lab.yml", extra=extra
+        )
         assert outcome.status == 0, outcome.said
 
     def set(self, mode: str) -> Outcome:

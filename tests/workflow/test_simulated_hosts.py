@@ -116,7 +116,7 @@ def test_no_playbook_does_anything_for_a_host_without_a_machine(root: Path, tmp_
     planned = {"chaosity_topology": "elsewhere.xml"}
     workflow.hosts({"imagined": imagined, "elsewhere.invalid": planned})
     others = [root / f"playbooks/{name}.yml" for name in ("configure", "firmware", "monitor")]
-    words = (*others, root / "slurm.yml", "--check", "-i", tmp_path / "hosts.yml")
+    words = (*others, root / "tests/slurm/slurm.yml", "--check", "-i", tmp_path / "hosts.yml")
     # From a folder without ansible.cfg, as the workflow starts them for a user who is elsewhere.
     done = playbooks.play(tmp_path, *words, playbook=str(root / "provision.yml"))
     assert done.status == 0, done.said

@@ -51,7 +51,7 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise LabError(f"{path.parent.name}: cannot read {path}: {error}; run lab.yml") from None
+        raise LabError(f"{path.parent.name}: cannot read {path}: {error}; run make lab") from None
 
 
 def write_json(path: Path, content: Any) -> None:
