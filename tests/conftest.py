@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import time
@@ -35,6 +36,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for path in {item.path for item in items if item.get_closest_marker("alone")}:
         if "mark.alone" not in path.read_text(encoding="utf-8"):
             raise pytest.UsageError(f"{path}: write pytest.mark.alone in this file")
+
+
+def pytest_collection_finish() -> None:
+    """Let Python's search for garbage pass over all collected tests, which stay to the end."""
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +23,6 @@ from functools import cache, cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import Any, cast
-from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -63,6 +61,7 @@ from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_json import topology_to_json
 from chaosity.topology.topology_model import Topology
+from quick_files import quick_files
 from table_rows import DAY, in_types_of_file
 
 SMALL_MACHINES = ROOT / "tests/data/machines"
@@ -121,8 +120,7 @@ def configuration_folder(results: Path, host: str = "server") -> Path:
 
 def run_chaosity(*words: str | Path) -> str:
     """Run a command of ``chaosity`` in this process and return its standard output."""
-    # Nothing has to outlast a power failure, and each of many files would wait for the disk.
-    with mock.patch.object(os, "fsync"):
+    with quick_files():
         done = CliRunner().invoke(chaosity, [str(word) for word in words])
     assert done.exit_code == 0, f"{words}: {done.output}{done.exception!r}"
     return done.stdout

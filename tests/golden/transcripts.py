@@ -25,6 +25,7 @@ from readable_text import read
 
 import chaosity.cli
 from chaosity.documents.shipped_documents import ROOT
+from quick_files import quick_files
 
 BIN = Path(sys.executable).parent
 # Commands of transcripts alone.
@@ -116,8 +117,7 @@ def run_here(words: Sequence[str]) -> tuple[int, str, str, str]:
         mock.patch.object(sys, "argv", list(words)),
         # Else click takes `python -m pytest` for the name of the program.
         mock.patch.object(sys.modules["__main__"], "__package__", None),
-        # Nothing has to outlast a power failure.
-        mock.patch.object(os, "fsync"),
+        quick_files(),
     ):
         try:
             if words[0] in OWN:

@@ -35,28 +35,26 @@ def edit_verdict(record: dict) -> None:
     record["verdict"] |= {"status": "failed", "reason": "it was too slow"}
 
 
-@pytest.mark.parametrize(
-    ("edit", "linked"),
-    [(edit_value, True), (edit_time, False), (edit_verdict, False)],
-    ids=["value in place", "time in a new file", "verdict in a new file"],
-)
-def test_a_record_edited_by_hand_has_no_value(results: ResultsFolder, edit, linked: bool):
-    path = results.record(results.points[0])
-    record = json.loads(path.read_text())
-    edit(record)
-    if not linked:
-        path.unlink()  # as editors do that write a new file
-    path.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
-    with pytest.raises(ValueError, match="was edited after its measurement"):
-        load_record(path)
+def test_a_record_edited_by_hand_has_no_value(results: ResultsFolder):
+    edited = results.points[:3]
+    for point, edit in zip(edited, (edit_value, edit_time, edit_verdict), strict=True):
+        path = results.record(point)
+        record = json.loads(path.read_text())
+        edit(record)
+        if edit is not edit_value:
+            path.unlink()  # as editors do that write a new file
+        path.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+        with pytest.raises(ValueError, match="was edited after its measurement"):
+            load_record(path)
     assert results.write("tidy").returncode == 0
-    table = read_parquet_table(results.folder / "measurements.parquet")
-    [row] = table[table["point"] == results.points[0].stem].itertuples()
-    assert row.status == "failed"
-    assert "delete it to measure the point again" in row.reason
-    assert set(table[table["point"] != results.points[0].stem]["status"]) == {"valid"}
+    table = read_parquet_table(results.folder / "measurements.parquet").set_index("point")
+    names = [point.stem for point in edited]
+    assert set(table.loc[names, "status"]) == {"failed"}
+    assert all("delete it to measure the point again" in why for why in table.loc[names, "reason"])
+    assert set(table.drop(names)["status"]) == {"valid"}
+    path = results.record(edited[0])
     path.unlink()
-    assert results.measure(results.points[0]).returncode == 0
+    assert results.measure(edited[0]).returncode == 0
     load_record(path)
 
 

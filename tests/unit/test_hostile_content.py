@@ -49,9 +49,7 @@ def inventory(folder: Path, host: str, **variables: object) -> str:
 # ---- the shell ----
 
 
-@pytest.mark.parametrize(
-    "name", [hostile.SHELL, "{wildcards.host}", "a b", "a/b", "..", "-rf", "a\nb"]
-)
+@pytest.mark.parametrize("name", [hostile.SHELL, "..", "-rf", "a\nb"])
 def test_a_host_name_that_a_shell_or_path_would_read_is_refused(tmp_path, name):
     with pytest.raises(UserError, match=r"name|inventory|host"):
         read_inventory(inventory(tmp_path, name))

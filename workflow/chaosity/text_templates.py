@@ -8,12 +8,12 @@ functions of `chaosity.units`, which have the same names there.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from chaosity import units
 from chaosity.documents.shipped_documents import ROOT
@@ -34,22 +34,39 @@ _LINE_BETWEEN, _SPACE_BEFORE_MARK = (
 )
 
 
-def make_environment(folder: Path, extensions: Sequence[str] = ()) -> Environment:
-    """Return an environment for the templates in a folder, with the functions of `FORMATS`."""
+@cache
+def make_environment(
+    folder: Path,
+    extensions: tuple[str, ...] = (),
+    finalize: Callable[[Any], Any] | None = None,
+    *,
+    keep_trailing_newline: bool = False,
+) -> Environment:
+    """Return the environment of the templates in a folder, with the functions of `FORMATS`.
+
+    Cached, since an environment compiles each of its templates once. The other arguments are those
+    of jinja2's environment.
+    """
     environment = Environment(
         loader=FileSystemLoader(folder),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=extensions,
+        finalize=finalize,
+        keep_trailing_newline=keep_trailing_newline,
     )
     environment.globals |= FORMATS
     return environment
 
 
-@cache
 def _environment() -> Environment:
     return make_environment(TEMPLATES / "texts")
+
+
+@cache
+def _template_of_text(text: str) -> Template:
+    return _environment().from_string(text)
 
 
 def write_text(template: str, macro: str, **values: object) -> str:
@@ -89,5 +106,5 @@ def fill_text(template: str, **values: object) -> str:
     Raises:
         jinja2.UndefinedError: the template needs a value that `values` lacks.
     """
-    text = _environment().from_string(template).render(**values)
+    text = _template_of_text(template).render(**values)
     return _SPACES.sub(" ", text).strip(" \n")

@@ -235,12 +235,6 @@ def test_a_figure_that_cannot_be_drawn_says_why(change, problem, tmp_path):
     assert not list(tmp_path.glob("nodes.*"))
 
 
-def test_points_that_share_a_mark_can_be_combined(tmp_path):
-    every = {**HEATMAP, "where": {"initiator_kind": "node"}, "combine": "median"}
-    [file] = draw(tmp_path, every)
-    assert file.problem is None
-
-
 def test_a_column_of_another_load_can_be_shown(tmp_path):
     where = {"storage.target_kind": "first_of_node"}
     figure = {**MAP, "name": "map", "columns": "storage.target", "where": where}

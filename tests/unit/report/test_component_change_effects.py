@@ -33,15 +33,15 @@ STATES = {
 }
 
 
-def rows(point, era, values, drive=A, system=A, asked="a", load="storage"):
+def rows(point, era, values, drive=A, system=A, asked="a", initiator="node0"):
     return [
         {
             "host": "h",
             "configuration": "c",
             "experiment": "storage_bandwidth",
             "point": point,
-            "load": load,
-            "initiator": "node0",
+            "load": "storage",
+            "initiator": initiator,
             "target": "drive0",
             "replicate": number,
             "metric": "bandwidth_bytes_per_second",
@@ -133,6 +133,17 @@ def test_points_with_another_request_are_counted_and_not_compared():
     table = pd.DataFrame(rows("p", 1, [1e9]) + rows("p", 2, [5e9], drive=B, asked="b"))
     [change], _ = changes(table, STATES)
     assert (change.lowest, change.not_comparable) == ((), 1)
+
+
+def test_loads_of_the_same_name_have_separate_changes():
+    cores = [
+        rows("p", era, [era * value, 1.01 * era * value], drive=drive, initiator=core)
+        for core, value in (("pu0", 1e9), ("pu1", 2e9))
+        for era, drive in ((1, A), (2, B))
+    ]
+    [change], _ = changes(pd.DataFrame(sum(cores, [])), STATES)
+    loads = [point.load for point in change.lowest]
+    assert loads == ["storage of pu0 on drive0", "storage of pu1 on drive0"]
 
 
 def test_changes_are_separate_and_the_newest_is_first():

@@ -37,7 +37,7 @@ def test_a_database_with_code_of_others_is_refused(database, statement):
         find_profiles(database)
 
 
-def test_sql_in_a_database_of_others_reaches_no_file_and_no_extension(tmp_path):
+def test_sql_in_a_database_of_others_reaches_no_file_and_no_extension(database, tmp_path):
     for statement in (
         "SELECT * FROM read_text('/etc/passwd')",
         f"COPY (SELECT 1) TO '{tmp_path}/out.csv'",
@@ -45,9 +45,9 @@ def test_sql_in_a_database_of_others_reaches_no_file_and_no_extension(tmp_path):
         "LOAD httpfs",
         "SET enable_external_access = true",
     ):
-        with connect_isolated() as connection, pytest.raises(duckdb.Error):
+        with connect_isolated(database) as connection, pytest.raises(duckdb.Error):
             connection.execute(statement).fetchall()
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [database]
 
 
 def test_a_hostile_serial_of_a_drive_is_data_in_a_query(database):

@@ -184,8 +184,7 @@ def print_template(name: str, *, wrap: bool = False, **values: object) -> None:
     from chaosity.text_templates import TEMPLATES, make_environment
 
     tables = _TablesOfTemplate()
-    environment = make_environment(TEMPLATES / "terminal", extensions=["jinja2.ext.do"])
-    environment.finalize = _finalize
+    environment = make_environment(TEMPLATES / "terminal", ("jinja2.ext.do",), _finalize)
     template = environment.get_template(f"{name}.j2")
     text = template.render(columns=tables.columns, row=tables.add_row, **values)
     lines = text.removesuffix("\n").split("\n")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -51,12 +53,26 @@ def read_document(folder: Path, name: str, document_type: Any, where: str) -> An
     kind = next(iter(document_type.__annotations__))
     check_allowed(name, yaml_file_names(folder), f"unknown {kind} {name!r}", where)
     path = folder / f"{name}.yaml"
+    state = path.stat() if path.exists() else None
+    version = (state.st_mtime_ns, state.st_size) if state else None
+    return pickle.loads(_pickled_document(path, version, document_type, kind))
+
+
+@cache
+def _pickled_document(
+    path: Path, version: tuple[int, int] | None, document_type: Any, kind: str
+) -> bytes:
+    """Return the checked document in this version of a file, from which each reader gets its own.
+
+    A run reads the same documents many times, and parsing YAML takes ten times as long.
+    """
     document = read_yaml(path)
     check_document(document, document_type, path_in_repository(path))
-    if document[kind] != name:
+    if document[kind] != path.stem:
         found = f"the file has `{kind}: {document[kind]}`"
-        raise UserError(found, path_in_repository(path), f"the file's name requires {name!r}")
-    return document
+        remedy = f"the file's name requires {path.stem!r}"
+        raise UserError(found, path_in_repository(path), remedy)
+    return pickle.dumps(document)
 
 
 def load_experiment(name: str, where: str = "config, experiments") -> ExperimentDocument:

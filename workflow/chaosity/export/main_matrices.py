@@ -206,10 +206,15 @@ def render_with_origin(template: str, origin: Mapping[str, str | None], **values
     Raises:
         jinja2.UndefinedError: the template needs a value that `values` lacks.
     """
-    environment = make_environment(TEMPLATES / "exports", extensions=["jinja2.ext.do"])
-    environment.keep_trailing_newline = True
-    environment.finalize = lambda value: printable_line(value) if type(value) is str else value
+    environment = make_environment(
+        TEMPLATES / "exports", ("jinja2.ext.do",), _printable, keep_trailing_newline=True
+    )
     return environment.get_template(f"{template}.j2").render(origin=origin, **values)
+
+
+def _printable(value: object) -> object:
+    """Return a text as one printable line, and any other value as it is."""
+    return printable_line(value) if type(value) is str else value
 
 
 def origin_of_export(host: MeasuredHost, name: str, *options: str) -> dict[str, str | None]:

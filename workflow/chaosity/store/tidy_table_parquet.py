@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -50,30 +51,46 @@ COLUMNS = column_types_from_groups(
 )
 
 
-def connect_isolated(
-    database: Path | None = None, *, read_only: bool = False, allowed: Sequence[Path] = ()
-) -> duckdb.DuckDBPyConnection:
+_WITHOUT_EXTENSIONS: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+}
+
+
+def connect_isolated(database: Path, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
     """Return a connection that reaches no file, network address or extension of its own accord.
 
     A database of others can have views and macros, which are SQL. They must not read or write
     other files, nor load code.
 
     Args:
-        database: path of the database; None for a database in memory.
+        database: path of the database.
         read_only: whether the database cannot be changed.
-        allowed: other files that SQL may read and write.
     """
-    settings: dict[str, str | bool | int | float | list[str]] = {
-        "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false",
-        "allow_community_extensions": "false",
-    }
-    connection = duckdb.connect(str(database or ":memory:"), read_only=read_only, config=settings)
-    # The list of paths is fixed once access to others is disabled.
-    connection.execute("SET allowed_paths = ?", [[str(path.absolute()) for path in allowed]])
+    connection = duckdb.connect(str(database), read_only=read_only, config=_WITHOUT_EXTENSIONS)
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection
+
+
+@cache
+def _memory(process: int) -> duckdb.DuckDBPyConnection:
+    """Return the database in memory of a process, in which no SQL of others is executed.
+
+    It keeps nothing of a file, which can be another one the next time, and writes no file itself.
+    """
+    own = {"enable_external_file_cache": "false", "temp_directory": ""}
+    return duckdb.connect(config=_WITHOUT_EXTENSIONS | own)
+
+
+def _connect_to_memory() -> duckdb.DuckDBPyConnection:
+    """Return a connection to a database in memory, which can read and write Parquet files.
+
+    A process makes the database once, since that takes longer than to read a table. A child
+    process lacks the threads of its parent's database, so it makes one of its own.
+    """
+    return _memory(os.getpid()).cursor()
 
 
 def duckdb_reason(error: duckdb.Error) -> str:
@@ -139,7 +156,7 @@ def write_parquet_table(
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     try:
-        with connect_isolated(allowed=[part]) as connection:
+        with _connect_to_memory() as connection:
             connection.register("tidy_table", none_for_missing_values(table))
             relation = connection.sql(f"SELECT {typed_columns_sql(columns)} FROM tidy_table")
             relation.write_parquet(str(part), compression="zstd")
@@ -177,7 +194,7 @@ def read_parquet_table(
     if path.exists() and not path.is_file():  # opening a FIFO would wait for ever
         raise UserError(f"{what}: it is not a regular file", where)
     try:
-        with connect_isolated(allowed=[path]) as connection:
+        with _connect_to_memory() as connection:
             relation = connection.read_parquet(str(path))
             if exact:
                 _check_columns(relation, duckdb_column_types(columns), where)
