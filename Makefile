@@ -47,7 +47,7 @@ PROVISIONED = $(or $(patsubst inventory=%,%,$(filter inventory=%,$(SNAKEMAKE_ARG
 # built for this processor, so its features are part of the name.
 FEATURES := $(shell grep -m 1 -E '^(flags|Features)' /proc/cpuinfo 2>/dev/null | cksum | cut -d ' ' -f 1)
 DONE = build/provisioned/$(FEATURES)-$(subst /,-,$(PROVISIONED))
-SOURCES := provision.yml firmware.yml ansible.cfg roles $(wildcard group_vars host_vars $(PROVISIONED)) \
+SOURCES := provision.yml playbooks/firmware.yml ansible.cfg roles $(wildcard group_vars host_vars $(PROVISIONED)) \
 	$(addprefix workflow/chaosity/,runner place records __init__.py cpusets.py errors.py documents/inventory.py)
 # The lists of installed packages change with each installation, upgrade and removal.
 INSTALLED := $(wildcard build/kernels/* /var/lib/dpkg/status /usr/lib/sysimage/rpm/rpmdb.sqlite /var/lib/rpm/rpmdb.sqlite)
@@ -99,11 +99,11 @@ test-tools: .venv/test.installed $(DONE)-tests
 $(DONE)-tests: .venv/test.installed tests/provision.yml $(DUE)
 	$(PLAYBOOK) -i $(PROVISIONED) provision.yml --tags tools -e @tests/provision.yml -e provisioned_file=$@
 
-lab: .venv/test.installed ## boot the virtual machines of inventories/lab; for a single one LAB_ARGUMENTS='--limit small'
-	@$(BIN)/ansible-playbook -i inventories/lab lab.yml $(LAB_ARGUMENTS)
+lab: .venv/test.installed ## boot the virtual machines of tests/lab/inventory; for a single one LAB_ARGUMENTS='--limit small'
+	@$(BIN)/ansible-playbook -i tests/lab/inventory tests/lab/lab.yml $(LAB_ARGUMENTS)
 
 lab-down: .venv/test.installed ## remove the virtual machines; their system image stays in ~/.cache/chaosity
-	@$(BIN)/ansible-playbook -i inventories/lab lab.yml $(LAB_ARGUMENTS) -e virtual_lab_state=absent
+	@$(BIN)/ansible-playbook -i tests/lab/inventory tests/lab/lab.yml $(LAB_ARGUMENTS) -e virtual_lab_state=absent
 
 lab-test: .venv/test.installed ## run the tests that need virtual machines; boots the needed machines and removes them
 	$(BIN)/pytest -m lab tests/lab $(PYTEST_ARGUMENTS)
@@ -117,7 +117,7 @@ fresh-test: ## set the last commit up in a bare Debian 12 and 13, measure and te
 
 environment: .venv/test.installed ## make the virtual environment, test tools included
 
-redfish: .venv/firmware.installed ## add to the environment what firmware.yml needs; half a gigabyte
+redfish: .venv/firmware.installed ## add to the environment what playbooks/firmware.yml needs; half a gigabyte
 
 provision: .venv/run.installed ## prepare the inventory's hosts as it declares: tools, kernels, runner, settings of host and firmware
 	$(PLAYBOOK) -i $(PROVISIONED) provision.yml -e provisioned_file=$(DONE)
@@ -153,9 +153,9 @@ lock: .venv/run.installed ## bring uv.lock in line with pyproject.toml; LOCK_ARG
 clean: ## remove what was measured and built: results/* build/ .snakemake/ and caches
 # A machine must not go on without the files that it is made of.
 	@for machine in $(wildcard build/lab/*/machine.json); do \
-		PYTHONPATH=roles/virtual_lab/files python3 -m virtual_lab stop --force "$${machine%/*}"; done
+		PYTHONPATH=tests/lab/roles/virtual_lab/files python3 -m virtual_lab stop --force "$${machine%/*}"; done
 	@for bmc in $(wildcard build/lab/bmc); do \
-		PYTHONPATH=roles/virtual_bmc/files python3 -m virtual_bmc stop "$$bmc" >/dev/null; done
+		PYTHONPATH=tests/lab/roles/virtual_bmc/files python3 -m virtual_bmc stop "$$bmc" >/dev/null; done
 	@echo "Removing results/* build/ .snakemake/ .pytest_cache/ .ruff_cache/ .hypothesis/ .ansible/"
 # The page in results/ belongs to the project.
 	@! test -d results || find results -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +

@@ -218,7 +218,7 @@ def lines_of_machine(name: str, seeds: int) -> list[str]:
             if last.measured is not None and last.findings is not None:
                 runs.add(last.spent_seconds, truth, last.measured, last.predicted)
                 runs.judge(last.findings, machine)
-    paper = planned_seconds(planned(machine, ROOT / "workflow/config/paper.yaml"))
+    paper = planned_seconds(planned(machine, ROOT / "config/paper.yaml"))
     lines = [f"| {name} | paper's protocol | {format_duration(paper)} |" + " |" * 7]
     lines.append(default.line(name, "default"))
     lines += [runs.line(name, f"{minutes} min") for minutes, runs in budgets.items()]

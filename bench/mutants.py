@@ -4,9 +4,10 @@ r"""Who would notice? Changes one place of the code at a time and runs the tests
     python bench/mutants.py --rooms health,place --count 30 --seed 1
     python bench/mutants.py --again build/mutants/mutants.csv --tree ../older --table older.csv
 
-Three layers of tests meet each mutant: those of its room in tests/unit, the transcripts of
-tests/golden, and all others (`rest`). A mutant is killed if a test fails or does not end. One that
-no layer kills is listed with its line. The tests run in a copy of the repository below
+Three layers of tests meet each mutant: those of tests/unit, the transcripts of tests/golden, and
+all others (`rest`). Of tests/unit, the tests of the mutant's own room come first, then the cheapest
+of other rooms, until they take two minutes. A mutant is killed if a test fails or does not end. One
+that no layer kills is listed with its line. The tests run in a copy of the repository below
 build/mutants, so the tree itself does not change.
 
 The first run of a layer records with coverage.py which lines each file of tests executes, which
@@ -47,6 +48,9 @@ NO_CHANGE = "\n# Nothing has changed.\n"
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 # A test may take more time with a mutant than in the record, and pytest some seconds to start.
 SPARE_SECONDS, TIMES_RECORDED = 60.0, 4.0
+# Tests of other rooms that execute a mutant; some lines are executed by nearly all tests.
+OTHER_ROOMS_SECONDS = 120.0
+KILLED = ("killed", "hung")
 COLUMNS = ("room", "file", "line", "function", "kind", "old", "new", "nth")
 KEY = ["file", "function", "kind", "old", "new", "nth"]
 
@@ -56,9 +60,9 @@ def room_of(file: str) -> str:
     return file.partition("/")[0].removesuffix(".py")
 
 
-def tests_of_room(room: str) -> list[str]:
-    """Return the folder and the file that have the tests of a room, if they exist."""
-    return [f"tests/unit/{room}/", f"tests/unit/test_{room}.py"]
+def tests_of_room(room: str) -> tuple[str, str]:
+    """Return the folder and the file that may have the tests of a room."""
+    return f"tests/unit/{room}/", f"tests/unit/test_{room}.py"
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class Tree:
         shutil.copytree(source, self.root, ignore=NOT_COPIED, symlinks=True)
         for name in (".git", ".venv"):
             (self.root / name).symlink_to(source / name)
-        self.records: dict[str, Record] = {}
+        self._records: dict[str, Record] = {}
         self.confirmed: dict[tuple[str, str], bool] = {}
         self.written = 0
 
@@ -132,22 +136,22 @@ class Tree:
                 os.killpg(process.pid, 9)
                 return None
 
-    def layer_paths(self, layer: str, room: str) -> list[str]:
-        """Return what pytest is given to collect the tests of a layer."""
-        match layer:
-            case "unit":
-                return [path for path in tests_of_room(room) if (self.root / path).exists()]
-            case "golden":
-                return ["tests/golden"]
-        return ["tests", "--ignore=tests/golden"]
-
-    def record(self, layer: str, room: str) -> Record | None:
-        """Return the record of a layer, made now if it is not there; None if it has no tests."""
-        paths = self.layer_paths(layer, room)
-        name = f"unit_{room}" if layer == "unit" else layer
-        if paths and name not in self.records:
-            self.records[name] = self._read_or_make_record(name, paths)
-        return self.records.get(name)
+    def records(self, layer: str) -> list[Record]:
+        """Return the records of a layer, made now if they are not there."""
+        paths = {layer: ["tests/golden"]}
+        if layer == "rest":
+            paths = {layer: ["tests", "--ignore=tests/golden", "--ignore=tests/unit"]}
+        elif layer == "unit":
+            rooms = sorted({room_of(file) for file in self.sources})
+            paths = {
+                f"unit_{room}": [
+                    path for path in tests_of_room(room) if (self.root / path).exists()
+                ]
+                for room in rooms
+            }
+        for name in (name for name, own in paths.items() if own and name not in self._records):
+            self._records[name] = self._read_or_make_record(name, paths[name])
+        return [self._records[name] for name, own in paths.items() if own]
 
     def _read_or_make_record(self, name: str, paths: Sequence[str]) -> Record:
         data, times = self.notes / f"{name}.coverage", self.notes / f"{name}.xml"
@@ -172,10 +176,12 @@ class Tree:
             seconds[file] += float(case.get("time", 0))
         read = CoverageData(str(data))
         read.read()
+        if not read.measured_contexts():
+            sys.exit(f"{data}: no line was recorded; delete {times} and try again")
         return Record(read, seconds)
 
-    def files_of_tests(self, record: Record, site: Site) -> list[str]:
-        """Return the files of tests that could notice a mutation, the cheapest first."""
+    def files_of_tests(self, layer: str, site: Site) -> dict[str, float]:
+        """Return the files of tests that could notice a mutation, in their order, and the times."""
         lines = {site.file: {site.line}}
         if site.function == MODULE_LEVEL:
             # A constant counts where its name is read.
@@ -186,21 +192,26 @@ class Tree:
                 for file, text in self.sources.items()
                 if names and word.search(text)
             }
-        found = set().union(
-            *(record.files_that_execute(self.root / CODE / file, n) for file, n in lines.items())
-        )
-        return sorted(found, key=lambda file: record.seconds[file])
+        found = {
+            name: record.seconds[name]
+            for record in self.records(layer)
+            for file, numbers in lines.items()
+            for name in record.files_that_execute(self.root / CODE / file, numbers)
+        }
+        own_room, chosen_files, others = tests_of_room(room_of(site.file)), {}, 0.0
+        for name in sorted(found, key=lambda name: (not name.startswith(own_room), found[name])):
+            if layer == "unit" and not name.startswith(own_room):
+                others += found[name]
+            if others <= OTHER_ROOMS_SECONDS:
+                chosen_files[name] = found[name]
+        return chosen_files
 
     def verdict(self, site: Site, layer: str) -> tuple[str, str]:
         """Run the tests of a layer on a mutant: killed, hung, survived or no test; which test."""
-        record = self.record(layer, room_of(site.file))
-        files = self.files_of_tests(record, site) if record else []
-        if layer == "rest":
-            own = tuple(tests_of_room(room_of(site.file)))
-            files = [file for file in files if not file.startswith(own)]
-        if record is None or not files:
+        files = self.files_of_tests(layer, site)
+        if not files:
             return "no test", ""
-        limit = SPARE_SECONDS + TIMES_RECORDED * sum(record.seconds[file] for file in files)
+        limit = SPARE_SECONDS + TIMES_RECORDED * sum(files.values())
         without: list[str] = []
         while True:
             source = self.sources[site.file]
@@ -232,7 +243,7 @@ class Tree:
 
 def summary(rows: pd.DataFrame) -> str:
     """Return killed mutants by room and layer, then the mutants that no layer kills."""
-    rows = rows.assign(killed=rows["result"].isin(["killed", "hung"]))
+    rows = rows.assign(killed=rows["result"].isin(KILLED))
     mutants = rows.pivot_table("killed", ["room", *KEY, "line"], "layer", aggfunc="max")
     layers = [layer for layer in LAYERS if layer in mutants]
     mutants["any"] = mutants[layers].max(axis=1)
@@ -299,10 +310,12 @@ def main(
         todo = [site for site in every if site.key in keys]
     else:
         todo = chosen_sites(copy.sources, names, count, seed)
-    done = {*read_table(path)[[*KEY, "layer"]].itertuples(index=False, name=None)}
+    table = read_table(path)
+    done = {*table[[*KEY, "layer"]].itertuples(index=False, name=None)}
+    killed = {*table[table["result"].isin(KILLED)][KEY].itertuples(index=False, name=None)}
     for site in todo:
         for layer in layers.split(","):
-            if (*site.key, layer) in done:
+            if (*site.key, layer) in done or (until_killed and site.key in killed):
                 continue
             result, test = copy.verdict(site, layer)
             values: dict[str, Any] = {name: getattr(site, name) for name in COLUMNS[1:]}
@@ -315,8 +328,8 @@ def main(
             }
             pd.DataFrame([row]).to_csv(path, mode="a", header=not path.exists(), index=False)
             print(f"{site.file}:{site.line} {layer}: {result} {test}", flush=True)
-            if until_killed and result in ("killed", "hung"):
-                break
+            if result in KILLED:
+                killed.add(site.key)
     print(summary(read_table(path)))
 
 

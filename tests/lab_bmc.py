@@ -44,7 +44,8 @@ class Redfish:
         self.root, self.lab, self.port = root, folder / "lab", free_port()
         self.folder = self.lab / "bmc"
         self.playbook = folder / "bmc.yml"
-        tasks = [{"hosts": "localhost", "gather_facts": False, "roles": ["virtual_bmc"]}]
+        role = str(root / "tests/lab/roles/virtual_bmc")
+        tasks = [{"hosts": "localhost", "gather_facts": False, "roles": [role]}]
         self.playbook.write_text(yaml.safe_dump(tasks))
 
     def bring(self, state: str, *arguments: str) -> Outcome:

@@ -13,7 +13,7 @@ from chaosity.records.record_types_and_verdict import Record
 from chaosity.store.tidy_table_parquet import read_parquet_table
 from workflow_folder import Workflow
 
-INVENTORY = "inventories/lab"
+INVENTORY = "tests/lab/inventory"
 SERVER = "server"  # the paper's: eight nodes, 30 drives
 # Every kind of point, as many of each as minutes allow.
 EXPERIMENTS = {
@@ -39,7 +39,7 @@ class Pipeline(Workflow):
 
     def __init__(self, root: Path, folder: Path, *hosts: str) -> None:
         super().__init__(root, folder)
-        short = yaml.safe_load((root / "workflow/config/lab.yaml").read_text())
+        short = yaml.safe_load((root / "tests/lab/config.yaml").read_text())
         self.config = {
             **short,
             **EXPERIMENTS,

@@ -42,7 +42,9 @@ def command(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
 
 def play(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run slurm.yml on this machine as two nodes."""
-    return command("ansible-playbook", "-i", str(INVENTORY), "slurm.yml", *arguments, cwd=root)
+    return command(
+        "ansible-playbook", "-i", str(INVENTORY), "tests/slurm/slurm.yml", *arguments, cwd=root
+    )
 
 
 class Checkout:
@@ -52,7 +54,7 @@ class Checkout:
         self.folder = folder
         for name in ("templates", "build"):
             (folder / name).symlink_to(root / name)
-        for name in ("workflow", "profiles"):
+        for name in ("workflow", "profiles", "config"):
             shutil.copytree(root / name, folder / name)
         # The link that lets Snakemake find the profile `cluster`.
         (folder / "cluster").symlink_to((root / "cluster").readlink())
@@ -73,7 +75,7 @@ class Checkout:
 
     def configure(self, **keys: Any) -> None:
         """Change keys of the config; of a mapping only the given keys."""
-        path = self.folder / "workflow/config/config.yaml"
+        path = self.folder / "config/config.yaml"
         config = yaml.safe_load(path.read_text())
         update_config(config, keys)
         path.write_text(yaml.safe_dump(config))

@@ -40,7 +40,7 @@ DOCUMENTS = {
     if path.name != "CHANGELOG.md"  # it is about the past
 }
 BLOCK = re.compile(r"(?:^<!-- (file|not run): (.+?) -->\n)?^```(\w*)\n(.*?)^```", re.M | re.DOTALL)
-COPIED = ("cluster", "config", "inventories", "profiles", "templates", "workflow")
+COPIED = ("cluster", "config", "inventories", "playbooks", "profiles", "templates", "workflow")
 # The simulated hosts of the copy; node01 was measured in a second configuration, too.
 INVENTORIES = {
     "localhost": {"localhost": "desktop"},
@@ -121,13 +121,15 @@ def snakemake_help() -> str:
 
 
 def check_snakemake(words: list[str]) -> None:
-    """Check options, the profile, and the config that the profile and `--config` make."""
+    """Check options, the profile, and the config that the profile, files and `--config` make."""
     check_help(words, snakemake_help())
     config: dict[str, Any] = {}
     for option, value in itertools.pairwise(words):
         if option == "--profile":
             profile = yaml.safe_load((ROOT / value / "config.yaml").read_text())
             config |= yaml.safe_load((ROOT / profile["configfile"][0]).read_text())
+        if option == "--configfile" and "/" in value:  # a file of this project
+            config |= yaml.safe_load((ROOT / value).read_text())
     if "--config" in words:
         pairs = [word.split("=", 1) for word in words[words.index("--config") + 1 :] if "=" in word]
         config |= {key: yaml.safe_load(value) for key, value in pairs}
@@ -142,8 +144,9 @@ def check_snakemake(words: list[str]) -> None:
 
 def check_playbook(words: list[str]) -> None:
     """Check that the playbook exists, and that a role or playbook knows each variable."""
-    [playbook] = [word for word in words if word.endswith(".yml")]
-    files = [ROOT / playbook, *(ROOT / "roles").rglob("*.yml")]
+    pairs = itertools.pairwise(words)
+    [playbook] = [word for before, word in pairs if word.endswith(".yml") and before != "-i"]
+    files = [ROOT / playbook, *ROOT.glob("roles/**/*.yml"), *ROOT.glob("tests/*/roles/**/*.yml")]
     known = "\n".join(path.read_text() for path in files)
     for option, value in itertools.pairwise(words):
         assert option != "-e" or value.partition("=")[0] in known, words
@@ -176,14 +179,19 @@ def test_programs_options_and_names_of_commands_exist(document: str) -> None:
     "line",
     [
         *("chaosity plan --lst", "chaosity plans --list", "chaosity place --node 0 -- ./program"),
-        *("snakemake --config buget=30m", "snakemake --config experiments=[far]", "make demos"),
-        *("snakemake --dry", "ansible-playbook monitor.yml -e monitors=x"),
+        *(
+            "snakemake --config buget=30m",
+            "snakemake --configfile config/far.yaml",
+            "snakemake --config experiments=[far]",
+            "make demos",
+        ),
+        *("snakemake --dry", "ansible-playbook playbooks/monitor.yml -e monitors=x"),
         'make bench BENCH_ARGUMENTS="kernel --pairs 3"',
     ],
 )
 def test_a_mistake_is_noticed(line: str) -> None:
     words = shlex.split(line)
-    with pytest.raises((AssertionError, UserError)):
+    with pytest.raises((AssertionError, UserError, OSError)):
         CHECKS[words[0]](words)
 
 

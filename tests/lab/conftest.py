@@ -77,7 +77,7 @@ class Lab:
         self.playbook("--limit", name)
         return machine
 
-    def playbook(self, *arguments: str, playbook: str = "lab.yml") -> playbooks.Outcome:
+    def playbook(self, *arguments: str, playbook: str = "tests/lab/lab.yml") -> playbooks.Outcome:
         """Run a playbook, which has to succeed."""
         outcome = playbooks.play(self.root, "-i", INVENTORY, *arguments, playbook=playbook)
         assert outcome.status == 0, outcome.said

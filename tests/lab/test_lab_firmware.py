@@ -60,14 +60,18 @@ class Divisible:
     def lab(self, state: str) -> None:
         """Bring the machine and its BMC up or take them down."""
         extra = {"virtual_lab_state": state}
-        outcome = playbooks.play(self.root, "-i", self.inventory, playbook="lab.yml", extra=extra)
+        outcome = playbooks.play(
+            self.root, "-i", self.inventory, playbook="tests/lab/lab.yml", extra=extra
+        )
         assert outcome.status == 0, outcome.said
 
     def set(self, mode: str) -> Outcome:
         """Have firmware.yml set a mode, with consent."""
         extra = {"firmware_mode": mode, "firmware_reboot_allowed": True}
         extra |= {"firmware_reboot_timeout": 600}
-        return playbooks.play(self.root, "-i", self.inventory, playbook="firmware.yml", extra=extra)
+        return playbooks.play(
+            self.root, "-i", self.inventory, playbook="playbooks/firmware.yml", extra=extra
+        )
 
     def ask(self, *command: str) -> str:
         """What a program on the machine prints."""

@@ -33,11 +33,17 @@ WANTED = {
     "host_state_transparent_huge_pages": "never",
     "host_state_irq_balance": True,
 }
+CONFIGURE = "playbooks/configure.yml"
 
 
 def play(root: Path, playbook: str, **extra: Any) -> playbooks.Outcome:
     """Run a playbook on the host."""
     return playbooks.play(root, "-i", INVENTORY, "--limit", "small", playbook=playbook, extra=extra)
+
+
+def restore(root: Path) -> playbooks.Outcome:
+    """Restore what was saved on the host."""
+    return play(root, CONFIGURE, host_state_restore=True)
 
 
 def reading(host) -> list[str]:
@@ -51,13 +57,13 @@ def host(root: Path, small) -> Iterator[Any]:
     """The small host, with the service that its image keeps from starting by itself."""
     small.says("systemctl", "unmask", SERVICE)
     yield small
-    play(root, "restore.yml")
+    restore(root)
     small.says("systemctl", "mask", SERVICE)
 
 
 def test_every_node_is_set_read_back_and_given_back(root: Path, host) -> None:
     before = reading(host)
-    first = play(root, "configure.yml", **WANTED)
+    first = play(root, CONFIGURE, **WANTED)
     assert (first.status, first.count("changed")) == (0, 1), first.said
     assert reading(host) == [
         "16",
@@ -68,9 +74,9 @@ def test_every_node_is_set_read_back_and_given_back(root: Path, host) -> None:
         "always madvise [never]",
         "ActiveState=active",
     ]
-    again = play(root, "configure.yml", **WANTED)
+    again = play(root, CONFIGURE, **WANTED)
     assert (again.status, again.count("changed")) == (0, 0), again.said
-    back = play(root, "restore.yml")
+    back = restore(root)
     assert (back.status, back.count("changed")) == (0, 1), back.said
     assert reading(host) == before
 
@@ -80,21 +86,21 @@ def test_a_node_that_gives_too_few_pages_is_named_with_the_figures(root: Path, h
     total = int(host.says(f"awk '/MemTotal/{{print$4}}' {NODE}1/meminfo"))
     # All of the node's memory: the kernel keeps some of it for itself.
     pages = total // 2048
-    outcome = play(root, "configure.yml", host_state_huge_pages={"1": {"2M": pages}})
+    outcome = play(root, CONFIGURE, host_state_huge_pages={"1": {"2M": pages}})
     assert outcome.status != 0
     assert outcome.says("small: node 1 gives", f"instead of {pages} huge pages of 2 MiB, with")
-    back = play(root, "restore.yml")
+    back = restore(root)
     assert back.status == 0, back.said
     assert reading(host) == before
 
 
 def test_a_boot_puts_everything_back_and_nothing_is_written_over_it(root: Path, host) -> None:
     before = reading(host)
-    assert play(root, "configure.yml", **WANTED).status == 0
+    assert play(root, CONFIGURE, **WANTED).status == 0
     power_switch.stop_machine(host.folder)
     power_switch.boot_machine(host.folder)
     booted = reading(host)
     assert booted[:-1] == before[:-1]
-    back = play(root, "restore.yml")
+    back = restore(root)
     assert back.says("small has booted since"), back.said
     assert reading(host) == booted

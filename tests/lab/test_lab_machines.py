@@ -88,8 +88,8 @@ def test_a_second_run_changes_nothing(lab, small) -> None:
     ],
 )
 def test_what_is_misspelt_is_refused(root: Path, arguments: list[str], message: str) -> None:
-    given = ["-i", "inventories/lab", "--limit", "small", "--check", *arguments]
-    outcome = playbooks.play(root, *given, playbook="lab.yml")
+    given = ["-i", "tests/lab/inventory", "--limit", "small", "--check", *arguments]
+    outcome = playbooks.play(root, *given, playbook="tests/lab/lab.yml")
     assert outcome.status != 0
     assert outcome.says(message)
 

@@ -98,7 +98,13 @@ class Monitor:
         """Play monitor.yml, which must succeed."""
         variables = {**VARIABLES, "monitor_results": str(self.configuration.parent.parent), **extra}
         outcome = playbooks.play(
-            self.root, "-i", INVENTORY, "--limit", HOST, playbook="monitor.yml", extra=variables
+            self.root,
+            "-i",
+            INVENTORY,
+            "--limit",
+            HOST,
+            playbook="playbooks/monitor.yml",
+            extra=variables,
         )
         assert outcome.status == 0, outcome.said
         return outcome

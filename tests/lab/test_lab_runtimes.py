@@ -57,7 +57,7 @@ def test_a_node_without_memory_keeps_no_data(lab, root: Path) -> None:
     """On the machine of traps, whose CPUs are not all on a node with memory."""
     machine = lab.up(TRAPS)
     lab.playbook("--limit", TRAPS, playbook="provision.yml")
-    hosts = yaml.safe_load((root / "inventories/lab/hosts.yml").read_text())["all"]["hosts"]
+    hosts = yaml.safe_load((root / "tests/lab/inventory/hosts.yml").read_text())["all"]["hosts"]
     [bare, *_] = hosts[TRAPS]["virtual_lab_machine"]["memoryless_nodes"]
     [cpu, *_] = machine.says("cat", f"/sys/devices/system/node/node{bare}/cpulist").split(",")
     cpu = cpu.split("-")[0].strip()

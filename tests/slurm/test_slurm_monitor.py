@@ -51,7 +51,7 @@ class Monitor:
             **OFTEN,
             **extra,
         }
-        return play(self.root, "-i", INVENTORY, playbook="monitor.yml", extra=variables)
+        return play(self.root, "-i", INVENTORY, playbook="playbooks/monitor.yml", extra=variables)
 
     def install(self, **extra: Any) -> None:
         outcome = self.play(**extra)
@@ -193,7 +193,7 @@ def test_a_second_run_changes_nothing_and_nothing_is_left(monitor: Monitor, befo
     monitor.install()
     assert "HealthCheckProgram=/usr/local/sbin/chaosity-monitor" in CONFIGURATION.read_text()
     assert monitor.play().count("changed") == 0
-    again = play(monitor.root, "-i", INVENTORY, playbook="slurm.yml")
+    again = play(monitor.root, "-i", INVENTORY, playbook="tests/slurm/slurm.yml")
     assert (again.status, again.count("changed")) == (0, 0), again.said
     for path in (PROGRAM, *SETTINGS.iterdir(), SETTINGS):
         status = path.stat()

@@ -110,7 +110,7 @@ def parse_counters(text: str, folder: Path) -> None:
 CASES: dict[str, tuple[Callable[[str, Path], None], float]] = {
     "workflow/experiments/*.yaml": (parse_experiment, 0.12),
     "templates/benchmarks/*.yaml": (parse_benchmark, 0.2),
-    "workflow/config/config.yaml": (parse_config, 0.15),
+    "config/config.yaml": (parse_config, 0.15),
     "templates/machines/epyc_7413*.yaml": (parse_machine, 0.3),
     "templates/counters/*.yaml": (parse_counters, 0.3),
 }

@@ -132,12 +132,12 @@ def test_settings_are_changed_and_restored(root: Path, workflow: Workflow, user:
         done = play(
             root,
             workflow,
-            "configure.yml",
+            "playbooks/configure.yml",
             host_state_transparent_huge_pages_defrag=wanted,
         )
         changed = DEFRAG.read_text()
         workflow.hosts({"far": user.variables})
-        restored = play(root, workflow, "restore.yml")
+        restored = play(root, workflow, "playbooks/configure.yml", host_state_restore=True)
     assert done.status == 0, done.said
     assert f"[{wanted}]" in changed
     assert (restored.status, DEFRAG.read_text()) == (0, before), restored.said

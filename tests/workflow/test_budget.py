@@ -99,7 +99,9 @@ def test_rounds_go_on_after_a_kill_a_repair_another_run_and_an_upgrade(root: Pat
     changed_at = utc_now_text()
     system.write_text(json.dumps(document))
     every = workflow.chosen().total()
+    there = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     text = workflow.run("--dry-run")
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == there
     assert f"first {every} measurements of earlier rounds" in text
     assert f"{every} older than a change" in text and "no further round" not in text
     # A run with less time measures a part, and its table has nothing else.

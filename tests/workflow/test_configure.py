@@ -37,8 +37,12 @@ ansible.module_utils.__path__.append(sys.argv.pop(1))
 runpy.run_path(sys.argv.pop(1), run_name="__main__")
 """
 
-configure = functools.partial(playbooks.play, playbook="configure.yml")
-restore = functools.partial(playbooks.play, playbook="restore.yml")
+configure = functools.partial(playbooks.play, playbook="playbooks/configure.yml")
+
+
+def restore(root: Path, extra: dict[str, Any]) -> Outcome:
+    """Restore what was saved, as a user types it."""
+    return configure(root, "-e", "host_state_restore=true", extra=extra)
 
 
 def reading() -> list[str]:

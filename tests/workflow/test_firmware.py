@@ -22,7 +22,7 @@ from lab_bmc import MODES, Redfish, free_port, make_machine
 
 pytestmark = pytest.mark.thorough
 
-play_firmware = functools.partial(playbooks.play, playbook="firmware.yml")
+play_firmware = functools.partial(playbooks.play, playbook="playbooks/firmware.yml")
 WRONG_PASSWORD = "wrong-but-secret-too"
 FROM_ENVIRONMENT = "secret-of-the-environment"
 NPS = "NumaNodesPerSocket"

@@ -32,7 +32,7 @@ class Monitor:
     def __init__(self, root: Path, folder: Path) -> None:
         self.root, self.folder, self.results = root, folder, folder / "results"
         self.map = configuration_folder(simulated("one_node", ["memory_bandwidth"]))
-        self.playbook = root / "monitor.yml"
+        self.playbook = root / "playbooks/monitor.yml"
 
     def play(self, hosts: dict[str, dict[str, Any]], **extra: Any) -> Outcome:
         """Run the playbook for these hosts with their variables."""
@@ -61,8 +61,7 @@ class Monitor:
         assert whole.pop("any_errors_fatal") is True
         self.playbook = self.folder / "go_on.yml"
         self.playbook.write_text(yaml.safe_dump([whole]))
-        for name in ("roles", "workflow"):
-            (self.folder / name).symlink_to(self.root / name)
+        (self.folder / "roles").symlink_to(self.root / "roles")
         outcome = self.play({host: own for host, (own, _) in cases.items()}, **extra)
         for host, (_, sentences) in cases.items():
             assert re.search(rf"^{host} .* failed=1 ", outcome.said, re.MULTILINE), outcome.said

@@ -244,10 +244,10 @@ def checkout(root: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         copy.chmod(0o755)
-        for name in ("ansible.cfg", "provision.yml", "firmware.yml"):
+        for name in ("ansible.cfg", "provision.yml"):
             shutil.copy2(root / name, copy)
-        for name in ("inventories", "roles", "workflow/chaosity/documents"):
-            shutil.copytree(root / name, copy / name)
+        for name in ("inventories", "playbooks", "roles", "workflow/chaosity/documents"):
+            shutil.copytree(root / name, copy / name, symlinks=True)
         if os.geteuid() == 0:
             for path in (copy, *copy.rglob("*")):
                 os.chown(path, NOBODY, NOBODY)

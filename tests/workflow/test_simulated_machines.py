@@ -147,7 +147,7 @@ def test_each_experiment_has_its_section_and_its_figures_have_finite_numbers(
 
 def test_a_simulated_mac(tmp_path: Path) -> None:
     topology = ROOT / "tests/data/topologies/m1-pro-by-hand.xml"
-    config = read_yaml(ROOT / "workflow/config/darwin.yaml")
+    config = read_yaml(ROOT / "config/darwin.yaml")
     simulate(tmp_path, topology, ROOT / "templates/machines/desktop.yaml", **config)
     records = [json.loads(path.read_text()) for path in tmp_path.glob("results/*/*/*/*/rep1.json")]
     assert {record["verdict"]["status"] for record in records} == {"valid"}

@@ -26,7 +26,7 @@ def test_the_controller_is_the_first_host_that_has_a_machine(root: Path, tmp_pat
         },
     }
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
-    outcome = play(root, "-i", tmp_path / "hosts.yml", playbook="slurm.yml")
+    outcome = play(root, "-i", tmp_path / "hosts.yml", playbook="tests/slurm/slurm.yml")
     assert outcome.status != 0
     assert outcome.says("slurm_node_name of real is controller: real; use only letters"), (
         outcome.said

@@ -27,7 +27,9 @@ call_or_exit_on_user_error(
 # The Slurm jobs, if the config asks for them.
 SLURM = None
 if CAMPAIGN.config["transport"] == "slurm" and CAMPAIGN.modes:
-    SLURM = call_or_exit_on_user_error(lambda: CampaignSlurmJobs(CAMPAIGN, workflow))
+    SLURM = call_or_exit_on_user_error(
+        lambda: CampaignSlurmJobs(CAMPAIGN, repeats=COMMAND_LINE.repeats_measurements)
+    )
 CAMPAIGN.needed_jobs = lambda: workflow.dag.needrun_jobs()
 RESULTS = config["results"]
 # Exist if the reports of a host in several configurations show each other.
@@ -96,10 +98,18 @@ def changed_component_files(wildcards):
     )
 
 
+def slurm_batch_file(wildcards):
+    """The file of the batch to which a measurement belongs, which is no reason to repeat it."""
+    return ancient(SLURM.batch_file(mode_of(wildcards), wildcards))
+
+
 def measurement_priority(wildcards):
     """Priority of a measurement: the later in the random order, the lower."""
-    if SLURM:  # in a Slurm job, Snakemake calls this function of the rule first
-        SLURM.set_snakemake_options_for_batches()
+    if SLURM and not CAMPAIGN.is_main:
+        # A failed measurement must not stop the rest of its batch. Snakemake (9.27) does not pass
+        # --keep-going to the processes that it starts in a job, and reads no profile there. This
+        # function is the first that it calls after it has set its options.
+        workflow.execution_settings.keep_going = True
     return -planned_point(wildcards)["orders"][int(wildcards.replicate) - 1]
 
 

@@ -1,6 +1,8 @@
 # One record for each point and replicate. Records are never changed.
 from snakemake.exceptions import WorkflowError
 
+from chaosity.campaign.campaign_slurm_jobs import BATCHES_FOLDER
+
 
 # These rules take seconds and measure nothing, so they run locally.
 localrules:
@@ -19,15 +21,15 @@ localrules:
 rule measure:
     input:
         # Most points have no changed component, so Snakemake follows no inputs of their measurements.
-        changed_component_files,
+        changed_components=changed_component_files,
+        slurm_batch=slurm_batch_file if SLURM else [],
     output:
         f"{RESULTS}/{{host}}/{{configuration}}/{{experiment}}/{{point}}/rep{{replicate}}.json",
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/{{experiment}}/{{point}}/rep{{replicate}}.log",
     priority: measurement_priority
     group:
-        # With Slurm, measurements of one host share a job.
-        SLURM.batch_name if SLURM else None
+        "measurements" if SLURM else None
     threads: CAMPAIGN.measurement_threads
     resources:
         **CAMPAIGN.measurement_resources,
@@ -44,6 +46,29 @@ rule measure:
         f"chaosity-measure {shlex.quote(RESULTS)}/{{wildcards.host:q}}/host.json"
         " {params.point:q} --replicate {wildcards.replicate:q} --record {output:q}"
         " --below $PPID 2> {log:q}"
+
+
+if SLURM:
+
+    # All batches go into the queue at once, so that their waiting times overlap. The exclusive
+    # node, and these resources within the job, keep the measurements of a host apart.
+    resource_scopes:
+        **dict.fromkeys(CAMPAIGN.measuring_resources, "local"),
+
+    rule open_slurm_batch:
+        # The measurements of a batch have its file as input, so Snakemake puts them and this job
+        # into one group.
+        output:
+            touch(f"{RESULTS}/{{host}}/{{configuration}}/{BATCHES_FOLDER}/{{batch}}"),
+        log:
+            f"{RESULTS}/{{host}}/{{configuration}}/{BATCHES_FOLDER}/{{batch}}.log",
+        wildcard_constraints:
+            batch=r"[^/]+",
+        group:
+            "measurements"
+        threads: 1
+        resources:
+            **SLURM.batch_resources,
 
 
 checkpoint choose_round:

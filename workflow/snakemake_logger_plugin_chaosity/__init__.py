@@ -38,8 +38,8 @@ NOTHING_TO_BE_DONE = "Nothing to be done"  # how Snakemake's message begins
 MEASURE = "measure"
 # A line names at most so many hosts.
 MOST_NAMES = 4
-# Rules that only name their inputs.
-WITHOUT_STEPS = ("all", "measurements")
+# Rules that only name their inputs or group measurements.
+WITHOUT_STEPS = ("all", "measurements", "open_slurm_batch")
 
 
 def planned_seconds(wildcards: Mapping[str, str]) -> float:
@@ -194,7 +194,8 @@ class LogHandler(LogHandlerBase):
         """Report that some measurements of a host go into Slurm's queue as one job."""
         if self.total_may_grow:
             self.count_further_measurements()
-        wildcards = [job.wildcards_dict for job in details.jobs]
+        measurements = [job for job in details.jobs if job.rule.name.endswith(MEASURE)]
+        wildcards = [job.wildcards_dict for job in measurements]
         host, count = wildcards[0]["host"], len(wildcards)
         length = format_duration(sum(map(planned_seconds, wildcards)))
         self.print_line(
@@ -205,9 +206,9 @@ class LogHandler(LogHandlerBase):
         """Report that a Slurm job ended before all of its measurements were done."""
         logs = ", ".join(str(log) for log in details.aux_logs) or "none"
         number = getattr(details, "external_jobid", None) or "that was not accepted"
+        count = sum(job["name"].endswith(MEASURE) for job in details.job_error_info)
         self.print_line(
-            f"    Slurm job {number} did not do all of its {len(details.job_error_info)}"
-            f" measurements; its log: {logs}"
+            f"    Slurm job {number} did not do all of its {count} measurements; its log: {logs}"
         )
 
     def report_finished_slurm_measurements(self) -> None:

@@ -61,7 +61,7 @@ BOOT = "proc/sys/kernel/random/boot_id"
 STALE = "has booted since {} was written, which undid it all: nothing of that file is written back"
 OTHER_CPUS = "has other CPUs with this setting of SMT: the next snakemake discovers and plans again"
 UNSEEN = "has a setting that discovery does not see: edit the note in components/system.json"
-WHY = "values from before configure.yml, which restore.yml gives back within the same boot"
+WHY = "values from before configure.yml; host_state_restore=true restores them until the next boot"
 
 
 class _SavedValues:
@@ -85,7 +85,7 @@ class _SavedValues:
         if not self.path.parent.exists():
             self.made_folder = True
             self.path.parent.mkdir(parents=True)
-            # Whatever the umask is: restore.yml first looks at the file without root.
+            # Whatever the umask is: host_state_restore first looks at the file without root.
             self.path.parent.chmod(0o755)
         content = {"what": WHY, "boot_id": self.boot, "made_folder": self.made_folder}
         new = self.path.with_name(f"{self.path.name}.new")
@@ -227,7 +227,7 @@ def _change(host: Host, saved: _SavedValues, targets: Values, beside: list[str])
     if not failures:
         return
     if kept := _put_all(host, before):
-        what = f"{'; '.join([*failures, *kept])}; restore.yml gives back what was there before"
+        what = f"{'; '.join([*failures, *kept])}; host_state_restore=true restores all of them"
         raise StateError(what)
     if existed and not saved.stale:
         saved.save(known)

@@ -123,7 +123,7 @@ def test_a_run_says_why_records_are_measured_again(campaign):
         return SimpleNamespace(
             rule=SimpleNamespace(name="measure"),
             wildcards=wildcards,
-            input=list(inputs),
+            input=SimpleNamespace(changed_components=list(inputs)),
             output=[str(record)],
         )
 

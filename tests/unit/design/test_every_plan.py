@@ -18,7 +18,7 @@ from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology
 from shipped_data import REAL_MACHINES
 
-CONFIGS = sorted(path.stem for path in (ROOT / "workflow/config").glob("*.yaml"))
+CONFIGS = sorted(path.stem for path in (ROOT / "config").glob("*.yaml"))
 TOPOLOGIES = [
     *sorted((ROOT / "tests/data/topologies").glob("*.xml")),
     *sorted((ROOT / "templates/machines/topologies").glob("*.xml")),
@@ -44,7 +44,7 @@ topology_of = cache(discover_topology)
 @cache
 def config_in(file: str) -> dict[str, Any]:
     """A shipped config, which a test must not change."""
-    return dict(read_config(ROOT / "workflow/config" / file))
+    return dict(read_config(ROOT / "config" / file))
 
 
 def planned(config: dict, path: Path) -> Counter[str]:

@@ -163,7 +163,7 @@ def test_a_tool_of_one_maker_leaves_the_others_devices_out(paper_host, config):
 def test_a_host_gets_commands_of_its_own_system_alone(config):
     with pytest.raises(UserError, match="is for Linux, but this host runs macOS"):
         names(discover_topology(str(MAC)), config, "unlike_cores")
-    mac = read_config(ROOT / "workflow" / "config" / "darwin.yaml")
+    mac = read_config(ROOT / "config/darwin.yaml")
     linux = discover_topology(str(MACHINES / "devices.xml"))
     with pytest.raises(UserError, match="is for macOS, but this host runs Linux"):
         names(linux, mac, "unlike_cores")

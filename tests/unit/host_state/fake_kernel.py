@@ -226,5 +226,5 @@ class Try:
         return host_state.run(self.kernel, str(self.file), wanted, restore=False, check=check)
 
     def restore(self, check: bool = False) -> dict[str, Any]:
-        """As restore.yml."""
+        """As configure.yml with host_state_restore."""
         return host_state.run(self.kernel, str(self.file), {}, restore=True, check=check)

@@ -10,16 +10,24 @@ from typing import Any
 import pytest
 import yaml
 
-ROLES = Path(__file__).resolve().parents[3] / "roles"
-NAMES = sorted(folder.name for folder in ROLES.iterdir() if (folder / "tasks").is_dir())
+ROOT = Path(__file__).resolve().parents[3]
+# Name -> folder, of the project's roles and of those that only tests need.
+ROLES = {
+    path.parent.name: path.parent
+    for path in sorted((*ROOT.glob("roles/*/tasks"), *ROOT.glob("tests/*/roles/*/tasks")))
+    if not path.parent.is_symlink()
+}
 FAMILIES = ("Debian", "RedHat")
-PLAYBOOKS = sorted(path for path in ROLES.parent.glob("*.yml") if "hosts:" in path.read_text())
+PLAYBOOKS = [
+    *(ROOT / "provision.yml", *ROOT.glob("playbooks/*.yml")),
+    *(ROOT / "tests/lab/lab.yml", ROOT / "tests/slurm/slurm.yml"),
+]
 CONTROLLER = ("localhost", "127.0.0.1", "local")
 
 
 def read(role: str, path: str) -> Any:
     """A YAML file of a role, or an empty mapping where the role has none."""
-    file = ROLES / role / path
+    file = ROLES[role] / path
     return yaml.safe_load(file.read_text()) if file.exists() else {}
 
 
@@ -27,7 +35,7 @@ def options(role: str) -> dict[str, Any]:
     return read(role, "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
 
 
-@pytest.mark.parametrize("role", NAMES)
+@pytest.mark.parametrize("role", ROLES)
 def test_every_variable_is_typed_and_has_a_default_an_example_and_the_name_of_its_role(
     role: str,
 ) -> None:
@@ -36,7 +44,7 @@ def test_every_variable_is_typed_and_has_a_default_an_example_and_the_name_of_it
     assert all(name.startswith(f"{role}_") for name in typed)
     assert all(name.startswith(f"__{role}_") for name in read(role, "vars/main.yml"))
     types = {"str": str, "path": str, "bool": bool, "int": int, "list": list, "dict": dict}
-    text = (ROLES / role / "defaults/main.yml").read_text() if typed else ""
+    text = (ROLES[role] / "defaults/main.yml").read_text() if typed else ""
     shown = set()
     for line in (line for line in text.splitlines() if "# Ex" in line):
         [(name, value)] = yaml.safe_load(line.removeprefix("# Example: ")).items()
@@ -55,7 +63,7 @@ def test_every_family_has_a_word_on_every_tool_and_a_package_of_what_is_required
 
 
 def test_the_role_knows_the_programs_that_the_makefile_builds_and_its_folders() -> None:
-    files, variables = ROLES / "kernels/files", read("kernels", "vars/main.yml")
+    files, variables = ROLES["kernels"] / "files", read("kernels", "vars/main.yml")
     makefile = (files / "Makefile").read_text()
     listed = dict(re.findall(r"^(PROGRAMS|OPTIONAL) = (.*)$", makefile, re.MULTILINE))
     assert listed["PROGRAMS"].split() == variables["__kernels_programs"]
@@ -69,7 +77,7 @@ def test_the_role_knows_the_programs_that_the_makefile_builds_and_its_folders() 
 
 def test_a_benchmark_whose_program_may_be_left_out_does_not_stop_a_host() -> None:
     left_out = set(read("kernels", "vars/main.yml")["__kernels_libraries"])
-    files = (ROLES.parent / "templates/benchmarks").glob("*.yaml")
+    files = (ROOT / "templates/benchmarks").glob("*.yaml")
     needs = [yaml.safe_load(file.read_text())["needs"] for file in files]
     optional = {one["program"] for one in needs if one.get("optional")}
     assert left_out <= optional
@@ -90,10 +98,11 @@ def runs_on_the_controller(task: dict[str, Any]) -> bool:
 
 
 def test_nothing_becomes_root_on_the_controller() -> None:
-    files = [*PLAYBOOKS, *ROLES.glob("*/tasks/*.yml"), *ROLES.glob("*/handlers/*.yml")]
+    roles = [path for role in ROLES.values() for path in role.glob("*/*.yml")]
+    roles = [path for path in roles if path.parent.name in ("tasks", "handlers")]
     local = [
-        (f"{file.relative_to(ROLES.parent)}: {task['name']}", task.get("become"))
-        for file in files
+        (f"{file.relative_to(ROOT)}: {task['name']}", task.get("become"))
+        for file in (*PLAYBOOKS, *roles)
         for task in tasks_in(yaml.safe_load(file.read_text()))
         if runs_on_the_controller(task)
     ]

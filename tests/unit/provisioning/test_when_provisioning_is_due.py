@@ -22,7 +22,7 @@ HERE = "inventories/here"
 # The runner is packed from these. If make forgot one, this machine would keep an old runner.
 RUNNER = [*(f"{room}/source.py" for room in ROOMS), *SHARED]
 SOURCES = [
-    *("provision.yml", "firmware.yml", "ansible.cfg", "roles/kernels/files/sum.c"),
+    *("provision.yml", "playbooks/firmware.yml", "ansible.cfg", "roles/kernels/files/sum.c"),
     *(f"workflow/chaosity/{name}" for name in (*RUNNER, "documents/inventory.py")),
     f"{HERE}/hosts.yml",
 ]

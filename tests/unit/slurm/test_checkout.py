@@ -11,6 +11,6 @@ def test_its_config_is_the_projects_with_short_times(root, tmp_path):
     checkout = Checkout(root, tmp_path)
     long = {"relative_precision": None, "min_seconds": 1, "max_seconds": 1}
     checkout.configure(stopping={"memory_bandwidth": long})
-    config = read_config(tmp_path / "workflow/config/config.yaml")
+    config = read_config(tmp_path / "config/config.yaml")
     assert config["stopping"] == {**read_config()["stopping"], **SHORT, "memory_bandwidth": long}
     assert config["replicates"] == 1

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture
 def described() -> dict[str, dict[str, Any]]:
     """The complete descriptions of the inventory's machines, by name."""
-    hosts = yaml.safe_load((ROOT / "inventories/lab/hosts.yml").read_text())["all"]["hosts"]
+    hosts = yaml.safe_load((ROOT / "tests/lab/inventory/hosts.yml").read_text())["all"]["hosts"]
     return {
         name: complete_description(
             {

@@ -90,6 +90,7 @@ class Campaign:
     Attributes:
         modes: (host, configuration) -> the host in this configuration.
         skipped: hosts that cannot be discovered, with the reason.
+        began: when this run began, as in the name of a file.
 
     Raises:
         UserError: config, inventory or a host is wrong.
@@ -115,7 +116,7 @@ class Campaign:
         if self.is_main and not self.writes:
             self._folder = TemporaryDirectory(prefix="chaosity-dry-run-")
         self.discovered = Path(self._folder.name) if self._folder else self.results
-        self._began = time_in_file_name(utc_now_text())
+        self.began = time_in_file_name(utc_now_text())
         self._locks: list[int] = []
         self.modes: dict[tuple[str, str], HostInMode] = {}
         self.skipped: dict[str, str] = {}
@@ -169,7 +170,7 @@ class Campaign:
     def _add_mode(
         self, host: InventoryHost | PlannedHost, configuration: str, discovered: Path
     ) -> HostInMode:
-        mode = HostInMode(host, configuration, self.results, discovered, self._began)
+        mode = HostInMode(host, configuration, self.results, discovered, self.began)
         self.modes[host.name, configuration] = mode
         return mode
 
@@ -229,7 +230,7 @@ class Campaign:
             return None
         from chaosity.campaign.measured_rounds import RoundsOfHost  # it imports pandas
 
-        choices = RoundsOfHost(complete, mode.folder, self.config, mode.facts)
+        choices = RoundsOfHost(complete, mode.folder, self.config, mode.facts, writes=self.writes)
         step, text = choices.choose_first()
         if not choices.in_rounds:
             mode.take_plan(complete)
@@ -330,6 +331,11 @@ class Campaign:
         """Return the planned point of a measurement, by Snakemake's wildcards."""
         mode = self.modes[wildcards.host, wildcards.configuration]
         return mode.planned_point(wildcards.experiment, wildcards.point)
+
+    @property
+    def measuring_resources(self) -> list[str]:
+        """Return the names of the resources that allow one measurement at a time on each host."""
+        return [measuring_resource_name(host) for host in self.hosts]
 
     @property
     def measurement_resources(self) -> dict[str, int | Callable[[Any], int]]:

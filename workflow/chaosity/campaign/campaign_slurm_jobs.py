@@ -1,23 +1,26 @@
 """Manage the Slurm jobs of a workflow run: nodes, batches, resources, observation and cost.
 
-Only ``workflow/rules/common.smk`` uses this module, and only for ``transport: slurm`` in
-the config. In each job Snakemake starts itself twice: to run a step, and to run the batch's
-measurements one after the other. Processes within a job do not call Slurm.
+Only the rules use this module, and only for ``transport: slurm`` in the config. The measurements of
+a Slurm job are a batch. They have a file of the batch as input, so Snakemake puts them into one
+group with the job of rule `open_slurm_batch`, which makes this file and requests the node and the
+time of the whole batch. In each Slurm job Snakemake starts itself twice: to run a step, and to run
+the batch's measurements one after the other. Processes within a job do not call Slurm.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from chaosity.campaign.campaign import Campaign, measuring_resource_name
+from chaosity.campaign.campaign import Campaign
+from chaosity.campaign.host_in_mode import HostInMode
 from chaosity.records.atomic_writes_and_record_files import RUN_BEGAN, load_record, utc_now_text
 from chaosity.slurm.job_watch_and_queue_cost import (
     SlurmJobAndNodeWatch,
@@ -39,19 +42,12 @@ from chaosity.slurm.slurm_commands import (
 )
 from chaosity.transport.skipped_hosts import note_skipped_host
 
-# Common name of all groups of measurements in Snakemake.
-BATCH = "batch"
-# Number of measurements in one group; Snakemake needs a number.
-UNLIMITED = 10**9
 # Prefix of the names of this project's jobs; profiles/cluster passes it to the plugin.
 JOB_PREFIX = "chaosity_"
+# The folder of the empty files of batches, below ``results/<host>/<configuration>``.
+BATCHES_FOLDER = "slurm_batches"
 # Names of the Snakemake resources that `whole_node_job_resources` may return.
 RESOURCES = ("slurm_extra", "cpus_per_task", "mem_mb", "slurm_partition", "slurm_account")
-
-
-def _measurement_key(wildcards: Any) -> Key:
-    """Return the wildcards of a measurement as a tuple, which identifies the measurement."""
-    return tuple(str(value) for value in wildcards)
 
 
 class CampaignSlurmJobs:
@@ -59,25 +55,21 @@ class CampaignSlurmJobs:
 
     Args:
         campaign: the hosts, plans and records of the run.
-        workflow: Snakemake's workflow.
+        repeats: whether measurements that are complete are made again.
 
     Raises:
         UserError: Slurm does not answer, or removes jobs from its list before their end is seen.
     """
 
-    def __init__(self, campaign: Campaign, workflow: Any) -> None:
-        self.campaign, self.workflow = campaign, workflow
+    def __init__(self, campaign: Campaign, *, repeats: bool) -> None:
+        self.campaign, self._repeats = campaign, repeats
         self.slurm = campaign.config["slurm"]
-        self.is_main = bool(workflow.is_main_process)
-        self._batches: dict[Key, MeasurementBatch] = {}
+        self._batches: dict[str, MeasurementBatch] = {}  # by the name of their file
+        # Of each host in a configuration: the file of each measurement's batch, or None.
+        self._files: defaultdict[tuple[str, str], dict[Key, str | None]] = defaultdict(dict)
         self._resources: dict[str, dict[str, str | int]] = {}
         self.watch: SlurmJobAndNodeWatch | None = None
-        # All batches go into the queue at once, so that their waiting times overlap. The exclusive
-        # node, and this resource within the job, keep the measurements of a host apart.
-        workflow.resourcescope(
-            **{measuring_resource_name(name): "local" for name in campaign.hosts}
-        )
-        if self.is_main:
+        if campaign.is_main:
             remove_hyper_thread_hint_variables(os.environ)
             check_finished_jobs_stay_visible(run_slurm_command("scontrol", "show", "config"))
             nodes = list_slurm_nodes()
@@ -91,83 +83,93 @@ class CampaignSlurmJobs:
             own: dict[str, str | int] = {"cpus_per_task": processors, "mem_mb": 0}
             self._resources = dict.fromkeys(campaign.hosts, own)
 
-    def set_snakemake_options_for_batches(self) -> None:
-        """Change settings of Snakemake (9.27) for which it has no directive, after it created them.
-
-        The measurements of a batch are not connected by files. Snakemake puts unconnected jobs into
-        one group only up to a number that is set for the group's name. The names of batches are
-        known only later, so the number is set for their common parent name.
-
-        In a job, a failed measurement must not stop the rest of its batch. Snakemake does not pass
-        ``--keep-going`` to the processes that it starts there.
-        """
-        self.workflow.group_settings.group_components = {BATCH: UNLIMITED}
-        if not self.is_main:
-            self.workflow.execution_settings.keep_going = True
-
     def slurm_node_name(self, host: str) -> str:
         """Return a host's name in Slurm."""
         return slurm_node_name(host, self.campaign.modes_of(host)[0].variables)
 
-    def batch_name(self, wildcards: Any) -> str:
-        """Return the name of a measurement's batch."""
-        self.set_snakemake_options_for_batches()
-        if not self.is_main:
-            return BATCH
-        key = _measurement_key(wildcards)
-        if key not in self._batches:
-            self._cut_into_batches()
-        return self._batches[key].name
+    def batch_file(self, mode: HostInMode, wildcards: Any) -> list[str]:
+        """Return the file of a measurement's batch.
 
-    def _cut_into_batches(self) -> None:
-        """Put measurements without a batch into batches; a checkpoint adds such measurements."""
-        found = []
-        begun = Counter(batch.host for batch in set(self._batches.values()))
-        for job in self.workflow.dag.needrun_jobs():
-            if not job.rule.name.endswith("measure"):  # a module's rules may have a prefix
-                continue
-            own = job.wildcards
-            if _measurement_key(own) in self._batches:
-                continue
-            point = self.campaign.point_of(own)
-            order = point["orders"][int(own.replicate) - 1]
-            seconds = point["estimated_seconds"]
-            found.append(ReplicateToMeasure(_measurement_key(own), own.host, order, seconds))
-        for cut in cut_measurements_into_batches(found, self.slurm["minutes_per_job"]):
-            batch = replace(cut, number=cut.number + begun[cut.host])
-            self.workflow.parent_groupids[batch.name] = BATCH
-            for measurement in batch.measurements:
-                self._batches[measurement.key] = batch
-
-    def _minutes(self, wildcards: Any, attempt: int) -> int:
-        """Return a measurement's part of the time limit of its job, in minutes.
-
-        Snakemake adds the minutes of all measurements of a batch. A minute for each of a hundred
-        points of two seconds would be too long. So the batch's first measurement has the whole
-        limit.
+        A Slurm job measures the batch itself, so it needs none. Nor does a measurement that lacks
+        nothing; if Snakemake repeats it for a reason of its own, it is a Slurm job by itself.
         """
-        key = _measurement_key(wildcards)
-        batch = self._batches.get(key)
-        if batch is None or batch.measurements[0].key != key:
+        if not self.campaign.is_main:
+            return []
+        key = (wildcards.experiment, wildcards.point, wildcards.replicate)
+        found = self._files[mode.host, mode.configuration]
+        if key not in found:
+            self._cut_into_batches(mode)
+        return [path] if (path := found[key]) else []
+
+    def _cut_into_batches(self, mode: HostInMode) -> None:
+        """Put the measurements of a host into batches; a checkpoint adds such measurements."""
+        found = self._files[mode.host, mode.configuration]
+        missing = []
+        for point in mode.plan.points:
+            for number, order in enumerate(point["orders"], start=1):
+                key = (point["experiment"], point["point"], str(number))
+                if key in found:
+                    continue
+                found[key] = None
+                if self._repeats or not mode.is_up_to_date(point, number):
+                    missing.append(ReplicateToMeasure(key, order, point["estimated_seconds"]))
+        for batch in cut_measurements_into_batches(missing, self.slurm["minutes_per_job"]):
+            # Each run has files of its own, so that none exists yet.
+            name = f"{self.campaign.began}.{1 + len(self._batches)}"
+            path = f"{mode.folder}/{BATCHES_FOLDER}/{name}"
+            self._batches[name] = batch
+            found.update(dict.fromkeys((each.key for each in batch.measurements), path))
+
+    def _minutes_of_batch(self, wildcards: Any, attempt: int) -> int:
+        """Return the time limit of a batch; in its job, where nobody asks for it, one minute."""
+        batch = self._batches.get(wildcards.batch)
+        return self._limit(batch, attempt) if batch else 1
+
+    def _minutes_of_measurement(self, wildcards: Any, attempt: int) -> int:
+        """Return a measurement's part of the time limit of its job: 0, if it is in a batch.
+
+        Snakemake adds the minutes of all jobs of a group. A minute for each of a hundred points of
+        two seconds would be too long, so the batch has the whole limit.
+        """
+        mode = self.campaign.mode(wildcards.host, wildcards.configuration)
+        if not self.campaign.is_main or self.batch_file(mode, wildcards):
             return 0
+        point = mode.planned_point(wildcards.experiment, wildcards.point)
+        alone = MeasurementBatch((ReplicateToMeasure((), 0, point["estimated_seconds"]),))
+        return self._limit(alone, attempt)
+
+    def _limit(self, batch: MeasurementBatch, attempt: int) -> int:
         factor, slack = self.slurm["time_factor"], self.slurm["slack_minutes"]
         return batch.time_limit_minutes(factor, slack, attempt)
 
-    @property
-    def measurement_resources(self) -> dict[str, Callable[..., str | int | None]]:
-        """Return Snakemake's functions for the Slurm resources of a measurement, by resource."""
+    def _resources_with_minutes(
+        self, minutes: Callable[[Any, int], int]
+    ) -> dict[str, Callable[..., str | int | None]]:
+        """Return Snakemake's functions for the Slurm resources of a job, by resource."""
 
         def resource_of_host(name: str) -> Callable[[Any], str | int | None]:
             return lambda wildcards: self._resources[wildcards.host].get(name)
 
         return {
             **{name: resource_of_host(name) for name in RESOURCES},
-            "runtime": lambda wildcards, attempt: self._minutes(wildcards, attempt),
+            "runtime": lambda wildcards, attempt: minutes(wildcards, attempt),
         }
+
+    @property
+    def batch_resources(self) -> dict[str, Callable[..., str | int | None]]:
+        """Return the resources of the job that opens a batch: those of its whole Slurm job."""
+        return self._resources_with_minutes(self._minutes_of_batch)
+
+    @property
+    def measurement_resources(self) -> dict[str, Callable[..., str | int | None]]:
+        """Return the resources of a measurement."""
+        return self._resources_with_minutes(self._minutes_of_measurement)
 
     def start_job_watch(self) -> None:
         """Start to watch the jobs; call it when it is known that this is not a dry run."""
         os.environ[RUN_BEGAN] = utc_now_text()
+        for mode in self.campaign.modes.values():  # files of the batches of earlier runs
+            shutil.rmtree(mode.folder / BATCHES_FOLDER, ignore_errors=True)
         hosts = {self.slurm_node_name(host): host for host in self.campaign.hosts}
         self.watch = SlurmJobAndNodeWatch(hosts, JOB_PREFIX)
         self.watch.start_watching()

@@ -54,8 +54,12 @@ def boot_commands(
     if host.is_simulated:
         return ["true"], ["true"]
     play = [*ansible_command("ansible-playbook"), "--inventory", inventory, "--limit", host.name]
-    firmware = [str(root / "firmware.yml"), "--extra-vars", f"firmware_mode={configuration}"]
-    return [*play, *firmware], [*play, str(root / "configure.yml")]
+    firmware = [
+        str(root / "playbooks/firmware.yml"),
+        "--extra-vars",
+        f"firmware_mode={configuration}",
+    ]
+    return [*play, *firmware], [*play, str(root / "playbooks/configure.yml")]
 
 
 def discover_in_mode(config: Config, host: str, configuration: str) -> None:

@@ -181,10 +181,15 @@ class HostInMode:
         if self.rounds and not self.rounds.are_written:
             return False
         return all(
-            is_measured(self.folder, point, replicate)
-            and not self.changed_component_files(*point_key(point), str(replicate))
+            self.is_up_to_date(point, replicate)
             for point in self.plan.points
             for replicate in replicate_numbers(point)
+        )
+
+    def is_up_to_date(self, point: Point, replicate: int) -> bool:
+        """Return whether a measurement has a record that counts."""
+        return is_measured(self.folder, point, replicate) and not self.changed_component_files(
+            *point_key(point), str(replicate)
         )
 
     def changed_component_files(self, experiment: str, name: str, replicate: str) -> list[str]:

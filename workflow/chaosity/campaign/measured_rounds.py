@@ -63,13 +63,18 @@ _DIGEST_FILE = ".unmeasured_digest"
 
 
 def record_states(
-    plan: HostPlan, folder: Path, components: Path, rounds: Sequence[Round]
+    plan: HostPlan,
+    folder: Path,
+    components: Path,
+    rounds: Sequence[Round],
+    *,
+    writes: bool = True,
 ) -> dict[Replicate, RecordState]:
     """Return (point, replicate) -> state of each record in a host's folder."""
     histories = read_component_histories(components)
     asked = MachineSoFar((), plan.host.topology).replicates_of(rounds)
     found = {}
-    with kept_readings(folder, "rounds") as kept:
+    with kept_readings(folder, "rounds", writes=writes) as kept:
         for point in plan.points:
             key = point_key(point)
             for number in range(1, 1 + max(asked[key], len(point["orders"]))):
@@ -113,12 +118,14 @@ def machine_so_far(
     rounds: Sequence[Round],
     states: RecordStates,
     known: pd.DataFrame | None = None,
+    *,
+    writes: bool = True,
 ) -> MachineSoFar:
     """Return what is known of the machine from the records of the rounds."""
     facts = host_component_facts(plan.host.topology, read_component_documents(components))
     measured = rows_left_out(())
     if rounds and (folder / "points").exists():
-        rows = build_tidy_table(folder / "points", folder)
+        rows = build_tidy_table(folder / "points", folder, writes=writes)
         outdated = [(*key, number) for (key, number), each in states.items() if each.is_outdated]
         places = pd.MultiIndex.from_frame(rows[["experiment", "point", "replicate"]])
         measured = Measurements.from_table(rows[~places.isin(outdated)])
@@ -190,18 +197,25 @@ class RoundsOfHost:
         folder: ``results/<host>/<configuration>``.
         config: the config of the run with the budget.
         facts: the same folder, or in a dry run that of what discovery finds.
+        writes: whether what is read of the records may be kept in the folder.
     """
 
     def __init__(
-        self, plan: HostPlan, folder: Path, config: Config, facts: Path | None = None
+        self,
+        plan: HostPlan,
+        folder: Path,
+        config: Config,
+        facts: Path | None = None,
+        *,
+        writes: bool = True,
     ) -> None:
-        self.plan, self.folder, self.config = plan, folder, config
+        self.plan, self.folder, self.config, self.writes = plan, folder, config, writes
         self.components = (facts or folder) / "components"
         self.steps = read_round_steps(folder)
         self.budget = budget_of_config(config, plan)
         self.known = _known_before(plan, config["known_from"])
         rounds = rounds_of(self.steps)
-        states = record_states(plan, folder, self.components, rounds)
+        states = record_states(plan, folder, self.components, rounds, writes=writes)
         planned = {point_key(point): point["estimated_seconds"] for point in plan.points}
         counting = {each for each, state in states.items() if state.counts}
         own = [each for each in rounds if not each.earlier]
@@ -225,9 +239,17 @@ class RoundsOfHost:
 
     def choose(self, rounds: Sequence[Round]) -> tuple[list[Round], Round | None, MachineSoFar]:
         """Return the rounds so far, the next round or None, and what is known."""
-        states = record_states(self.plan, self.folder, self.components, rounds)
+        states = record_states(self.plan, self.folder, self.components, rounds, writes=self.writes)
         known = with_other_records(self.plan, rounds, states)
-        so_far = machine_so_far(self.plan, self.folder, self.components, known, states, self.known)
+        so_far = machine_so_far(
+            self.plan,
+            self.folder,
+            self.components,
+            known,
+            states,
+            self.known,
+            writes=self.writes,
+        )
         return known, next_round(so_far, self.budget, self.config["seed"]), so_far
 
     def choose_first(self) -> tuple[RoundStep, str]:

@@ -17,10 +17,16 @@ from chaosity.units import format_count, join_with_and
 _DEFINED_BY = ("loads", "stopping")
 
 
+class InputsOfMeasurement(Protocol):
+    """The inputs of rule `measure`."""
+
+    changed_components: Iterable[str]
+
+
 class Repetition(Protocol):
     """A job of Snakemake: its changed components as inputs, and its record as output."""
 
-    input: Iterable[str]
+    input: InputsOfMeasurement
     output: list[str]
 
 
@@ -40,7 +46,7 @@ def describe_repetitions(jobs: Iterable[tuple[Repetition, Point]]) -> str | None
 
 def _reason(job: Repetition, point: Point) -> str:
     """Return why a record is measured again, as a clause."""
-    if changed := [Path(file).stem for file in job.input]:
+    if changed := [Path(file).stem for file in job.input.changed_components]:
         return f"{join_with_and(changed)} changed"
     try:
         record = load_record(Path(job.output[0]))

@@ -76,7 +76,7 @@ def plan_command(
         if has_budget(config):
             from chaosity.campaign.measured_rounds import RoundsOfHost
 
-            echo(RoundsOfHost(host_plan, folder, config).describe_next_round())
+            echo(RoundsOfHost(host_plan, folder, config, writes=False).describe_next_round())
 
 
 def _command_lines(point: Point) -> Iterator[str]:

@@ -60,8 +60,8 @@ CONFIG_OPTION = click.option(
     "--config",
     "config_file",
     type=EXISTING_FILE,
-    default=_ROOT / "workflow" / "config" / "config.yaml",
-    show_default="workflow/config/config.yaml of the project",
+    default=_ROOT / "config" / "config.yaml",
+    show_default="config/config.yaml of the project",
     help="Config of the workflow.",
 )
 

@@ -146,7 +146,8 @@ class DesignedLoad:
             pages = self.benchmark.parameters.get("pages")
             if missing := _missing_pages(self.host.topology, pages, nodes):
                 where = f"parameters of {self.benchmark.name}, pages: {pages}"
-                remedy = "reserve them (host_state_huge_pages, configure.yml) or choose other pages"
+                variable = "host_state_huge_pages, playbooks/configure.yml"
+                remedy = f"reserve them ({variable}) or choose other pages"
                 raise UserError(note_with_nodes(*missing), where, remedy)
             return {}
         for pages in vary["pages"]:

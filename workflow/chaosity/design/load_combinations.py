@@ -241,7 +241,7 @@ class LoadCombinations:
         if found.operating_system_of_commands != host:
             benchmark_system = PLATFORMS[found.operating_system_of_commands]
             host_system = PLATFORMS[host]
-            file = "workflow/config/darwin.yaml" if host == "darwin" else "the default config"
+            file = "config/darwin.yaml" if host == "darwin" else "the default config"
             raise UserError(
                 f"{found.name} is for {benchmark_system}, but this host runs {host_system}",
                 place,

@@ -44,7 +44,7 @@ class StoppingRule(TypedDict):
 
 
 class Config(TypedDict):
-    """The checked config; workflow/config/config.yaml explains each key."""
+    """The checked config; config/config.yaml explains each key."""
 
     inventory: Text
     hosts: Annotated[list[str], DIFFERENT]

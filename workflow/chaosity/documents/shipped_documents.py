@@ -16,7 +16,7 @@ from chaosity.errors import UserError, check_allowed
 from chaosity.units import metric_has_unit
 
 ROOT = Path(__file__).resolve().parents[3]
-CONFIG = ROOT / "workflow" / "config" / "config.yaml"
+CONFIG = ROOT / "config" / "config.yaml"
 EXPERIMENTS = ROOT / "workflow" / "experiments"
 BENCHMARKS = ROOT / "templates" / "benchmarks"
 COUNTERS = ROOT / "templates" / "counters"

@@ -177,7 +177,7 @@ def hold_kernel_settings(
             if not os.access(root / name, os.W_OK):
                 now = read_setting(root, name)
                 what = f"the setting is {now} and must be {value}, but this user may not write it"
-                remedy = "run as root, or write the value with configure.yml"
+                remedy = "run as root, or write the value with playbooks/configure.yml"
                 raise UserError(what, str(root / name), remedy)
         with _guarded(root, different, wanted) as held:
             yield held

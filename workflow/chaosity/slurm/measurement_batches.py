@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby
 
-# Snakemake's wildcards of a measurement, which identify it.
+# Experiment, point and replicate.
 Key = tuple[str, ...]
 
 
@@ -16,7 +15,6 @@ class ReplicateToMeasure:
     """A replicate of a point that has to be measured."""
 
     key: Key
-    host: str
     order: int  # position of the replicate in the host's random order
     seconds: float  # planned duration
 
@@ -25,14 +23,7 @@ class ReplicateToMeasure:
 class MeasurementBatch:
     """Measurements that run in one job, one after the other in their random order."""
 
-    host: str
-    number: int
     measurements: tuple[ReplicateToMeasure, ...]
-
-    @property
-    def name(self) -> str:
-        """Return the name, a host and a number, which is also the name of the log folder."""
-        return f"{self.host}.{self.number}"
 
     @property
     def planned_seconds(self) -> float:
@@ -54,20 +45,16 @@ class MeasurementBatch:
 def cut_measurements_into_batches(
     measurements: Iterable[ReplicateToMeasure], minutes: float
 ) -> list[MeasurementBatch]:
-    """Return each host's measurements, in random order, divided into jobs of about `minutes`.
+    """Return a host's measurements, in random order, divided into jobs of about `minutes`.
 
-    A job ends with the measurement that reaches this length. The last job of a host can be shorter.
-    If the last job is shorter than a tenth of `minutes`, the previous job gets its measurements.
+    A job ends with the measurement that reaches this length. The last job can be shorter. If it is
+    shorter than a tenth of `minutes`, the previous job gets its measurements.
     """
-    batches = []
-    ordered = sorted(measurements, key=lambda measurement: (measurement.host, measurement.order))
-    for host, own in groupby(ordered, key=lambda measurement: measurement.host):
-        parts: list[list[ReplicateToMeasure]] = [[]]
-        for measurement in own:
-            if sum(other.seconds for other in parts[-1]) >= 60.0 * minutes:
-                parts.append([])
-            parts[-1].append(measurement)
-        if len(parts) > 1 and sum(other.seconds for other in parts[-1]) < 6.0 * minutes:
-            parts[-2:] = [parts[-2] + parts[-1]]
-        batches += [MeasurementBatch(host, i, tuple(part)) for i, part in enumerate(parts, start=1)]
-    return batches
+    parts: list[list[ReplicateToMeasure]] = [[]]
+    for measurement in sorted(measurements, key=lambda measurement: measurement.order):
+        if sum(other.seconds for other in parts[-1]) >= 60.0 * minutes:
+            parts.append([])
+        parts[-1].append(measurement)
+    if len(parts) > 1 and sum(other.seconds for other in parts[-1]) < 6.0 * minutes:
+        parts[-2:] = [parts[-2] + parts[-1]]
+    return [MeasurementBatch(tuple(part)) for part in parts if part]

@@ -92,17 +92,18 @@ def _identity(path: Path, request: str) -> str | None:
 
 
 @contextmanager
-def kept_readings(folder: Path, name: str) -> Iterator[KeptReadings]:
+def kept_readings(folder: Path, name: str, *, writes: bool = True) -> Iterator[KeptReadings]:
     """Yield the readings of the last run; at the end, write those that were asked for.
 
     Args:
         folder: ``results/<host>/<configuration>``.
         name: name of the table that is made of the readings.
+        writes: whether the file may be written; a dry run must not.
     """
     path = folder / FOLDER / f"{name}.parquet"
     readings = KeptReadings(folder, _read(path))
     yield readings
-    if readings.kept != readings.earlier:
+    if writes and readings.kept != readings.earlier:
         rows = [
             {"program": _program_digest(), "path": record, "identity": identity, "reading": reading}
             for record, (identity, reading) in readings.kept.items()

@@ -304,7 +304,7 @@ def _seen_nodes(load: LoadRecord) -> str | None:
     return format_cpu_list(sorted(int(n) for n, size in by_node.items() if size > least)) or None
 
 
-def build_tidy_table(points: Path, results: Path) -> pd.DataFrame:
+def build_tidy_table(points: Path, results: Path, *, writes: bool = True) -> pd.DataFrame:
     """Return the tidy table of one host and configuration.
 
     Only records that are new or changed since the last call are read, see `kept_readings`.
@@ -312,10 +312,11 @@ def build_tidy_table(points: Path, results: Path) -> pd.DataFrame:
     Args:
         points: folder of the plan's points, ``<experiment>/<point>.json``.
         results: folder of the records, ``<experiment>/<point>/rep<N>.json``.
+        writes: whether what is read may be kept in the folder for the next call.
     """
     planned = {(point["experiment"], point["point"]): point for point in read_points(points)}
     outcomes: dict[tuple[str, str], list[ReplicateOutcome]] = {}
-    with kept_readings(results, "measurements") as kept:
+    with kept_readings(results, "measurements", writes=writes) as kept:
         for key, point in planned.items():
             with malformed_as_user_error(_NO_POINT, str(points.joinpath(*key))):
                 outcomes[key] = [
