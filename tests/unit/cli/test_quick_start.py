@@ -94,10 +94,3 @@ def test_topology_and_plan_import_no_heavy_library_but_the_xml_parser(arguments:
 def test_programs_on_hosts_import_no_heavy_library(module: str) -> None:
     done = run("--help", module=f"chaosity.{module}")
     assert "imports" not in done.stderr
-
-
-def test_commands_and_their_help_are_listed() -> None:
-    done = run("--help")
-    for name, text in COMMANDS.items():
-        assert f"  {name} " in done.stdout
-        assert text in done.stdout

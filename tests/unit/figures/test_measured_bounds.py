@@ -6,7 +6,6 @@ import csv
 import json
 import re
 
-import pandas as pd
 import pytest
 from lxml import etree
 
@@ -137,11 +136,3 @@ def test_the_figure_has_room_for_its_bounds_and_the_table_has_their_values(tmp_p
     assert {float(line[column]) for line in lines} == {100 * GB}
     words = etree.parse(tmp_path / file.svg).getroot().xpath("//*[local-name()='desc']/text()")
     assert any("Lowest bound" in text for text in words)
-
-
-def test_a_figure_without_bounds_is_as_it_was():
-    entry = {key: value for key, value in ENTRY.items() if key != "bounds"}
-    spec = FigureSpec.from_yaml_entry("streaming_compute", entry)
-    data = select_figure_data(spec, streams(), Topology())
-    assert data.bounds == ()
-    assert isinstance(data.marks, pd.DataFrame) and len(data.marks)
