@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,5 +71,9 @@ def login_user(umask: int) -> Iterator[LoginUser]:
             finally:
                 server.stop()
     finally:
-        subprocess.run(["pkill", "-KILL", "-u", name], check=False)  # kept connections
+        # Kept connections take a moment to end, and userdel refuses until then.
+        for _ in range(100):
+            if subprocess.run(["pkill", "-KILL", "-u", name], check=False).returncode:
+                break
+            time.sleep(0.1)
         subprocess.run(["userdel", "--remove", name], check=True, stderr=subprocess.DEVNULL)
