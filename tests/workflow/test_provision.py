@@ -110,7 +110,8 @@ def test_hosts_build_with_the_compiler_and_the_libraries_that_they_have(
     gcc = shutil.which("gcc", path=compilers)
     other, without_liburing = tmp_path / "other-gcc", tmp_path / "gcc-without-liburing"
     refusing = 'for word; do [ "$word" = liburing.h ] && exit 1; done'
-    other.write_text(f'#!/bin/sh\nexec {gcc} "$@"\n')
+    version = '[ "$1" = "-###" ] && echo another compiler >&2'
+    other.write_text(f'#!/bin/sh\n{version}\nexec {gcc} "$@"\n')
     without_liburing.write_text(f'#!/bin/sh\n{refusing}\nexec {gcc} "$@"\n')
     for compiler in (other, without_liburing):
         compiler.chmod(0o755)
@@ -118,7 +119,7 @@ def test_hosts_build_with_the_compiler_and_the_libraries_that_they_have(
     lacking.mkdir()
     (lacking / "chaosity-sum").symlink_to("built-earlier/chaosity-sum")
     hosts = {
-        # Two hosts with one home folder; the compiler of a third has another name.
+        # Two hosts with one home folder; a third has another compiler.
         "a": {"kernels_directory": str(home)},
         "b": {"kernels_directory": str(home)},
         "other": {"kernels_directory": str(home), "kernels_compiler": str(other)},
@@ -145,7 +146,7 @@ def test_hosts_build_with_the_compiler_and_the_libraries_that_they_have(
     assert sum(f"changed: [{host}]" in build.group() for host in ("a", "b")) == 1, outcome.said
     own = home / f"on-{os.uname().nodename}"
     assert (own / "chaosity-latency").resolve() == (home / "chaosity-latency").resolve()
-    built = {path.parent for path in home.glob("*/chaosity-latency") if not path.is_symlink()}
+    built = {path.parent for path in home.glob("built-*/chaosity-latency")}
     assert len(built) == 2, built  # each compiler has a folder of its own
     # What cannot be built is left out, and no older program is left in its place.
     assert outcome.says("Skipped on lacking", "chaosity-sum, since liburing is missing")
