@@ -48,7 +48,8 @@ NO_CHANGE = "\n# Nothing has changed.\n"
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 # A test may take more time with a mutant than in the record, and pytest some seconds to start.
 SPARE_SECONDS, TIMES_RECORDED = 60.0, 4.0
-# Tests of other rooms that execute a mutant; some lines are executed by nearly all tests.
+# The longest time for tests of other rooms than the mutant's, since nearly all tests execute some
+# lines.
 OTHER_ROOMS_SECONDS = 120.0
 KILLED = ("killed", "hung")
 COLUMNS = ("room", "file", "line", "function", "kind", "old", "new", "nth")
@@ -138,20 +139,24 @@ class Tree:
 
     def records(self, layer: str) -> list[Record]:
         """Return the records of a layer, made now if they are not there."""
-        paths = {layer: ["tests/golden"]}
-        if layer == "rest":
-            paths = {layer: ["tests", "--ignore=tests/golden", "--ignore=tests/unit"]}
-        elif layer == "unit":
-            rooms = sorted({room_of(file) for file in self.sources})
-            paths = {
-                f"unit_{room}": [
-                    path for path in tests_of_room(room) if (self.root / path).exists()
-                ]
-                for room in rooms
-            }
-        for name in (name for name, own in paths.items() if own and name not in self._records):
-            self._records[name] = self._read_or_make_record(name, paths[name])
-        return [self._records[name] for name, own in paths.items() if own]
+        paths: dict[str, list[str]]
+        match layer:
+            case "golden":
+                paths = {layer: ["tests/golden"]}
+            case "rest":
+                paths = {layer: ["tests", "--ignore=tests/golden", "--ignore=tests/unit"]}
+            case _:  # a record for each room
+                rooms = sorted({room_of(file) for file in self.sources})
+                paths = {f"unit_{room}": self.existing_tests_of_room(room) for room in rooms}
+        names = [name for name, own in paths.items() if own]
+        for name in names:
+            if name not in self._records:
+                self._records[name] = self._read_or_make_record(name, paths[name])
+        return [self._records[name] for name in names]
+
+    def existing_tests_of_room(self, room: str) -> list[str]:
+        """Return the folder and the file of a room's tests, if they exist."""
+        return [path for path in tests_of_room(room) if (self.root / path).exists()]
 
     def _read_or_make_record(self, name: str, paths: Sequence[str]) -> Record:
         data, times = self.notes / f"{name}.coverage", self.notes / f"{name}.xml"
@@ -181,7 +186,7 @@ class Tree:
         return Record(read, seconds)
 
     def files_of_tests(self, layer: str, site: Site) -> dict[str, float]:
-        """Return the files of tests that could notice a mutation, in their order, and the times."""
+        """Return file -> seconds of the tests that execute a mutant, in the order to run them."""
         lines = {site.file: {site.line}}
         if site.function == MODULE_LEVEL:
             # A constant counts where its name is read.
@@ -198,13 +203,20 @@ class Tree:
             for file, numbers in lines.items()
             for name in record.files_that_execute(self.root / CODE / file, numbers)
         }
-        own_room, chosen_files, others = tests_of_room(room_of(site.file)), {}, 0.0
-        for name in sorted(found, key=lambda name: (not name.startswith(own_room), found[name])):
-            if layer == "unit" and not name.startswith(own_room):
-                others += found[name]
-            if others <= OTHER_ROOMS_SECONDS:
-                chosen_files[name] = found[name]
-        return chosen_files
+        cheapest_first = sorted(found, key=lambda name: found[name])
+        if layer != "unit":
+            return {name: found[name] for name in cheapest_first}
+        own_room = tests_of_room(room_of(site.file))
+        taken = [name for name in cheapest_first if name.startswith(own_room)]
+        seconds = 0.0
+        for name in cheapest_first:
+            if name in taken:
+                continue
+            seconds += found[name]
+            if seconds > OTHER_ROOMS_SECONDS:
+                break
+            taken.append(name)
+        return {name: found[name] for name in taken}
 
     def verdict(self, site: Site, layer: str) -> tuple[str, str]:
         """Run the tests of a layer on a mutant: killed, hung, survived or no test; which test."""
