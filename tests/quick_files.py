@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
 
+import pytest
+
 _PICTURE_SIZE = "chaosity.figures.figure_style_header_and_legends.PNG_DOTS_PER_INCH"
 
 
@@ -18,4 +20,11 @@ _PICTURE_SIZE = "chaosity.figures.figure_style_header_and_legends.PNG_DOTS_PER_I
 def quick_files() -> Iterator[None]:
     """Write files of this process quickly."""
     with mock.patch.object(os, "fsync"), mock.patch(_PICTURE_SIZE, 20):
+        yield
+
+
+@pytest.fixture(scope="package", autouse=True)
+def all_files_are_quick() -> Iterator[None]:
+    """Write files quickly in all tests of a folder; its conftest.py imports this."""
+    with quick_files():
         yield

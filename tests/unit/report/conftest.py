@@ -2,14 +2,4 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
-from quick_files import quick_files
-
-
-@pytest.fixture(scope="package", autouse=True)
-def _quick_files() -> Iterator[None]:
-    with quick_files():
-        yield
+from quick_files import all_files_are_quick as all_files_are_quick
