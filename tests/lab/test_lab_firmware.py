@@ -153,7 +153,7 @@ def test_a_mode_that_is_there_costs_no_reboot(machine: Divisible) -> None:
 
 
 def test_two_modes_are_measured_in_one_run(machine: Divisible, tmp_path: Path) -> None:
-    """With the kernels of this machine, since they take long to compile in an emulated one."""
+    """The kernels are copied from this machine: to compile them in an emulated one takes long."""
     machine.variables |= {"firmware_reboot_allowed": True, "firmware_reboot_timeout": 600}
     machine.describe()
     # fio is in the machine's image.

@@ -85,7 +85,7 @@ class _SavedValues:
         if not self.path.parent.exists():
             self.made_folder = True
             self.path.parent.mkdir(parents=True)
-            # Whatever the umask is: host_state_restore first looks at the file without root.
+            # All users may enter, whatever the umask is: restoring first looks without root.
             self.path.parent.chmod(0o755)
         content = {"what": WHY, "boot_id": self.boot, "made_folder": self.made_folder}
         new = self.path.with_name(f"{self.path.name}.new")

@@ -62,9 +62,11 @@ def read_document(folder: Path, name: str, document_type: Any, where: str) -> An
 def _pickled_document(
     path: Path, version: tuple[int, int] | None, document_type: Any, kind: str
 ) -> bytes:
-    """Return the checked document in this version of a file, from which each reader gets its own.
+    """Return a document of the project, checked, as bytes of pickle.
 
-    A run reads the same documents many times, and parsing YAML takes ten times as long.
+    A run reads the same documents many times, and to parse YAML takes ten times as long as to read
+    the bytes. So the bytes are kept as long as the file has this `version`. Each reader makes an
+    object of its own, which it may change.
     """
     document = read_yaml(path)
     check_document(document, document_type, path_in_repository(path))
