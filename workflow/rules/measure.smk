@@ -53,7 +53,7 @@ if SLURM:
     # All batches go into the queue at once, so that their waiting times overlap. The exclusive
     # node, and these resources within the job, keep the measurements of a host apart.
     resource_scopes:
-        **dict.fromkeys(CAMPAIGN.measuring_resources, "local"),
+        **dict.fromkeys(CAMPAIGN.measurement_resources, "local"),
 
     rule open_slurm_batch:
         # The measurements of a batch have its file as input, so Snakemake puts them and this job
@@ -66,7 +66,6 @@ if SLURM:
             batch=r"[^/]+",
         group:
             "measurements"
-        threads: 1
         resources:
             **SLURM.batch_resources,
 

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.slurm.measurement_batches import (
-    MeasurementBatch,
     ReplicateToMeasure,
     cut_measurements_into_batches,
+    planned_seconds,
+    time_limit_minutes,
 )
 
 
@@ -20,20 +21,20 @@ def measurements(seconds):
 def test_each_goes_once_in_order(seconds, minutes):
     wanted = measurements(seconds)
     found = cut_measurements_into_batches(reversed(wanted), minutes)
-    assert [one for batch in found for one in batch.measurements] == wanted
+    assert [one for batch in found for one in batch] == wanted
     # All but the last are long enough; without its last measurement, none but the last would have
     # been.
     for batch in found[:-1]:
-        assert batch.planned_seconds >= 60 * minutes
-        assert batch.planned_seconds - batch.measurements[-1].seconds < 60 * minutes
+        assert planned_seconds(batch) >= 60 * minutes
+        assert planned_seconds(batch) - batch[-1].seconds < 60 * minutes
 
 
 def test_crumbs_join_the_job_before():
     found = cut_measurements_into_batches(measurements([60.0, 60.0, 1.0]), minutes=1)
-    assert [len(batch.measurements) for batch in found] == [1, 2]
+    assert [len(batch) for batch in found] == [1, 2]
 
 
 def test_the_time_limit_grows_with_each_try():
-    batch = MeasurementBatch(tuple(measurements([30.0] * 20)))
-    assert batch.time_limit_minutes(factor=2, slack=5) == 25
-    assert batch.time_limit_minutes(factor=2, slack=5, attempt=2) == 50
+    seconds = planned_seconds(measurements([30.0] * 20))
+    assert time_limit_minutes(seconds, factor=2, slack=5) == 25
+    assert time_limit_minutes(seconds, factor=2, slack=5, attempt=2) == 50

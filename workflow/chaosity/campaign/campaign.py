@@ -333,11 +333,6 @@ class Campaign:
         return mode.planned_point(wildcards.experiment, wildcards.point)
 
     @property
-    def measuring_resources(self) -> list[str]:
-        """Return the names of the resources that allow one measurement at a time on each host."""
-        return [measuring_resource_name(host) for host in self.hosts]
-
-    @property
     def measurement_resources(self) -> dict[str, int | Callable[[Any], int]]:
         """Return the Snakemake resources of a measurement: one unit of its host's resource."""
 

@@ -29,9 +29,10 @@ from chaosity.slurm.job_watch_and_queue_cost import (
 )
 from chaosity.slurm.measurement_batches import (
     Key,
-    MeasurementBatch,
     ReplicateToMeasure,
     cut_measurements_into_batches,
+    planned_seconds,
+    time_limit_minutes,
 )
 from chaosity.slurm.slurm_commands import (
     list_slurm_nodes,
@@ -64,7 +65,7 @@ class CampaignSlurmJobs:
     def __init__(self, campaign: Campaign, *, repeats: bool) -> None:
         self.campaign, self._repeats = campaign, repeats
         self.slurm = campaign.config["slurm"]
-        self._batches: dict[str, MeasurementBatch] = {}  # by the name of their file
+        self._seconds_of_batches: dict[str, float] = {}  # planned, by the name of their file
         # Of each host in a configuration: the file of each measurement's batch, or None.
         self._files: defaultdict[tuple[str, str], dict[Key, str | None]] = defaultdict(dict)
         self._resources: dict[str, dict[str, str | int]] = {}
@@ -115,32 +116,30 @@ class CampaignSlurmJobs:
                     missing.append(ReplicateToMeasure(key, order, point["estimated_seconds"]))
         for batch in cut_measurements_into_batches(missing, self.slurm["minutes_per_job"]):
             # Each run has files of its own, so that none exists yet.
-            name = f"{self.campaign.began}.{1 + len(self._batches)}"
+            name = f"{self.campaign.began}.{1 + len(self._seconds_of_batches)}"
             path = f"{mode.folder}/{BATCHES_FOLDER}/{name}"
-            self._batches[name] = batch
-            found.update(dict.fromkeys((each.key for each in batch.measurements), path))
+            self._seconds_of_batches[name] = planned_seconds(batch)
+            found.update(dict.fromkeys((each.key for each in batch), path))
 
     def _minutes_of_batch(self, wildcards: Any, attempt: int) -> int:
-        """Return the time limit of a batch; in its job, where nobody asks for it, one minute."""
-        batch = self._batches.get(wildcards.batch)
-        return self._limit(batch, attempt) if batch else 1
+        """Return the time limit of a batch for its Slurm job; within the job, nothing uses this."""
+        return self._limit(self._seconds_of_batches.get(wildcards.batch, 0.0), attempt)
 
     def _minutes_of_measurement(self, wildcards: Any, attempt: int) -> int:
-        """Return a measurement's part of the time limit of its job: 0, if it is in a batch.
+        """Return what a measurement adds to the time limit of its job: nothing if it is in a batch.
 
         Snakemake adds the minutes of all jobs of a group. A minute for each of a hundred points of
-        two seconds would be too long, so the batch has the whole limit.
+        two seconds would be too long, so the job that opens the batch has the whole limit.
         """
         mode = self.campaign.mode(wildcards.host, wildcards.configuration)
         if not self.campaign.is_main or self.batch_file(mode, wildcards):
             return 0
         point = mode.planned_point(wildcards.experiment, wildcards.point)
-        alone = MeasurementBatch((ReplicateToMeasure((), 0, point["estimated_seconds"]),))
-        return self._limit(alone, attempt)
+        return self._limit(point["estimated_seconds"], attempt)
 
-    def _limit(self, batch: MeasurementBatch, attempt: int) -> int:
+    def _limit(self, seconds: float, attempt: int) -> int:
         factor, slack = self.slurm["time_factor"], self.slurm["slack_minutes"]
-        return batch.time_limit_minutes(factor, slack, attempt)
+        return time_limit_minutes(seconds, factor, slack, attempt)
 
     def _resources_with_minutes(
         self, minutes: Callable[[Any, int], int]
@@ -162,7 +161,7 @@ class CampaignSlurmJobs:
 
     @property
     def measurement_resources(self) -> dict[str, Callable[..., str | int | None]]:
-        """Return the resources of a measurement."""
+        """Return the resources of a measurement, which has no time of its own in a batch."""
         return self._resources_with_minutes(self._minutes_of_measurement)
 
     def start_job_watch(self) -> None:

@@ -18,7 +18,7 @@ _DEFINED_BY = ("loads", "stopping")
 
 
 class InputsOfMeasurement(Protocol):
-    """The inputs of rule `measure`."""
+    """The input files of a job that measures, by their names in rule `measure`."""
 
     changed_components: Iterable[str]
 

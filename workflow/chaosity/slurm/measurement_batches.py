@@ -19,32 +19,31 @@ class ReplicateToMeasure:
     seconds: float  # planned duration
 
 
-@dataclass(frozen=True)
-class MeasurementBatch:
-    """Measurements that run in one job, one after the other in their random order."""
+# Measurements that run in one job, one after the other in their random order.
+Batch = tuple[ReplicateToMeasure, ...]
 
-    measurements: tuple[ReplicateToMeasure, ...]
 
-    @property
-    def planned_seconds(self) -> float:
-        """Return the planned duration of all measurements in seconds."""
-        return sum(measurement.seconds for measurement in self.measurements)
+def planned_seconds(batch: Iterable[ReplicateToMeasure]) -> float:
+    """Return the planned duration of all measurements in seconds."""
+    return sum(measurement.seconds for measurement in batch)
 
-    def time_limit_minutes(self, factor: float, slack: float, attempt: int = 1) -> int:
-        """Return the time limit of the job in minutes.
 
-        Args:
-            factor: factor by which the planned time is multiplied.
-            slack: minutes that are added for the start of the job, and for a point that waits for
-                its memory or for another measurement on the host.
-            attempt: 1, 2, ...; every retry adds the whole time once more.
-        """
-        return math.ceil(attempt * (self.planned_seconds * factor / 60.0 + slack))
+def time_limit_minutes(seconds: float, factor: float, slack: float, attempt: int = 1) -> int:
+    """Return the time limit of a job in minutes.
+
+    Args:
+        seconds: planned duration of its measurements.
+        factor: factor by which the planned time is multiplied.
+        slack: minutes that are added for the start of the job, and for a point that waits for
+            its memory or for another measurement on the host.
+        attempt: 1, 2, ...; every retry adds the whole time once more.
+    """
+    return math.ceil(attempt * (seconds * factor / 60.0 + slack))
 
 
 def cut_measurements_into_batches(
     measurements: Iterable[ReplicateToMeasure], minutes: float
-) -> list[MeasurementBatch]:
+) -> list[Batch]:
     """Return a host's measurements, in random order, divided into jobs of about `minutes`.
 
     A job ends with the measurement that reaches this length. The last job can be shorter. If it is
@@ -52,9 +51,9 @@ def cut_measurements_into_batches(
     """
     parts: list[list[ReplicateToMeasure]] = [[]]
     for measurement in sorted(measurements, key=lambda measurement: measurement.order):
-        if sum(other.seconds for other in parts[-1]) >= 60.0 * minutes:
+        if planned_seconds(parts[-1]) >= 60.0 * minutes:
             parts.append([])
         parts[-1].append(measurement)
-    if len(parts) > 1 and sum(other.seconds for other in parts[-1]) < 6.0 * minutes:
+    if len(parts) > 1 and planned_seconds(parts[-1]) < 6.0 * minutes:
         parts[-2:] = [parts[-2] + parts[-1]]
-    return [MeasurementBatch(tuple(part)) for part in parts if part]
+    return [tuple(part) for part in parts if part]
