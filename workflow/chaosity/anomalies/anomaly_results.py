@@ -20,7 +20,6 @@ class AnomalyKind(StrEnum):
 
     SLOW_COMPONENT = "slow_component"
     SLOW_PATH = "slow_path"
-    ASYMMETRY = "asymmetry"
     REMOTE_BETTER = "remote_better_than_local"
     ADDING_DRIVES = "adding_drives_loses_bandwidth"
     CONTENTION = "contention_within_node"

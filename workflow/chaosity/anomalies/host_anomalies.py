@@ -56,7 +56,6 @@ _KINDS = _MEMORY, _LINKS, _DRIVES, _SETS, _SWEEPS = (
 )
 # Kinds that another anomaly may explain.
 _SECONDARY = (
-    AnomalyKind.ASYMMETRY,
     AnomalyKind.REMOTE_BETTER,
     AnomalyKind.SLIT_MISMATCH,
     AnomalyKind.ADDING_DRIVES,
@@ -211,8 +210,8 @@ def _check_memory(memory: Measurements, parts: HostComponentFacts) -> tuple[str,
         structures += [findings.structure] * len(matrix.samples)
         check.tests_count += bool(slit)
     if matrices:
-        # Slow parts, asymmetry, and remote better than local; each counts all matrices.
-        check.tests_count += 3
+        # Slow parts, and remote better than local; each counts all matrices.
+        check.tests_count += 2
         number = format_count(len(matrices), "node matrix", "node matrices")
         check.tested = f"{number}{' and the SLIT' if distances else ''}"
     in_matrices = [where for where, _ in matrices]
@@ -345,7 +344,7 @@ def _without_explained(found: Sequence[Anomaly], places: Mapping[int | str, int]
 
 def _explains(cause: Anomaly, anomaly: Anomaly) -> bool:
     """Return whether the anomaly `cause` explains the other, which is of a secondary kind."""
-    if anomaly.kind in (AnomalyKind.ASYMMETRY, AnomalyKind.ADDING_DRIVES):
+    if anomaly.kind == AnomalyKind.ADDING_DRIVES:
         return set(anomaly.cells) <= set(cause.cells)
     shared = set(anomaly.components) & set(cause.components)
     return anomaly.kind == AnomalyKind.REMOTE_BETTER and bool(shared)

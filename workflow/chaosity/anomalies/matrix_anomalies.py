@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -27,8 +26,7 @@ from chaosity.anomalies.matrix_structure import (
     learn_matrix_structure,
 )
 from chaosity.anomalies.slit_mismatch import check_packages_and_slit
-from chaosity.anomalies.structural_departures import is_repeated_by_symmetry
-from chaosity.place_names import initiator_to_target_name, node_name
+from chaosity.place_names import node_name
 from chaosity.store.read_node_matrix_csv import NodeMatrix
 from chaosity.text_templates import write_sentences, write_text
 
@@ -70,7 +68,6 @@ def analyse_one_of_matrices(
     analysis = MatrixAnalysis(cells, structure, looks)
     found = [
         *analysis.find_slow_components_and_paths(),
-        *_asymmetries(analysis),
         *_remote_better(analysis),
         *firmware.anomalies,
     ]
@@ -98,7 +95,7 @@ def analyse_one_of_matrices(
         detectable_percent=detectable,
         noise_percent=100.0 * analysis.scatter.single,
         notes=(*_notes(analysis), *firmware.notes),
-        checked=("slow nodes", "slow paths", "asymmetry", "remote better than local", *slit),
+        checked=("slow nodes", "slow paths", "remote better than local", *slit),
     )
     return findings, analysis
 
@@ -135,60 +132,12 @@ def _groups(cells: ScoredCells[int], structure: EqualCellGroups) -> Iterator[Cel
         yield CellGroup(name, names, cells.value_of_score(typical))
 
 
-def _asymmetries(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
-    """Yield node pairs with one clearly worse direction that no slow node explains."""
-    cells, structure = analysis.cells, analysis.structure
-    explained = {
-        position
-        for departure in analysis.found
-        if departure.suspect is not None
-        for position in departure.cells
-    }
-    better_than_local = {remote for remote, _ in analysis.remote_better}
-    pairs = list(_opposite_cells(cells))
-    reverse = np.zeros(cells.log_score.shape)  # score minus that of the opposite direction
-    if cells.rows == cells.columns:
-        reverse = cells.log_score - cells.log_score.T
-    for there, back in pairs:
-        if structure.labels[there] != structure.labels[back]:
-            continue  # a one-way ring is asymmetric by its steps
-        slow, fast = sorted((there, back), key=lambda position: cells.log_score[position])
-        if slow in explained or fast in better_than_local:
-            continue
-        comparisons = len(pairs) * analysis.looks
-        departure = _loss_against(analysis, slow, fast, comparisons)
-        if departure is None or is_repeated_by_symmetry(cells, reverse, slow, structure.packages):
-            continue
-        source, target = cells.initiator_and_target(slow)
-        yield analysis.build_anomaly(
-            departure,
-            AnomalyKind.ASYMMETRY,
-            (initiator_to_target_name(node_name(source), node_name(target)),),
-            f"The path from node {source} to the memory of node {target} is worse than the "
-            "opposite direction:",
-            anomaly_text.PATH,
-            reference=fast,
-            than="",
-            compared_with=f"the opposite direction, node {target} to the memory of node {source}",
-        )
-
-
 def _loss_against(
     analysis: MatrixAnalysis, worse: Position, better: Position, comparisons: int
 ) -> Departure | None:
     """Return the loss of a cell against a better cell, if the loss is clear."""
     error = float(np.hypot(analysis.scatter.own[worse], analysis.scatter.own[better]))
     return analysis.significant_loss_against_cell(worse, better, error, comparisons)
-
-
-def _opposite_cells(cells: ScoredCells[int]) -> Iterator[tuple[Position, Position]]:
-    """Yield the two positions of each pair of nodes that was measured in both directions."""
-    both = [node for node in cells.rows if node in cells.columns]
-    for source, target in combinations(both, 2):
-        there = cells.rows.index(source), cells.columns.index(target)
-        back = cells.rows.index(target), cells.columns.index(source)
-        if cells.measured_mask[there] and cells.measured_mask[back]:
-            yield there, back
 
 
 def _remote_better(analysis: MatrixAnalysis) -> Iterator[Anomaly]:

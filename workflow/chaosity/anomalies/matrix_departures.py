@@ -20,10 +20,7 @@ from chaosity.anomalies.departure_significance import (
     estimate_scatter_without_faults,
 )
 from chaosity.anomalies.matrix_structure import NONE, EqualCellGroups
-from chaosity.anomalies.structural_departures import (
-    is_repeated_by_symmetry,
-    losses_explained_by_node_position,
-)
+from chaosity.anomalies.node_positions import losses_explained_by_node_position
 from chaosity.place_names import initiator_to_target_name, node_name, package_name
 from chaosity.units import join_with_and
 
@@ -76,10 +73,6 @@ class MatrixAnalysis(GroupedCells[int]):
         with np.errstate(invalid="ignore"):
             worse = self.departures < limit
             structural: Mask = worse & (self.departures - explained > limit)
-        for position in cell_positions_in_mask(worse & ~structural):
-            structural[position] = is_repeated_by_symmetry(
-                cells, self.departures, position, packages
-            )
         return structural
 
     def _suspects(self) -> Iterator[SuspectedComponent]:

@@ -42,9 +42,9 @@ KNOWN_BONUS = 2.0 * CAP + 2.0
 ENOUGH_CELLS = 0.75
 # Structure below a few per cent does not matter, however small the noise is.
 LEAST_SCALE = 0.03
-# Gaps between sorted values that can separate groups. The near and far nodes of a four-socket
+# Gap between sorted scores that can separate groups. The near and far nodes of a four-socket
 # Opteron differ by 13 %; nodes of one group by less than 6 % on all published machines.
-GAPS = (0.06, 0.1, 0.2)
+GAP = 0.06
 
 
 @dataclass(frozen=True)
@@ -140,13 +140,9 @@ def _hypotheses(
     own = {"local": plain & local}
     yield _structure(NONE, {"all": plain, **others})
     yield _structure(LOCAL_REMOTE, {**own, "remote": remote, **others})
-    for nodes in [packages] if packages else _partitions(cells):
+    for nodes in filter(None, [packages or _packages_of_nearest_nodes(cells, remote)]):
         for groups in _by_packages(cells, remote, nodes):
-            hypothesis = _structure(PACKAGES, {**own, **groups, **others}, nodes)
-            # Learned from less, packages would be drawn from the noise, and which packages can be
-            # drawn depends on the numbers of the nodes.
-            if packages or are_groups_within_packages_better(cells, hypothesis, by=GAPS[0]):
-                yield hypothesis
+            yield _structure(PACKAGES, {**own, **groups, **others}, nodes)
     for kind, groups in chain(_by_steps(cells, remote), _by_distances(cells, remote, distances)):
         yield _structure(kind, {**own, **groups, **others})
 
@@ -195,15 +191,19 @@ def _ranks_of_one_sided_cells(cells: ScoredCells[int], one_sided: Mask) -> Label
     return ranks
 
 
-def _partitions(cells: ScoredCells[int]) -> Iterator[PackageNodes]:
-    """Yield each division into packages of equal size, with neighbouring or alternating nodes."""
-    nodes = sorted(set(cells.rows) & set(cells.columns))
-    for size in range(2, len(nodes) // 2 + 1):
-        if len(nodes) % size:
-            continue
-        number = len(nodes) // size
-        yield tuple(tuple(nodes[i * size : (i + 1) * size]) for i in range(number))
-        yield tuple(tuple(nodes[i::number]) for i in range(number))
+def _packages_of_nearest_nodes(cells: ScoredCells[int], remote: Mask) -> PackageNodes | None:
+    """Return the packages of equal size whose nodes are nearest to each other; None if none are."""
+    for steps in _steps_of_value(cells, remote):
+        if cells.rows == cells.columns and len(steps) > 1:
+            nearest = steps[0] | cells.local_mask
+            packages = {
+                tuple(node for node, near in zip(cells.columns, row, strict=True) if near)
+                for row in nearest
+            }
+            nodes = [node for package in packages for node in package]
+            if sorted(nodes) == sorted(cells.rows) and len({*map(len, packages)}) == 1:
+                return tuple(sorted(packages))
+    return None
 
 
 def _by_packages(cells: ScoredCells[int], remote: Mask, packages: PackageNodes) -> Iterator[Groups]:
@@ -214,45 +214,38 @@ def _by_packages(cells: ScoredCells[int], remote: Mask, packages: PackageNodes) 
     parts = {"same package": remote & same, "other package": remote & ~same}
     parts = {name: part for name, part in parts.items() if part.any()}
     yield parts
-    for gap in GAPS:
-        groups: dict[str, Mask] = {}
-        for name, part in parts.items():
-            steps = next(_steps_of_value(cells, part, gap))
-            names = [name]
-            if len(steps) > 1:
-                names = [f"{name}, step {number}" for number in range(1, len(steps) + 1)]
-            groups |= zip(names, steps, strict=True)
-        yield groups
+    groups: dict[str, Mask] = {}
+    for name, part in parts.items():
+        steps = next(_steps_of_value(cells, part))
+        names = [name]
+        if len(steps) > 1:
+            names = [f"{name}, step {number}" for number in range(1, len(steps) + 1)]
+        groups |= zip(names, steps, strict=True)
+    yield groups
 
 
-def are_groups_within_packages_better(
-    cells: ScoredCells[int], structure: EqualCellGroups, by: float = 0.0
-) -> bool:
-    """Return whether each group of cells within packages is better than each between packages.
-
-    `by` is the difference of scores that they must exceed.
-    """
+def are_groups_within_packages_better(cells: ScoredCells[int], structure: EqualCellGroups) -> bool:
+    """Return whether each group of cells within packages is better than each between packages."""
     level = dict(
         zip(structure.names, expected_score_of_each_group(cells, structure.labels), strict=False)
     )
     same = [value for name, value in level.items() if name.startswith("same package")]
     other = [value for name, value in level.items() if name.startswith("other package")]
-    return not same or not other or min(same) > max(other) + by
+    return not same or not other or min(same) > max(other)
 
 
 def _by_steps(cells: ScoredCells[int], remote: Mask) -> Iterator[tuple[str, Groups]]:
     """Yield groups that are steps of value, and groups that are hops between nearest neighbours."""
-    for gap in GAPS:
-        for steps in _steps_of_value(cells, remote, gap):
-            if len(steps) < 2:
-                continue
-            names = [f"step {number}" for number in range(1, len(steps) + 1)]
-            names = ["near", "far"] if len(steps) == 2 else names
-            yield STEPS, dict(zip(names, steps, strict=True))
-            hops = {name: part & remote for name, part in _cells_by_hops(steps[0]).items()}
-            typical = [np.nanmedian(cells.log_score[part]) for part in hops.values() if part.any()]
-            if hops and typical == sorted(typical, reverse=True):  # more hops are not better
-                yield HOPS, hops
+    for steps in _steps_of_value(cells, remote):
+        if len(steps) < 2:
+            continue
+        names = [f"step {number}" for number in range(1, len(steps) + 1)]
+        names = ["near", "far"] if len(steps) == 2 else names
+        yield STEPS, dict(zip(names, steps, strict=True))
+        hops = {name: part & remote for name, part in _cells_by_hops(steps[0]).items()}
+        typical = [np.nanmedian(cells.log_score[part]) for part in hops.values() if part.any()]
+        if hops and typical == sorted(typical, reverse=True):  # more hops are not better
+            yield HOPS, hops
 
 
 def _by_distances(
@@ -266,7 +259,7 @@ def _by_distances(
         yield DISTANCES, {f"distance {value:g}": remote & (table == value) for value in values}
 
 
-def _steps_of_value(cells: ScoredCells[int], remote: Mask, gap: float) -> Iterator[list[Mask]]:
+def _steps_of_value(cells: ScoredCells[int], remote: Mask) -> Iterator[list[Mask]]:
     """Yield steps of value that join both directions of a node pair, then steps that do not.
 
     The better direction decides the step of both, so a direction that became slow stays in its
@@ -274,28 +267,28 @@ def _steps_of_value(cells: ScoredCells[int], remote: Mask, gap: float) -> Iterat
     """
     log_score = cells.log_score
     if cells.rows != cells.columns:
-        yield _steps(cells, remote, gap, join_worse=True)
+        yield _steps(cells, remote, join_worse=True)
         return
     both = replace(cells, log_score=np.fmax(log_score, log_score.T))
-    yield _steps(both, remote, gap, join_worse=False)
-    yield _steps(both, remote, gap, join_worse=True)
-    directed = _steps(cells, remote, gap, join_worse=True)
+    yield _steps(both, remote, join_worse=False)
+    yield _steps(both, remote, join_worse=True)
+    directed = _steps(cells, remote, join_worse=True)
     one_way = np.any([step & ~step.T for step in directed], axis=0)
     if directed and _recurs(one_way, remote):
         yield directed
 
 
-def _steps(cells: ScoredCells[int], part: Mask, gap: float, *, join_worse: bool) -> list[Mask]:
+def _steps(cells: ScoredCells[int], part: Mask, *, join_worse: bool) -> list[Mask]:
     """Return the masks of a part's cells in steps of score, best first.
 
-    A step ends where scores differ by more than `gap`. Each step has cells of all initiators and
+    A step ends where scores differ by more than `GAP`. Each step has cells of all initiators and
     targets of the part. Cells that do not recur so are joined to the next worse step if
     `join_worse`, else to the better step, since faults make values worse.
     """
     values = np.sort(cells.log_score[part])[::-1]
     if not len(values):
         return []
-    gap = max(gap, 4.0 * float(np.nanmedian(cells.standard_error)))
+    gap = max(GAP, 4.0 * float(np.nanmedian(cells.standard_error)))
     limits = [(a + b) / 2.0 for a, b in pairwise(values) if a - b > gap]
     steps: list[Mask] = []
     upper = np.inf
