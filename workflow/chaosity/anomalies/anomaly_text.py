@@ -11,6 +11,7 @@ from chaosity.units import format_quantity
 # Parts of a node matrix that can be suspected.
 TARGET, INITIATOR, INTO, OUT_OF = "target", "initiator", "into", "out_of"
 LINKS, BLOCK, LOCAL, PATH = "links", "block", "local", "path"
+BOTH_WAYS = "both_ways"  # both paths between two nodes
 LINK = "link"  # a link between packages, by the direction of the data
 
 
@@ -44,6 +45,6 @@ def shorten_list(items: Sequence[str], most: int) -> list[str]:
     return [*items[:most], f"{more} more"] if more > 0 else list(items)
 
 
-def suspected_part_of_node_text(part: str, node: int) -> str:
-    """Return the beginning of a sentence that names the suspected part of a node."""
-    return str(fixed_texts("anomalies")["suspected_part"][part]).format(node)
+def suspected_part_text(part: str, *numbers: int) -> str:
+    """Return the beginning of a sentence that names the suspected part of nodes or packages."""
+    return str(fixed_texts("anomalies")["suspected_part"][part]).format(*numbers)

@@ -8,6 +8,7 @@ initiators with the same number of threads, drives of the same model.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Generic
 
 import numpy as np
@@ -30,14 +31,19 @@ from chaosity.anomalies.cell_log_scores import (
 from chaosity.anomalies.departure_significance import (
     LEVEL,
     Departure,
+    ScatterWithoutFaults,
     SuspectedComponent,
     estimate_scatter_without_faults,
     is_significant_and_large,
     limit_confidence_by_replicates,
 )
+from chaosity.store.measurements import less_is_better
 
 # Of two comparable initiators or targets, either can be the faulty one.
 _TOO_FEW = 2
+# A suspect has at least so many departing cells; a single one is a departing cell.
+_LEAST_CELLS = 2
+CELL = "cell"  # a single cell as a suspect
 # Share of a component's cells that have to depart. Noise may hide the others.
 _DEPARTING_SHARE = 0.75
 # A median over more than two values varies pi/2 as much as their mean, as a variance.
@@ -48,8 +54,8 @@ _POWER = 0.95
 Labels = NDArray[np.int_]
 
 
-def expected_score_of_each_group(cells: ScoredCells[Name], labels: Labels) -> Scores:
-    """Return the expected score of each group.
+def best_middle_score_of_each_group(cells: ScoredCells[Name], labels: Labels) -> Scores:
+    """Return the score of each group that shows its structure.
 
     It is the median of the group. For an even number of cells it is the better of the two middle
     scores: faults make values worse, so the better score shows what the machine can do.
@@ -62,11 +68,13 @@ def expected_score_of_each_group(cells: ScoredCells[Name], labels: Labels) -> Sc
     return expected
 
 
-def expected_score_of_each_cell(cells: ScoredCells[Name], labels: Labels) -> Scores:
-    """Return the expected score of each cell's group; NaN for a cell without a group."""
-    of_groups = expected_score_of_each_group(cells, labels)
-    expected: Scores = np.append(of_groups, np.nan)[labels]  # label -1 takes the NaN
-    return expected
+@dataclass(frozen=True)
+class _Comparison:
+    """Cells compared with what is expected of them, as the attributes of `GroupedCells`."""
+
+    expected: Scores
+    departures: Scores
+    scatter: ScatterWithoutFaults
 
 
 class GroupedCells(Generic[Name]):
@@ -79,17 +87,55 @@ class GroupedCells(Generic[Name]):
         departures: score of each cell minus the expected one.
         scatter: how much departures scatter without faults.
         where: the slice of the tidy table; empty for a matrix.
+        structural: what each cell differs from its group by the structure of the machine.
     """
 
     def __init__(
-        self, cells: ScoredCells[Name], labels: Labels, where: SliceKey | None = None
+        self,
+        cells: ScoredCells[Name],
+        labels: Labels,
+        where: SliceKey | None = None,
+        structural: Scores | None = None,
     ) -> None:
         """Compare the cells with the expected scores of their groups."""
         self.cells: ScoredCells[Name] = cells
         self.labels, self.where = labels, where or {}
-        self.expected = expected_score_of_each_cell(cells, labels)
-        self.departures = cells.log_score - self.expected
-        self.scatter = estimate_scatter_without_faults(cells, self.departures, labels)
+        self.structural = np.zeros(labels.shape) if structural is None else structural
+        self.compare(cells.measured_mask)
+
+    def compare(self, unexplained: Mask) -> None:
+        """Compare all cells with what the `unexplained` cells let expect: those without a fault."""
+        found = self._without(unexplained, np.zeros(self.labels.shape, dtype=bool))
+        # A group without such a cell is compared with itself.
+        itself = self.expected_scores(self.labels >= 0)
+        expected = np.where(np.isnan(found.expected), itself, found.expected)
+        self._take(_Comparison(expected, self.cells.log_score - expected, found.scatter))
+
+    def _without(self, unexplained: Mask, suspected: Mask) -> _Comparison:
+        """Return what the unexplained cells that are not suspected let expect."""
+        outside = unexplained & ~suspected
+        expected = self.expected_scores(outside)
+        departures = self.cells.log_score - expected
+        labels = np.where(outside, self.labels, -1)
+        return _Comparison(
+            expected,
+            departures,
+            estimate_scatter_without_faults(self.cells, departures, self.labels, labels),
+        )
+
+    def _take(self, comparison: _Comparison) -> None:
+        self.expected: Scores = comparison.expected
+        self.departures: Scores = comparison.departures
+        self.scatter: ScatterWithoutFaults = comparison.scatter
+
+    def expected_scores(self, references: Mask) -> Scores:
+        """Return the median of each cell's group over the reference cells, NaN without any."""
+        expected = np.full(self.labels.shape, np.nan)
+        alike = self.cells.log_score - self.structural
+        for label in np.unique(self.labels[references & (self.labels >= 0)]):
+            group = self.labels == label
+            expected[group] = np.median(alike[group & references])
+        return expected + self.structural
 
     def smallest_detectable_loss_percent(self, looks: int = 1) -> float:
         """Return the smallest loss of a cell that is found with 95 % probability, in per cent.
@@ -108,30 +154,61 @@ class GroupedCells(Generic[Name]):
     ) -> list[Departure]:
         """Return the departing suspects and single cells; those that explain most loss come first.
 
-        `suspects` are in the order of preference. `excluded` cells are not reported. `looks` is the
-        number of tables that are tested for one machine.
+        What a departure explains is no longer compared, and the others are compared without it.
+
+        Args:
+            suspects: in the order of preference.
+            excluded: mask of the cells that are not reported.
+            looks: number of tables that are tested for one machine.
         """
-        remaining = self.cells.measured_mask & ~excluded & ~np.isnan(self.departures)
-        comparisons = int(remaining.sum()) * looks
+        remaining = self.cells.measured_mask & ~excluded & (self.labels >= 0)
+        # Each suspect is a hypothesis, as each cell is.
+        comparisons = (int(remaining.sum()) + len(suspects)) * looks
+        unexplained = remaining.copy()
         found = []
-        while best := self._best_suspect(suspects, remaining, comparisons):
+        while best := self._best_suspect(suspects, remaining, unexplained, comparisons):
             found.append(best)
-            for position in best.cells:
-                remaining[position] = False
-        # Smaller losses never count.
-        remaining &= -self.departures > -np.log1p(-self.scatter.matters)
-        single = [
-            self._departure(None, [cell], comparisons) for cell in cell_positions_in_mask(remaining)
-        ]
-        return found + [departure for departure in single if departure is not None]
+            explained = self._explained_by(best)
+            remaining &= ~explained
+            unexplained &= ~explained
+            self.compare(unexplained)
+        for position in cell_positions_in_mask(remaining & self._departing_mask):
+            own = np.zeros(remaining.shape, dtype=bool)
+            own[position] = True
+            alone = SuspectedComponent(CELL, "", own)
+            departure = self._suspect_outside(alone, remaining, unexplained, comparisons)
+            if departure is not None:
+                found.append(replace(departure, suspect=None))
+        return found
+
+    def _explained_by(self, departure: Departure) -> Mask:
+        """Return the mask of the cells that a departure explains: its own, and others that lose."""
+        explained = np.zeros(self.departures.shape, dtype=bool)
+        explained[tuple(zip(*departure.cells, strict=True))] = True
+        if departure.suspect is not None:
+            explained |= departure.suspect.cells & self._departing_mask
+        return explained
+
+    @property
+    def _departing_mask(self) -> Mask:
+        """Mask of the cells that lose half of what matters; noise may hide the other half."""
+        departing: Mask = -self.departures > self.scatter.matters / 2.0
+        return departing
 
     def _best_suspect(
-        self, suspects: Sequence[SuspectedComponent], remaining: Mask, comparisons: int
+        self,
+        suspects: Sequence[SuspectedComponent],
+        remaining: Mask,
+        unexplained: Mask,
+        comparisons: int,
     ) -> Departure | None:
         """Return the suspect that explains most of the loss of the remaining cells."""
         best, most = None, 0.0
+        departing = self._departing_mask & remaining
         for suspect in suspects:
-            departure = self.departure_of_suspect(suspect, remaining, comparisons)
+            if (suspect.cells & departing).sum() < _LEAST_CELLS:
+                continue
+            departure = self._suspect_outside(suspect, remaining, unexplained, comparisons)
             if departure is None:
                 continue
             # A larger suspect that includes cells without a loss explains no more.
@@ -141,6 +218,24 @@ class GroupedCells(Generic[Name]):
                 best, most = departure, explained
         return best
 
+    def _suspect_outside(
+        self,
+        suspect: SuspectedComponent,
+        remaining: Mask,
+        unexplained: Mask,
+        comparisons: int,
+    ) -> Departure | None:
+        """Return the departure of a suspect from the cells outside of it, if it is clear.
+
+        Its own cells say nothing about what a machine without the fault does, and how it scatters.
+        """
+        before = _Comparison(self.expected, self.departures, self.scatter)
+        self._take(self._without(unexplained, suspect.cells))
+        least = 1 if suspect.part == CELL else _LEAST_CELLS
+        departure = self.departure_of_suspect(suspect, remaining, comparisons, least)
+        self._take(before)
+        return departure
+
     def departure_of_suspect(
         self,
         suspect: SuspectedComponent,
@@ -148,14 +243,21 @@ class GroupedCells(Generic[Name]):
         comparisons: int,
         least_cells: int = 2,
     ) -> Departure | None:
-        """Return the departure of the suspect's remaining cells if it is clear and most depart."""
-        part = suspect.cells & self.cells.measured_mask
+        """Return the departure of the suspect's remaining cells if it is clear and most depart.
+
+        A part of less bandwidth limits cells only to what it carries. So those of its cells count
+        that should get more.
+        """
+        part = suspect.cells & self.cells.measured_mask & ~np.isnan(self.departures)
+        departing = part & remaining & self._departing_mask
+        if departing.any() and not less_is_better(self.cells.metric):
+            carries = float(np.median(self.cells.log_score[departing]))
+            part = part & (self.expected > carries + self.scatter.matters / 2.0)
         if (part & remaining).sum() < max(least_cells, _DEPARTING_SHARE * part.sum()):
             return None
         positions = cell_positions_in_mask(part & remaining)
-        losses = np.array([-self.departures[position] for position in positions])
-        share = max(_DEPARTING_SHARE, 1.0 - 1.0 / len(losses))
-        if np.mean(losses > self.scatter.matters / 2.0) < share:
+        share = max(_DEPARTING_SHARE, 1.0 - 1.0 / len(positions))
+        if np.mean([departing[position] for position in positions]) < share:
             return None
         return self._departure(suspect, positions, comparisons)
 
@@ -168,13 +270,16 @@ class GroupedCells(Generic[Name]):
         noise = np.mean(errors**2 - natural**2)
         noise *= (_MEDIAN_VARIANCE if len(positions) > 2 else 1.0) / len(positions)
         error = float(np.sqrt(noise + natural**2))
-        return self._if_clear(suspect, positions, float(np.median(losses)), error, comparisons)
+        expected = float(np.median([self.expected[position] for position in positions]))
+        loss = float(np.median(losses))
+        return self._if_clear(suspect, positions, loss, expected, error, comparisons)
 
     def _if_clear(
         self,
         suspect: SuspectedComponent | None,
         positions: Sequence[Position],
         loss: float,
+        expected: float,
         error: float,
         comparisons: int,
     ) -> Departure | None:
@@ -183,7 +288,8 @@ class GroupedCells(Generic[Name]):
         if not clear:
             return None
         half = float(stats.t.isf(0.025, self.scatter.freedom)) * error
-        return Departure(suspect, tuple(positions), loss, loss - half, loss + half, confidence)
+        low, high = loss - half, loss + half
+        return Departure(suspect, tuple(positions), loss, low, high, expected, confidence)
 
     def significant_loss_against_cell(
         self, worse: Position, better: Position, error: float, comparisons: int
@@ -192,8 +298,9 @@ class GroupedCells(Generic[Name]):
 
         `error` is the standard deviation of the difference of both cells.
         """
-        loss = float(self.cells.log_score[better] - self.cells.log_score[worse])
-        return self._if_clear(None, [worse], loss, error, comparisons)
+        expected = float(self.cells.log_score[better])
+        loss = expected - float(self.cells.log_score[worse])
+        return self._if_clear(None, [worse], loss, expected, error, comparisons)
 
     def build_anomaly(
         self,
@@ -219,14 +326,10 @@ class GroupedCells(Generic[Name]):
         """
         positions: tuple[Position, ...] = departure.cells
         scores, metric = self.cells.log_score, self.cells.metric
-        if reference is None:
-            expected_score = np.median([self.expected[position] for position in positions])
-        else:
-            expected_score = scores[reference]
         observed = self.cells.value_of_score(
             float(np.median([scores[position] for position in positions]))
         )
-        expected = self.cells.value_of_score(float(expected_score))
+        expected = self.cells.value_of_score(departure.expected)
         percent, low, high = (
             loss_percent(-loss, metric) for loss in (departure.loss, departure.low, departure.high)
         )

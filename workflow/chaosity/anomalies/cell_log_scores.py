@@ -67,6 +67,11 @@ class ScoredCells(Generic[Name]):
         mask: Mask = np.logical_or.outer(rows, columns)
         return mask
 
+    def mask_of_path(self, initiator: Name, target: Name) -> Mask:
+        """Return the mask of the cell of an initiator and a target."""
+        mask: Mask = self.mask_of_place(initiator) & self.mask_of_place(target=target)
+        return mask
+
     @cached_property
     def standard_error(self) -> Scores:
         """Standard error of each cell's score, from the noise of its replicates."""

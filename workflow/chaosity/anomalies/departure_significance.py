@@ -35,6 +35,14 @@ LEVEL = 0.01
 MAX_CONFIDENCE, MAX_CONFIDENCE_OF_ONE_RUN = 0.9999, 0.95
 # The scatter is estimated from at least so many cells.
 _MIN_CELLS = 6
+# Number of values -> what makes their median absolute deviation from the median an unbiased
+# standard deviation (Croux and Rousseeuw, Time-efficient algorithms for two highly robust
+# estimators of scale, 1992), beside the factor of large samples.
+_SMALL_SAMPLE_FACTORS = {3: 1.495, 4: 1.363, 5: 1.206, 6: 1.2, 7: 1.14, 8: 1.129, 9: 1.107}
+
+
+def _small_sample_factor(number: int) -> float:
+    return _SMALL_SAMPLE_FACTORS.get(number, number / (number - 0.8))
 
 
 @dataclass(frozen=True)
@@ -73,24 +81,35 @@ class Departure:
     # low, high: 95 % interval of the loss.
     low: float
     high: float
+    expected: float  # median of the expected scores of the cells
     confidence: float  # probability that the loss is not noise, 0 to 1
 
 
 def estimate_scatter_without_faults(
-    cells: ScoredCells[Name], departures: Scores, labels: NDArray[np.int_]
+    cells: ScoredCells[Name],
+    departures: Scores,
+    groups: NDArray[np.int_],
+    references: NDArray[np.int_] | None = None,
 ) -> ScatterWithoutFaults:
     """Return the scatter from the noise of replicates and from natural differences of equal parts.
 
-    Cells with a label below 0 are excluded. `departures` is each cell's difference from its group.
+    Args:
+        cells: the cells.
+        departures: each cell's difference from its group.
+        groups: number of each cell's group, -1 without one.
+        references: the same of the cells that show the scatter. Default: all cells do.
     """
-    sizes = np.bincount(labels[labels >= 0], minlength=int(labels.max()) + 1)
-    size = np.where(labels >= 0, sizes[np.maximum(labels, 0)], 0)
+    references = groups if references is None else references
+    sizes = np.bincount(references[references >= 0], minlength=int(groups.max()) + 1)
+    size = np.where(groups >= 0, sizes[np.maximum(groups, 0)], 0)
     # In a group of one or two cells, one cell is the expected score, so it always departs by 0.
-    informative = departures[(size > 2) & (labels >= 0) & cells.measured_mask]
+    counts = (size > 2) & (references >= 0) & cells.measured_mask
+    informative = departures[counts]
     spread = 0.0
     if len(informative) >= _MIN_CELLS:
-        middle = np.median(informative)
-        spread = MAD_TO_DEVIATION * float(np.median(np.abs(informative - middle)))
+        factors = np.array([_small_sample_factor(int(number)) for number in size[counts]])
+        deviations = np.abs(informative - np.median(informative)) * factors
+        spread = MAD_TO_DEVIATION * float(np.median(deviations))
     if cells.freedom:
         noise = cells.standard_error
         typical = float(np.median(noise[cells.measured_mask]))

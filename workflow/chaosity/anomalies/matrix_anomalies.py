@@ -103,9 +103,7 @@ def analyse_one_of_matrices(
 def _notes(analysis: MatrixAnalysis) -> list[str]:
     """Return what was not tested, and which departures are structural."""
     cells, measured = analysis.cells, analysis.cells.measured_mask
-    with np.errstate(invalid="ignore"):
-        least = np.maximum(-np.log1p(-MATTERS), 1.5 * analysis.scatter.error)
-        structural = analysis.structural & (-analysis.departures > least)
+    structural = analysis.structural < np.log1p(-MATTERS)
     labels = np.unique(analysis.labels[analysis.labels >= 0])
     parts = [analysis.labels == label for label in labels]
     return write_sentences(

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import permutations
+from itertools import combinations, permutations
 
 import numpy as np
 from scipy import stats
 
 from chaosity.anomalies import anomaly_text as text
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
-from chaosity.anomalies.cell_groups import GroupedCells
-from chaosity.anomalies.cell_log_scores import Mask, Position, ScoredCells, cell_positions_in_mask
+from chaosity.anomalies.cell_groups import GroupedCells, best_middle_score_of_each_group
+from chaosity.anomalies.cell_log_scores import Position, ScoredCells, cell_positions_in_mask
 from chaosity.anomalies.departure_significance import (
     LEVEL,
     MATTERS,
     MATTERS_IN_ONE_RUN,
     SuspectedComponent,
-    estimate_scatter_without_faults,
 )
 from chaosity.anomalies.matrix_structure import NONE, EqualCellGroups
 from chaosity.anomalies.node_positions import losses_explained_by_node_position
@@ -36,7 +35,6 @@ class MatrixAnalysis(GroupedCells[int]):
         remote_better: remote cells that are better than a local cell, see
             `_remote_cells_better_than_local`.
         labels: group of each cell; -1 if it was not measured or does not represent its group.
-        structural: mask of the cells whose loss is structural.
         found: the departures of cells and components.
     """
 
@@ -53,27 +51,18 @@ class MatrixAnalysis(GroupedCells[int]):
             level = np.median(cells.log_score[group]) if group.any() else -np.inf
             if cells.log_score[remote] - level > MATTERS:
                 labels[remote] = -1
-        super().__init__(cells, labels)
-        self.structural = self._structural()
-        tested = np.where(self.structural, -1, labels)
-        self.scatter = estimate_scatter_without_faults(cells, self.departures, tested)
+        best = np.append(best_middle_score_of_each_group(cells, labels), np.nan)
+        structural = losses_explained_by_node_position(
+            cells, cells.log_score - best[labels], labels, structure.packages
+        )
+        super().__init__(cells, labels, structural=structural)
         self.found = self.find_departing_suspects_and_cells(
-            list(self._suspects()), self.structural, looks
+            list(self._suspects()), labels < 0, looks
         )
 
     def smallest_detectable_loss_percent(self, looks: int = 1) -> float:
         """Return the smallest detectable loss of a cell; each of the `looks` is at all matrices."""
         return super().smallest_detectable_loss_percent(looks * self.looks)
-
-    def _structural(self) -> Mask:
-        """Return the mask of the cells whose loss recurs across the machine."""
-        cells, packages = self.cells, self.structure.packages
-        limit = np.log1p(-MATTERS) / 2.0
-        explained = losses_explained_by_node_position(cells, self.departures, self.labels, packages)
-        with np.errstate(invalid="ignore"):
-            worse = self.departures < limit
-            structural: Mask = worse & (self.departures - explained > limit)
-        return structural
 
     def _suspects(self) -> Iterator[SuspectedComponent]:
         cells, packages = self.cells, self.structure.packages or ()
@@ -95,25 +84,32 @@ class MatrixAnalysis(GroupedCells[int]):
             yield SuspectedComponent(
                 text.BLOCK, (source, target), np.logical_and.outer(rows, columns)
             )
+        for one, other in combinations([node for node in cells.rows if node in cells.columns], 2):
+            there = cells.mask_of_path(one, other)
+            yield SuspectedComponent(
+                text.BOTH_WAYS, (one, other), there | cells.mask_of_path(other, one)
+            )
 
     def find_slow_components_and_paths(self) -> Iterator[Anomaly]:
         """Yield an anomaly for each departure: a slow component or a slow path."""
         for departure in self.found:
             suspect, seen_at, than = departure.suspect, None, " than comparable cells"
             source, target = self.cells.initiator_and_target(departure.cells[0])
+            numbers: tuple[int, ...]
             if suspect is not None:
                 part = suspect.part
                 if isinstance(suspect.name, tuple):
-                    first, second = suspect.name
-                    component = initiator_to_target_name(package_name(first), package_name(second))
-                    what = f"The path from package {first} to package {second} is slow:"
+                    numbers = suspect.name
+                    name = package_name if part == text.BLOCK else node_name
+                    component = initiator_to_target_name(*map(name, numbers))
                     seen_at = (None, None)
                 else:
-                    component = node_name(int(suspect.name))
-                    what = f"{text.suspected_part_of_node_text(part, int(suspect.name))}:"
+                    numbers = (int(suspect.name),)
+                    component = node_name(*numbers)
+                what = f"{text.suspected_part_text(part, *numbers)}:"
             elif source == target:
                 part, component, than = text.LOCAL, node_name(target), " than other nodes"
-                what = f"{text.suspected_part_of_node_text(part, target)}:"
+                what = f"{text.suspected_part_text(part, target)}:"
             else:
                 part = text.PATH
                 component = initiator_to_target_name(node_name(source), node_name(target))

@@ -18,8 +18,7 @@ from scipy.sparse import csgraph
 
 from chaosity.anomalies.cell_groups import (
     Labels,
-    expected_score_of_each_cell,
-    expected_score_of_each_group,
+    best_middle_score_of_each_group,
 )
 from chaosity.anomalies.cell_log_scores import Mask, ScoredCells, cell_positions_in_mask
 
@@ -36,15 +35,16 @@ CAP = 9.0
 # much.
 BETTER_COSTS = 2.0
 # Known packages and distances are rejected only for more than one pair of nodes that departs in
-# both directions.
+# both directions, and so are hops: nearest neighbours determine all of their groups.
 KNOWN_BONUS = 2.0 * CAP + 2.0
 # Share of the cells that has to be measured to learn the structure; some points may have failed.
 ENOUGH_CELLS = 0.75
 # Structure below a few per cent does not matter, however small the noise is.
 LEAST_SCALE = 0.03
-# Gap between sorted scores that can separate groups. The near and far nodes of a four-socket
-# Opteron differ by 13 %; nodes of one group by less than 6 % on all published machines.
-GAP = 0.06
+# Gaps between sorted scores that can separate groups. The near and far nodes of a four-socket
+# Opteron differ by 13 %; nodes of one group by less than 6 % on all published machines. A fault can
+# fill a small gap.
+GAPS = (0.06, 0.1, 0.2)
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def learn_matrix_structure(
     hypotheses = list(_hypotheses(cells, packages, distances))
     best, least = hypotheses[0], np.inf
     for hypothesis in hypotheses:
-        known = hypothesis.kind == DISTANCES or (hypothesis.kind == PACKAGES and packages)
+        known = hypothesis.kind in (DISTANCES, HOPS) or (hypothesis.kind == PACKAGES and packages)
         cost = structure_cost(cells, hypothesis) - (KNOWN_BONUS if known else 0.0)
         if cost < least - 1e-9:
             best, least = hypothesis, cost
@@ -100,7 +100,8 @@ def structure_cost(cells: ScoredCells[int], structure: EqualCellGroups) -> float
     scale = max(
         LEAST_SCALE, cells.noise if not cells.freedom else float(np.nanmedian(cells.standard_error))
     )
-    expected = expected_score_of_each_cell(cells, structure.labels)
+    of_groups = best_middle_score_of_each_group(cells, structure.labels)
+    expected = np.append(of_groups, np.nan)[structure.labels]  # label -1 takes the NaN
     departures = (cells.log_score - expected)[cells.measured_mask]
     groups = len(np.unique(structure.labels[cells.measured_mask]))
     # Twice the penalty of Schwarz's criterion: one group too few is better than one too many.
@@ -114,7 +115,7 @@ def _ordered(cells: ScoredCells[int], structure: EqualCellGroups) -> EqualCellGr
     """Return the structure with groups numbered from the best to the worst, local groups first."""
     labels, names = structure.labels, structure.names
     used = [label for label in range(len(names)) if (labels == label).any()]
-    level = expected_score_of_each_group(cells, labels)
+    level = best_middle_score_of_each_group(cells, labels)
     order = sorted(used, key=lambda label: (names[label] != "local", -level[label]))
     renumbered = np.full(len(names) + 1, -1)
     for new, old in enumerate(order):
@@ -220,14 +221,14 @@ def _by_packages(cells: ScoredCells[int], remote: Mask, packages: PackageNodes) 
         names = [name]
         if len(steps) > 1:
             names = [f"{name}, step {number}" for number in range(1, len(steps) + 1)]
-        groups |= zip(names, steps, strict=True)
+        groups |= zip(names, [step & part for step in steps], strict=True)
     yield groups
 
 
 def are_groups_within_packages_better(cells: ScoredCells[int], structure: EqualCellGroups) -> bool:
     """Return whether each group of cells within packages is better than each between packages."""
     level = dict(
-        zip(structure.names, expected_score_of_each_group(cells, structure.labels), strict=False)
+        zip(structure.names, best_middle_score_of_each_group(cells, structure.labels), strict=False)
     )
     same = [value for name, value in level.items() if name.startswith("same package")]
     other = [value for name, value in level.items() if name.startswith("other package")]
@@ -241,11 +242,21 @@ def _by_steps(cells: ScoredCells[int], remote: Mask) -> Iterator[tuple[str, Grou
             continue
         names = [f"step {number}" for number in range(1, len(steps) + 1)]
         names = ["near", "far"] if len(steps) == 2 else names
-        yield STEPS, dict(zip(names, steps, strict=True))
-        hops = {name: part & remote for name, part in _cells_by_hops(steps[0]).items()}
-        typical = [np.nanmedian(cells.log_score[part]) for part in hops.values() if part.any()]
-        if hops and typical == sorted(typical, reverse=True):  # more hops are not better
-            yield HOPS, hops
+        measured = [step & remote for step in steps]
+        yield STEPS, dict(zip(names, measured, strict=True))
+        yield from _by_hops(cells, remote, steps[0])
+    # A part that slows a node down leaves the order of its paths, and fills the gaps between steps.
+    remote_scores = np.where(remote, cells.log_score, -np.inf)
+    best = remote_scores.max(axis=1, keepdims=True)
+    yield from _by_hops(cells, remote, remote & (remote_scores == best))
+
+
+def _by_hops(cells: ScoredCells[int], remote: Mask, nearest: Mask) -> Iterator[tuple[str, Groups]]:
+    """Yield groups that are hops between nearest neighbours, if more hops are not better."""
+    hops = {name: part & remote for name, part in _cells_by_hops(nearest).items()}
+    typical = [np.nanmedian(cells.log_score[part]) for part in hops.values() if part.any()]
+    if hops and typical == sorted(typical, reverse=True):
+        yield HOPS, hops
 
 
 def _by_distances(
@@ -263,52 +274,62 @@ def _steps_of_value(cells: ScoredCells[int], remote: Mask) -> Iterator[list[Mask
     """Yield steps of value that join both directions of a node pair, then steps that do not.
 
     The better direction decides the step of both, so a direction that became slow stays in its
-    group. Steps with separate directions, as in a one-way ring, have to recur.
+    group, and one that was not measured has one. Steps with separate directions, as in a one-way
+    ring, have to recur.
     """
     log_score = cells.log_score
     if cells.rows != cells.columns:
-        yield _steps(cells, remote, join_worse=True)
+        yield _steps(cells, remote, GAPS[0], join_worse=True)
         return
     both = replace(cells, log_score=np.fmax(log_score, log_score.T))
-    yield _steps(both, remote, join_worse=False)
-    yield _steps(both, remote, join_worse=True)
-    directed = _steps(cells, remote, join_worse=True)
-    one_way = np.any([step & ~step.T for step in directed], axis=0)
-    if directed and _recurs(one_way, remote):
-        yield directed
+    for gap in GAPS:
+        yield _steps(both, remote | remote.T, gap, join_worse=False)
+        yield _steps(both, remote | remote.T, gap, join_worse=True)
+        directed = _steps(cells, remote, gap, join_worse=True)
+        one_way = np.any([step & ~step.T for step in directed], axis=0)
+        if directed and _recurs(one_way, remote, np.isnan(log_score)):
+            yield directed
 
 
-def _steps(cells: ScoredCells[int], part: Mask, *, join_worse: bool) -> list[Mask]:
+def _steps(cells: ScoredCells[int], part: Mask, gap: float, *, join_worse: bool) -> list[Mask]:
     """Return the masks of a part's cells in steps of score, best first.
 
-    A step ends where scores differ by more than `GAP`. Each step has cells of all initiators and
+    A step ends where scores differ by more than `gap`. Each step has cells of all initiators and
     targets of the part. Cells that do not recur so are joined to the next worse step if
     `join_worse`, else to the better step, since faults make values worse.
     """
     values = np.sort(cells.log_score[part])[::-1]
     if not len(values):
         return []
-    gap = max(GAP, 4.0 * float(np.nanmedian(cells.standard_error)))
+    gap = max(gap, 4.0 * float(np.nanmedian(cells.standard_error)))
     limits = [(a + b) / 2.0 for a, b in pairwise(values) if a - b > gap]
+    missing = np.isnan(cells.log_score)
     steps: list[Mask] = []
     upper = np.inf
     for lower in [*limits, -np.inf]:
         with np.errstate(invalid="ignore"):
             step = part & (cells.log_score <= upper) & (cells.log_score > lower)
-        incomplete = bool(steps) and not _recurs(steps[-1], part)
-        if incomplete or (steps and not join_worse and not _recurs(step, part)):
+        incomplete = bool(steps) and not _recurs(steps[-1], part, missing)
+        if incomplete or (steps and not join_worse and not _recurs(step, part, missing)):
             steps[-1] = steps[-1] | step
         else:
             steps.append(step)
         upper = lower
-    if len(steps) > 1 and not _recurs(steps[-1], part):
+    if len(steps) > 1 and not _recurs(steps[-1], part, missing):
         steps[-2:] = [steps[-2] | steps[-1]]
     return steps
 
 
-def _recurs(step: Mask, part: Mask) -> bool:
-    """Return whether each initiator and target of the part has a cell in the step."""
-    return all(bool((step.any(axis=axis) | ~part.any(axis=axis)).all()) for axis in (0, 1))
+def _recurs(step: Mask, part: Mask, missing: Mask) -> bool:
+    """Return whether each initiator and target of the part has a cell in the step.
+
+    One with a missing cell may have it there; at least half of them must have one that is measured.
+    """
+    for axis in (0, 1):
+        has, needs = step.any(axis=axis), part.any(axis=axis)
+        if not (has | ~needs | missing.any(axis=axis)).all() or 2 * has.sum() < needs.sum():
+            return False
+    return True
 
 
 def _cells_by_hops(nearest: Mask) -> Groups:
@@ -322,7 +343,7 @@ def _cells_by_hops(nearest: Mask) -> Groups:
     distance = csgraph.shortest_path(nearest, unweighted=True)
     most = distance.max()
     other_nodes = ~np.eye(len(nearest), dtype=bool)
-    if not 2 <= most < np.inf or not _recurs(distance == 2, other_nodes):
+    if not 2 <= most < np.inf or not _recurs(distance == 2, other_nodes, ~other_nodes & False):
         return {}
     return {
         f"{number} hop{'s' if number > 1 else ''}": distance == number

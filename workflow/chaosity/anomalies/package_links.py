@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations, permutations
-from math import ceil
 from typing import Any
 
 import numpy as np
@@ -138,10 +137,14 @@ class PackageLinkCells(GroupedCells[str]):
         remote = np.not_equal.outer(self._facts["source"].to_numpy(), np.array(self.packages))
         pairs = rows[["source", "package", "distance"]].dropna()
         self._distances = {(i, j): float(slit) for i, j, slit in pairs.itertuples(index=False)}
+        self._most = self._most_of_packages(cells, remote, weakest_nodes)
         super().__init__(cells, self._groups(cells, remote), where)
         self.tested = remote & cells.measured_mask
-        self.expected = np.fmin(self.expected, self._most_of_packages(remote, weakest_nodes))
-        self.departures = cells.log_score - self.expected
+
+    def expected_scores(self, unexplained: Mask) -> Scores:
+        """Return what links of the group carry, or less if the packages of the cell do less."""
+        expected: Scores = np.fmin(super().expected_scores(unexplained), self._most)
+        return expected
 
     def _groups(self, cells: ScoredCells[str], remote: Mask) -> Labels:
         """Return the group of each cell; those of a kernel are learned as in a matrix of nodes."""
@@ -164,17 +167,19 @@ class PackageLinkCells(GroupedCells[str]):
             labels[here] = np.where(known, groups + labels.max() + 1, -1)
         return labels
 
-    def _most_of_packages(self, remote: Mask, weakest_nodes: Mapping[int, float]) -> Scores:
+    def _most_of_packages(
+        self, cells: ScoredCells[str], remote: Mask, weakest_nodes: Mapping[int, float]
+    ) -> Scores:
         """Return the highest score that memory and cores of a cell's packages allow, else NaN.
 
         Both also limit what the packages get of their own memory. Pages lie on all nodes of the
         target in turn, so its slowest node limits all of them.
         """
-        local = np.where(remote, np.nan, self.cells.log_score)
+        local = np.where(remote, np.nan, cells.log_score)
         most = np.full(remote.shape, np.nan)
         weakest = np.log([weakest_nodes.get(package, np.inf) for package in self.packages])
         for _, own in self._facts.groupby("kernel", dropna=False):
-            here = np.isin(self.cells.rows, own.index)
+            here = np.isin(cells.rows, own.index)
             of_initiator = np.fmax.reduce(local[here], axis=1)[:, np.newaxis]
             of_target = np.fmax.reduce(local[here], axis=0)
             of_weakest = np.fmax.reduce(of_target) + weakest
@@ -184,9 +189,7 @@ class PackageLinkCells(GroupedCells[str]):
     def find_anomalies(self) -> Iterator[Anomaly]:
         """Yield an anomaly for each slow link, or path in one kernel."""
         suspects = list(self._suspects())
-        # Suspects are hypotheses as cells are, so each cell counts so often.
-        looks = 1 + ceil(len(suspects) / self.tested.sum())
-        for departure in self.find_departing_suspects_and_cells(suspects, ~self.tested, looks):
+        for departure in self.find_departing_suspects_and_cells(suspects, ~self.tested):
             yield self._anomaly(departure)
 
     def _suspects(self) -> Iterator[SuspectedComponent]:
