@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from chaosity.anomalies.anomaly_results import Anomaly
+from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
 from chaosity.anomalies.anomaly_text import advice_text
 from chaosity.anomalies.departure_significance import LEVEL
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.store.measurements import POINT, Measurements
 from chaosity.text_templates import write_text
 
+# Kinds in which a value is compared with a single better one.
+_AGAINST_ONE_CELL = (AnomalyKind.REMOTE_BETTER, AnomalyKind.ADDING_DRIVES)
 # If fewer than half of the replicates are disturbed or imprecise, the others decide the median.
 _HALF = 0.5
+# Other programs and slow clocks take up to half of the speed of a single run.
+_DISTURBANCE = 0.5
 # An interval of this half width, as a share of the median, includes zero.
 _USELESS_PRECISION = 1.0
 
@@ -37,9 +41,26 @@ def add_doubt(
         doubt = write_text("anomalies", "doubtful_p", p=p, tests=tests_count, level=LEVEL)
     elif _share_with_remarks(anomaly, measurements) >= _HALF:
         doubt = "At least half of its values are from disturbed or imprecise measurements."
-    advice = f"Measure it again before anything else. {anomaly.advice}" if doubt else anomaly.advice
-    confidence = min(anomaly.confidence, 1.0 - p)
-    return replace(anomaly, confidence=confidence, doubt=doubt, advice=advice)
+    else:
+        doubt = doubt_of_single_run(anomaly)
+    return with_doubt(replace(anomaly, confidence=min(anomaly.confidence, 1.0 - p)), doubt)
+
+
+def with_doubt(anomaly: Anomaly, doubt: str) -> Anomaly:
+    """Return the anomaly as a suspicion, if there is a doubt."""
+    if not doubt:
+        return anomaly
+    advice = f"Measure it again before anything else. {anomaly.advice}"
+    return replace(anomaly, doubt=doubt, advice=advice)
+
+
+def doubt_of_single_run(anomaly: Anomaly) -> str:
+    """Return why one run of one cell shows no fault, as a sentence; empty if it shows one."""
+    # Beside a value that is compared with a better one, `cells` has the place of both.
+    cells = 1 if anomaly.kind in _AGAINST_ONE_CELL else len(anomaly.cells)
+    if anomaly.n > 1 or cells > 1 or anomaly.loss_as_share_of_better_value >= _DISTURBANCE:
+        return ""
+    return write_text("anomalies", "single_run")
 
 
 def _share_with_remarks(anomaly: Anomaly, measurements: Measurements) -> float:

@@ -11,6 +11,7 @@ from chaosity.units import format_quantity
 # Parts of a node matrix that can be suspected.
 TARGET, INITIATOR, INTO, OUT_OF = "target", "initiator", "into", "out_of"
 LINKS, BLOCK, LOCAL, PATH = "links", "block", "local", "path"
+PROCESSING_UNITS = "processing_units"  # some of a node
 BOTH_WAYS = "both_ways"  # both paths between two nodes
 LINK = "link"  # a link between packages, by the direction of the data
 

@@ -9,11 +9,11 @@ from itertools import compress
 import numpy as np
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
-from chaosity.anomalies.anomaly_text import PATH, TARGET
+from chaosity.anomalies.anomaly_text import PATH, PROCESSING_UNITS, TARGET
 from chaosity.anomalies.cell_groups import TidyTableSliceCells
 from chaosity.anomalies.departure_significance import Departure, SuspectedComponent
 from chaosity.cpusets import parse_cpu_list
-from chaosity.place_names import initiator_to_target_name, node_name
+from chaosity.place_names import initiator_to_target_name, node_name, parse_place_name
 from chaosity.store.measurements import Measurements
 from chaosity.units import format_count
 
@@ -52,13 +52,14 @@ class CheckResult:
 
 
 def find_slow_initiators_and_memory(
-    rows: Measurements, core_kinds: Mapping[str, str]
+    rows: Measurements, core_kinds: Mapping[str, str], units: Mapping[int, str]
 ) -> CheckResult:
     """Find slow processing units, cores and L3 domains, and memory that is slow for all of them.
 
     `rows` must be valid rows of loads alone that each access one memory node, from slices with
     several initiators per node. `core_kinds` is the kind of core of each initiator, where the host
-    has several kinds; cores of different kinds are not comparable.
+    has several kinds; cores of different kinds are not comparable. `units` is the first
+    processing unit of each node.
     """
     check = CheckResult("initiator")
     for where, part in rows.comparable_slices():
@@ -72,11 +73,13 @@ def find_slow_initiators_and_memory(
         check.add_tested_cells(cells, cells.cells.rows, axis=1)
         suspects = [*cells.each_initiator_as_suspect(), *cells.each_target_as_suspect("target")]
         departures = cells.find_departing_suspects_and_cells(suspects, cells.untested)
-        check.anomalies += [_slow_on_memory(cells, departure) for departure in departures]
+        check.anomalies += [_slow_on_memory(cells, departure, units) for departure in departures]
     return check
 
 
-def _slow_on_memory(cells: TidyTableSliceCells, departure: Departure) -> Anomaly:
+def _slow_on_memory(
+    cells: TidyTableSliceCells, departure: Departure, units: Mapping[int, str]
+) -> Anomaly:
     source, target = cells.cells.initiator_and_target(departure.cells[0])
     on_one_target = int(cells.cells.measured_mask[departure.cells[0][0]].sum()) == 1
     kind = AnomalyKind.SLOW_COMPONENT
@@ -86,16 +89,20 @@ def _slow_on_memory(cells: TidyTableSliceCells, departure: Departure) -> Anomaly
     if from_all or (departure.suspect is not None and departure.suspect.part == "target"):
         component, what, advice = target, f"The memory of {target} is slow:", TARGET
     elif departure.suspect is not None or on_one_target:
-        component, what, advice = (
-            source,
-            f"{source} is slow on memory:",
-            "processing_units",
-        )
+        component = _single_unit(source, units) or source
+        what, advice = f"{component} is slow on memory:", PROCESSING_UNITS
     else:
         # The path between the nodes is suspected, whichever unit of the node it was seen from.
         kind, component = AnomalyKind.SLOW_PATH, initiator_to_target_name(f"node{nodes}", target)
         what, advice = f"The path from {source} to {target} is slow:", PATH
     return cells.build_anomaly(departure, kind, (component,), what, advice)
+
+
+def _single_unit(initiator: str, units: Mapping[int, str]) -> str | None:
+    """Return the processing unit of a name such as node3_threads1; None for several units."""
+    name = parse_place_name(initiator)
+    nodes = [node for group in (name.groups if name else ()) for node in group.nodes_in_name]
+    return units.get(nodes[0]) if name and name.count == 1 and nodes else None
 
 
 def find_slow_drives_and_drive_paths(rows: Measurements, models: Mapping[str, str]) -> CheckResult:
@@ -141,7 +148,7 @@ def _slow_drive(cells: TidyTableSliceCells, departure: Departure) -> Anomaly:
         kind, advice = AnomalyKind.SLOW_PATH, "drive_path"
         what = f"The path from {source} to {drive} is slow:"
     elif part == "initiator":
-        components, advice = (source,), "processing_units"
+        components, advice = (source,), PROCESSING_UNITS
         what = f"{source} is slow on drives:"
     elif departure.suspect is None or part != "node":
         what, advice = f"{drive} is slow:", "drive"

@@ -54,6 +54,8 @@ _KINDS = _MEMORY, _LINKS, _DRIVES, _SETS, _SWEEPS = (
     "sets of drives",
     "latency over sizes",
 )
+# A path that loses more than so many times what its slow node loses has a fault of its own.
+_MORE_LOSS = 1.5
 # Kinds that another anomaly may explain.
 _SECONDARY = (
     AnomalyKind.REMOTE_BETTER,
@@ -72,6 +74,8 @@ class HostComponentFacts:
     models: Mapping[str, str] = field(default_factory=dict)  # component of each drive -> its model
     # Name of each processing unit -> its core kind; empty if there is only one kind.
     core_kinds: Mapping[str, str] = field(default_factory=dict)
+    # Node -> name of its first processing unit, which runs the loads of a single thread.
+    first_units: Mapping[int, str] = field(default_factory=dict)
     # Component -> text with its model, serial number and node.
     descriptions: Mapping[str, str] = field(default_factory=dict)
     # Node -> components of its drives.
@@ -105,7 +109,10 @@ def host_component_facts(
         for node, package in topology.package_of_node.items()
         if package in numbers
     }
-    return HostComponentFacts(packages, of_node, models, kinds, descriptions, drives)
+    first_units: dict[int, str] = {}
+    for pu, node in sorted(topology.node_of_pu.items()):
+        first_units.setdefault(node, pu_name(pu))
+    return HostComponentFacts(packages, of_node, models, kinds, first_units, descriptions, drives)
 
 
 def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = None) -> Findings:
@@ -203,8 +210,13 @@ def _check_memory(memory: Measurements, parts: HostComponentFacts) -> tuple[str,
     for where, matrix in matrices:
         # A SLIT is about time. Bandwidth is compared with it only where no latency was measured.
         slit = distances if less_is_better(matrix.metric) or not has_latency else None
-        findings, analysis = analyse_one_of_matrices(matrix, parts.packages, slit, len(matrices))
-        check.anomalies += [replace(anomaly, where=where) for anomaly in findings.anomalies]
+        units = parts.first_units if where.get("initiator_kind") == "pu" else {}
+        findings, analysis = analyse_one_of_matrices(
+            matrix, parts.packages, slit, len(matrices), units
+        )
+        check.anomalies += [
+            replace(anomaly, where=where) for anomaly in (*findings.anomalies, *findings.suspicions)
+        ]
         if findings.detectable_percent is not None:
             check.detectable.append(analysis.smallest_detectable_loss_percent)
         structures += [findings.structure] * len(matrix.samples)
@@ -217,7 +229,8 @@ def _check_memory(memory: Measurements, parts: HostComponentFacts) -> tuple[str,
     in_matrices = [where for where, _ in matrices]
     others = [part for where, part in memory.comparable_slices() if where not in in_matrices]
     rest = [Measurements.concatenated(others)] if others else []
-    found = [find_slow_initiators_and_memory(rows, parts.core_kinds) for rows in rest]
+    facts = parts.core_kinds, parts.first_units
+    found = [find_slow_initiators_and_memory(rows, *facts) for rows in rest]
     return max(structures, key=structures.count, default="not measured"), [check, *found]
 
 
@@ -314,8 +327,12 @@ def _without_explained(found: Sequence[Anomaly], places: Mapping[int | str, int]
 
     `places` is the package of each place.
     """
+
+    def is_same_cause(cause: Anomaly, anomaly: Anomaly) -> bool:
+        return is_same_link(cause, anomaly, places) or _is_path_of(cause, anomaly)
+
     secondary = [
-        anomaly.kind in _SECONDARY or any(is_same_link(each, anomaly, places) for each in found)
+        anomaly.kind in _SECONDARY or any(is_same_cause(each, anomaly) for each in found)
         for anomaly in found
     ]
     result = list(compress(found, map(not_, secondary)))
@@ -325,7 +342,7 @@ def _without_explained(found: Sequence[Anomaly], places: Mapping[int | str, int]
         causes = [
             n
             for n, cause in enumerate(result[:causes_count])
-            if _explains(cause, anomaly) or is_same_link(cause, anomaly, places)
+            if _explains(cause, anomaly) or is_same_cause(cause, anomaly)
         ]
         # A suspicion explains no finding.
         causes = [n for n in causes if anomaly.doubt or not result[n].doubt]
@@ -347,7 +364,23 @@ def _explains(cause: Anomaly, anomaly: Anomaly) -> bool:
     if anomaly.kind == AnomalyKind.ADDING_DRIVES:
         return set(anomaly.cells) <= set(cause.cells)
     shared = set(anomaly.components) & set(cause.components)
-    return anomaly.kind == AnomalyKind.REMOTE_BETTER and bool(shared)
+    shared_cells = set(anomaly.cells) & set(cause.cells)
+    return anomaly.kind == AnomalyKind.REMOTE_BETTER and bool(shared or shared_cells)
+
+
+def _is_path_of(node: Anomaly, path: Anomaly) -> bool:
+    """Return whether all cells of a slow path are of a slow node or unit, which lose no more.
+
+    A slow memory limits all its paths, also those that no test of their own calls slow.
+    """
+    if node.kind != AnomalyKind.SLOW_COMPONENT or path.kind != AnomalyKind.SLOW_PATH:
+        return False
+    if less_is_better(node.metric) != less_is_better(path.metric):
+        return False
+    ends = zip(zip(*node.cells, strict=True), zip(*path.cells, strict=True), strict=True)
+    shared = any(len(set(own)) == 1 and set(own) == set(other) for own, other in ends)
+    most = _MORE_LOSS * node.loss_as_share_of_better_value
+    return shared and path.loss_as_share_of_better_value <= most
 
 
 def _verdict(

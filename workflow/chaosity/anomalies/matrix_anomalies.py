@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pandas as pd
 
 from chaosity.anomalies import anomaly_text
+from chaosity.anomalies.anomaly_doubts import doubt_of_single_run, with_doubt
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, CellGroup, Findings
 from chaosity.anomalies.cell_log_scores import (
     Mask,
@@ -48,6 +49,7 @@ def analyse_one_of_matrices(
     packages: PackageNodes | None = None,
     distances: SlitEntries | None = None,
     looks: int = 1,
+    units: Mapping[int, str] | None = None,
 ) -> tuple[Findings, MatrixAnalysis]:
     """Return the findings of one of several matrices of a machine, and what they rest on.
 
@@ -56,6 +58,8 @@ def analyse_one_of_matrices(
         packages: nodes of each package. Default: learned from the matrix.
         distances: (initiator, target) -> entry of the SLIT. Default: the SLIT is not checked.
         looks: number of matrices of one machine; each is one more chance of a false alarm.
+        units: node -> the only processing unit that stands for it as an initiator. Default: all of
+            its units do.
     """
     values = pd.Series(dict(matrix.samples)).explode()
     blocks = None
@@ -65,13 +69,15 @@ def analyse_one_of_matrices(
     structure = learn_matrix_structure(cells, packages, distances)
     firmware = check_packages_and_slit(cells, structure, packages, distances)
     structure = firmware.structure or structure
-    analysis = MatrixAnalysis(cells, structure, looks)
+    analysis = MatrixAnalysis(cells, structure, looks, units or {})
     found = [
         *analysis.find_slow_components_and_paths(),
         *_remote_better(analysis),
         *firmware.anomalies,
     ]
     found.sort(key=lambda anomaly: -anomaly.loss_percent)
+    found = [with_doubt(anomaly, doubt_of_single_run(anomaly)) for anomaly in found]
+    told = [anomaly for anomaly in found if not anomaly.doubt]
     sizes = np.bincount(analysis.labels[analysis.labels >= 0])
     # In groups of one cell no loss is detectable.
     any_comparable = bool((sizes > 1).any())
@@ -79,14 +85,16 @@ def analyse_one_of_matrices(
     slit = ["the SLIT"] if distances else []
     findings = Findings(
         metric=matrix.metric,
-        anomalies=tuple(found),
+        anomalies=tuple(told),
+        suspicions=tuple(anomaly for anomaly in found if anomaly.doubt),
         groups=tuple(_groups(cells, structure)),
         structure=structure.description,
         packages=structure.packages,
         verdict=write_text(
             "anomalies",
             "matrix_verdict",
-            anomalies=found,
+            anomalies=told,
+            suspicions=len(found) - len(told),
             size=f"{len(cells.rows)} x {len(cells.columns)} nodes",
             replicates=int(np.min(cells.n[cells.measured_mask])),
             detectable=detectable,

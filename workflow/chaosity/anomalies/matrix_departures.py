@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, permutations
 
 import numpy as np
@@ -24,23 +24,29 @@ from chaosity.place_names import initiator_to_target_name, node_name, package_na
 from chaosity.units import join_with_and
 
 # A suspected part of a node, not a path.
-_OF_A_NODE = (text.TARGET, text.INITIATOR, text.LINKS, text.LOCAL)
+_OF_A_NODE = (text.TARGET, text.INITIATOR, text.LINKS, text.LOCAL, text.PROCESSING_UNITS)
 
 
 class MatrixAnalysis(GroupedCells[int]):
     """A node matrix with its structure and the departures from it.
 
     Attributes:
-        structure, looks: the arguments of the same name.
+        structure, looks, units: the arguments of `analyse_one_of_matrices`.
         remote_better: remote cells that are better than a local cell, see
             `_remote_cells_better_than_local`.
         labels: group of each cell; -1 if it was not measured or does not represent its group.
         found: the departures of cells and components.
     """
 
-    def __init__(self, cells: ScoredCells[int], structure: EqualCellGroups, looks: int) -> None:
+    def __init__(
+        self,
+        cells: ScoredCells[int],
+        structure: EqualCellGroups,
+        looks: int,
+        units: Mapping[int, str],
+    ) -> None:
         """Compare the cells with their groups; rows and columns of the cells are node numbers."""
-        self.structure, self.looks = structure, looks
+        self.structure, self.looks, self.units = structure, looks, units
         self.remote_better = _remote_cells_better_than_local(cells, structure)
         labels = structure.labels.copy()
         for remote, _ in self.remote_better:
@@ -107,6 +113,9 @@ class MatrixAnalysis(GroupedCells[int]):
                     numbers = (int(suspect.name),)
                     component = node_name(*numbers)
                 what = f"{text.suspected_part_text(part, *numbers)}:"
+                if part == text.INITIATOR and numbers[0] in self.units:
+                    part, component = text.PROCESSING_UNITS, self.units[numbers[0]]
+                    what = f"{component} is slow on memory:"
             elif source == target:
                 part, component, than = text.LOCAL, node_name(target), " than other nodes"
                 what = f"{text.suspected_part_text(part, target)}:"

@@ -9,6 +9,7 @@ bandwidths are only compared within one kind.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
@@ -52,6 +53,8 @@ _CLEARLY_WORSE = 20.0
 # Difference of two groups that a SLIT can express: its entries are in steps of a tenth of the local
 # distance.
 _SLIT_STEP = 0.1
+# A node is the reason for wrong pairs with at least so many others.
+_SEVERAL = 2
 # Most pairs that a sentence names.
 _MAX_NAMED = 6
 
@@ -168,7 +171,7 @@ def _mismatch(
         kind=AnomalyKind.SLIT_MISMATCH,
         initiator=initiator,
         target=target,
-        components=tuple(map(node_name, sorted(set(chain(*pairs))))),
+        components=tuple(map(node_name, nodes_in_common(pairs))),
         metric=cells.metric,
         observed=cells.value_of_score(observed),
         expected=cells.value_of_score(expected),
@@ -183,6 +186,24 @@ def _mismatch(
         advice=anomaly_text.advice_text("slit" if len(kinds) == 1 else "slit_of_unlike_memory"),
         cells=tuple(pairs),
     )
+
+
+def nodes_in_common(pairs: Sequence[NodePair]) -> list[int]:
+    """Return the fewest nodes of which each pair has one, or all nodes if there are no such few.
+
+    A node that changed places with another is in all pairs that are wrong. Each of the nodes must
+    be in pairs with several others, else either node of a pair can be the reason.
+    """
+    remaining = {frozenset(pair) for pair in pairs}
+    found = []
+    while remaining:
+        counts = Counter(chain(*remaining))
+        node, number = max(counts.items(), key=lambda each: (each[1], -each[0]))
+        if number < _SEVERAL:
+            return sorted(set(chain(*pairs)))
+        found.append(node)
+        remaining = {pair for pair in remaining if node not in pair}
+    return sorted(found)
 
 
 def _is_of_other_kind(cells: ScoredCells[int], pair: NodePair) -> bool:
@@ -267,6 +288,7 @@ def _wrong_entries_among(
             pairs=anomaly_text.shorten_list(
                 ["->".join(map(str, pair)) for pair in wrong], _MAX_NAMED
             ),
+            nodes=nodes_in_common(list(wrong)),
             worst="->".join(map(str, worst)),
             distance=distance,
             measured=_value_text(cells, scores[0]),
