@@ -12,7 +12,13 @@ import numpy as np
 
 from chaosity.anomalies import anomaly_text
 from chaosity.anomalies.anomaly_doubts import add_doubt, reason_for_unusable_results
-from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings, no_problems_text
+from chaosity.anomalies.anomaly_results import (
+    Anomaly,
+    AnomalyKind,
+    CellNames,
+    Findings,
+    no_problems_text,
+)
 from chaosity.anomalies.component_anomalies import (
     CheckResult,
     find_slow_drives_and_drive_paths,
@@ -33,7 +39,7 @@ from chaosity.anomalies.package_links import (
     select_loads_between_packages,
     weakest_node_of_each_package,
 )
-from chaosity.place_names import pu_name
+from chaosity.place_names import node_name, pu_name
 from chaosity.store.measurements import (
     Measurements,
     is_percentile_of_slow_accesses,
@@ -377,10 +383,18 @@ def _is_path_of(node: Anomaly, path: Anomaly) -> bool:
         return False
     if less_is_better(node.metric) != less_is_better(path.metric):
         return False
-    ends = zip(zip(*node.cells, strict=True), zip(*path.cells, strict=True), strict=True)
-    shared = any(len(set(own)) == 1 and set(own) == set(other) for own, other in ends)
+    ends = zip(_ends(node.cells), _ends(path.cells), strict=True)
+    shared = any(len(own) == 1 and own == other for own, other in ends)
     most = _MORE_LOSS * node.loss_as_share_of_better_value
     return shared and path.loss_as_share_of_better_value <= most
+
+
+def _ends(cells: Sequence[CellNames]) -> list[set[str]]:
+    """Return the names of the initiators and of the targets."""
+    return [
+        {node_name(end) if isinstance(end, int) else end for end in ends}
+        for ends in zip(*cells, strict=True)
+    ]
 
 
 def _verdict(
