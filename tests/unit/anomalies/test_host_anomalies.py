@@ -228,15 +228,6 @@ def test_equal_anomalies_by_several_kernels_are_merged():
     assert any(line.startswith("Also by bandwidth (") for line in told.also)
 
 
-def test_an_asymmetry_is_merged_with_its_slow_path(healthy):
-    way = {"load": "memory", "initiator_nodes": "0", "target": "node3"}
-    told = analyse_host(changed(healthy.table(1), 0.6, **way), healthy.component_facts)
-    [one] = [one for one in told.anomalies if one.components == ("node0->node3",)]
-    assert one.kind == "slow_path"
-    assert of_kind(told, "asymmetry") == []
-    assert any("worse than the opposite direction" in line for line in one.also)
-
-
 def test_the_worst_anomaly_is_first_for_all_metrics():
     told = machine(slow_node(0.6), slow_drive(0.2)).findings(1).anomalies
     losses = [one.loss_as_share_of_better_value for one in told]

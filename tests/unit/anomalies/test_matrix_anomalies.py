@@ -63,44 +63,34 @@ def check(one, loss, metric, n):
 def test_a_slow_part_of_a_node_is_one_anomaly(layout, metric, n, make, loss, initiator, target):
     node = initiator if target is None else target
     fault = make(layout, node, loss)
-    one, *more = found_in(layout, fault, n=n, metric=metric).anomalies
+    told = found_in(layout, fault, n=n, metric=metric)
+    # One disturbed run could be a single cell that is slow.
+    (one,) = told.suspicions if n == 1 and len(fault.cells) == 1 else told.anomalies
     assert (one.kind, one.initiator, one.target) == ("slow_component", initiator, target)
     assert one.components == (f"node{node}",)
     assert set(one.cells) == fault.cells
     check(one, loss, metric, n)
-    # If its own memory is slow, memory next door may be better, and that is all there is to say.
-    may_be = {"remote_better_than_local"} if initiator == target else set()
-    assert {other.kind for other in more} <= may_be
 
 
 @by_name
 @pytest.mark.parametrize("metric", [BANDWIDTH, LATENCY])
-def test_a_slow_direction_is_a_slow_path_and_an_asymmetry(layout, metric):
-    found = found_in(layout, faulty.slow_direction(layout, (6, 1), 0.3), metric=metric)
-    by = {one.kind: one for one in found.anomalies}
-    assert set(by) == {"slow_path", "asymmetry"}
-    for one in by.values():
-        assert (one.initiator, one.target, one.components) == (6, 1, ("node6->node1",))
-        assert one.cells == ((6, 1),)
-        check(one, 0.3, metric, 5)
-    assert by["asymmetry"].compared_with.startswith("the opposite direction, node 1")
-    # The reference is the opposite direction, not the group of cells.
-    assert by["asymmetry"].expected != by["slow_path"].expected
+def test_a_slow_direction_is_a_slow_path(layout, metric):
+    (one,) = found_in(layout, faulty.slow_direction(layout, (6, 1), 0.3), metric=metric).anomalies
+    assert (one.kind, one.initiator, one.target) == ("slow_path", 6, 1)
+    assert one.components == ("node6->node1",)
+    assert one.cells == ((6, 1),)
+    assert len(one.also) == 1  # on the opposite direction
+    check(one, 0.3, metric, 5)
 
 
 @by_name
 @pytest.mark.parametrize("metric", [BANDWIDTH, LATENCY])
-def test_a_link_that_is_slow_both_ways_is_not_an_asymmetry(layout, metric):
+def test_a_link_that_is_slow_both_ways_is_one_slow_path(layout, metric):
     fault = faulty.slow_link(layout, (0, 3), 0.3)
-    found = found_in(layout, fault, metric=metric)
-    assert {one.kind for one in found.anomalies} == {"slow_path"}
-    assert {cell for one in found.anomalies for cell in one.cells} == fault.cells
-    for one in found.anomalies:
-        if layout.name.startswith("ring"):
-            # The way looks as if it had a hop more, and only what is beyond that counts.
-            assert 5.0 < one.loss_percent <= percent(0.3, metric)
-        else:
-            check(one, 0.3, metric, 5)
+    (one,) = found_in(layout, fault, metric=metric).anomalies
+    assert (one.kind, one.components) == ("slow_path", ("node0->node3",))
+    assert set(one.cells) == fault.cells
+    assert one.loss_percent == pytest.approx(percent(0.3, metric), rel=0.15)
 
 
 def test_all_paths_between_two_packages_are_one_anomaly():
@@ -154,13 +144,10 @@ def test_a_pattern_in_every_package_is_structural():
 def test_remote_memory_that_is_better_than_local_is_reported():
     layout = faulty.full_mesh(4)
     found = found_in(layout, faulty.weak_channel(layout, 1, 0.7))
-    by = {one.kind: one for one in found.anomalies}
-    assert set(by) == {"slow_component", "remote_better_than_local"}
-    one = by["remote_better_than_local"]
-    assert (one.initiator == 1) != (one.target == 1)
-    assert one.components == ("node1",)
-    assert one.loss_percent == pytest.approx(100.0 * (1.0 - 0.3 / 0.5), rel=0.1)
-    assert one.loss_percent_low < one.loss_percent < one.loss_percent_high
+    (one,) = found.anomalies
+    assert (one.kind, one.components) == ("slow_component", ("node1",))
+    (sentence,) = one.also
+    assert "43 % less than remotely" in sentence
 
 
 @pytest.mark.parametrize("noise", [0.1, 0.3])
@@ -301,8 +288,11 @@ def test_a_remote_cell_above_local_is_not_the_reference_of_its_group(tmp_path):
     path = tmp_path / "odd.csv"
     path.write_text("node,0,1\n0,100,120\n1,40,100\n")
     found = analyse_matrix(read_matrix_csv(path, "bandwidth"))
-    assert [one.kind for one in found.anomalies] == ["remote_better_than_local"]
-    assert (found.anomalies[0].initiator, found.anomalies[0].target) == (0, 1)
+    assert (found.anomalies, [one.kind for one in found.suspicions]) == (
+        (),
+        ["remote_better_than_local"],
+    )
+    assert (found.suspicions[0].initiator, found.suspicions[0].target) == (0, 1)
 
 
 @pytest.mark.parametrize(("replicated", "freedom"), [(1, 0.0), (5, 0.0), (6, 3.0), (16, 8.0)])

@@ -169,5 +169,5 @@ def test_memory_without_any_local_initiator_is_not_tested():
 def test_local_cells_alone_are_compared():
     rows = np.full((4, 4), np.nan)
     np.fill_diagonal(rows, (40e9, 40e9, 30e9, 40e9))
-    (one,) = analyse_matrix(matrix(rows)).anomalies
+    (one,) = analyse_matrix(matrix(rows)).suspicions
     assert (one.kind, one.components) == ("slow_component", ("node2",))

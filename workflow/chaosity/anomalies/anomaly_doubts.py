@@ -11,12 +11,13 @@ from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.store.measurements import POINT, Measurements
 from chaosity.text_templates import write_text
 
-# Kinds in which a value is compared with a single better one.
+# Kinds in which a value is compared with a single better one, and those in which with a group.
 _AGAINST_ONE_CELL = (AnomalyKind.REMOTE_BETTER, AnomalyKind.ADDING_DRIVES)
+_AGAINST_GROUP = (AnomalyKind.SLOW_COMPONENT, AnomalyKind.SLOW_PATH)
 # If fewer than half of the replicates are disturbed or imprecise, the others decide the median.
 _HALF = 0.5
-# Other programs and slow clocks take up to half of the speed of a single run.
-_DISTURBANCE = 0.5
+# Other programs and slow clocks take half of the speed of a single run, and seldom more.
+_DISTURBANCE = 0.6
 # An interval of this half width, as a share of the median, includes zero.
 _USELESS_PRECISION = 1.0
 
@@ -56,11 +57,11 @@ def with_doubt(anomaly: Anomaly, doubt: str) -> Anomaly:
 
 def doubt_of_single_run(anomaly: Anomaly) -> str:
     """Return why one run of one cell shows no fault, as a sentence; empty if it shows one."""
-    # Beside a value that is compared with a better one, `cells` has the place of both.
-    cells = 1 if anomaly.kind in _AGAINST_ONE_CELL else len(anomaly.cells)
-    if anomaly.n > 1 or cells > 1 or anomaly.loss_as_share_of_better_value >= _DISTURBANCE:
-        return ""
-    return write_text("anomalies", "single_run")
+    one_value = anomaly.kind in _AGAINST_ONE_CELL or (
+        anomaly.kind in _AGAINST_GROUP and len(anomaly.cells) == 1
+    )
+    is_doubtful = one_value and anomaly.loss_as_share_of_better_value < _DISTURBANCE
+    return write_text("anomalies", "single_run") if is_doubtful and anomaly.n == 1 else ""
 
 
 def _share_with_remarks(anomaly: Anomaly, measurements: Measurements) -> float:

@@ -245,12 +245,13 @@ class GroupedCells(Generic[Name]):
     ) -> Departure | None:
         """Return the departure of the suspect's remaining cells if it is clear and most depart.
 
-        A part of less bandwidth limits cells only to what it carries. So those of its cells count
-        that should get more.
+        A part of less bandwidth may limit cells only to what it carries. So if some do not depart,
+        those of its cells count that should get more.
         """
         part = suspect.cells & self.cells.measured_mask & ~np.isnan(self.departures)
         departing = part & remaining & self._departing_mask
-        if departing.any() and not less_is_better(self.cells.metric):
+        some_do_not = departing.sum() < _DEPARTING_SHARE * part.sum()
+        if departing.any() and some_do_not and not less_is_better(self.cells.metric):
             carries = float(np.median(self.cells.log_score[departing]))
             part = part & (self.expected > carries + self.scatter.matters / 2.0)
         if (part & remaining).sum() < max(least_cells, _DEPARTING_SHARE * part.sum()):
@@ -270,16 +271,13 @@ class GroupedCells(Generic[Name]):
         noise = np.mean(errors**2 - natural**2)
         noise *= (_MEDIAN_VARIANCE if len(positions) > 2 else 1.0) / len(positions)
         error = float(np.sqrt(noise + natural**2))
-        expected = float(np.median([self.expected[position] for position in positions]))
-        loss = float(np.median(losses))
-        return self._if_clear(suspect, positions, loss, expected, error, comparisons)
+        return self._if_clear(suspect, positions, float(np.median(losses)), error, comparisons)
 
     def _if_clear(
         self,
         suspect: SuspectedComponent | None,
         positions: Sequence[Position],
         loss: float,
-        expected: float,
         error: float,
         comparisons: int,
     ) -> Departure | None:
@@ -288,8 +286,7 @@ class GroupedCells(Generic[Name]):
         if not clear:
             return None
         half = float(stats.t.isf(0.025, self.scatter.freedom)) * error
-        low, high = loss - half, loss + half
-        return Departure(suspect, tuple(positions), loss, low, high, expected, confidence)
+        return Departure(suspect, tuple(positions), loss, loss - half, loss + half, confidence)
 
     def significant_loss_against_cell(
         self, worse: Position, better: Position, error: float, comparisons: int
@@ -298,9 +295,8 @@ class GroupedCells(Generic[Name]):
 
         `error` is the standard deviation of the difference of both cells.
         """
-        expected = float(self.cells.log_score[better])
-        loss = expected - float(self.cells.log_score[worse])
-        return self._if_clear(None, [worse], loss, expected, error, comparisons)
+        loss = float(self.cells.log_score[better] - self.cells.log_score[worse])
+        return self._if_clear(None, [worse], loss, error, comparisons)
 
     def build_anomaly(
         self,
@@ -326,10 +322,9 @@ class GroupedCells(Generic[Name]):
         """
         positions: tuple[Position, ...] = departure.cells
         scores, metric = self.cells.log_score, self.cells.metric
-        observed = self.cells.value_of_score(
-            float(np.median([scores[position] for position in positions]))
-        )
-        expected = self.cells.value_of_score(departure.expected)
+        score = float(np.median([scores[position] for position in positions]))
+        observed = self.cells.value_of_score(score)
+        expected = self.cells.value_of_score(score + departure.loss)
         percent, low, high = (
             loss_percent(-loss, metric) for loss in (departure.loss, departure.low, departure.high)
         )

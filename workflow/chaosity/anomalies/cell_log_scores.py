@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from chaosity.statistics.estimates_and_ratios import MAD_TO_DEVIATION
 from chaosity.store.measurements import less_is_better
+
+if TYPE_CHECKING:
+    from pandas.core.groupby import SeriesGroupBy
 
 # Name of an initiator or a target: a node number in a node matrix, else a place name.
 Name = TypeVar("Name", int, str)
@@ -32,10 +36,24 @@ ASSUMED_NOISE = 0.02
 NATURAL_SCATTER = 0.01
 # Fewer replicated cells than this, and than half, tell less about the noise than is assumed.
 _FEWEST_REPLICATED = 6
+# Replicates that scatter so many times as much as usual are disturbed.
+_DISTURBED = 4.0
+# Number of values -> what makes their median absolute deviation from the median an unbiased
+# standard deviation, beside the factor of large samples (Croux and Rousseeuw, Time-efficient
+# algorithms for two highly robust estimators of scale, 1992).
+_SMALL_SAMPLE_FACTORS = {
+    **{2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206},
+    **{6: 1.2, 7: 1.14, 8: 1.129, 9: 1.107},
+}
 # The variance of the median of a normal sample is pi/2 times that of its mean.
 _MEDIAN_VARIANCE = np.pi / 2.0
 # A median of variances uses about half of the information that their mean would.
 _MEDIAN_INFORMATION = 0.5
+
+
+def small_sample_factor(number: int) -> float:
+    """Return the factor of the median absolute deviation of so many values, see above."""
+    return _SMALL_SAMPLE_FACTORS.get(number, number / (number - 0.8))
 
 
 @dataclass(frozen=True)
@@ -47,7 +65,9 @@ class ScoredCells(Generic[Name]):
     columns: tuple[Name, ...]  # targets
     log_score: Scores  # score of each cell, NaN where nothing was measured; shape (rows, columns)
     n: NDArray[np.intp]  # replicates of each cell; same shape
-    noise: float  # standard deviation of the logarithm of a single replicate
+    # Standard deviation of the logarithm of a single replicate: what is usual, and of each cell.
+    noise: float
+    own_noise: Scores
     freedom: float  # degrees of freedom of `noise`; 0 when the noise is assumed
 
     @cached_property
@@ -76,7 +96,7 @@ class ScoredCells(Generic[Name]):
     def standard_error(self) -> Scores:
         """Standard error of each cell's score, from the noise of its replicates."""
         with np.errstate(divide="ignore"):
-            variance = self.noise**2 / self.n * np.where(self.n > 2, _MEDIAN_VARIANCE, 1.0)
+            variance = self.own_noise**2 / self.n * np.where(self.n > 2, _MEDIAN_VARIANCE, 1.0)
         return np.sqrt(variance)
 
     def value_of_score(self, log_score: float) -> float:
@@ -131,13 +151,26 @@ def score_cells(
         departures = logs - cells.transform("median")
         drift = departures.groupby(np.asarray(blocks)).transform("median")
         cells = (logs - drift).groupby(level=[0, 1])
-    log_score, n = (
+    counts = cells.count()
+    noise, freedom = _pooled_noise(cells.var(), counts - 1.0)
+    log_score, n, own_noise = (
         found.unstack().reindex(index=list(rows), columns=list(columns)).to_numpy(float)
-        for found in (cells.median(), cells.count())
+        for found in (cells.median(), counts, _own_noise(cells, counts, noise))
     )
-    noise, freedom = _pooled_noise(cells.var(), cells.count() - 1.0)
     n = np.nan_to_num(n).astype(np.intp)
-    return ScoredCells(metric, tuple(rows), tuple(columns), log_score, n, noise, freedom)
+    return ScoredCells(metric, tuple(rows), tuple(columns), log_score, n, noise, own_noise, freedom)
+
+
+def _own_noise(cells: SeriesGroupBy[Any, Any], counts: pd.Series, noise: float) -> pd.Series:
+    """Return the standard deviation of a replicate of each cell: `noise`, or more if disturbed.
+
+    Of three replicates or more, the median is right if most are, so a single disturbed one does not
+    count. Of two, it is not known which is right.
+    """
+    deviations = (cells.obj - cells.transform("median")).abs()
+    typical = deviations.groupby(level=[0, 1]).median()
+    own: pd.Series = typical * MAD_TO_DEVIATION * counts.map(small_sample_factor)
+    return own.where(own > _DISTURBED * noise, noise)
 
 
 def _pooled_noise(variances: pd.Series, freedom: pd.Series) -> tuple[float, float]:

@@ -21,6 +21,7 @@ from chaosity.anomalies.cell_log_scores import (
     Position,
     ScoredCells,
     Scores,
+    small_sample_factor,
 )
 from chaosity.statistics.estimates_and_ratios import MAD_TO_DEVIATION
 
@@ -35,14 +36,6 @@ LEVEL = 0.01
 MAX_CONFIDENCE, MAX_CONFIDENCE_OF_ONE_RUN = 0.9999, 0.95
 # The scatter is estimated from at least so many cells.
 _MIN_CELLS = 6
-# Number of values -> what makes their median absolute deviation from the median an unbiased
-# standard deviation (Croux and Rousseeuw, Time-efficient algorithms for two highly robust
-# estimators of scale, 1992), beside the factor of large samples.
-_SMALL_SAMPLE_FACTORS = {3: 1.495, 4: 1.363, 5: 1.206, 6: 1.2, 7: 1.14, 8: 1.129, 9: 1.107}
-
-
-def _small_sample_factor(number: int) -> float:
-    return _SMALL_SAMPLE_FACTORS.get(number, number / (number - 0.8))
 
 
 @dataclass(frozen=True)
@@ -81,7 +74,6 @@ class Departure:
     # low, high: 95 % interval of the loss.
     low: float
     high: float
-    expected: float  # median of the expected scores of the cells
     confidence: float  # probability that the loss is not noise, 0 to 1
 
 
@@ -107,7 +99,7 @@ def estimate_scatter_without_faults(
     informative = departures[counts]
     spread = 0.0
     if len(informative) >= _MIN_CELLS:
-        factors = np.array([_small_sample_factor(int(number)) for number in size[counts]])
+        factors = np.array([small_sample_factor(int(number)) for number in size[counts]])
         deviations = np.abs(informative - np.median(informative)) * factors
         spread = MAD_TO_DEVIATION * float(np.median(deviations))
     if cells.freedom:

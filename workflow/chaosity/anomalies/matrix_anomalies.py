@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -65,16 +66,16 @@ def analyse_one_of_matrices(
     blocks = None
     if matrix.blocks:
         blocks = [block for pair in matrix.samples for block in matrix.blocks[pair]]
-    cells = score_cells(matrix.metric, values, matrix.initiators, matrix.targets, blocks)
+    # The order of the nodes in the matrix says nothing.
+    nodes = sorted(matrix.initiators), sorted(matrix.targets)
+    cells = score_cells(matrix.metric, values, *nodes, blocks)
     structure = learn_matrix_structure(cells, packages, distances)
     firmware = check_packages_and_slit(cells, structure, packages, distances)
     structure = firmware.structure or structure
     analysis = MatrixAnalysis(cells, structure, looks, units or {})
-    found = [
-        *analysis.find_slow_components_and_paths(),
-        *_remote_better(analysis),
-        *firmware.anomalies,
-    ]
+    found = [*analysis.find_slow_components_and_paths(), *firmware.anomalies]
+    for remote_better in _remote_better(analysis):
+        _add_or_explain(found, remote_better)
     found.sort(key=lambda anomaly: -anomaly.loss_percent)
     found = [with_doubt(anomaly, doubt_of_single_run(anomaly)) for anomaly in found]
     told = [anomaly for anomaly in found if not anomaly.doubt]
@@ -111,7 +112,7 @@ def analyse_one_of_matrices(
 def _notes(analysis: MatrixAnalysis) -> list[str]:
     """Return what was not tested, and which departures are structural."""
     cells, measured = analysis.cells, analysis.cells.measured_mask
-    structural = analysis.structural < np.log1p(-MATTERS)
+    structural = analysis.structural < np.log1p(-MATTERS) / 2.0
     labels = np.unique(analysis.labels[analysis.labels >= 0])
     parts = [analysis.labels == label for label in labels]
     return write_sentences(
@@ -136,6 +137,16 @@ def _groups(cells: ScoredCells[int], structure: EqualCellGroups) -> Iterator[Cel
         typical = float(np.median([cells.log_score[position] for position in positions]))
         names = tuple(cells.initiator_and_target(position) for position in positions)
         yield CellGroup(name, names, cells.value_of_score(typical))
+
+
+def _add_or_explain(found: list[Anomaly], anomaly: Anomaly) -> None:
+    """Add an anomaly of a cell against a better one, or its sentence to the reason of the loss."""
+    worse = anomaly.cells[-1]
+    for number, each in enumerate(found):
+        if worse in each.cells and each.kind != AnomalyKind.SLIT_MISMATCH:
+            found[number] = replace(each, also=(*each.also, anomaly.sentence))
+            return
+    found.append(anomaly)
 
 
 def _loss_against(

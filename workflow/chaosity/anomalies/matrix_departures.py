@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, permutations
 
 import numpy as np
@@ -21,7 +22,7 @@ from chaosity.anomalies.departure_significance import (
 from chaosity.anomalies.matrix_structure import NONE, EqualCellGroups
 from chaosity.anomalies.node_positions import losses_explained_by_node_position
 from chaosity.place_names import initiator_to_target_name, node_name, package_name
-from chaosity.units import join_with_and
+from chaosity.units import format_quantity, join_with_and
 
 # A suspected part of a node, not a path.
 _OF_A_NODE = (text.TARGET, text.INITIATOR, text.LINKS, text.LOCAL, text.PROCESSING_UNITS)
@@ -125,7 +126,7 @@ class MatrixAnalysis(GroupedCells[int]):
                 verb = text.verb_before_value(self.cells.metric)
                 path = f"The path from node {source} to the memory of node {target}"
                 what = f"{path} is slow: it {verb}"
-            yield self.build_anomaly(
+            anomaly = self.build_anomaly(
                 departure,
                 AnomalyKind.SLOW_COMPONENT if part in _OF_A_NODE else AnomalyKind.SLOW_PATH,
                 (component,),
@@ -135,6 +136,17 @@ class MatrixAnalysis(GroupedCells[int]):
                 compared_with=self._compared_with(departure.cells),
                 seen_at=seen_at,
             )
+            yield replace(anomaly, also=self._opposite_direction(source, target, part))
+
+    def _opposite_direction(self, source: int, target: int, part: str) -> tuple[str, ...]:
+        """Return a sentence on the opposite direction of a slow path, if it is not slow."""
+        opposite = self.cells.mask_of_path(target, source) & self.cells.measured_mask
+        if part != text.PATH or not (opposite & ~self._departing_mask).any():
+            return ()
+        value = self.cells.value_of_score(float(self.cells.log_score[opposite][0]))
+        verb = text.verb_before_value(self.cells.metric)
+        shown = format_quantity(self.cells.metric, value)
+        return (f"The opposite direction {verb} {shown}.",)
 
     def _compared_with(self, positions: Sequence[Position]) -> str:
         """Return a text with the number of comparable cells and their groups."""

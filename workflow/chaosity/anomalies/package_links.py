@@ -160,6 +160,7 @@ class PackageLinkCells(GroupedCells[str]):
                     cells.log_score[here],
                     cells.n[here],
                     cells.noise,
+                    cells.own_noise[here],
                     cells.freedom,
                 )
                 groups = learn_matrix_structure(part, None, self._distances).labels

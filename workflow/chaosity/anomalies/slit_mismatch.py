@@ -54,7 +54,7 @@ _CLEARLY_WORSE = 20.0
 # distance.
 _SLIT_STEP = 0.1
 # A node is the reason for wrong pairs with at least so many others.
-_SEVERAL = 2
+_SEVERAL = 3
 # Most pairs that a sentence names.
 _MAX_NAMED = 6
 
