@@ -34,8 +34,8 @@ ASSUMED_NOISE = 0.02
 # Equal parts of a machine are not exactly equal: the two sockets of the published machines differ
 # by up to 1.6 %.
 NATURAL_SCATTER = 0.01
-# Fewer replicated cells than this, and than half, tell less about the noise than is assumed.
-_FEWEST_REPLICATED = 6
+# Cells of which fewer have replicates, or are in a block, were chosen: by what they showed before.
+_MOST = 0.5
 # Replicates that scatter so many times as much as usual are disturbed.
 _DISTURBED = 4.0
 # Number of values -> what makes their median absolute deviation from the median an unbiased
@@ -92,6 +92,12 @@ class ScoredCells(Generic[Name]):
         mask: Mask = self.mask_of_place(initiator) & self.mask_of_place(target=target)
         return mask
 
+    @property
+    def disturbed_error(self) -> Scores:
+        """Standard error of the score of each disturbed cell, 0 of others."""
+        disturbed: Scores = np.where(self.own_noise > self.noise, self.standard_error, 0.0)
+        return disturbed
+
     @cached_property
     def standard_error(self) -> Scores:
         """Standard error of each cell's score, from the noise of its replicates."""
@@ -147,9 +153,10 @@ def score_cells(
     logs = pd.Series(sign * np.log(values.astype(float)))
     cells = logs.groupby(level=[0, 1])
     if blocks is not None:
-        # The drift of a block is the typical departure of its values from the cells' medians.
-        departures = logs - cells.transform("median")
-        drift = departures.groupby(np.asarray(blocks)).transform("median")
+        # The drift of a block is the typical departure of its values from the cells' medians. A
+        # block of few cells has none: they may have been measured again since they were disturbed.
+        own = (logs - cells.transform("median")).groupby(np.asarray(blocks))
+        drift = own.transform("median").where(own.transform("size") >= _MOST * cells.ngroups, 0.0)
         cells = (logs - drift).groupby(level=[0, 1])
     counts = cells.count()
     noise, freedom = _pooled_noise(cells.var(), counts - 1.0)
@@ -176,12 +183,11 @@ def _own_noise(cells: SeriesGroupBy[Any, Any], counts: pd.Series, noise: float) 
 def _pooled_noise(variances: pd.Series, freedom: pd.Series) -> tuple[float, float]:
     """Return the standard deviation of a single replicate in all cells, and its degrees of freedom.
 
-    It is assumed if most cells have one replicate and few have more. Else it is the median over the
-    replicated cells, so that a few disturbed cells do not hide faults of others.
+    It is assumed if most cells have one replicate. Else it is the median over the replicated cells,
+    so that a few disturbed cells do not hide faults of others.
     """
     replicated = freedom > 0.0
-    number = replicated.sum()
-    if not number or number < min(_FEWEST_REPLICATED, len(freedom) / 2.0):
+    if not replicated.any() or replicated.sum() < _MOST * len(freedom):
         return ASSUMED_NOISE, 0.0
     variances, freedom = variances[replicated], freedom[replicated]
     # The median of a sample's variance is below its mean, most of all for small samples.

@@ -117,7 +117,7 @@ def estimate_scatter_without_faults(
     else:
         # With one run, the spread includes all scatter. The assumed noise is its lower limit.
         single = max(ASSUMED_NOISE, spread)
-        noise, natural = np.full(size.shape, single), 0.0
+        noise, natural = np.hypot(single, cells.disturbed_error), 0.0
         freedom = float(len(informative) - 1) if spread > ASSUMED_NOISE else np.inf
     total = noise**2 + natural**2
     with np.errstate(divide="ignore", invalid="ignore"):
