@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pandas as pd
 
+from chaosity.records.point_types import Point
 from chaosity.rounds.known_before import departs_from_known
 from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints
 from chaosity.rounds.point_priority import Priority, kind_of_contention, point_priority
@@ -140,6 +141,8 @@ class _NextRound:
         ]
         again += [k for k in dict.fromkeys(beside) if not self.done[k]]
         self._take(again, limit / 2.0, "{} of what departs from what is expected")
+        parts = self._parts_of_drive_sets(departing)
+        self._take(parts, 0.75 * limit, "{} that show which drives of a slow set are the reason")
         if self.so_far.known is not None:
             cells = self.so_far.cells[departs_from_known(self.so_far.cells)]
             changed = dict.fromkeys(zip(cells["experiment"], cells["point"], strict=True))
@@ -188,6 +191,17 @@ class _NextRound:
             rows = anomaly.rows_of_cells(self.so_far.measured)
             found |= dict.fromkeys(zip(rows["experiment"], rows["point"], strict=True))
         return [key for key in found if key in self.points]
+
+    def _parts_of_drive_sets(self, departing: Iterable[PointKey]) -> list[PointKey]:
+        """Return points without a value that read some drives of a departing set of one node."""
+        slow = [_drives_of_one_node(self.points[key]) for key in departing]
+        return [
+            key
+            for key, point in self.points.items()
+            if not self.done[key]
+            and (drives := _drives_of_one_node(point))
+            and any(drives < each for each in slow)
+        ]
 
     def _by_gain(self, departing: Iterable[PointKey]) -> list[PointKey]:
         """Return points by the variance that a further replicate removes in a second.
@@ -274,6 +288,13 @@ class _NextRound:
         for other in sorted((key[0], name) for name in names):
             if other in self.points and self.done[other] + chosen[other] < replicate:
                 yield other
+
+
+def _drives_of_one_node(point: Point) -> frozenset[str]:
+    """Return the drives of the only load of a point; empty for drives of several nodes."""
+    [load, *others] = point["loads"]
+    drives = frozenset(drive["component"] for drive in load["target"]["drives"])
+    return drives if not others and len(load["target"]["nodes"]) == 1 else frozenset()
 
 
 def _keep_largest(found: dict[PointKey, float], cells: pd.DataFrame, values: pd.Series) -> None:
