@@ -15,6 +15,7 @@ from functools import cache
 
 from chaosity.anomalies.anomaly_results import Anomaly
 from chaosity.documents.machines import Fault
+from chaosity.place_names import node_name
 from chaosity.rounds.round_types import Budget
 from machines import SimulatedHost, planned
 from simulated_rounds import simulate_rounds
@@ -62,6 +63,7 @@ FAULTS: dict[str, tuple[Fault, frozenset[str]]] = {
     ),
 }
 NODE, SMALL_NODE, LINK, PORT, DRIVE, SLOW_DRIVE, CORE, SLIT = FAULTS
+NODES = {node_name(number) for number in range(8)}
 SCENARIOS: dict[str, tuple[str, ...]] = {
     "healthy": (),
     **{name: (name,) for name in FAULTS},
@@ -93,10 +95,23 @@ def findings_of_run(scenario: str, run: str, seed: int) -> tuple[Anomaly, ...]:
     return last.findings.anomalies
 
 
+def as_far_as_measured(named: frozenset[str], wanted: set[frozenset[str]]) -> frozenset[str]:
+    """Return what a finding names; for all drives of a node, those of its port.
+
+    A run with a budget may read all drives of the node together, and no smaller set.
+    """
+    port = FAULTS[PORT][1]
+    node = {name for name in port if name.startswith("node")}
+    return port if port in wanted and port <= named and node == named & NODES else named
+
+
 def judge(scenario: str, run: str, seed: int) -> Counter[str]:
     """Count faults that are named by one finding, and findings that name none or one again."""
-    named = Counter(frozenset(one.components) for one in findings_of_run(scenario, run, seed))
     wanted = {FAULTS[name][1] for name in SCENARIOS[scenario]}
+    named = Counter(
+        as_far_as_measured(frozenset(one.components), wanted)
+        for one in findings_of_run(scenario, run, seed)
+    )
     count = Counter(
         right=sum(named[each] > 0 for each in wanted),
         missed=sum(not named[each] for each in wanted),

@@ -335,7 +335,7 @@ def _without_explained(found: Sequence[Anomaly], places: Mapping[int | str, int]
     """
 
     def is_same_cause(cause: Anomaly, anomaly: Anomaly) -> bool:
-        return is_same_link(cause, anomaly, places) or _is_path_of(cause, anomaly)
+        return is_same_link(cause, anomaly, places) or _limits(cause, anomaly)
 
     secondary = [
         anomaly.kind in _SECONDARY or any(is_same_cause(each, anomaly) for each in found)
@@ -374,19 +374,22 @@ def _explains(cause: Anomaly, anomaly: Anomaly) -> bool:
     return anomaly.kind == AnomalyKind.REMOTE_BETTER and bool(shared or shared_cells)
 
 
-def _is_path_of(node: Anomaly, path: Anomaly) -> bool:
-    """Return whether all cells of a slow path are of a slow node or unit, which lose no more.
+def _limits(cause: Anomaly, anomaly: Anomaly) -> bool:
+    """Return whether a slow component limits all cells of an anomaly of fewer cells.
 
-    A slow memory limits all its paths, also those that no test of their own calls slow.
+    A slow memory limits all its paths, also those that no test of their own calls slow, and also
+    the cores that use it.
     """
-    if node.kind != AnomalyKind.SLOW_COMPONENT or path.kind != AnomalyKind.SLOW_PATH:
+    if cause.kind != AnomalyKind.SLOW_COMPONENT or len(anomaly.cells) >= len(cause.cells):
         return False
-    if less_is_better(node.metric) != less_is_better(path.metric):
+    if anomaly.kind not in (AnomalyKind.SLOW_COMPONENT, AnomalyKind.SLOW_PATH):
         return False
-    ends = zip(_ends(node.cells), _ends(path.cells), strict=True)
+    if less_is_better(cause.metric) != less_is_better(anomaly.metric):
+        return False
+    ends = zip(_ends(cause.cells), _ends(anomaly.cells), strict=True)
     shared = any(len(own) == 1 and own == other for own, other in ends)
-    most = _MORE_LOSS * node.loss_as_share_of_better_value
-    return shared and path.loss_as_share_of_better_value <= most
+    most = _MORE_LOSS * cause.loss_as_share_of_better_value
+    return shared and anomaly.loss_as_share_of_better_value <= most
 
 
 def _ends(cells: Sequence[CellNames]) -> list[set[str]]:

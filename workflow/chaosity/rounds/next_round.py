@@ -193,15 +193,19 @@ class _NextRound:
         return [key for key in found if key in self.points]
 
     def _parts_of_drive_sets(self, departing: Iterable[PointKey]) -> list[PointKey]:
-        """Return points without a value that read some drives of a departing set of one node."""
+        """Return points without a value that read some drives of a departing set of one node.
+
+        All sets of an initiator come before those of another, since a few initiators show enough.
+        """
         slow = [_drives_of_one_node(self.points[key]) for key in departing]
-        return [
-            key
+        found = [
+            (point["loads"][0]["initiator"]["name"], len(drives), key)
             for key, point in self.points.items()
             if not self.done[key]
             and (drives := _drives_of_one_node(point))
             and any(drives < each for each in slow)
         ]
+        return [key for *_, key in sorted(found)]
 
     def _by_gain(self, departing: Iterable[PointKey]) -> list[PointKey]:
         """Return points by the variance that a further replicate removes in a second.
