@@ -10,6 +10,7 @@ Systems Performance Analysis", 1991, chapters 20 to 23).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations
@@ -32,15 +33,15 @@ _ROUNDING = 1e-9
 class FittedTerms:
     """The largest model that leaves an error, fitted to each response."""
 
-    terms: tuple[Term, ...]  # all terms of the model, without the grand mean
-    squares: tuple[Values, ...]  # sum of squares of each term, for each response
-    freedom: tuple[int, ...]  # degrees of freedom of each term
+    terms: list[Term]  # all terms of the model, without the grand mean
+    squares: list[Values]  # sum of squares of each term, for each response
+    freedom: list[int]  # degrees of freedom of each term
     residuals: Values  # shape (rows, responses)
     error_freedom: int  # degrees of freedom of the residuals
     # Interactions that count as error: their number of factors, and whether the model is too large;
     # else it leaves no error.
-    omitted: tuple[tuple[int, bool], ...] = ()
-    lost: tuple[Term, ...] = ()  # terms that the data cannot separate from the others
+    omitted: Sequence[tuple[int, bool]] = ()
+    lost: Sequence[Term] = ()  # terms that the data cannot separate from the others
 
 
 def fit_largest_model(design: AnovaDesign, responses: Values) -> FittedTerms:
@@ -58,7 +59,7 @@ def fit_largest_model(design: AnovaDesign, responses: Values) -> FittedTerms:
             if found.error_freedom > 0 or order == 1:
                 break
         omitted.append((order, too_large))
-    return replace(found, omitted=tuple(omitted))
+    return replace(found, omitted=omitted)
 
 
 def _fit_balanced_data(design: AnovaDesign, terms: list[Term], centred: Values) -> FittedTerms:
@@ -74,7 +75,7 @@ def _fit_balanced_data(design: AnovaDesign, terms: list[Term], centred: Values) 
         squares.append((effects**2).sum(axis=0))
     freedom = [design.effect_count(term) for term in terms]
     rest = design.value_count - 1 - sum(freedom)
-    return FittedTerms(tuple(terms), tuple(squares), tuple(freedom), residuals, rest)
+    return FittedTerms(terms, squares, freedom, residuals, rest)
 
 
 def _fit_any_data(design: AnovaDesign, terms: list[Term], centred: Values) -> FittedTerms:
@@ -103,9 +104,7 @@ def _fit_any_data(design: AnovaDesign, terms: list[Term], centred: Values) -> Fi
     squares = [((before - after) ** 2).sum(axis=0) for (before, _), (after, _) in steps]
     residuals, rank = fit(frozenset(kept))
     rest = design.value_count - rank
-    return FittedTerms(
-        tuple(kept), tuple(squares), tuple(freedom), residuals, rest, lost=tuple(lost)
-    )
+    return FittedTerms(kept, squares, freedom, residuals, rest, lost=lost)
 
 
 def _split_off_largest(design: AnovaDesign, terms: list[Term]) -> tuple[Term, list[Term]]:
