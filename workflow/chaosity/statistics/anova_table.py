@@ -50,12 +50,13 @@ def variation_table(
     total = float(((analysed.values - analysed.values.mean()) ** 2).sum())
     lines = []
     for term, squares, freedom in terms:
-        name, share, f, p, found = design.term_name(term), 100.0 * squares / total, None, None, None
+        name, share = design.term_name(term), 100.0 * squares / total
         kind = "interaction" if len(term) > 1 else "block" if term == design.block else "factor"
+        f = p = significant = None
         if error is not None:
             f = squares / freedom / error
             p = float(stats.f.sf(f, freedom, analysed.freedom))
-            found = p < analysed.significant_below
+            significant = p < analysed.significant_below
         important = share >= IMPORTANT_FROM_PERCENT
         sentence = write_text(
             "variance_analysis",
@@ -64,13 +65,22 @@ def variation_table(
             share=variation_percent_text(share),
             is_important=important,
             p=None if p is None else p_value_text(p),
-            is_significant=found,
+            is_significant=significant,
             n=n,
         )
-        mean = squares / freedom
         lines.append(
             VariationTerm(
-                name, kind, freedom, squares, mean, f, p, share, found, important, sentence
+                name=name,
+                kind=kind,
+                degrees_of_freedom=freedom,
+                sum_of_squares=squares,
+                mean_square=squares / freedom,
+                f=f,
+                p_value=p,
+                variation_percent=share,
+                significant=significant,
+                important=important,
+                sentence=sentence,
             )
         )
     share, freedom = 100.0 * error_squares / total, analysed.freedom
