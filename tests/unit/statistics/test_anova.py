@@ -22,120 +22,67 @@ def table(found):
     return {term.name: term for term in found.terms}
 
 
-def crossed(sizes, replicates, seed, block=0.0):
+def crossed(sizes, replicates, seed):
     """A full crossing with made-up values."""
     random = np.random.default_rng(seed)
     names = [f"f{n}" for n in range(len(sizes))]
-    rows = [
-        (*levels, k) for k in range(replicates) for levels in itertools.product(*map(range, sizes))
-    ]
-    frame = pd.DataFrame(rows, columns=[*names, "replicate"])
+    rows = itertools.product(range(replicates), *map(range, sizes))
+    frame = pd.DataFrame(rows, columns=["replicate", *names])
     base = sum((n + 1.0) * frame[name] for n, name in enumerate(names))
     together = 0.7 * frame[names[0]] * frame[names[-1]]
-    frame["y"] = 50.0 + base + together + block * frame["replicate"]
+    frame["y"] = 50.0 + base + together + 2.0 * frame["replicate"]
     frame["y"] += random.normal(0.0, 1.0, len(frame))
     return frame, names
 
 
-def indicator(columns):
-    """All indicator columns of a combination of columns."""
-    return pd.get_dummies(columns.astype(str).agg("|".join, axis=1)).to_numpy(float)
-
-
-def residual(frame, groups):
+def residual(frame, terms):
     """Residual sum of squares and rank of a model, by least squares over all its indicators."""
-    matrix = np.hstack([np.ones((len(frame), 1)), *(indicator(frame[list(g)]) for g in groups)])
+    texts = [frame[list(term)].astype(str).agg("|".join, axis=1) for term in terms]
+    matrix = np.hstack([np.ones((len(frame), 1)), *(pd.get_dummies(t, dtype=float) for t in texts)])
     y = frame["y"].to_numpy(float)
     solution, _, rank, _ = np.linalg.lstsq(matrix, y, rcond=1e-10)
     return float(((y - matrix @ solution) ** 2).sum()), int(rank)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "replicates", "dropped", "seed"),
-    [
-        ((3, 4), 3, 9, 2),
-        ((2, 3, 4), 2, 6, 3),
-        ((4, 4), 1, 2, 4),
-    ],
-)
-def test_unbalanced_data_by_nested_least_squares(sizes, replicates, dropped, seed):
-    frame, names = crossed(sizes, replicates, seed, block=2.0)
-    block = "replicate" if replicates > 1 else None
-    frame = frame.drop(np.random.default_rng(seed).choice(len(frame), dropped, replace=False))
-    found = analyse_variance(frame, "y", names, block=block, transform="none")
-    terms = [t for t in found.terms if t.kind not in ("error", "total")]
-    members = [frozenset(term.name.split(" x ")) for term in terms]
-    error, rank = residual(frame, members)
+def some_designs(draw):
+    """A crossing of factors of which values, and maybe whole cells, are lost."""
+    sizes = draw(st.lists(st.integers(2, 4), min_size=1, max_size=3))
+    frame, names = crossed(sizes, draw(st.integers(2, 3)), draw(st.integers(0, 1000)))
+    random = np.random.default_rng(draw(st.integers(0, 1000)))
+    cell = frame.groupby(names).ngroup()
+    empty = random.choice(cell.max() + 1, draw(st.integers(0, cell.max() // 4)), replace=False)
+    frame = frame[~cell.isin(empty)]
+    lost = random.choice(len(frame), draw(st.integers(0, len(frame) // 4)), replace=False)
+    return frame.drop(frame.index[lost]), names, draw(st.sampled_from([None, "replicate"]))
+
+
+@settings(max_examples=25, deadline=None)
+@given(design=st.composite(some_designs)())
+def test_sums_of_squares_are_those_of_nested_models(design):
+    frame, names, block = design
+    found = analyse_variance(frame, "y", names, block, "none")
+    *terms, rest, total = found.terms
+    models = [frozenset(term.name.split(" x ")) for term in terms]
+    error, rank = residual(frame, models)
     freedom = len(frame) - rank
-    assert table(found)["error"].sum_of_squares == pytest.approx(error, rel=SIX_DIGITS)
-    assert table(found)["error"].degrees_of_freedom == freedom
-    for own, term in zip(members, terms, strict=True):
-        others = [m for m in members if not own <= m]
+    assert (rest.degrees_of_freedom, total.degrees_of_freedom) == (freedom, len(frame) - 1)
+    assert rest.sum_of_squares == pytest.approx(error, rel=SIX_DIGITS, abs=1e-9)
+    for model, term in zip(models, terms, strict=True):
+        others = [other for other in models if not model <= other]
         without, rank_without = residual(frame, others)
-        with_term, rank_with = residual(frame, [*others, own])
+        with_term, rank_with = residual(frame, [*others, model])
+        assert term.degrees_of_freedom == rank_with - rank_without > 0
         expected = without - with_term
-        assert term.degrees_of_freedom == rank_with - rank_without
         assert term.sum_of_squares == pytest.approx(expected, rel=SIX_DIGITS, abs=1e-9)
-        f = expected / term.degrees_of_freedom / (error / freedom)
-        assert term.f == pytest.approx(f, rel=SIX_DIGITS, abs=1e-9)
-        p = scipy.stats.f.sf(f, term.degrees_of_freedom, freedom)
-        assert term.p_value == pytest.approx(p, rel=1e-5)
-    assert found.sums_of_squares == "type II"
-    assert any("type II" in note for note in found.notes)
-
-
-def test_effects_and_their_intervals_as_statsmodels_has_them():
-    frame, names = crossed((3, 4), 3, 11)
-    for table_ in (frame, frame.drop([0, 7, 8, 20])):
-        found = analyse_variance(table_, "y", names, "replicate", "none")
-        model = smf.ols("y ~ C(f0, Sum) + C(f1, Sum) + C(replicate, Sum)", table_).fit()
-        error = table(found)["error"]
-        effects = [one for one in found.effects if one.factor == "f0"]
-        for place, name in enumerate(("C(f0, Sum)[S.0]", "C(f0, Sum)[S.1]")):
-            one = effects[place].effect
-            assert one.value == pytest.approx(model.params[name], rel=SIX_DIGITS)
-            # The interval is made with the error of the model that has the interaction.
-            spread = model.bse[name] * (error.mean_square / model.mse_resid) ** 0.5
-            half = scipy.stats.t.ppf(0.975, error.degrees_of_freedom) * spread
-            assert (one.low, one.high) == pytest.approx((one.value - half, one.value + half))
-
-
-def test_interaction_effects_by_hand():
-    rows = [
-        ("a", "x", 10.0),
-        ("a", "x", 12.0),
-        ("a", "y", 20.0),
-        ("a", "y", 22.0),
-        ("b", "x", 30.0),
-        ("b", "x", 32.0),
-        ("b", "y", 60.0),
-        ("b", "y", 62.0),
-    ]
-    found = analyse_variance(
-        pd.DataFrame(rows, columns=["p", "q", "v"]), "v", ["p", "q"], transform="none"
-    )
-    effects = {one.levels: one.effect for one in found.interactions}
-    assert effects[("a", "x")].value == pytest.approx(5.0)
-    assert effects[("a", "y")].value == pytest.approx(-5.0)
-    # Error: 8 in 4 degrees of freedom; an effect of eight values has a standard error of 0.5.
-    half = scipy.stats.t.ppf(0.975, 4) * 0.5
-    assert effects[("b", "y")].high - 5.0 == pytest.approx(half)
-
-
-@settings(max_examples=8, deadline=None)
-@given(
-    sizes=st.lists(st.integers(2, 3), min_size=1, max_size=3),
-    replicates=st.integers(1, 3),
-    seed=st.integers(0, 1000),
-    blocks=st.booleans(),
-)
-def test_shares_of_balanced_data_add_up(sizes, replicates, seed, blocks):
-    frame, names = crossed(sizes, replicates, seed)
-    block = "replicate" if blocks and replicates > 1 else None
-    found = analyse_variance(frame, "y", names, block)
-    parts = [term for term in found.terms if term.kind != "total"]
-    assert sum(term.variation_percent for term in parts) == pytest.approx(100.0)
-    assert sum(t.degrees_of_freedom for t in parts) == found.terms[-1].degrees_of_freedom
+        if term.f is not None:
+            f = expected / term.degrees_of_freedom / (error / freedom)
+            p = scipy.stats.f.sf(f, term.degrees_of_freedom, freedom)
+            assert (term.f, term.p_value) == pytest.approx((f, p), rel=1e-5, abs=1e-9)
+    if found.balanced:
+        shares = [term.variation_percent for term in found.terms]
+        assert sum(shares[:-1]) == pytest.approx(100.0)
+    assert any("type II" in note for note in found.notes) != found.balanced
+    assert found.fitted + found.residuals == pytest.approx(frame["y"].to_numpy())
     json.dumps(found.to_json(), allow_nan=False)
 
 
@@ -155,12 +102,63 @@ def test_order_of_rows_and_names_of_levels_do_not_matter(seed, dropped, shuffle)
         assert a.sum_of_squares == pytest.approx(b.sum_of_squares, rel=1e-8, abs=1e-8)
 
 
-def test_a_design_with_an_empty_cell_keeps_the_rest_of_the_interaction():
-    frame, names = crossed((3, 3), 3, 4)
-    frame = frame[(frame["f0"] != 1) | (frame["f1"] != 2)]
-    found = analyse_variance(frame, "y", names, "replicate", "none")
-    assert table(found)["f0 x f1"].degrees_of_freedom == 3  # of 4
-    assert any("1 of 9 combinations" in note for note in found.notes)
+def test_a_lost_value_keeps_the_interaction_of_many_nodes():
+    frame, names = crossed((14, 14, 4), 2, 1)
+    found = analyse_variance(frame.iloc[1:], "y", names, "replicate", "none")
+    assert table(found)["f0 x f1 x f2"].degrees_of_freedom == 13 * 13 * 3
+    assert len(found.notes) == 1
+
+
+def test_an_unbalanced_model_with_too_many_effects_has_smaller_interactions():
+    frame, names = crossed((60, 6, 7), 1, 1)
+    found = analyse_variance(frame.iloc[1:], "y", names, transform="none")
+    assert list(table(found)) == [*names, "error", "total"]
+    assert any("too many levels for interactions of 2 factors" in note for note in found.notes)
+
+
+def test_effects_and_their_intervals_as_statsmodels_has_them():
+    frame, names = crossed((3, 4), 3, 11)
+    for table_ in (frame, frame.drop([0, 7, 8, 20])):
+        found = analyse_variance(table_, "y", names, "replicate", "none")
+        model = smf.ols("y ~ C(f0, Sum) + C(f1, Sum) + C(replicate, Sum)", table_).fit()
+        error = table(found)["error"]
+        effects = [one for one in found.effects if one.factor == "f0"]
+        for place, name in enumerate(("C(f0, Sum)[S.0]", "C(f0, Sum)[S.1]")):
+            one = effects[place].effect
+            assert one.value == pytest.approx(model.params[name], rel=SIX_DIGITS)
+            # The interval is made with the error of the model that has the interaction.
+            spread = model.bse[name] * (error.mean_square / model.mse_resid) ** 0.5
+            half = scipy.stats.t.ppf(0.975, error.degrees_of_freedom) * spread
+            assert (one.low, one.high) == pytest.approx((one.value - half, one.value + half))
+
+
+def test_interaction_effects_by_hand():
+    values = [10.0, 12.0, 20.0, 22.0, 30.0, 32.0, 60.0, 62.0]
+    frame = pd.DataFrame({"p": list("aaaabbbb"), "q": list("xxyyxxyy"), "v": values})
+    found = analyse_variance(frame, "v", ["p", "q"], transform="none")
+    effects = {one.levels: one.effect for one in found.interactions}
+    assert effects[("a", "x")].value == pytest.approx(5.0)
+    assert effects[("a", "y")].value == pytest.approx(-5.0)
+    # Error: 8 in 4 degrees of freedom; an effect of eight values has a standard error of 0.5.
+    half = scipy.stats.t.ppf(0.975, 4) * 0.5
+    assert effects[("b", "y")].high - 5.0 == pytest.approx(half)
+
+
+def test_an_empty_cell_by_hand():
+    """Without (b, y): the effect of p comes from x alone, that of q from a alone."""
+    values = [10.0, 12.0, 20.0, 22.0, 30.0, 32.0]
+    frame = pd.DataFrame({"p": list("aaaabb"), "q": list("xxyyxx"), "v": values})
+    found = analyse_variance(frame, "v", ["p", "q"], transform="none")
+    lines = table(found)
+    squares = {name: (lines[name].degrees_of_freedom, lines[name].sum_of_squares) for name in lines}
+    assert squares == {
+        "p": (1, pytest.approx(400.0)),  # 20 squared times 2 * 2 / (2 + 2)
+        "q": (1, pytest.approx(100.0)),
+        "error": (3, pytest.approx(6.0)),
+        "total": (5, pytest.approx(406.0)),
+    }
+    assert any("1 of 4 combinations" in note for note in found.notes)
+    assert any("p x q" in note for note in found.notes)  # it has nothing to be computed from
     assert found.interactions == ()
 
 
@@ -190,7 +188,6 @@ def test_one_value_for_each_level_gives_shares_without_tests():
     assert found.effects[0].effect.low is None
     assert found.contrasts[0].difference.high is None
     assert any("Measure at least twice" in note for note in found.notes)
-    json.dumps(found.to_json(), allow_nan=False)
 
 
 def test_values_without_noise_have_no_test():
@@ -203,7 +200,7 @@ def test_values_without_noise_have_no_test():
 def test_what_is_significant_may_be_unimportant():
     frame, _ = crossed((2, 2), 4, 5)
     frame["y"] += 50.0 * frame["f0"] + 3.0 * frame["f1"]
-    found = table(analyse_variance(frame, "y", ["f0", "f1"], transform="none"))
+    found = table(analyse_variance(frame, "y", ["f0", "f1"], "replicate", "none"))
     assert [(found[name].significant, found[name].important) for name in ("f0", "f1")] == [
         (True, True),
         (True, False),
@@ -211,30 +208,23 @@ def test_what_is_significant_may_be_unimportant():
     assert "significant (p < 0.001) but unimportant" in found["f1"].sentence
 
 
-def noisy(multiply, seed=2):
-    random = np.random.default_rng(seed)
-    rows = []
-    for level, mean in (("near", 10.0), ("far", 100.0), ("farther", 400.0)):
-        for _ in range(6):
-            noise = random.normal(0.0, 0.1)
-            rows.append((level, mean * np.exp(noise) if multiply else mean + 20.0 * noise))
-    return pd.DataFrame(rows, columns=["place", "v"])
+def noisy(multiply):
+    noise = np.random.default_rng(2).normal(0.0, 0.1, (3, 6))
+    means = np.array([[10.0], [100.0], [400.0]])
+    values = means * np.exp(noise) if multiply else means + 20.0 * noise
+    return pd.DataFrame({"place": np.repeat(["near", "far", "farther"], 6), "v": values.ravel()})
 
 
 def test_the_transform_is_chosen_as_box_and_cox_do():
     for multiply in (True, False):
         frame = noisy(multiply)
         y = frame["v"].to_numpy()
-
-        def likelihood(power, frame=frame, y=y):
-            # Box and Cox's profile log likelihood, with the error's degrees of freedom.
-            z = np.log(y) if power == 0 else y
-            geometric = np.exp(np.log(y).mean())
-            z = z * geometric if power == 0 else z
-            groups = pd.Series(z).groupby(frame["place"].to_numpy())
-            return -(len(y) - 3) / 2.0 * np.log(((z - groups.transform("mean")) ** 2).sum())
-
-        gain = likelihood(0) - likelihood(1)
+        # Box and Cox's profile log likelihoods, with the error's degrees of freedom.
+        likelihoods = []
+        for z in (y, np.log(y) * np.exp(np.log(y).mean())):
+            means = pd.Series(z).groupby(frame["place"].to_numpy()).transform("mean")
+            likelihoods.append(-(len(y) - 3) / 2.0 * np.log(((z - means) ** 2).sum()))
+        gain = likelihoods[1] - likelihoods[0]
         for transform in ("better", "auto"):
             found = analyse_variance(frame, "v", ["place"], transform=transform)
             assert (found.transform == "log") == multiply == (gain > 0.0)
@@ -247,19 +237,15 @@ def test_the_transform_is_chosen_as_box_and_cox_do():
     assert analyse_variance(below_zero, "v", ["place"]).transform == "none"
 
 
-def test_fitted_residuals_and_quantiles_belong_together():
-    frame = noisy(True).sample(frac=1.0, random_state=3)
-    found = analyse_variance(frame, "v", ["place"], transform="log")
-    assert found.fitted + found.residuals == pytest.approx(np.log(frame["v"].to_numpy()))
-    order = np.argsort(found.residuals)
-    assert (np.diff(found.normal_quantiles[order]) > 0.0).all()
+def test_quantiles_have_the_order_of_the_residuals():
+    found = analyse_variance(noisy(True).sample(frac=1.0, random_state=3), "v", ["place"])
+    assert (np.diff(found.normal_quantiles[np.argsort(found.residuals)]) > 0.0).all()
     assert found.normal_quantiles.mean() == pytest.approx(0.0, abs=1e-9)
 
 
 def test_many_levels_list_the_extremes_only():
     frame, names = crossed((20,), 2, 1)
-    found = analyse_variance(frame, "y", names, transform="none")
-    [pair] = found.contrasts
+    [pair] = analyse_variance(frame, "y", names, transform="none").contrasts
     assert (pair.level, pair.against, pair.adjusted) == ("19", "0", "Tukey")
 
 
@@ -272,10 +258,7 @@ def test_levels_are_in_natural_order():
 
 def test_values_far_from_one_are_analysed_as_they_are():
     """Values of 1e10 without logarithms once ended in an overflow of exp()."""
-    rows = [
-        {"node": node, "replicate": run, "value": 1e10 * (1 + node / 10 + run / 100)}
-        for node, run in itertools.product(range(4), range(3))
-    ]
-    analysis = analyse_variance(pd.DataFrame(rows), "value", ("node",), "replicate", "none")
+    frame, names = crossed((4,), 3, 1)
+    analysis = analyse_variance(frame.assign(y=frame["y"] * 1e10), "y", names, "replicate", "none")
     assert analysis.transform == "none"
     assert [found.effect.ratio for found in analysis.effects] == [None] * 4

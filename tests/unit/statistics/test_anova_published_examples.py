@@ -42,15 +42,25 @@ NPK = {
     6: [(1, 0, 1, 57.2), (1, 1, 0, 59.0), (0, 1, 1, 53.2), (0, 0, 0, 56.0)],
 }
 
+# Tippett, "Technological Applications of Statistics" (1950), breaks of warp yarn; R's warpbreaks.
+WARP_BREAKS = {
+    ("A", "L"): [26, 30, 54, 25, 70, 52, 51, 26, 67],
+    ("A", "M"): [18, 21, 29, 17, 12, 18, 35, 30, 36],
+    ("A", "H"): [36, 21, 24, 18, 10, 43, 28, 15, 26],
+    ("B", "L"): [27, 14, 29, 19, 29, 31, 41, 20, 44],
+    ("B", "M"): [42, 26, 19, 16, 39, 28, 21, 39, 29],
+    ("B", "H"): [20, 21, 24, 17, 13, 15, 15, 16, 28],
+}
+
 
 def one_way(groups):
     rows = [(level, y) for level, ys in groups.items() for y in ys]
     return pd.DataFrame(rows, columns=["group", "y"])
 
 
-def battery():
-    rows = [(*levels, y) for levels, ys in BATTERY.items() for y in ys]
-    return pd.DataFrame(rows, columns=["material", "temperature", "life"])
+def two_way(cells, *names):
+    rows = [(*levels, y) for levels, ys in cells.items() for y in ys]
+    return pd.DataFrame(rows, columns=[*names, "y"])
 
 
 def table(found):
@@ -83,7 +93,8 @@ def test_nist_certified_values(name):
 
 
 def test_two_factors_with_replicates_as_montgomery_has_it():
-    found = analyse_variance(battery(), "life", ["material", "temperature"], transform="none")
+    frame = two_way(BATTERY, "material", "temperature")
+    found = analyse_variance(frame, "y", ["material", "temperature"], transform="none")
     lines = table(found)
     assert {name: round(total, 2) for name, (_, total) in squares(found).items()} == {
         "material": 10683.72,
@@ -98,6 +109,30 @@ def test_two_factors_with_replicates_as_montgomery_has_it():
     assert round(lines["material x temperature"].p_value, 4) == 0.0186
     assert found.sums_of_squares == "orthogonal"
     assert found.notes == ()
+
+
+def test_warp_breaks_as_r_has_them():
+    frame = two_way(WARP_BREAKS, "wool", "tension")
+    found = analyse_variance(frame, "y", ["wool", "tension"], transform="none")
+    # As R's summary(aov(breaks ~ wool * tension, warpbreaks)) prints them.
+    assert {name: (df, round(total, 1)) for name, (df, total) in squares(found).items()} == {
+        "wool": (1, 450.7),
+        "tension": (2, 2034.3),
+        "wool x tension": (2, 1002.8),
+        "error": (48, 5745.1),
+        "total": (53, 9232.8),
+    }
+    lines = table(found)
+    assert [round(lines[name].f, 3) for name in list(lines)[:3]] == [3.765, 8.498, 4.189]
+    assert [round(lines[name].p_value, 6) for name in list(lines)[:3]] == [
+        0.058213,
+        0.000693,
+        0.021044,
+    ]
+    # TukeyHSD's differences; its intervals are tested against scipy below.
+    differences = {(pair.level, pair.against): pair.difference.value for pair in found.contrasts}
+    assert differences["M", "L"] == pytest.approx(-10.0)
+    assert differences["L", "H"] == pytest.approx(14.72222, abs=1e-5)
 
 
 def test_a_confounded_interaction_is_left_out_with_a_note():

@@ -124,8 +124,7 @@ def test_local_against_remote_by_hand():
     [study] = find_anova_studies(Measurements.from_table(rows))
     analysis = study.analyse_variance_of_table("none")
     contrast = study.local_against_remote(analysis).difference
-    error = next(term for term in analysis.terms if term.kind == "error")
-    assert error.degrees_of_freedom == 3
+    assert analysis.analysed.freedom == 3
     # Each pair of cells brings its own noise: half of the degrees of freedom each, Welch's sum.
     left = pd.Series(analysis.residuals**2).groupby(study.frame["relation"].to_numpy()).sum()
     far, near = left["other_package"] / 1.5 / 4.0, left["same_node"] / 1.5 / 4.0
@@ -162,21 +161,14 @@ def matrix(values):
     return table(*cells).assign(value=[value for column in values.values() for value in column])
 
 
-def test_points_that_differ_in_nothing_known_are_not_replicates():
-    rows = matrix({(0, 0): [1.0, 2.0], (0, 1): [3.0, 4.0]})
-    twin = rows.assign(point="another " + rows["point"])
-    assert (
-        find_anova_studies(Measurements.from_table(pd.concat([rows, twin], ignore_index=True)))
-        == []
-    )
-
-
-def test_failed_and_missing_values_are_skipped():
+def test_nothing_is_found_without_a_factor_or_without_replicates():
     rows = matrix({(0, 0): [1.0, 2.0], (0, 1): [3.0, 4.0]})
     assert len(find_anova_studies(Measurements.from_table(rows))) == 1
-    assert find_anova_studies(Measurements.from_table(rows.assign(status="failed"))) == []
-    assert find_anova_studies(Measurements.from_table(rows.iloc[:0])) == []
-
-
-def test_a_single_cell_has_no_factor():
-    assert find_anova_studies(Measurements.from_table(matrix({(0, 0): [1.0, 2.0]}))) == []
+    twin = rows.assign(point="another " + rows["point"])  # differs in nothing known
+    for table_ in (
+        pd.concat([rows, twin], ignore_index=True),
+        rows.assign(status="failed"),
+        rows.iloc[:0],
+        matrix({(0, 0): [1.0, 2.0]}),
+    ):
+        assert find_anova_studies(Measurements.from_table(table_)) == []

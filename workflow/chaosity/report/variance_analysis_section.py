@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 
 from chaosity.report.resource_table import DRIVES
 from chaosity.statistics.anova import AnovaResult
+from chaosity.statistics.anova_effects import (
+    MOST_LEVELS_IN_PAIRS,
+    InteractionEffect,
+    LevelEffect,
+)
 from chaosity.statistics.anova_table import (
     IMPORTANT_FROM_PERCENT,
     VariationTerm,
     variation_percent_text,
-)
-from chaosity.statistics.effects_and_contrasts import (
-    MOST_LEVELS_IN_PAIRS,
-    InteractionEffect,
-    LevelEffect,
 )
 from chaosity.statistics.estimates_and_ratios import confidence_text
 from chaosity.statistics.find_anova_studies import LOCAL, REMOTE, AnovaStudy, analyse_all_studies
@@ -108,10 +108,10 @@ def _section(study: AnovaStudy, analysis: AnovaResult) -> AnalysisSection:
             "remarks",
             analysis=analysis,
             left_out=study.left_out,
-            significant=analysis.error.significant_below,
+            significant=analysis.analysed.significant_below,
             important=IMPORTANT_FROM_PERCENT,
         ),
-        confidence=confidence_text(analysis.error.confidence),
+        confidence=confidence_text(analysis.analysed.confidence),
     )
 
 
@@ -142,7 +142,7 @@ def _remote(study: AnovaStudy, analysis: AnovaResult) -> str | None:
         names=(f"{REMOTE} {metric}", f"{LOCAL} {metric}"),
         interval=contrast.difference,
         metric=study.metric,
-        confidence=confidence_text(analysis.error.confidence),
+        confidence=confidence_text(analysis.analysed.confidence),
     )
 
 
@@ -161,7 +161,7 @@ def _levels(study: AnovaStudy, analysis: AnovaResult, factor: str) -> FactorLeve
     """Return a factor's levels if they fit on the page, and the two levels that differ most."""
     own = tuple(each for each in analysis.effects if each.factor == factor)
     few = len(own) <= MOST_LEVELS_IN_PAIRS
-    confidence = confidence_text(analysis.error.confidence)
+    confidence = confidence_text(analysis.analysed.confidence)
     pairs = (pair for pair in analysis.contrasts if pair.factor == factor)
     widest = max(pairs, key=lambda pair: abs(pair.difference.value), default=None)
     return FactorLevels(

@@ -1,14 +1,11 @@
-"""Read the design of an analysis of variance: a response, crossed factors, and maybe blocks.
-
-`read_anova_design_and_values` checks the table and names row and column of every error.
-"""
+"""Read the design of an analysis of variance: a response, crossed factors, and maybe blocks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -19,7 +16,7 @@ from chaosity.place_names import natural_sort_key
 
 Values = NDArray[np.float64]
 # Numbers of the columns that make a term; () is the grand mean.
-Members = tuple[int, ...]
+Term = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -30,56 +27,46 @@ class AnovaDesign:
     # Levels of each name, in natural order (node9 before node10).
     levels: tuple[tuple[str, ...], ...]
     codes: NDArray[np.intp]  # number of the level, shape (rows, names)
-    factor_count: int  # number of names that are factors; one more name is the block
+    cells: Term  # the term of all factors, whose combinations of levels are the cells
+    block: Term  # the block; () without a block
 
     @property
     def value_count(self) -> int:
         """The number of values."""
         return len(self.codes)
 
-    @property
-    def level_counts(self) -> tuple[int, ...]:
-        """Number of levels of each name."""
-        return tuple(map(len, self.levels))
-
-    @property
-    def block_term(self) -> Members:
-        """The block as a term; () without a block."""
-        return tuple(range(self.factor_count, len(self.names)))
-
-    @property
-    def all_factors_term(self) -> Members:
-        """The term of all factors, whose levels are the cells."""
-        return tuple(range(self.factor_count))
-
-    def terms_up_to_order(self, order: int) -> list[Members]:
-        """Return factors, interactions of at most `order` factors, and the block."""
-        found = [
-            m for size in range(1, order + 1) for m in combinations(self.all_factors_term, size)
-        ]
-        return found + ([self.block_term] if self.block_term else [])
-
-    def term_name(self, members: Members) -> str:
+    def term_name(self, term: Term) -> str:
         """Return the name of a term: "node x kernel"."""
-        return " x ".join(self.names[member] for member in members)
+        return " x ".join(self.names[member] for member in term)
 
-    def combination_of_each_row(self, members: Members) -> tuple[NDArray[np.intp], int]:
-        """Return, for each row, the number of its combination of levels; and how many there are."""
-        shape = [self.level_counts[member] for member in members]
-        return np.ravel_multi_index(tuple(self.codes[:, list(members)].T), shape), math.prod(shape)
+    def combination_count(self, term: Term) -> int:
+        """Return the number of combinations of a term's levels, with and without values."""
+        return math.prod(len(self.levels[member]) for member in term)
 
-    def rows_per_combination(self, members: Members) -> NDArray[np.intp]:
-        """Return the number of rows of each combination of levels."""
-        codes, number = self.combination_of_each_row(members)
-        return np.bincount(codes, minlength=number)
+    def effect_count(self, term: Term) -> int:
+        """Return the number of independent effects of a term if each combination has a value."""
+        return math.prod(len(self.levels[member]) - 1 for member in term)
 
-    @property
+    def combination_of_each_row(self, term: Term) -> NDArray[np.intp]:
+        """Return, for each row, the number of its combination of a term's levels.
+
+        Only combinations that have a value are numbered, in the order of their levels; the last
+        factor varies fastest.
+        """
+        found = np.zeros(self.value_count, dtype=np.intp)
+        for member in term:
+            found = found * len(self.levels[member]) + self.codes[:, member]
+            found = np.unique(found, return_inverse=True)[1]
+        return found
+
+    @cached_property
     def is_balanced(self) -> bool:
         """Whether every combination of all names was measured equally often."""
-        if math.prod(self.level_counts) > self.value_count:
-            return False
-        counts = self.rows_per_combination((*self.all_factors_term, *self.block_term))
-        return bool(counts.min() == counts.max())
+        everything = (*self.cells, *self.block)
+        counts = np.bincount(self.combination_of_each_row(everything))
+        return len(counts) == self.combination_count(everything) and bool(
+            (counts == counts[0]).all()
+        )
 
 
 def read_anova_design_and_values(
@@ -95,20 +82,20 @@ def read_anova_design_and_values(
     _check_columns(frame, (response, *names), factors)
     values = _numbers(frame[response], response)
     levels, codes = zip(*(_levels(frame[name], name) for name in names), strict=True)
-    for name, found in zip(names, levels, strict=True):
-        if len(found) < 2:
-            raise UserError(
-                f"has a single level, {found[0]}",
-                f"column {name}",
-                "omit it: a column that never varies explains nothing",
-            )
     if np.ptp(values) == 0.0:
         raise UserError(
             f"the response is {values[0]:g} in every row",
             f"column {response}",
             "there is no variation to explain",
         )
-    return AnovaDesign(names, levels, np.column_stack(codes), len(factors)), values
+    design = AnovaDesign(
+        names=names,
+        levels=levels,
+        codes=np.column_stack(codes),
+        cells=tuple(range(len(factors))),
+        block=tuple(range(len(factors), len(names))),
+    )
+    return design, values
 
 
 def _check_columns(frame: pd.DataFrame, wanted: Sequence[str], factors: Sequence[str]) -> None:
@@ -133,7 +120,7 @@ def _numbers(column: pd.Series, name: str) -> Values:
     values = np.empty(len(column))
     for place, (row, given) in enumerate(column.items()):
         where = f"row {row}, column {name}"
-        if _is_empty(given):
+        if not _text(given):
             raise UserError("is empty", where, "give a value, or remove the row")
         try:
             values[place] = float(given)
@@ -146,11 +133,17 @@ def _numbers(column: pd.Series, name: str) -> Values:
 
 def _levels(column: pd.Series, name: str) -> tuple[tuple[str, ...], NDArray[np.intp]]:
     """Return the levels as text in natural order, and for each row the number of its level."""
-    for row, given in column.items():
-        if _is_empty(given):
-            raise UserError("is empty", f"row {row}, column {name}", "every row needs a level")
     texts = [_text(given) for given in column]
+    if "" in texts:
+        where = f"row {column.index[texts.index('')]}, column {name}"
+        raise UserError("is empty", where, "every row needs a level")
     levels = sorted(set(texts), key=lambda level: (_level_order(level), level))  # 05 before 5
+    if len(levels) < 2:
+        raise UserError(
+            f"has a single level, {levels[0]}",
+            f"column {name}",
+            "omit it: a column that never varies explains nothing",
+        )
     numbers = {level: number for number, level in enumerate(levels)}
     return tuple(levels), np.array([numbers[text] for text in texts], dtype=np.intp)
 
@@ -166,13 +159,10 @@ def _level_order(level: str) -> tuple[int, float, tuple[tuple[int, int, str], ..
     return 1, 0.0, natural_sort_key(level)
 
 
-def _text(level: object) -> str:
-    """Return a level as text; 8 and 8.0 are equal."""
-    if isinstance(level, float) and level.is_integer():
-        return str(int(level))
-    return str(level).strip()
-
-
-def _is_empty(cell: object) -> bool:
-    """Return whether a cell of a table is empty."""
-    return cell is None or cell is pd.NA or cell != cell or str(cell).strip() == ""
+def _text(cell: object) -> str:
+    """Return a cell as text, empty without a value; 8 and 8.0 are equal."""
+    if cell is None or cell is pd.NA or cell != cell:
+        return ""
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    return str(cell).strip()

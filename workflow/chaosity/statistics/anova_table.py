@@ -6,14 +6,13 @@ of the variation. Both matter: with enough values everything is significant.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from scipy import stats
 
-from chaosity.statistics.anova_design import AnovaDesign, Values
-from chaosity.statistics.effects_and_contrasts import ResidualError
-from chaosity.statistics.sums_of_squares import FittedModel
+from chaosity.statistics.anova_design import Term
+from chaosity.statistics.anova_effects import AnalysedValues
 from chaosity.text_templates import write_text
 
 # Document 004 calls a factor with 9 % of the variation, and one with 8 %, unimportant.
@@ -39,61 +38,56 @@ class VariationTerm:
 
 
 def variation_table(
-    design: AnovaDesign,
-    model: FittedModel,
-    place: int,
-    values: Values,
-    error: ResidualError,
+    analysed: AnalysedValues,
+    terms: Iterable[tuple[Term, float, int]],
     error_squares: float,
-) -> list[VariationTerm]:
+) -> tuple[VariationTerm, ...]:
     """Return the table of variation: its terms, then the error and the total.
 
-    `place` is the number of the response in the model, `values` are its values.
+    `terms` have factors, sum of squares and degrees of freedom.
     """
-    total = float(((values - values.mean()) ** 2).sum())
-    terms = []
-    for members, found, freedom in zip(model.terms, model.squares, model.freedom, strict=True):
-        name, own = design.term_name(members), float(found[place])
-        kind = "interaction" if len(members) > 1 else "factor"
-        f = p = None
-        if error.variance is not None:
-            f = own / freedom / error.variance
-            p = float(stats.f.sf(f, freedom, error.freedom))
-        share = 100.0 * own / total
-        terms.append(
+    design, error, n = analysed.design, analysed.variance, analysed.design.value_count
+    total = float(((analysed.values - analysed.values.mean()) ** 2).sum())
+    lines = []
+    for term, squares, freedom in terms:
+        name, share = design.term_name(term), 100.0 * squares / total
+        kind = "interaction" if len(term) > 1 else "block" if term == design.block else "factor"
+        f = p = significant = None
+        if error is not None:
+            f = squares / freedom / error
+            p = float(stats.f.sf(f, freedom, analysed.freedom))
+            significant = p < analysed.significant_below
+        important = share >= IMPORTANT_FROM_PERCENT
+        sentence = write_text(
+            "variance_analysis",
+            "term",
+            name=name,
+            share=variation_percent_text(share),
+            is_important=important,
+            p=None if p is None else p_value_text(p),
+            is_significant=significant,
+            n=n,
+        )
+        lines.append(
             VariationTerm(
                 name=name,
-                kind="block" if members == design.block_term else kind,
+                kind=kind,
                 degrees_of_freedom=freedom,
-                sum_of_squares=own,
-                mean_square=own / freedom,
+                sum_of_squares=squares,
+                mean_square=squares / freedom,
                 f=f,
                 p_value=p,
                 variation_percent=share,
-                significant=None if p is None else p < error.significant_below,
-                important=share >= IMPORTANT_FROM_PERCENT,
-                sentence=_sentence(name, share, p, error.significant_below, design.value_count),
+                significant=significant,
+                important=important,
+                sentence=sentence,
             )
         )
-    share = 100.0 * error_squares / total
-    rest = VariationTerm(
-        "error", "error", error.freedom, error_squares, error.variance, None, None, share
-    )
-    whole = VariationTerm("total", "total", design.value_count - 1, total, None, None, None, 100.0)
-    return [*terms, rest, whole]
-
-
-def _sentence(name: str, share: float, p: float | None, below: float, n: int) -> str:
-    """Return the conclusion on a term: significant or not, important or not."""
-    return write_text(
-        "variance_analysis",
-        "term",
-        name=name,
-        share=variation_percent_text(share),
-        is_important=share >= IMPORTANT_FROM_PERCENT,
-        p=None if p is None else p_value_text(p),
-        is_significant=p is not None and p < below,
-        n=n,
+    share, freedom = 100.0 * error_squares / total, analysed.freedom
+    return (
+        *lines,
+        VariationTerm("error", "error", freedom, error_squares, error, None, None, share),
+        VariationTerm("total", "total", n - 1, total, None, None, None, 100.0),
     )
 
 

@@ -7,6 +7,7 @@ an experiment at each size: each core alone (serial), and all cores together (co
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -96,26 +97,21 @@ def compare_latency_together_and_alone(
     known = known.assign(log=np.log(known["value"].to_numpy(dtype=float)))
     both, single = (known[known["level"] == level] for level in (together, alone))
     ratios = _ratios(both, single)
-    start = None  # the smallest size from which on every ratio is large
-    for size, ratio in reversed(ratios.items()):
-        if ratio.median <= DIVERGING_RATIO:
-            break
-        start = size
+    large = itertools.takewhile(
+        lambda size: ratios[size].median > DIVERGING_RATIO, reversed(ratios)
+    )
+    start = min(large, default=None)
     if start is None:
         return LatencyDivergence(ratios, None, (), 0)
-    ratios_together, ratios_alone = (
-        _to_others(side[side["x"] >= start]) for side in (both, single)
-    )
+    to_others, alone_to_others = (_to_others(side[side["x"] >= start]) for side in (both, single))
     slow = []
-    for initiator, blocks in ratios_together.items():
-        estimate = Estimate.of_values(np.exp(blocks))
-        if estimate.median > SLOW_INITIATOR_RATIO and (estimate.low is None or estimate.low > 1.0):
-            own = ratios_alone.get(initiator, np.array([np.nan]))
-            slow.append(
-                InitiatorSlowerThanOthersOfNode(*initiator, estimate, float(np.exp(np.median(own))))
-            )
+    for initiator, blocks in to_others.items():
+        ratio = Estimate.of_values(np.exp(blocks))
+        if ratio.median > SLOW_INITIATOR_RATIO and (ratio.low is None or ratio.low > 1.0):
+            own = float(np.exp(np.median(alone_to_others.get(initiator, np.nan))))
+            slow.append(InitiatorSlowerThanOthersOfNode(*initiator, ratio, own))
     slow.sort(key=lambda initiator: initiator.together.median, reverse=True)
-    return LatencyDivergence(ratios, start, tuple(slow), len(ratios_together))
+    return LatencyDivergence(ratios, start, tuple(slow), len(to_others))
 
 
 def _ratios(together: pd.DataFrame, alone: pd.DataFrame) -> dict[float, Estimate]:

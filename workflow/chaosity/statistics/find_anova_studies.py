@@ -23,7 +23,7 @@ import pandas as pd
 
 from chaosity.errors import UserError
 from chaosity.statistics.anova import AnovaResult, analyse_variance
-from chaosity.statistics.effects_and_contrasts import Contrast
+from chaosity.statistics.anova_effects import Contrast
 from chaosity.statistics.estimates_and_ratios import CONFIDENCE
 from chaosity.store.measurements import POINT, Measurements, parse_levels_json
 
@@ -86,7 +86,7 @@ class AnovaStudy:
         codes, names = pd.factorize(relation)
         if len(names) < 2 or relation.isna().any() or set(names) & set(_NOT_KNOWN):
             return None
-        departures = analysis.values - analysis.values.mean()
+        departures = analysis.analysed.values - analysis.analysed.values.mean()
         means = np.bincount(codes, departures) / np.bincount(codes)
         return float(100.0 * (means[codes] ** 2).sum() / (departures**2).sum())
 

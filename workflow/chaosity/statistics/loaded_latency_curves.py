@@ -41,10 +41,6 @@ _WIDEST_GAP = 0.6
 _MARK = ("experiment", "point", "load", "initiator", "target")
 
 
-class _UnknownError(Exception):
-    """A number of the curve is unknown; the message is the reason."""
-
-
 def latency_curve_quantities(measurements: Table, by: Sequence[str]) -> pd.DataFrame:
     """Compute the six numbers of each curve.
 
@@ -86,27 +82,21 @@ def repeat_unloaded_points_on_each_line(rows: pd.DataFrame, line: str) -> pd.Dat
 def _numbers(points: Measurements) -> Iterator[dict[str, object]]:
     """Yield the six numbers of one curve, a mapping for each."""
     rows = points.rows
-    blocks = complete_blocks(points.valid_rows_with_value().rows)
+    complete = complete_blocks(points.valid_rows_with_value().rows)
+    blocks = [block[["x", "value"]].to_numpy(float).T for block in complete]
     without = rows.groupby([c for c in _MARK if c in rows], dropna=False)["value"].count() == 0
-    lost = f"{int(without.sum())} of the curve's points have no value" if without.any() else None
     for quantity in QUANTITIES:
-        values, reasons, notes = [], [], []
-        for block in blocks:
-            x, y = (block[name].to_numpy(float) for name in ("x", "value"))
-            try:
-                value, note = _quantity(quantity, x, y)
-            except _UnknownError as unknown:
-                reasons.append(str(unknown))
-            else:
-                values.append(value)
-                notes += [note] if note else []
-        found = Estimate.of_values(values)
-        note = lost if quantity == "peak" and values else None
-        if notes:
-            some = f" in {len(notes)} of {len(values)} replicates"
-            note = notes[0] + (some if len(notes) < len(values) else "")
-        reason = None if values else next(iter(reasons), "no replicate is complete")
-        yield {"quantity": quantity, **asdict(found), "reason": reason, "note": note}
+        found = [(_quantity(quantity, x, y), x, y) for x, y in blocks]
+        known = [(each, x, y) for each, x, y in found if not isinstance(each, str)]
+        note = None
+        if quantity == "peak" and known and without.any():
+            note = f"{int(without.sum())} of the curve's points have no value"
+        if quantity == "knee" and (flat := sum(not _doubles(x, y) for _, x, y in known)):
+            some = f" in {flat} of {len(known)} replicates" if flat < len(known) else ""
+            note = f"{NOT_DOUBLED}{some}"
+        reason = None if known else found[0][0] if found else "no replicate is complete"
+        estimate = Estimate.of_values([each for each, _, _ in known])
+        yield {"quantity": quantity, **asdict(estimate), "reason": reason, "note": note}
 
 
 def complete_blocks(rows: pd.DataFrame) -> list[pd.DataFrame]:
@@ -119,36 +109,40 @@ def complete_blocks(rows: pd.DataFrame) -> list[pd.DataFrame]:
     return [block for _, block in known.groupby("replicate", sort=True) if len(block) == number]
 
 
-def _quantity(quantity: str, x: Values, y: Values) -> tuple[float, str | None]:
+def _quantity(quantity: str, x: Values, y: Values) -> float | str:
+    """Return a number of one block's curve, or why it is unknown."""
+    peak, unloaded = float(x.max()), _unloaded(x, y)
     if quantity == "unloaded":
-        return _unloaded(x, y), None
-    peak = float(x.max())
+        return unloaded
     if peak <= 0.0:
-        raise _UnknownError("no point with load")
+        return "no point with load"
     if quantity == "peak":
-        return peak, None
+        return peak
     xs, ys = frontier_points(x, y)
     if quantity == "knee":
-        wanted = KNEE * _unloaded(x, y)
-        if ys[-1] < wanted:
-            # Points that are behind the frontier may have doubled, with no more bandwidth.
-            return peak, None if y.max() >= wanted else NOT_DOUBLED
-        return _crossing(ys, xs, wanted, xs, peak), None
+        if isinstance(unloaded, str):
+            return unloaded
+        wanted = KNEE * unloaded
+        return peak if ys[-1] < wanted else _crossing(ys, xs, wanted, xs / peak)
     share = int(quantity.rsplit("_", 1)[1])
-    wanted = share / 100.0 * peak
-    if xs[0] > wanted:
-        raise _UnknownError(f"no point below {share} % of the peak")
-    return _crossing(xs, ys, wanted, xs, peak), None
+    if xs[0] > share / 100.0 * peak:
+        return f"no point below {share} % of the peak"
+    return _crossing(xs, ys, share / 100.0 * peak, xs / peak)
 
 
-def _unloaded(x: Values, y: Values) -> float:
+def _unloaded(x: Values, y: Values) -> float | str:
     """Return the latency without other loads, or with so small ones that they do not matter."""
     if (x == 0.0).any():
         return float(np.median(y[x == 0.0]))
     least = int(np.argmin(x))
     if x[least] > _IDLE * x.max():
-        raise _UnknownError(f"no point without load or below {100.0 * _IDLE:.0f} % of the peak")
+        return f"no point without load or below {100.0 * _IDLE:.0f} % of the peak"
     return float(y[least])
+
+
+def _doubles(x: Values, y: Values) -> bool:
+    """Return whether any latency is at the knee or above, with however little bandwidth."""
+    return float(y.max()) >= KNEE * float(_unloaded(x, y))
 
 
 def frontier_points(x: Values, y: Values) -> tuple[Values, Values]:
@@ -159,17 +153,16 @@ def frontier_points(x: Values, y: Values) -> tuple[Values, Values]:
     return x[kept], y[kept]
 
 
-def _crossing(along: Values, across: Values, wanted: float, xs: Values, peak: float) -> float:
+def _crossing(along: Values, across: Values, wanted: float, shares: Values) -> float | str:
     """Return the interpolated `across` at which the ascending `along` reaches `wanted`.
 
-    `xs` and `peak`, the bandwidths and their peak, show whether the neighbouring points are near.
+    `shares`, the bandwidths divided by the peak, show whether the neighbouring points are near.
     """
     above = int(np.searchsorted(along, wanted))
     if above == 0:
-        if along[0] > wanted:
-            raise _UnknownError("latency has doubled at the first point with load")
-        return float(across[0])
-    gap = float(xs[above] - xs[above - 1]) / peak
+        known = along[0] == wanted
+        return float(across[0]) if known else "latency has doubled at the first point with load"
+    gap = float(shares[above] - shares[above - 1])
     if gap > _WIDEST_GAP:
-        raise _UnknownError(f"the points on both sides are {100.0 * gap:.0f} % of the peak apart")
+        return f"the points on both sides are {100.0 * gap:.0f} % of the peak apart"
     return float(np.interp(wanted, along, across))
