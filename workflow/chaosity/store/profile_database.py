@@ -52,6 +52,8 @@ TABLES = {
     "components": COMPONENT_COLUMNS,
     "measurements": MEASUREMENT_COLUMNS,
 }
+# The column of each table with the profile's id.
+PROFILE_KEYS = {"profiles": "id", "components": "profile", "measurements": "profile"}
 # Name of a query -> its condition; each has one parameter.
 QUERIES = {
     "id": "starts_with(p.id, ?)",
@@ -157,23 +159,16 @@ def newer_schema_error(version: int, where: str) -> UserError:
     return UserError(problem, where, "install a newer version")
 
 
-def insert_profiles(connection: duckdb.DuckDBPyConnection, tables: ProfileTables) -> None:
-    """Add rows to the tables."""
-    for name, columns in TABLES.items():
-        connection.register("new_rows", none_for_missing_values(tables[name]))
-        connection.execute(f"INSERT INTO {name} SELECT {typed_columns_sql(columns)} FROM new_rows")
-        connection.unregister("new_rows")
-
-
-def remove_profile(connection: duckdb.DuckDBPyConnection, profile: str) -> None:
-    """Remove a profile from all tables."""
-    for name in TABLES:
-        connection.execute(f"DELETE FROM {name} WHERE {_key(name)} = ?", [profile])
-
-
-def _key(table: str) -> str:
-    """Return the name of the column with the profile's id."""
-    return "id" if table == "profiles" else "profile"
+def insert_rows(
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    rows: pd.DataFrame,
+    columns: Mapping[str, str],
+) -> None:
+    """Add rows with these columns to a table."""
+    connection.register("new_rows", none_for_missing_values(rows))
+    connection.execute(f"INSERT INTO {name} SELECT {typed_columns_sql(columns)} FROM new_rows")
+    connection.unregister("new_rows")
 
 
 def find_profiles(database: Path, **query: str | None) -> list[Row]:
@@ -224,10 +219,8 @@ def _contents(connection: duckdb.DuckDBPyConnection, profile: str) -> Row:
 
 def read_profile_measurements(database: Path, profile: str) -> pd.DataFrame:
     """Return the measurements of a profile as a tidy table."""
-    with open_database(database) as connection:
-        rows = connection.execute("FROM measurements WHERE profile = ?", [profile]).df()
-    with malformed_as_user_error("the database has values of other types", str(database)):
-        return rows.reindex(columns=list(COLUMNS)).astype(COLUMNS)
+    rows = read_profile_tables(database, [profile])["measurements"]
+    return rows.reindex(columns=list(COLUMNS)).astype(COLUMNS)
 
 
 def read_profile_tables(database: Path, profiles: Iterable[str]) -> ProfileTables:
@@ -236,7 +229,7 @@ def read_profile_tables(database: Path, profiles: Iterable[str]) -> ProfileTable
     found = {}
     with open_database(database) as connection:
         for name, columns in TABLES.items():
-            query = f"FROM {name} WHERE list_contains(?, {_key(name)})"
+            query = f"FROM {name} WHERE list_contains(?, {PROFILE_KEYS[name]})"
             rows = connection.execute(query, [wanted]).df()
             with malformed_as_user_error(f"the table {name} has other columns", str(database)):
                 found[name] = rows[list(columns)].astype(columns)
