@@ -224,6 +224,17 @@ def test_a_bundle_with_the_name_of_another_kind_of_file_is_refused(database, tmp
     assert not (tmp_path / name).exists()
 
 
+def test_a_bundle_that_nobody_could_import_is_not_published(database, tmp_path):
+    path = tmp_path / "b.zip"
+    with pytest.raises(UserError, match=r"contact: a text has 500 characters; allowed: 400"):
+        publish_bundle(database, path, contact="x" * 500)
+    with duckdb.connect(str(database)) as connection:
+        connection.execute("UPDATE measurements SET measured_at = '2999-01-01T00:00:00.000Z'")
+    with pytest.raises(UserError, match=r"measured_at: '2999-01-01' is not a date of a measur"):
+        publish_bundle(database, path)
+    assert not path.exists()
+
+
 def forge(bundle, target, *, manifest=None, parts=None, keep_hashes=False):
     """Write a bundle with something changed or, if it is None, left out; its hashes fit again."""
     with zipfile.ZipFile(bundle) as archive:

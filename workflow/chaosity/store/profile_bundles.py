@@ -121,7 +121,8 @@ def publish_bundle(
         The manifest.
 
     Raises:
-        UserError: no local profile matches, or the bundle has the name of another kind of file.
+        UserError: no local profile matches, the bundle has the name of another kind of file, or
+            others could not import it, for example since a host's clock was years ahead.
     """
     if bundle.suffix != ".zip":
         raise UserError("a bundle is a zip file", str(bundle), "give it a name that ends in .zip")
@@ -132,12 +133,12 @@ def publish_bundle(
         "contact": contact,
         "licence": licence,
     }
-    _check_rows({}, provenance, str(bundle))
     found = find_profiles(database, **{**query, "origin": LOCAL})
     if not found:
         raise UserError("the database has no local profile that matches", str(database))
     chosen = read_profile_tables(database, [profile["id"] for profile in found])
     tables = anonymise_profiles(chosen, secrets.token_bytes(32), with_names=with_names)
+    _check_rows(tables, provenance, str(bundle))
     files = {_PARTS[name]: _parquet_content(table, name) for name, table in tables.items()}
     manifest: Manifest = {
         "bundle": BUNDLE_KIND,
