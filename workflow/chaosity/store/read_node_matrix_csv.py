@@ -27,13 +27,12 @@ UNITS: dict[str, dict[str, float]] = {
 # The fastest memory that is a node today, stacked on a package, moves 4 to 8 TB/s (HBM3); a hit in
 # the first cache takes about 1 ns, an access over a fabric a few microseconds. A value far outside
 # is a typing error or has another unit.
-_BOUNDS = {BANDWIDTH: (1e3, 2e13), LATENCY: (0.1, 1e6)}
-_OUT_OF_BOUNDS = {
+_LIMITS = {
     BANDWIDTH: (
-        "below the bandwidth of any memory",
-        "above the bandwidth of any memory bus (about 8 TB/s)",
+        (1e3, "below the bandwidth of any memory"),
+        (2e13, "above the bandwidth of any memory bus (about 8 TB/s)"),
     ),
-    LATENCY: ("below the time of any cache", "above the time of any memory"),
+    LATENCY: ((0.1, "below the time of any cache"), (1e6, "above the time of any memory")),
 }
 # The unit of a file without a known unit, by the median of its values: bytes per second above the
 # first limit, megabytes per second above the second (0.1 GB/s as bytes, 2 GB/s or 2 TB/s), else
@@ -193,9 +192,9 @@ def _infer_unit(path: Path, metric: str, values: Sequence[float]) -> tuple[str, 
 def _to_metric_unit(metric: str, value: float, unit: str, where: str) -> float:
     """Return a value in the metric's own unit."""
     converted = value * UNITS[metric][unit]
-    least, most = _BOUNDS[metric]
+    (least, below), (most, above) = _LIMITS[metric]
     if not least <= converted <= most:
-        problem = _OUT_OF_BOUNDS[metric][converted > most]
+        problem = above if converted > most else below
         remedy = "correct the value, or give the unit (--unit)"
         raise UserError(f"{value:g} {unit} is {problem}", where, remedy)
     return converted
