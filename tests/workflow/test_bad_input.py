@@ -24,6 +24,7 @@ def test_a_wrong_config_ends_snakemake_with_one_sentence(workflow: Workflow):
 
 
 MODES = {"configurations": ["nps1", "nps4"]}
+CLOSED_PORT = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 9}
 SIMULATED = {"chaosity_simulated": str(ROOT / "templates/machines/epyc_9575f.yaml")}
 XML = str(ROOT / "templates/machines/topologies/epyc_9575f_{}.xml")
 # What the config and the variables of the host are, and the sentence.
@@ -36,6 +37,8 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"chaosity_topology": "none.xml"}, "none.xml"),
     (MODES, {"chaosity_topology": "a.xml"}, "has no host that can be set to other config"),
     (MODES, {}, "localhost: a reboot of this host into another configuration would end this run"),
+    # Before it is booted.
+    (MODES, CLOSED_PORT, "host localhost: the host cannot be reached: "),
     ({}, SIMULATED, "a simulated host needs a topology file"),
     (
         {"configurations": ["nps1"]},

@@ -26,7 +26,7 @@ from chaosity.campaign.damaged_files import (
     set_damaged_derived_files_aside,
     set_damaged_records_aside,
 )
-from chaosity.campaign.firmware_modes import boot_commands, hosts_with_modes
+from chaosity.campaign.firmware_modes import NO_BOOT, boot_commands, hosts_with_modes
 from chaosity.campaign.host_in_mode import HostInMode
 from chaosity.campaign.kept_page_weights import HostPageWeights
 from chaosity.campaign.results_lock import lock_results
@@ -41,6 +41,7 @@ from chaosity.hosts.ansible_inventory import (
 )
 from chaosity.hosts.host_discovery import (
     discover_hosts,
+    find_unready_hosts,
     is_this_machine,
     read_discovered_host,
     read_discovered_hosts,
@@ -138,9 +139,8 @@ class Campaign:
     def _add_hosts_as_they_are(self) -> None:
         if self.is_main:
             found, errors = discover_hosts(self.config, results=self.discovered)
-            self.skipped = {name: str(error) for name, error in errors.items()}
-            for reason in self.skipped.values():
-                print(f"chaosity: {reason} This run skips the host.", file=sys.stderr)
+            for name, error in errors.items():
+                self._skip(name, error)
         else:
             found = read_discovered_hosts(self.config)
         for host in found:
@@ -153,7 +153,9 @@ class Campaign:
     def _add_hosts_with_modes(self, repeats: bool) -> None:
         """Add each host in each configuration; those that lack nothing are not booted again."""
         inventory = self.config["inventory"]
-        for host in hosts_with_modes(read_inventory(inventory, self.config["hosts"]), inventory):
+        to_boot: dict[str, InventoryHost] = {}
+        hosts = hosts_with_modes(read_inventory(inventory, self.config["hosts"]), inventory)
+        for host in hosts:
             before: HostInMode | None = None
             for name in self.config["configurations"]:
                 # What exists was discovered in an earlier run; only a real run discovers it again.
@@ -161,11 +163,25 @@ class Campaign:
                 mode.local = is_this_machine(host, self.config)
                 self._plan_as_last_found(mode, host)
                 if self.is_main and (repeats or not mode.is_known or not mode.is_complete()):
+                    to_boot[host.name] = host
                     mode.boot_commands = boot_commands(host, name, inventory, self.root)
                     mode.before, before = before, mode
                     mode.forget_plan()
                     if self.writes:
                         mode.remove_signs_of_boot()
+        # A reboot takes minutes, so what a host lacks is told before.
+        unready = find_unready_hosts([*to_boot.values()], self.config, self.discovered)
+        for skipped, error in unready.items():
+            for mode in self.modes_of(skipped):
+                if mode.boot_commands != NO_BOOT:
+                    del self.modes[skipped, mode.configuration]
+            if not self.modes:
+                raise error
+            self._skip(skipped, error)
+
+    def _skip(self, host: str, error: UserError) -> None:
+        self.skipped[host] = str(error)
+        print(f"chaosity: {error} This run skips the host.", file=sys.stderr)
 
     def _add_mode(
         self, host: InventoryHost | PlannedHost, configuration: str, discovered: Path

@@ -209,6 +209,50 @@ def _request_description(
     return facts
 
 
+def _ask_live_host(
+    host: InventoryHost, config: Config, path: Path, needs: Sequence[RequiredProgram]
+) -> tuple[Transport, DescribedFacts, dict[str, str]]:
+    """Ask a host to describe itself, into the file `path`, and check that it has the tools.
+
+    Returns how the host is reached, its facts, and tool -> version and hash.
+
+    Raises:
+        UserError: the host cannot describe itself, or a tool is missing or too old.
+    """
+    transport = _choose_transport(host, config)
+    queue_seconds = 60 * config["slurm"]["wait_minutes"] if transport["kind"] == SLURM else 0
+    facts = _request_description(host, transport, needs, path, queue_seconds)
+    return transport, facts, checked_tool_versions_and_hashes(needs, facts["tools"])
+
+
+def find_unready_hosts(
+    hosts: Sequence[InventoryHost], config: Config, results: Path
+) -> dict[str, UserError]:
+    """Return host -> error of the hosts that cannot be measured as they are before a reboot.
+
+    Hosts are asked at the same time; their descriptions are written below `results`, and
+    ``left_out.json`` of an unready host has the reason. Simulated hosts need nothing. Nodes of
+    Slurm are not asked: their answer would wait in the queue.
+    """
+    benchmarks = load_benchmark_of_each_category(config).values()
+    needs = [benchmark.document["needs"] for benchmark in benchmarks]
+
+    def error_of(host: InventoryHost) -> UserError | None:
+        try:
+            _ask_live_host(host, config, results / host.name / _DESCRIPTION_FILE, needs)
+        except UserError as error:
+            note_skipped_host(results / host.name, host.name, str(error))
+            return error
+        return None
+
+    asked = []
+    if config["transport"] != SLURM:
+        asked = [host for host in hosts if host.topology_source == LIVE]
+    with ThreadPoolExecutor(max_workers=_HOSTS_AT_ONCE) as pool:
+        errors = list(pool.map(error_of, asked))
+    return {host.name: error for host, error in zip(asked, errors, strict=True) if error}
+
+
 def _discover_host(host: InventoryHost, config: Config, results: Path) -> PlannedHost:
     """Discover a host and write its topology, its components and ``host.json`` below `results`.
 
@@ -234,11 +278,9 @@ def _discover_host(host: InventoryHost, config: Config, results: Path) -> Planne
             )
         source = source.replace(CONFIGURATION, expected)
     if source == LIVE:
-        transport = _choose_transport(host, config)
-        source = str(results / host.name / _DESCRIPTION_FILE)
-        queue_seconds = 60 * config["slurm"]["wait_minutes"] if transport["kind"] == SLURM else 0
-        facts = _request_description(host, transport, needs, Path(source), queue_seconds)
-        tools = checked_tool_versions_and_hashes(needs, facts["tools"])
+        path = results / host.name / _DESCRIPTION_FILE
+        transport, facts, tools = _ask_live_host(host, config, path, needs)
+        source = str(path)
         live_facts = {"transport": transport, "boot_id": facts["boot_id"]}
     topology, xml = discover_topology_with_xml(source)
     machine: MachineDescription | None = None
