@@ -48,7 +48,6 @@ from chaosity.store.tidy_table_parquet import (
     connect_isolated,
     duckdb_column_types,
     read_parquet_table,
-    rows_to_table,
     write_parquet_table,
 )
 
@@ -77,7 +76,6 @@ _NOT_A_ZIP_FILE = (
 )
 # The real times in a zip file would publish the time of day.
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
-_PROVENANCE_COLUMNS = {"name": "string", "value": "string"}
 
 
 class Part(TypedDict):
@@ -268,10 +266,6 @@ def _check_rows(tables: ProfileTables, provenance: Mapping[str, object], where: 
     Raises:
         UserError: a row breaks a constraint; the error names the column and says what is wrong.
     """
-    texts = [
-        {"name": name, "value": value if value is None else str(value)}
-        for name, value in provenance.items()
-    ]
     place = f"{where}, {MANIFEST}"
     with connect_isolated(Path(":memory:")) as connection:
         connection.create_function("is_json_object", _is_json_object, ["VARCHAR"], "BOOLEAN")
@@ -279,8 +273,8 @@ def _check_rows(tables: ProfileTables, provenance: Mapping[str, object], where: 
         tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
         connection.execute(_CONSTRAINTS.substitute(columns, tomorrow=tomorrow))
         try:
-            provenance_rows = rows_to_table(texts, _PROVENANCE_COLUMNS)
-            insert_rows(connection, "provenance", provenance_rows, _PROVENANCE_COLUMNS)
+            for item in provenance.items():
+                connection.execute("INSERT INTO provenance VALUES (?, ?)", item)
             for name, rows in tables.items():
                 place = f"{where}, {_PARTS[name]}"
                 insert_rows(connection, name, rows, TABLES[name])
