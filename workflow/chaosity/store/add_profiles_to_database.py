@@ -21,7 +21,6 @@ from chaosity.store.profile_database import (
     MEASUREMENT_COLUMNS,
     PROFILE_COLUMNS,
     PROFILE_KEYS,
-    TABLES,
     ProfileTables,
     insert_rows,
     open_database,
@@ -65,10 +64,9 @@ def update_profiles_from_results(results: Iterable[Path], database: Path) -> dic
                 action = "older" if known[1] > profile["measured_to"] else "replaced"
             done[action].append(f"{profile['host']} {profile['configuration']}")
             if action in ("added", "replaced"):
-                for name, columns in TABLES.items():
-                    key = PROFILE_KEYS[name]
+                for name, key in PROFILE_KEYS.items():
                     connection.execute(f"DELETE FROM {name} WHERE {key} = ?", [profile["id"]])
-                    insert_rows(connection, name, tables[name], columns)
+                    insert_rows(connection, name, tables[name])
     return done
 
 

@@ -182,8 +182,8 @@ def import_bundle(bundle: Path, database: Path) -> int:
     }
     provenance = json.dumps({**manifest["provenance"], "bundle": digest}, sort_keys=True)
     renamed = {
-        name: rows.assign(**{PROFILE_KEYS[name]: rows[PROFILE_KEYS[name]].map(identities)})
-        for name, rows in tables.items()
+        name: tables[name].assign(**{key: tables[name][key].map(identities)})
+        for name, key in PROFILE_KEYS.items()
     }
     renamed["profiles"] = renamed["profiles"].assign(origin=IMPORTED, provenance=provenance)
     with open_database(database, write=True) as connection:
@@ -191,8 +191,8 @@ def import_bundle(bundle: Path, database: Path) -> int:
             "SELECT count(*) FROM profiles WHERE list_contains(?, id)", [[*identities.values()]]
         ).fetchall()
         if not known:
-            for name, columns in TABLES.items():
-                insert_rows(connection, name, renamed[name], columns)
+            for name, rows in renamed.items():
+                insert_rows(connection, name, rows)
     return 0 if known else len(identities)
 
 
@@ -277,7 +277,7 @@ def _check_rows(tables: ProfileTables, provenance: Mapping[str, object], where: 
                 connection.execute("INSERT INTO provenance VALUES (?, ?)", item)
             for name, rows in tables.items():
                 place = f"{where}, {_PARTS[name]}"
-                insert_rows(connection, name, rows, TABLES[name])
+                insert_rows(connection, name, rows)
         except duckdb.ConstraintException as error:
             column, what = _broken_constraint(str(error))
             raise UserError(what, f"{place}, {column}") from error

@@ -154,15 +154,11 @@ def newer_schema_error(version: int, where: str) -> UserError:
     return UserError(problem, where, "install a newer version")
 
 
-def insert_rows(
-    connection: duckdb.DuckDBPyConnection,
-    name: str,
-    rows: pd.DataFrame,
-    columns: Mapping[str, str],
-) -> None:
-    """Add rows with these columns to a table."""
+def insert_rows(connection: duckdb.DuckDBPyConnection, name: str, rows: pd.DataFrame) -> None:
+    """Add rows to the table `name` of `TABLES`."""
+    columns = typed_columns_sql(TABLES[name])
     connection.register("new_rows", none_for_missing_values(rows))
-    connection.execute(f"INSERT INTO {name} SELECT {typed_columns_sql(columns)} FROM new_rows")
+    connection.execute(f"INSERT INTO {name} SELECT {columns} FROM new_rows")
     connection.unregister("new_rows")
 
 
@@ -214,8 +210,10 @@ def _contents(connection: duckdb.DuckDBPyConnection, profile: str) -> Row:
 
 def read_profile_measurements(database: Path, profile: str) -> pd.DataFrame:
     """Return the measurements of a profile as a tidy table."""
-    rows = read_profile_tables(database, [profile])["measurements"]
-    return rows.reindex(columns=list(COLUMNS)).astype(COLUMNS)
+    with open_database(database) as connection:
+        rows = connection.execute("FROM measurements WHERE profile = ?", [profile]).df()
+    with malformed_as_user_error("the database has values of other types", str(database)):
+        return rows.reindex(columns=list(COLUMNS)).astype(COLUMNS)
 
 
 def read_profile_tables(database: Path, profiles: Iterable[str]) -> ProfileTables:
