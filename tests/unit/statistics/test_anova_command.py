@@ -68,8 +68,8 @@ def test_residuals_are_drawn(file, tmp_path):
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ([], "stream.csv: is empty; write a row of column names"),
-        ([*ROWS, "1,copy,3"], "stream.csv, row 10: the row has 3 cells; the file has 4 columns"),
+        ([], "stream.csv: the file has no row of values; write a row of column names"),
+        ([*ROWS, "1,copy,3"], "stream.csv, row 10: the row has 3 cells, but the first row has 4"),
         (
             [*ROWS[:3], "", "1,copy,1,fast", *ROWS[3:]],
             "stream.csv, row 5, column MBps: 'fast' is not a number",

@@ -84,9 +84,8 @@ def test_delimiters_comments_and_encodings_are_recognised(write, text):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "m.csv: is empty"),
-        ("\n\n", "m.csv: is empty"),
-        ("from,0,1\n", "has column names but no row"),
+        ("", "m.csv: the file has no row of values; write a row of column names, then rows"),
+        ("from,0,1\n\n# nothing\n", "m.csv: the file has no row of values"),
         ("from\n0\n", "row 1: the first row has no target node"),
         ("from,0,1\n0,40\n", "row 2: the row has 2 cells, but the first row has 3"),
         (

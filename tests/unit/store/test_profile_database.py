@@ -10,10 +10,19 @@ import pytest
 from profile_results import machine, rows_of, write_results
 
 from chaosity.errors import UserError
-from chaosity.store import profile_database
 from chaosity.store.add_profiles_to_database import update_profiles_from_results
-from chaosity.store.profile_database import find_profiles, is_duckdb_file, read_profile_measurements
-from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
+from chaosity.store.profile_database import (
+    find_profiles,
+    is_duckdb_file,
+    open_database,
+    read_profile_measurements,
+    read_profile_tables,
+)
+from chaosity.store.tidy_table_parquet import (
+    connect_isolated,
+    read_parquet_table,
+    write_parquet_table,
+)
 
 
 def test_every_host_and_configuration_is_collected(results, tmp_path):
@@ -98,24 +107,56 @@ def test_profiles_are_found_by_queries(database, asked, number):
     assert len(find_profiles(database, **asked)) == number
 
 
-def test_a_file_that_is_not_a_profile_database_is_refused(tmp_path):
+def test_a_file_that_is_not_a_database_is_refused(tmp_path):
     other = tmp_path / "other.duckdb"
     other.write_text("hello, this is a text")
     with pytest.raises(UserError, match="is not a DuckDB database"):
         find_profiles(other)
-    with pytest.raises(UserError, match="there is no such database"):
+    with pytest.raises(UserError, match=r"there is no such database; run chaosity profile collect"):
         find_profiles(tmp_path / "none.duckdb")
-    with duckdb.connect(str(tmp_path / "mine.duckdb")) as connection:
-        connection.execute("CREATE TABLE t (a INTEGER)")
-    with pytest.raises(UserError, match="not a profile database"):
-        find_profiles(tmp_path / "mine.duckdb")
 
 
-def test_a_database_of_a_newer_chaosity_is_refused(database):
-    with duckdb.connect(str(database)) as connection:
-        connection.execute("UPDATE about SET schema_version = 9")
-    with pytest.raises(UserError, match="newer chaosity"):
-        find_profiles(database)
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE about SET schema_version = 9",
+        "DELETE FROM about",
+        "DROP TABLE about",
+        "DROP TABLE profiles",
+        # Nothing in a database of others is executed.
+        "DROP TABLE profiles; CREATE VIEW profiles AS SELECT * FROM read_csv('/etc/passwd')",
+        "CREATE MACRO median(x) AS (SELECT content FROM read_text('/etc/passwd'))",
+        "CREATE VIEW other AS SELECT 1",
+        "CREATE TABLE t (a INTEGER, b INTEGER GENERATED ALWAYS AS (a + 1))",
+    ],
+)
+def test_a_database_of_another_kind_is_refused(tmp_path, statement):
+    is_newer = "= 9" in statement
+    words = r"newer chaosity wrote this file \(schema 9; supported: 1\)"
+    path = tmp_path / "p.duckdb"
+    with open_database(path, write=True):
+        pass
+    assert find_profiles(path, drive="x' OR '1'='1", host="'; DROP TABLE profiles; --") == []
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(statement)
+    with pytest.raises(UserError, match=words if is_newer else "not a profile database"):
+        find_profiles(path)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM read_text('/etc/passwd')",
+        "COPY (SELECT 1) TO 'HERE/out.csv'",
+        "ATTACH 'HERE/other.db'",
+        "LOAD httpfs",
+        "SET enable_external_access = true",
+    ],
+)
+def test_sql_in_a_database_reaches_no_file_and_no_extension(database, tmp_path, statement):
+    with connect_isolated(database) as connection, pytest.raises(duckdb.Error):
+        connection.execute(statement.replace("HERE", str(tmp_path))).fetchall()
+    assert list(tmp_path.iterdir()) == [database]
 
 
 def test_a_damaged_database_is_an_error(database):
@@ -125,7 +166,7 @@ def test_a_damaged_database_is_an_error(database):
         database.write_bytes(whole[:at] + b"\xff" * 64 + whole[at + 64 :])
         try:
             for profile in find_profiles(database):
-                profile_database.read_profile_tables(database, [profile["id"]])
+                read_profile_tables(database, [profile["id"]])
         except UserError as error:
             assert str(error).isprintable()
             refused += 1

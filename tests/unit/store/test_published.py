@@ -26,7 +26,8 @@ ROW = "serial,0,0,0,0,1,20\n"
         (f"{HEAD}serial,0,0,0,0,{'x' * 100_000},20\n", "is not a number"),
         (HEAD, r"sweep\.csv: the file has no row of values"),
         ("mode,core\nserial,1\n", "'mem_node' is undefined"),
-        ("a,b\n1,2\n1,2,3\n", "not a CSV file"),
+        ("", r"sweep\.csv: the file has no row of values"),
+        (f"{HEAD}{ROW}\nserial,0,0,0,0,1,20,9\n", "row 4: the row has 8 cells, but the first row"),
     ],
 )
 def test_a_file_that_is_not_of_the_form_is_refused_in_one_line(tmp_path, text, words):

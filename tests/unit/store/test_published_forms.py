@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from chaosity.errors import UserError
@@ -45,6 +47,17 @@ def test_a_unit_can_be_given_where_the_file_has_none(tmp_path):
     assert table["value"].iloc[0] == 30 * 2**30
     with pytest.raises(UserError, match="has a unit of its own"):
         read_published_csv(file, "fio_numa", "theirs", "GiB/s")
+
+
+def test_a_column_has_numbers_or_texts(tmp_path):
+    file = tmp_path / "sweep.csv"
+    head = "mode;rank;core;cpu_node;mem_node;size_MB;latency_ns\n"
+    file.write_text(f"{head}a;0;0;0;0; 1.5 ;20\n\n;;1;0;0;64;2e1\n7;0;2;0;0;.5;20\n")
+    table = read_published_csv(file, "numa_bench", "theirs")
+    levels = [json.loads(text) for text in table["levels"]]
+    assert [each["bytes"] for each in levels] == ["1572864.0", "67108864.0", "524288.0"]
+    assert [each["mode"] for each in levels] == ["a", "", 7]
+    assert list(table["value"]) == [20.0, 20.0, 20.0]
 
 
 @pytest.mark.parametrize(

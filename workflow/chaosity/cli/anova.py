@@ -98,19 +98,13 @@ def _read_csv_texts(path: Path) -> pd.DataFrame:
     """Return the cells of a CSV file as texts; the index has the line numbers of the file."""
     import pandas as pd
 
-    from chaosity.store.read_node_matrix_csv import read_csv_rows
+    from chaosity.store.read_csv_table import read_csv_table
 
-    if not (rows := read_csv_rows(path)):
-        raise UserError("is empty", str(path), "write a row of column names, then rows of values")
-    (first, names), *body = rows
-    where = f"{path}, row {first}"
-    for column, name in enumerate(names, start=1):
+    table = read_csv_table(path)
+    place = table.place(table.first_line)
+    for column, name in enumerate(table.names, start=1):
         if not name:
-            raise UserError(f"column {column} has no name", where)
-        if names.count(name) > 1:
-            raise UserError(f"two columns have the name {name!r}", where, "rename a column")
-    for number, row in body:
-        if len(row) != len(names):
-            columns = f"the file has {len(names)} columns"
-            raise UserError(f"the row has {len(row)} cells", f"{path}, row {number}", columns)
-    return pd.DataFrame.from_dict(dict(body), orient="index", columns=names, dtype=object)
+            raise UserError(f"column {column} has no name", place)
+        if table.names.count(name) > 1:
+            raise UserError(f"two columns have the name {name!r}", place, "rename a column")
+    return pd.DataFrame.from_dict(table.rows, orient="index", columns=table.names, dtype=object)

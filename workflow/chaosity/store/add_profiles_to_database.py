@@ -20,10 +20,10 @@ from chaosity.store.profile_database import (
     LOCAL,
     MEASUREMENT_COLUMNS,
     PROFILE_COLUMNS,
+    PROFILE_KEYS,
     ProfileTables,
-    insert_profiles,
+    insert_rows,
     open_database,
-    remove_profile,
 )
 from chaosity.store.tidy_table_parquet import Row, read_parquet_table, rows_to_table
 from chaosity.topology.host_fact_types import HostFacts, MemoryModuleSlot
@@ -64,8 +64,9 @@ def update_profiles_from_results(results: Iterable[Path], database: Path) -> dic
                 action = "older" if known[1] > profile["measured_to"] else "replaced"
             done[action].append(f"{profile['host']} {profile['configuration']}")
             if action in ("added", "replaced"):
-                remove_profile(connection, profile["id"])
-                insert_profiles(connection, tables)
+                for name, key in PROFILE_KEYS.items():
+                    connection.execute(f"DELETE FROM {name} WHERE {key} = ?", [profile["id"]])
+                    insert_rows(connection, name, tables[name])
     return done
 
 

@@ -22,12 +22,7 @@ import pandas as pd
 from chaosity.documents.shipped_documents import BENCHMARKS, EXPERIMENTS, PUBLISHED, yaml_file_names
 from chaosity.documents.yaml_files import read_yaml
 from chaosity.place_names import parse_place_name
-from chaosity.store.profile_database import (
-    COMPONENT_COLUMNS,
-    MEASUREMENT_COLUMNS,
-    PROFILE_COLUMNS,
-    ProfileTables,
-)
+from chaosity.store.profile_database import PROFILE_KEYS, TABLES, ProfileTables
 from chaosity.store.public_product_names import (
     public_device_firmware,
     public_device_model,
@@ -36,13 +31,13 @@ from chaosity.store.public_product_names import (
     public_processor,
     public_version,
 )
-from chaosity.store.tidy_table_parquet import Row, rows_to_table
 
 _NUMBERS = re.compile(r"[\d,-]{0,400}")
 _CONFIGURATION = re.compile(
     r"(nps\d|snc\d|l3-as-numa|[\d-]{1,9}nodes?-(per-package|over-packages)|default|published)"
     r"(-flat|-cache|-hybrid)?"
 )
+_ANY_NAME = re.compile(r".{1,100}")
 # The public part of a kernel release: 6.1.0-18 of 6.1.0-18-amd64. The rest can be any name.
 _KERNEL = re.compile(r"\d+(\.\d+)*(-\d+(\.\d+)*)?")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
@@ -52,6 +47,7 @@ _KINDS = {
     *("spread", "others", "interleave", "drive", "first_of_node", "all_of_node", "all_of_nodes"),
     *("all", "first_of_package", "all_of_package", "none", "file", "opencl", "policy"),
 }
+_DEVICES = {"drive", "gpu"}
 _STATUS = {"valid", "failed", "missing"}
 # Facts of a topology that describe how the machine is built.
 _TOPOLOGY = ("packages", "cores", "pus", "cache_line_bytes", "restricted", "configuration")
@@ -69,14 +65,14 @@ _PARTS = {
     "l3_domains": (*_CACHE, "nodes"),
     "nics": ("kind", "model", "node", "link_bytes_per_second"),
 }
-# A function that returns the public form of a text, or None.
+# Columns that are published as they are: numbers, and names that this project gives.
+_UNCHANGED = {
+    *("packages", "cores", "pus", "nodes", "memory_bytes", "node", "size_bytes"),
+    *("link_bytes_per_second", "replicate", "order", "threads", "drives", "file_backed"),
+    *("distance", "metric", "value"),
+}
+# A function that returns what is published of a text, or None.
 _Rule = Callable[[str], str | None]
-
-
-def _aliases(prefix: str) -> Callable[[str], str]:
-    """Return a function name -> new name; new names are numbered by the first use of a name."""
-    known: dict[str, str] = {}
-    return lambda name: known.setdefault(name, f"{prefix}{len(known) + 1}")
 
 
 def anonymise_profiles(
@@ -90,31 +86,123 @@ def anonymise_profiles(
         with_names: keep names of hosts, and serials and slots of drives.
     """
 
-    def _alias_of_host(text: str, digits: int) -> str:
+    def _alias(text: str, digits: int) -> str:
         return hmac.new(salt, text.encode(), hashlib.sha256).hexdigest()[:digits]
 
-    profiles: list[Row] = []
-    components: list[Row] = []
-    measurements: list[pd.DataFrame] = []
-    for _, profile in tables["profiles"].sort_values("id").iterrows():
-        identity = _alias_of_host(profile["id"], 16)
-        host = profile["host"] if with_names else f"host-{_alias_of_host(profile['host'], 8)}"
-        own, rows = (
-            tables[name][tables[name]["profile"] == profile["id"]]
-            for name in ("components", "measurements")
+    parts = []
+    for profile in sorted(tables["profiles"]["id"]):
+        own = {name: rows[rows[PROFILE_KEYS[name]] == profile] for name, rows in tables.items()}
+        rows = own["measurements"]
+        own["measurements"] = rows[rows["metric"].isin(_shipped()["metric"])]
+        host = own["profiles"]["host"].iloc[0]
+        public = {
+            **dict.fromkeys(("id", "profile"), _alias(profile, 16)),
+            "host": host if with_names else f"host-{_alias(host, 8)}",
+        }
+        parts.append(
+            {
+                name: _published_rows(own[name], TABLES[name], {**public, **columns})
+                for name, columns in _public_columns(own, with_names).items()
+            }
         )
-        devices = _device_aliases(own, rows, with_names)
-        profiles.append({**_public_profile(profile, with_names), "id": identity, "host": host})
-        components += [
-            {**_public_component(component, devices, with_names), "profile": identity}
-            for _, component in own.iterrows()
-        ]
-        measurements.append(_public_measurements(rows, devices).assign(profile=identity, host=host))
+    return {name: pd.concat([part[name] for part in parts]) for name in TABLES}
+
+
+def _published_rows(
+    rows: pd.DataFrame, columns: Mapping[str, str], public: Mapping[str, object]
+) -> pd.DataFrame:
+    """Return rows with the columns `public` and those that are published as they are.
+
+    All other columns are empty. A rule in `public` gives what is published of the column's texts.
+    """
+    found: dict[str, Any] = {name: rows[name] for name in columns if name in _UNCHANGED}
+    for name, value in public.items():
+        found[name] = value
+        if callable(value):
+            texts = rows[name].dropna().unique()
+            found[name] = rows[name].map({text: value(text) for text in texts})
+    table = pd.DataFrame(found, index=rows.index)
+    typed: pd.DataFrame = table.reindex(columns=list(columns)).astype(dict(columns))
+    return typed
+
+
+def _public_columns(own: ProfileTables, with_names: bool) -> dict[str, dict[str, object]]:
+    """Return table -> column -> its rule, or its values, for the tables of one profile."""
+    shipped, (components, rows) = _shipped(), (own["components"], own["measurements"])
+    devices = _device_aliases(components, rows, with_names)
+    serials = [[text] if isinstance(text, str) else [] for text in components["serial"]]
+
+    def public_place(column: str) -> _Rule:
+        alias = _aliases(f"{column}_")
+        return lambda name: _known(name, devices, shipped["word"]) or alias(name)
+
+    def shipped_name(column: str) -> _Rule:
+        alias = _aliases(f"own_{column}_")
+        return lambda name: name if name in shipped[column] else alias(name)
+
+    # The points of an experiment get numbers, since the loads describe them.
+    numbers = rows.groupby(["experiment", "point"], sort=True).ngroup() + 1
+    experiment = shipped_name("experiment")
     return {
-        "profiles": rows_to_table(profiles, PROFILE_COLUMNS),
-        "components": rows_to_table(components, COMPONENT_COLUMNS),
-        "measurements": pd.concat(measurements)[[*MEASUREMENT_COLUMNS]].astype(MEASUREMENT_COLUMNS),
+        "profiles": {
+            "origin": "published",
+            "configuration": _in_form(_ANY_NAME if with_names else _CONFIGURATION),
+            "cpu_model": public_processor,
+            "memory": public_memory,
+            "kernel": lambda text: found[0] if (found := _KERNEL.match(text)) else None,
+            "firmware": public_host_firmware,
+            **dict.fromkeys(("measured_from", "measured_to"), _day),
+            "chaosity_version": public_version,
+            "topology": _public_topology,
+        },
+        "components": {
+            "component": devices.get,
+            "kind": _one_of(_DEVICES, "other"),
+            "model": list(map(public_device_model, components["model"], serials)),
+            "firmware": list(map(public_device_firmware, components["firmware"], serials)),
+            "serial": components["serial"] if with_names else None,
+        },
+        "measurements": {
+            "configuration": _in_form(_CONFIGURATION),
+            "experiment": experiment,
+            "point": rows["experiment"].map(experiment) + "_" + numbers.astype(str),
+            **{name: shipped_name(name) for name in ("load", "benchmark", "kernel")},
+            "measured_at": _day,
+            "status": _one_of(_STATUS, "missing"),
+            "category": _one_of(shipped["category"], "other"),
+            **{name: public_place(name) for name in ("initiator", "target")},
+            **dict.fromkeys(("initiator_kind", "target_kind"), _one_of(_KINDS, "other")),
+            **dict.fromkeys(
+                ("initiator_nodes", "target_nodes", "seen_nodes"), _in_form(_NUMBERS, None)
+            ),
+            "relation": _one_of(_RELATIONS, "unknown"),
+            "label": lambda text: (
+                ", ".join(part for part in text.split(", ") if part in shipped["label"]) or None
+            ),
+            **dict.fromkeys(
+                ("factors", "levels"), lambda text: _levels(text, devices, shipped["word"])
+            ),
+        },
     }
+
+
+def _in_form(form: re.Pattern[str], other: str | None = "another") -> _Rule:
+    return lambda text: text if form.fullmatch(text) else other
+
+
+def _one_of(allowed: Container[str], other: str) -> _Rule:
+    return lambda text: text if text in allowed else other
+
+
+def _day(time: str) -> str | None:
+    """Return the day of a time; the time of day is private."""
+    return time[:10] if _DAY.fullmatch(time[:10]) else None
+
+
+def _aliases(prefix: str) -> Callable[[str], str]:
+    """Return a function name -> new name; new names are numbered by the first use of a name."""
+    known: dict[str, str] = {}
+    return lambda name: known.setdefault(name, f"{prefix}{len(known) + 1}")
 
 
 def _device_aliases(
@@ -138,35 +226,8 @@ def _is_public_place(name: str) -> bool:
     return name == "none" or (place is not None and not place.may_reveal_host)
 
 
-def _text_of_form(value: object, form: re.Pattern[str]) -> str | None:
-    """Return the text if it has this form, else None."""
-    return value if isinstance(value, str) and form.fullmatch(value) else None
-
-
-def _day(time: object) -> str | None:
-    """Return the day of a time; the time of day is private."""
-    return _text_of_form(str(time)[:10], _DAY)
-
-
-def _public_profile(profile: pd.Series, with_names: bool) -> Row:
-    kernel = _KERNEL.match(str(profile["kernel"]))
-    numbers = ("packages", "cores", "pus", "nodes", "memory_bytes")
-    form = re.compile(r".{1,100}") if with_names else _CONFIGURATION
-    topology = json.loads(profile["topology"]) if pd.notna(profile["topology"]) else {}
-    return {
-        "origin": "published",
-        "configuration": _text_of_form(profile["configuration"], form) or "another",
-        "cpu_model": public_processor(profile["cpu_model"]),
-        "memory": public_memory(profile["memory"]),
-        "firmware": public_host_firmware(profile["firmware"]),
-        "chaosity_version": public_version(profile["chaosity_version"]),
-        **{name: profile[name] for name in numbers},
-        **{name: _day(profile[name]) for name in ("measured_from", "measured_to")},
-        "kernel": kernel[0] if kernel else None,
-        "topology": json.dumps(topology_without_private_facts(topology), sort_keys=True),
-        "provenance": None,
-        "fingerprint": None,
-    }
+def _public_topology(text: str) -> str:
+    return json.dumps(topology_without_private_facts(json.loads(text)), sort_keys=True)
 
 
 def topology_without_private_facts(topology: Mapping[str, Any]) -> dict[str, object]:
@@ -193,65 +254,9 @@ def _value(value: object) -> object:
         return value
     if isinstance(value, list):
         return [_value(item) for item in value]
-    return public_processor(value) or _text_of_form(value, _NUMBERS)
-
-
-def _public_component(component: pd.Series, devices: Mapping[str, str], with_names: bool) -> Row:
-    private = [str(component["serial"])] if pd.notna(component["serial"]) else []
-    return {
-        "component": devices[component["component"]],
-        "kind": component["kind"],
-        "model": public_device_model(component["model"], private),
-        "firmware": public_device_firmware(component["firmware"], private),
-        **{name: component[name] for name in ("node", "size_bytes", "link_bytes_per_second")},
-        "serial": component["serial"] if with_names else None,
-    }
-
-
-def _public_measurements(rows: pd.DataFrame, devices: Mapping[str, str]) -> pd.DataFrame:
-    """Return the tidy table with only public values in each column."""
-    shipped = _shipped()
-
-    def _public_place_name(column: str) -> _Rule:
-        alias = _aliases(f"{column}_")
-        return lambda name: _known(name, devices, shipped["word"]) or alias(name)
-
-    def _known_names_only(column: str) -> _Rule:
-        alias = _aliases(f"own_{column}_")
-        return lambda name: name if name in shipped[column] else alias(name)
-
-    def in_set(allowed: Container[str], other: str) -> _Rule:
-        return lambda text: text if text in allowed else other
-
-    rules: dict[str, _Rule] = {
-        "configuration": lambda text: _text_of_form(text, _CONFIGURATION) or "another",
-        **{name: _known_names_only(name) for name in ("experiment", "load", "benchmark", "kernel")},
-        "status": in_set(_STATUS, "missing"),
-        "category": in_set(shipped["category"], "other"),
-        **{name: _public_place_name(name) for name in ("initiator", "target")},
-        **dict.fromkeys(("initiator_kind", "target_kind"), in_set(_KINDS, "other")),
-        **dict.fromkeys(
-            ("initiator_nodes", "target_nodes", "seen_nodes"),
-            lambda text: _text_of_form(text, _NUMBERS),
-        ),
-        "relation": in_set(_RELATIONS, "unknown"),
-        "label": lambda text: (
-            ", ".join(part for part in text.split(", ") if part in shipped["label"]) or None
-        ),
-        **dict.fromkeys(
-            ("factors", "levels"), lambda text: _levels(text, devices, shipped["word"])
-        ),
-        "measured_at": _day,
-    }
-    rows = rows[rows["metric"].isin(shipped["metric"])]
-    found = rows[
-        ["replicate", "order", "threads", "drives", "file_backed", "distance", "metric", "value"]
-    ].assign(reason=None)
-    for name, rule in rules.items():
-        found[name] = rows[name].map({text: rule(text) for text in rows[name].dropna().unique()})
-    # The points of an experiment get numbers, since the loads describe them.
-    numbers = rows.groupby(["experiment", "point"], sort=True).ngroup() + 1
-    return found.assign(point=found["experiment"].astype(str) + "_" + numbers.astype(str))
+    return public_processor(value) or (
+        value if isinstance(value, str) and _NUMBERS.fullmatch(value) else None
+    )
 
 
 def _known(name: str, devices: Mapping[str, str], words: Container[str]) -> str | None:

@@ -52,6 +52,8 @@ TABLES = {
     "components": COMPONENT_COLUMNS,
     "measurements": MEASUREMENT_COLUMNS,
 }
+# The column of each table with the profile's id.
+PROFILE_KEYS = {"profiles": "id", "components": "profile", "measurements": "profile"}
 # Name of a query -> its condition; each has one parameter.
 QUERIES = {
     "id": "starts_with(p.id, ?)",
@@ -94,61 +96,56 @@ def open_database(path: Path, *, write: bool = False) -> Iterator[duckdb.DuckDBP
     except duckdb.Error as error:
         reason = f"the database cannot be opened: {duckdb_reason(error)}"
         raise UserError(reason, str(path), "close other programs that use the database") from error
-    with connection, _damage_as_user_error(path):
-        if exists:
-            _check_version(connection, path)
-            _check_schema(connection, path)
-        if not write:
-            yield connection
-            return
-        connection.begin()
-        if not exists:
-            connection.execute("CREATE TABLE about (schema_version BIGINT NOT NULL)")
-            connection.execute("INSERT INTO about VALUES (?)", [SCHEMA_VERSION])
-            for name, columns in TABLES.items():
-                types = duckdb_column_types(columns).items()
-                listed = ", ".join(f'"{column}" {kind}' for column, kind in types)
-                connection.execute(f"CREATE TABLE {name} ({listed})")
-        yield connection
-        connection.commit()
-
-
-@contextmanager
-def _damage_as_user_error(path: Path) -> Iterator[None]:
-    """Turn DuckDB's errors, which a damaged file causes at any time, into one sentence."""
     try:
-        yield
-    except duckdb.Error as error:
+        with connection:
+            if exists:
+                _check_schema(connection, path)
+            if write:
+                connection.begin()
+            if not exists:
+                _create_tables(connection)
+            yield connection
+            if write:
+                connection.commit()
+    except duckdb.Error as error:  # which a damaged file causes at any time
         reason = f"the database is damaged: {duckdb_reason(error)}"
         raise UserError(reason, str(path), "make it again with chaosity profile") from error
 
 
-def _not_a_profile_database(path: Path) -> UserError:
-    return UserError("the file is a database, but not a profile database", str(path))
+def _create_tables(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute("CREATE TABLE about (schema_version BIGINT NOT NULL)")
+    connection.execute("INSERT INTO about VALUES (?)", [SCHEMA_VERSION])
+    for name, columns in TABLES.items():
+        types = duckdb_column_types(columns).items()
+        listed = ", ".join(f'"{column}" {kind}' for column, kind in types)
+        connection.execute(f"CREATE TABLE {name} ({listed})")
 
 
 def _check_schema(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Check that a database has plain tables only: views and macros of others would be executed."""
-    tables = connection.execute(
-        "SELECT table_name, sql FROM duckdb_tables() WHERE NOT internal"
-    ).fetchall()
-    [(others,)] = connection.execute(
-        "SELECT (SELECT count(*) FROM duckdb_views() WHERE NOT internal)"
-        " + (SELECT count(*) FROM duckdb_functions() WHERE NOT internal)"
-    ).fetchall()
-    generated = any("GENERATED" in sql for _, sql in tables)
-    if {*TABLES, "about"} - {name for name, _ in tables} or others or generated:
-        raise _not_a_profile_database(path)
+    """Check the version of a database, and that it has plain tables only.
 
-
-def _check_version(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    Views, macros and generated columns of others would be executed.
+    """
+    other = UserError("the file is a database, but not a profile database", str(path))
     try:
         [(version,)] = connection.execute("SELECT schema_version FROM about").fetchall()
         newer = int(version) > SCHEMA_VERSION
     except (duckdb.CatalogException, duckdb.BinderException, ValueError, TypeError) as error:
-        raise _not_a_profile_database(path) from error
+        raise other from error
     if newer:
         raise newer_schema_error(version, str(path))
+    tables = dict(
+        connection.execute(
+            "SELECT table_name, sql FROM duckdb_tables() WHERE NOT internal"
+        ).fetchall()
+    )
+    [(code,)] = connection.execute(
+        "SELECT (SELECT count(*) FROM duckdb_views() WHERE NOT internal)"
+        " + (SELECT count(*) FROM duckdb_functions() WHERE NOT internal)"
+    ).fetchall()
+    generated = any("GENERATED" in sql for sql in tables.values())
+    if code or generated or not {*TABLES, "about"} <= tables.keys():
+        raise other
 
 
 def newer_schema_error(version: int, where: str) -> UserError:
@@ -157,23 +154,12 @@ def newer_schema_error(version: int, where: str) -> UserError:
     return UserError(problem, where, "install a newer version")
 
 
-def insert_profiles(connection: duckdb.DuckDBPyConnection, tables: ProfileTables) -> None:
-    """Add rows to the tables."""
-    for name, columns in TABLES.items():
-        connection.register("new_rows", none_for_missing_values(tables[name]))
-        connection.execute(f"INSERT INTO {name} SELECT {typed_columns_sql(columns)} FROM new_rows")
-        connection.unregister("new_rows")
-
-
-def remove_profile(connection: duckdb.DuckDBPyConnection, profile: str) -> None:
-    """Remove a profile from all tables."""
-    for name in TABLES:
-        connection.execute(f"DELETE FROM {name} WHERE {_key(name)} = ?", [profile])
-
-
-def _key(table: str) -> str:
-    """Return the name of the column with the profile's id."""
-    return "id" if table == "profiles" else "profile"
+def insert_rows(connection: duckdb.DuckDBPyConnection, name: str, rows: pd.DataFrame) -> None:
+    """Add rows to the table `name` of `TABLES`."""
+    columns = typed_columns_sql(TABLES[name])
+    connection.register("new_rows", none_for_missing_values(rows))
+    connection.execute(f"INSERT INTO {name} SELECT {columns} FROM new_rows")
+    connection.unregister("new_rows")
 
 
 def find_profiles(database: Path, **query: str | None) -> list[Row]:
@@ -236,7 +222,7 @@ def read_profile_tables(database: Path, profiles: Iterable[str]) -> ProfileTable
     found = {}
     with open_database(database) as connection:
         for name, columns in TABLES.items():
-            query = f"FROM {name} WHERE list_contains(?, {_key(name)})"
+            query = f"FROM {name} WHERE list_contains(?, {PROFILE_KEYS[name]})"
             rows = connection.execute(query, [wanted]).df()
             with malformed_as_user_error(f"the table {name} has other columns", str(database)):
                 found[name] = rows[list(columns)].astype(columns)

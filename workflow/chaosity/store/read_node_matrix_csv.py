@@ -8,9 +8,6 @@ measured.
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from chaosity.errors import UserError
+from chaosity.store.read_csv_table import parse_positive_number, read_csv_table
 
 BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
 METRICS = {"bandwidth": BANDWIDTH, "latency": LATENCY}
@@ -29,13 +27,12 @@ UNITS: dict[str, dict[str, float]] = {
 # The fastest memory that is a node today, stacked on a package, moves 4 to 8 TB/s (HBM3); a hit in
 # the first cache takes about 1 ns, an access over a fabric a few microseconds. A value far outside
 # is a typing error or has another unit.
-_BOUNDS = {BANDWIDTH: (1e3, 2e13), LATENCY: (0.1, 1e6)}
-_OUT_OF_BOUNDS = {
+_LIMITS = {
     BANDWIDTH: (
-        "below the bandwidth of any memory",
-        "above the bandwidth of any memory bus (about 8 TB/s)",
+        (1e3, "below the bandwidth of any memory"),
+        (2e13, "above the bandwidth of any memory bus (about 8 TB/s)"),
     ),
-    LATENCY: ("below the time of any cache", "above the time of any memory"),
+    LATENCY: ((0.1, "below the time of any cache"), (1e6, "above the time of any memory")),
 }
 # The unit of a file without a known unit, by the median of its values: bytes per second above the
 # first limit, megabytes per second above the second (0.1 GB/s as bytes, 2 GB/s or 2 TB/s), else
@@ -43,9 +40,6 @@ _OUT_OF_BOUNDS = {
 _UNIT_BY_MAGNITUDE = ((1e8, "B/s"), (2e3, "MB/s"))
 _NUMBERED = re.compile(r"(.*?)(?<![0-9])([0-9]{1,6})")
 _NOT_MEASURED = ("", "-")
-# The rows of a matrix as Intel MLC prints it, see tests/data/mlc_bandwidth_matrix.txt.
-_MLC_HEAD = re.compile(r"\s*Numa node((?:\s+[0-9]{1,6})+)\s*")
-_MLC_ROW = re.compile(r"\s*[0-9]{1,6}(?:\s+(?:[0-9.]+|-))+\s*")
 Pair = tuple[int, int]
 
 
@@ -132,74 +126,25 @@ def _read_cells(
 
     `noun_and_remedy` are arguments of `parse_positive_number`.
     """
-    lines = [row for row in read_csv_rows(path) if not row[1][0].startswith("#")]
-    if len(lines) < 2:
-        problem = "the file has column names but no row" if lines else "is empty"
-        remedy = "a matrix has a column for each target node and a row for each initiator node"
-        raise UserError(problem, str(path), remedy)
-    (_, head), *body = lines
-    targets = _target_nodes(head, f"{path}, row 1")
+    table = read_csv_table(path, comments=True)
+    targets = _target_nodes(table.names, table.place(table.first_line))
     initiators: dict[int, None] = {}
     cells = []
-    for number, fields in body:
-        where = f"{path}, row {number}"
-        if len(fields) != len(head):
-            raise UserError(
-                f"the row has {len(fields)} cells, but the first row has {len(head)}",
-                where,
-                "every row needs an initiator and a cell for each target; leave a cell empty that "
-                "was not measured",
-            )
-        initiator = _node(fields[0])
+    for line, (name, *texts) in table.rows.items():
+        where = table.place(line)
+        initiator = _node(name)
         if initiator is None:
-            problem = f"{fields[0]!r} in the first column is not a node"
+            problem = f"{name!r} in the first column is not a node"
             raise UserError(problem, where, "write a node as 3 or node3")
         initiators[initiator] = None
-        for name, target, text in zip(head[1:], targets, fields[1:], strict=True):
+        for column, target, text in zip(table.names[1:], targets, texts, strict=True):
             if text not in _NOT_MEASURED:
-                place = f"{where}, column {name}"
+                place = f"{where}, column {column}"
                 value = parse_positive_number(text, place, *noun_and_remedy)
                 cells.append((place, (initiator, target), value))
     if not cells:
         raise UserError("the file has no number", str(path))
     return tuple(initiators), targets, cells
-
-
-def read_csv_rows(path: Path) -> list[tuple[int, list[str]]]:
-    """Return the cells of each row of a CSV file that is not empty, with the row's line number.
-
-    Cells are stripped of spaces. The cells are separated by commas, semicolons or tabs, whichever
-    the first row has most of. A matrix in the output of Intel MLC, whose columns are separated by
-    spaces, is read too.
-
-    Raises:
-        UserError: the file cannot be read, or is not a CSV file.
-    """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-        if rows := _rows_of_mlc_matrix(text):
-            return rows
-        first = next(filter(str.strip, text.splitlines()), "")
-        reader = csv.reader(io.StringIO(text), delimiter=max(",;\t", key=first.count))
-        stripped = ([field.strip() for field in fields] for fields in reader)
-        return [(reader.line_num, fields) for fields in stripped if any(fields)]
-    except OSError as error:
-        raise UserError(f"the file cannot be read: {error}", str(path)) from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"the file is not a CSV file: {error}", str(path)) from error
-
-
-def _rows_of_mlc_matrix(text: str) -> list[tuple[int, list[str]]]:
-    """Return the rows of the first matrix that Intel MLC printed, with line numbers; or no rows."""
-    rows: list[tuple[int, list[str]]] = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if rows and not _MLC_ROW.fullmatch(line):
-            break
-        if rows:
-            rows.append((number, line.split()))
-        elif head := _MLC_HEAD.fullmatch(line):
-            rows.append((number, ["node", *head[1].split()]))
-    return rows
 
 
 def _node(text: str) -> int | None:
@@ -227,26 +172,6 @@ def _target_nodes(head: Sequence[str], where: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def parse_positive_number(
-    text: str,
-    where: str,
-    noun: str = "measurement",
-    remedy: str = "values must be above 0 and finite",
-) -> float:
-    """Return the number in a text.
-
-    Raises:
-        UserError: the text is not a number above 0 and finite; the error calls it "not a `noun`".
-    """
-    try:
-        value = float(text)
-    except ValueError:
-        raise UserError(f"{text!r} is not a number", where) from None
-    if not 0.0 < value < math.inf:  # true for NaN too
-        raise UserError(f"{value:g} is not a {noun}", where, remedy)
-    return value
-
-
 def _unit_in_name(path: Path, metric: str) -> str | None:
     """Return the unit of a metric at the end of a file name, or None."""
     ends = {unit: f"_{unit.replace('/', 'p')}" for unit in UNITS[metric]}
@@ -267,9 +192,9 @@ def _infer_unit(path: Path, metric: str, values: Sequence[float]) -> tuple[str, 
 def _to_metric_unit(metric: str, value: float, unit: str, where: str) -> float:
     """Return a value in the metric's own unit."""
     converted = value * UNITS[metric][unit]
-    least, most = _BOUNDS[metric]
+    (least, below), (most, above) = _LIMITS[metric]
     if not least <= converted <= most:
-        problem = _OUT_OF_BOUNDS[metric][converted > most]
+        problem = above if converted > most else below
         remedy = "correct the value, or give the unit (--unit)"
         raise UserError(f"{value:g} {unit} is {problem}", where, remedy)
     return converted

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,14 @@ from chaosity.documents.published import PublishedForm
 from chaosity.documents.shipped_documents import PUBLISHED, read_document
 from chaosity.errors import UserError, check_allowed
 from chaosity.records.record_types_and_verdict import VALID
-from chaosity.store.read_node_matrix_csv import parse_positive_number, read_matrix_csv
+from chaosity.store.read_csv_table import parse_positive_number, read_csv_table
+from chaosity.store.read_node_matrix_csv import read_matrix_csv
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
 
 _PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+# More digits than a column of 64 bits has are read as a float.
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _PREFIXED = re.compile(r"([0-9.]+)\s*([kKMGT]?)")
 
 
@@ -81,19 +85,24 @@ def read_published_csv(path: Path, form: str, host: str, unit: str | None = None
     common |= {name: document[name] for name in ("experiment", "load", "metric")}
     rows = _cells(path, document["matrix"], unit) if "matrix" in document else _lines(path)
     tidy = [{**common, **_row(document, row, place)} for place, row in rows]
-    if not tidy:
-        raise UserError("the file has no row of values", str(path))
     return rows_to_table(tidy, COLUMNS)
 
 
 def _lines(path: Path) -> Iterator[tuple[str, Row]]:
-    """Yield the rows of a table, each with its place in the file; row 1 has the column names."""
-    try:
-        rows = pd.read_csv(path).to_dict("records")
-    except (OSError, ValueError) as error:
-        raise UserError(f"the file is not a CSV file: {str(error).strip()}", str(path)) from error
-    for number, row in enumerate(rows, start=2):
-        yield f"{path}, row {number}", {str(name): value for name, value in row.items()}
+    """Yield the rows of a table, each with its place in the file."""
+    table = read_csv_table(path)
+    columns = map(_numbers_or_texts, zip(*table.rows.values(), strict=True))
+    for line, cells in zip(table.rows, zip(*columns, strict=True), strict=True):
+        yield table.place(line), dict(zip(table.names, cells, strict=True))
+
+
+def _numbers_or_texts(cells: Sequence[str]) -> Sequence[object]:
+    """Return the cells of a column as numbers if all are, else as texts; an empty cell is NaN."""
+    if all(map(_WHOLE.fullmatch, cells)):
+        return [int(cell) for cell in cells]
+    if all(_NUMBER.fullmatch(cell) for cell in cells if cell):
+        return [float(cell or "nan") for cell in cells]
+    return cells
 
 
 def _cells(path: Path, metric: str, unit: str | None) -> Iterator[tuple[str, Row]]:

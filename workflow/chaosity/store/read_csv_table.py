@@ -1,0 +1,105 @@
+"""Read a table of others from a CSV file, or the matrix in the output of Intel MLC."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaosity.errors import UserError
+
+# The rows of a matrix as Intel MLC prints it, see tests/data/mlc_bandwidth_matrix.txt.
+_MLC_HEAD = re.compile(r"\s*Numa node((?:\s+[0-9]{1,6})+)\s*")
+_MLC_ROW = re.compile(r"\s*[0-9]{1,6}(?:\s+(?:[0-9.]+|-))+\s*")
+
+
+@dataclass(frozen=True)
+class CsvTable:
+    """The cells of a CSV file, as texts without spaces around them."""
+
+    path: Path
+    names: list[str]  # of the columns, from the first row
+    first_line: int  # number of the line with the names
+    rows: dict[int, list[str]]  # number of the line -> the cells, one for each name
+
+    def place(self, line: int) -> str:
+        """Return the file and a line of it, for errors."""
+        return f"{self.path}, row {line}"
+
+
+def read_csv_table(path: Path, *, comments: bool = False) -> CsvTable:
+    """Return the table in a CSV file; its first row has the names of the columns.
+
+    The cells are separated by commas, semicolons or tabs, whichever the first row has most of.
+    Empty rows are left out. A matrix in the output of Intel MLC, whose columns are separated by
+    spaces, is read too.
+
+    Args:
+        path: path of the file.
+        comments: whether rows that begin with "#" are left out.
+
+    Raises:
+        UserError: the file cannot be read, is not a CSV file, has no row below its names, or has a
+            row with fewer or more cells than names.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        rows = _rows_of_mlc_matrix(text) or _rows_of_csv(text, "#" if comments else "\n")
+    except OSError as error:
+        raise UserError(f"the file cannot be read: {error}", str(path)) from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"the file is not a CSV file: {error}", str(path)) from error
+    if len(rows) < 2:
+        remedy = "write a row of column names, then rows of values"
+        raise UserError("the file has no row of values", str(path), remedy)
+    (first, names), *body = rows
+    table = CsvTable(path, names, first, dict(body))
+    for line, cells in body:
+        if len(cells) != len(names):
+            what = f"the row has {len(cells)} cells, but the first row has {len(names)}"
+            raise UserError(what, table.place(line), "leave a cell empty that was not measured")
+    return table
+
+
+def _rows_of_csv(text: str, comment: str) -> list[tuple[int, list[str]]]:
+    """Return the cells of each row that does not begin with `comment`, with its line number."""
+    first = next((line for line in text.splitlines() if line.strip() and line[0] != comment), "")
+    reader = csv.reader(io.StringIO(text), delimiter=max(",;\t", key=first.count))
+    rows = ((reader.line_num, [cell.strip() for cell in cells]) for cells in reader)
+    return [(line, cells) for line, cells in rows if any(cells) and cells[0][:1] != comment]
+
+
+def _rows_of_mlc_matrix(text: str) -> list[tuple[int, list[str]]]:
+    """Return the rows of the first matrix that Intel MLC printed, with line numbers; or no rows."""
+    rows: list[tuple[int, list[str]]] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if rows and not _MLC_ROW.fullmatch(line):
+            break
+        if rows:
+            rows.append((number, line.split()))
+        elif head := _MLC_HEAD.fullmatch(line):
+            rows.append((number, ["node", *head[1].split()]))
+    return rows
+
+
+def parse_positive_number(
+    text: str,
+    where: str,
+    noun: str = "measurement",
+    remedy: str = "values must be above 0 and finite",
+) -> float:
+    """Return the number in a text.
+
+    Raises:
+        UserError: the text is not a number above 0 and finite; the error calls it "not a `noun`".
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        raise UserError(f"{text!r} is not a number", where) from None
+    if not 0.0 < value < math.inf:  # true for NaN too
+        raise UserError(f"{value:g} is not a {noun}", where, remedy)
+    return value
