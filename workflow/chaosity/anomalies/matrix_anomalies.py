@@ -112,7 +112,9 @@ def analyse_one_of_matrices(
 def _notes(analysis: MatrixAnalysis) -> list[str]:
     """Return what was not tested, and which departures are structural."""
     cells, measured = analysis.cells, analysis.cells.measured_mask
-    structural = analysis.structural < np.log1p(-MATTERS) / 2.0
+    limit = np.log1p(-MATTERS) / 2.0
+    below_group = analysis.departures + analysis.structural < limit
+    structural = below_group & (analysis.structural < limit)
     labels = np.unique(analysis.labels[analysis.labels >= 0])
     parts = [analysis.labels == label for label in labels]
     return write_sentences(
