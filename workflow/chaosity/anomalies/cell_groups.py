@@ -162,8 +162,10 @@ class GroupedCells(Generic[Name]):
             looks: number of tables that are tested for one machine.
         """
         remaining = self.cells.measured_mask & ~excluded & (self.labels >= 0)
-        # Each suspect is a hypothesis, as each cell is.
-        comparisons = (int(remaining.sum()) + len(suspects)) * looks
+        # Each suspect is a hypothesis, as each cell is; those with the same cells are one.
+        own = [suspect.cells & remaining for suspect in suspects]
+        of_several = {cells.tobytes() for cells in own if cells.sum() >= _LEAST_CELLS}
+        comparisons = (int(remaining.sum()) + len(of_several)) * looks
         unexplained = remaining.copy()
         found = []
         while best := self._best_suspect(suspects, remaining, unexplained, comparisons):
