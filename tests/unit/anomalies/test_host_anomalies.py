@@ -228,6 +228,28 @@ def test_equal_anomalies_by_several_kernels_are_merged():
     assert any(line.startswith("Also by bandwidth (") for line in told.also)
 
 
+ONE_FAULT = {
+    "node": (slow_node(0.7), ("node1",)),
+    "first core of a node": ({"fault": "slow_core", "core": 4, "remaining": 0.7}, ("pu8",)),
+    "drive": (slow_drive(0.5), (SLOW,)),
+    "link": (
+        {"fault": "slow_link", "from_package": 1, "to_package": 0, "remaining": 0.5},
+        ("link package1->package0",),
+    ),
+}
+
+
+@pytest.mark.parametrize(("fault", "components"), ONE_FAULT.values(), ids=ONE_FAULT)
+def test_a_fault_is_one_finding_with_the_name_of_its_part(fault, components):
+    experiments = (*MEMORY, *STORAGE, "package_bandwidth", "latency_matrix", "bandwidth_scaling")
+    noise = {"between_runs": 0.015, "within_runs": 0.01, "disturbed_runs": 0.03}
+    host = machine(
+        fault, experiments=experiments, change={"noise": {**noise, "disturbed_loss": 0.5}}
+    )
+    for seed in (1, 2):
+        assert [one.components for one in host.findings(seed).anomalies] == [components]
+
+
 def test_the_worst_anomaly_is_first_for_all_metrics():
     told = machine(slow_node(0.6), slow_drive(0.2)).findings(1).anomalies
     losses = [one.loss_as_share_of_better_value for one in told]

@@ -7,6 +7,7 @@ import pytest
 
 import faulty_machines as faulty
 from chaosity.anomalies.matrix_anomalies import analyse_matrix
+from chaosity.anomalies.slit_mismatch import nodes_in_common
 from chaosity.store.read_node_matrix_csv import NodeMatrix
 from faulty_machines import LATENCY, measure
 
@@ -174,3 +175,19 @@ def test_latencies_of_unlike_memory_are_compared_without_blaming_cables():
     assert found.kind == SLIT_MISMATCH
     assert "distance 31" in found.sentence
     assert "cables" not in found.advice
+
+
+@pytest.mark.parametrize(
+    ("pairs", "nodes"),
+    [
+        # Nodes 3 and 7 changed places.
+        ([(i, j) for i in (3, 7) for j in (0, 1, 2, 4, 5, 6)], [3, 7]),
+        # One node is wrong for all others.
+        ([(2, j) for j in (0, 1, 3)], [2]),
+        # Of single pairs, either node can be the reason.
+        ([(0, 1), (0, 5)], [0, 1, 5]),
+        ([(0, 1), (1, 0)], [0, 1]),
+    ],
+)
+def test_the_nodes_that_wrong_entries_share(pairs, nodes):
+    assert nodes_in_common(pairs) == nodes

@@ -69,12 +69,73 @@ def best_middle_score_of_each_group(cells: ScoredCells[Name], labels: Labels) ->
 
 
 @dataclass(frozen=True)
-class _Comparison:
-    """Cells compared with what is expected of them, as the attributes of `GroupedCells`."""
+class Comparison(Generic[Name]):
+    """Cells compared with what is expected of them; the attributes are those of `GroupedCells`."""
 
+    cells: ScoredCells[Name]
     expected: Scores
     departures: Scores
     scatter: ScatterWithoutFaults
+
+    @property
+    def departing_mask(self) -> Mask:
+        """Mask of the cells that lose half of what matters; noise may hide the other half."""
+        departing: Mask = -self.departures > self.scatter.matters / 2.0
+        return departing
+
+    def departure_of_suspect(
+        self,
+        suspect: SuspectedComponent,
+        remaining: Mask,
+        comparisons: int,
+        least_cells: int = _LEAST_CELLS,
+    ) -> Departure | None:
+        """Return the departure of the suspect's remaining cells if it is clear and most depart.
+
+        A part of less bandwidth may limit cells only to what it carries. So if some do not depart,
+        those of its cells count that should get more.
+        """
+        part = suspect.cells & self.cells.measured_mask & ~np.isnan(self.departures)
+        departing = part & remaining & self.departing_mask
+        some_do_not = departing.sum() < _DEPARTING_SHARE * part.sum()
+        if departing.any() and some_do_not and not less_is_better(self.cells.metric):
+            carries = float(np.median(self.cells.log_score[departing]))
+            part = part & (self.expected > carries + self.scatter.matters / 2.0)
+        own = part & remaining
+        if own.sum() < max(least_cells, _DEPARTING_SHARE * part.sum()):
+            return None
+        if departing[own].mean() < max(_DEPARTING_SHARE, 1.0 - 1.0 / own.sum()):
+            return None
+        noise = float(np.mean(self.scatter.error[own] ** 2)) - self.scatter.natural**2
+        noise *= (_MEDIAN_VARIANCE if own.sum() > 2 else 1.0) / own.sum()
+        error = float(np.sqrt(noise + self.scatter.natural**2))
+        loss = float(np.median(-self.departures[own]))
+        return self._if_clear(suspect, cell_positions_in_mask(own), loss, error, comparisons)
+
+    def significant_loss_against_cell(
+        self, worse: Position, better: Position, error: float, comparisons: int
+    ) -> Departure | None:
+        """Return the loss of a cell against a cell that it should equal or exceed, if it is clear.
+
+        `error` is the standard deviation of the difference of both cells.
+        """
+        loss = float(self.cells.log_score[better] - self.cells.log_score[worse])
+        return self._if_clear(None, [worse], loss, error, comparisons)
+
+    def _if_clear(
+        self,
+        suspect: SuspectedComponent | None,
+        positions: Sequence[Position],
+        loss: float,
+        error: float,
+        comparisons: int,
+    ) -> Departure | None:
+        """Return a departure with its interval if the loss is clear and large enough to matter."""
+        clear, confidence = is_significant_and_large(loss, error, self.scatter, comparisons)
+        if not clear:
+            return None
+        half = float(stats.t.isf(0.025, self.scatter.freedom)) * error
+        return Departure(suspect, tuple(positions), loss, loss - half, loss + half, confidence)
 
 
 class GroupedCells(Generic[Name]):
@@ -105,28 +166,25 @@ class GroupedCells(Generic[Name]):
 
     def compare(self, unexplained: Mask) -> None:
         """Compare all cells with what the `unexplained` cells let expect: those without a fault."""
-        found = self._without(unexplained, np.zeros(self.labels.shape, dtype=bool))
+        found = self._against(unexplained)
         # A group without such a cell is compared with itself.
         itself = self.expected_scores(self.labels >= 0)
-        expected = np.where(np.isnan(found.expected), itself, found.expected)
-        self._take(_Comparison(expected, self.cells.log_score - expected, found.scatter))
+        self.expected: Scores = np.where(np.isnan(found.expected), itself, found.expected)
+        self.departures: Scores = self.cells.log_score - self.expected
+        self.scatter: ScatterWithoutFaults = found.scatter
 
-    def _without(self, unexplained: Mask, suspected: Mask) -> _Comparison:
-        """Return what the unexplained cells that are not suspected let expect."""
-        outside = unexplained & ~suspected
-        expected = self.expected_scores(outside)
+    @property
+    def comparison(self) -> Comparison[Name]:
+        """All cells, compared with what is expected of them."""
+        return Comparison(self.cells, self.expected, self.departures, self.scatter)
+
+    def _against(self, references: Mask) -> Comparison[Name]:
+        """Return all cells compared with the reference cells; NaN in a group without any."""
+        expected = self.expected_scores(references)
         departures = self.cells.log_score - expected
-        labels = np.where(outside, self.labels, -1)
-        return _Comparison(
-            expected,
-            departures,
-            estimate_scatter_without_faults(self.cells, departures, self.labels, labels),
-        )
-
-    def _take(self, comparison: _Comparison) -> None:
-        self.expected: Scores = comparison.expected
-        self.departures: Scores = comparison.departures
-        self.scatter: ScatterWithoutFaults = comparison.scatter
+        labels = np.where(references, self.labels, -1)
+        scatter = estimate_scatter_without_faults(self.cells, departures, self.labels, labels)
+        return Comparison(self.cells, expected, departures, scatter)
 
     def expected_scores(self, references: Mask) -> Scores:
         """Return the median of each cell's group over the reference cells, NaN without any."""
@@ -163,8 +221,8 @@ class GroupedCells(Generic[Name]):
         """
         remaining = self.cells.measured_mask & ~excluded & (self.labels >= 0)
         # Each suspect is a hypothesis, as each cell is; those with the same cells are one.
-        own = [suspect.cells & remaining for suspect in suspects]
-        of_several = {cells.tobytes() for cells in own if cells.sum() >= _LEAST_CELLS}
+        masks = [suspect.cells & remaining for suspect in suspects]
+        of_several = {mask.tobytes() for mask in masks if mask.sum() >= _LEAST_CELLS}
         comparisons = (int(remaining.sum()) + len(of_several)) * looks
         unexplained = remaining.copy()
         found = []
@@ -174,11 +232,12 @@ class GroupedCells(Generic[Name]):
             remaining &= ~explained
             unexplained &= ~explained
             self.compare(unexplained)
-        for position in cell_positions_in_mask(remaining & self._departing_mask):
-            own = np.zeros(remaining.shape, dtype=bool)
-            own[position] = True
-            alone = SuspectedComponent(CELL, "", own)
-            departure = self._suspect_outside(alone, remaining, unexplained, comparisons)
+        for position in cell_positions_in_mask(remaining & self.comparison.departing_mask):
+            alone = np.zeros(remaining.shape, dtype=bool)
+            alone[position] = True
+            departure = self._against(unexplained & ~alone).departure_of_suspect(
+                SuspectedComponent(CELL, "", alone), remaining, comparisons, 1
+            )
             if departure is not None:
                 found.append(replace(departure, suspect=None))
         return found
@@ -188,14 +247,8 @@ class GroupedCells(Generic[Name]):
         explained = np.zeros(self.departures.shape, dtype=bool)
         explained[tuple(zip(*departure.cells, strict=True))] = True
         if departure.suspect is not None:
-            explained |= departure.suspect.cells & self._departing_mask
+            explained |= departure.suspect.cells & self.comparison.departing_mask
         return explained
-
-    @property
-    def _departing_mask(self) -> Mask:
-        """Mask of the cells that lose half of what matters; noise may hide the other half."""
-        departing: Mask = -self.departures > self.scatter.matters / 2.0
-        return departing
 
     def _best_suspect(
         self,
@@ -204,13 +257,18 @@ class GroupedCells(Generic[Name]):
         unexplained: Mask,
         comparisons: int,
     ) -> Departure | None:
-        """Return the suspect that explains most of the loss of the remaining cells."""
+        """Return the suspect that explains most of the loss of the remaining cells.
+
+        A suspect is compared with the cells outside of it. Its own cells say nothing about what a
+        machine without the fault does, and how much its cells scatter.
+        """
         best, most = None, 0.0
-        departing = self._departing_mask & remaining
+        departing = self.comparison.departing_mask & remaining
         for suspect in suspects:
             if (suspect.cells & departing).sum() < _LEAST_CELLS:
                 continue
-            departure = self._suspect_outside(suspect, remaining, unexplained, comparisons)
+            outside = self._against(unexplained & ~suspect.cells)
+            departure = outside.departure_of_suspect(suspect, remaining, comparisons)
             if departure is None:
                 continue
             # A larger suspect that includes cells without a loss explains no more.
@@ -219,86 +277,6 @@ class GroupedCells(Generic[Name]):
             if explained > most * 1.05:
                 best, most = departure, explained
         return best
-
-    def _suspect_outside(
-        self,
-        suspect: SuspectedComponent,
-        remaining: Mask,
-        unexplained: Mask,
-        comparisons: int,
-    ) -> Departure | None:
-        """Return the departure of a suspect from the cells outside of it, if it is clear.
-
-        Its own cells say nothing about what a machine without the fault does, and how it scatters.
-        """
-        before = _Comparison(self.expected, self.departures, self.scatter)
-        self._take(self._without(unexplained, suspect.cells))
-        least = 1 if suspect.part == CELL else _LEAST_CELLS
-        departure = self.departure_of_suspect(suspect, remaining, comparisons, least)
-        self._take(before)
-        return departure
-
-    def departure_of_suspect(
-        self,
-        suspect: SuspectedComponent,
-        remaining: Mask,
-        comparisons: int,
-        least_cells: int = 2,
-    ) -> Departure | None:
-        """Return the departure of the suspect's remaining cells if it is clear and most depart.
-
-        A part of less bandwidth may limit cells only to what it carries. So if some do not depart,
-        those of its cells count that should get more.
-        """
-        part = suspect.cells & self.cells.measured_mask & ~np.isnan(self.departures)
-        departing = part & remaining & self._departing_mask
-        some_do_not = departing.sum() < _DEPARTING_SHARE * part.sum()
-        if departing.any() and some_do_not and not less_is_better(self.cells.metric):
-            carries = float(np.median(self.cells.log_score[departing]))
-            part = part & (self.expected > carries + self.scatter.matters / 2.0)
-        if (part & remaining).sum() < max(least_cells, _DEPARTING_SHARE * part.sum()):
-            return None
-        positions = cell_positions_in_mask(part & remaining)
-        share = max(_DEPARTING_SHARE, 1.0 - 1.0 / len(positions))
-        if np.mean([departing[position] for position in positions]) < share:
-            return None
-        return self._departure(suspect, positions, comparisons)
-
-    def _departure(
-        self, suspect: SuspectedComponent | None, positions: Sequence[Position], comparisons: int
-    ) -> Departure | None:
-        natural = self.scatter.natural
-        losses = [-self.departures[position] for position in positions]
-        errors = np.array([self.scatter.error[position] for position in positions])
-        noise = np.mean(errors**2 - natural**2)
-        noise *= (_MEDIAN_VARIANCE if len(positions) > 2 else 1.0) / len(positions)
-        error = float(np.sqrt(noise + natural**2))
-        return self._if_clear(suspect, positions, float(np.median(losses)), error, comparisons)
-
-    def _if_clear(
-        self,
-        suspect: SuspectedComponent | None,
-        positions: Sequence[Position],
-        loss: float,
-        error: float,
-        comparisons: int,
-    ) -> Departure | None:
-        """Return a departure with its interval if the loss is clear and large enough to matter."""
-        clear, confidence = is_significant_and_large(loss, error, self.scatter, comparisons)
-        if not clear:
-            return None
-        half = float(stats.t.isf(0.025, self.scatter.freedom)) * error
-        return Departure(suspect, tuple(positions), loss, loss - half, loss + half, confidence)
-
-    def significant_loss_against_cell(
-        self, worse: Position, better: Position, error: float, comparisons: int
-    ) -> Departure | None:
-        """Return the loss of a cell against a cell that it should equal or exceed, if it is clear.
-
-        `error` is the standard deviation of the difference of both cells.
-        """
-        loss = float(self.cells.log_score[better] - self.cells.log_score[worse])
-        return self._if_clear(None, [worse], loss, error, comparisons)
 
     def build_anomaly(
         self,

@@ -100,9 +100,18 @@ def _slow_on_memory(
 
 def _single_unit(initiator: str, units: Mapping[int, str]) -> str | None:
     """Return the processing unit of a name such as node3_threads1; None for several units."""
+    count, nodes = threads_of_nodes(initiator)
+    return units.get(nodes[0]) if count == 1 and nodes else None
+
+
+def threads_of_nodes(initiator: str) -> tuple[int, list[int]]:
+    """Return how many threads a name such as node3_threads2 has, and on which nodes; 0 for others.
+
+    The first thread runs on the first processing unit of the node.
+    """
     name = parse_place_name(initiator)
     nodes = [node for group in (name.groups if name else ()) for node in group.nodes_in_name]
-    return units.get(nodes[0]) if name and name.count == 1 and nodes else None
+    return (name.count or 0 if name and nodes else 0), nodes
 
 
 def find_slow_drives_and_drive_paths(rows: Measurements, models: Mapping[str, str]) -> CheckResult:
@@ -184,7 +193,9 @@ def _remote_better(slice_cells: TidyTableSliceCells) -> Iterator[Anomaly]:
         )
         noise = np.hypot(cells.standard_error[own], cells.standard_error[best])
         error = float(np.hypot(noise, scatter.natural))
-        departure = slice_cells.significant_loss_against_cell(own, best, error, comparisons)
+        departure = slice_cells.comparison.significant_loss_against_cell(
+            own, best, error, comparisons
+        )
         if departure is not None:
             home, source = cells.rows[own[0]], cells.rows[best[0]]
             yield slice_cells.build_anomaly(

@@ -69,12 +69,14 @@ def find_slow_drive_sets(
         cells.expect_less(np.array(explained_by_drives))
         remaining = cells.tested_mask.copy()
         for suspect in cells.suspects(packages or ()):
-            departure = cells.departure_of_suspect(suspect, remaining, comparisons, 1)
+            departure = cells.comparison.departure_of_suspect(suspect, remaining, comparisons, 1)
             if departure is None or cells.is_structural(departure):
                 continue
             if suspect.part != PACKAGES:
                 larger = cells.largest_set_with_same_limit(departure)
-                of_larger = larger and cells.departure_of_suspect(larger, remaining, comparisons, 1)
+                of_larger = larger and cells.comparison.departure_of_suspect(
+                    larger, remaining, comparisons, 1
+                )
                 departure = of_larger or departure
             anomaly = _slow_together(cells, departure)
             departed = remaining & cells.departing_mask
@@ -153,7 +155,7 @@ def _set_anomaly(cells: DriveSetCells, position: Position, parts: Sequence[int])
     error = float(np.hypot(scored.standard_error[best], scored.standard_error[position]))
     # The best of several parts is selected, so noise alone makes it better than the whole.
     comparisons = int(scored.measured_mask.sum()) * len(scored.columns)
-    departure = cells.significant_loss_against_cell(position, best, error, comparisons)
+    departure = cells.comparison.significant_loss_against_cell(position, best, error, comparisons)
     if departure is None:
         return None
     (source, name), part = scored.initiator_and_target(position), scored.columns[best[1]]

@@ -23,6 +23,7 @@ from chaosity.anomalies.component_anomalies import (
     CheckResult,
     find_slow_drives_and_drive_paths,
     find_slow_initiators_and_memory,
+    threads_of_nodes,
 )
 from chaosity.anomalies.drive_set_anomalies import find_slow_drive_sets
 from chaosity.anomalies.latency_sweep_anomalies import (
@@ -168,7 +169,7 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
         for anomaly in check.anomalies
     ]
     places = packages_of_places(rows, parts.package_of_node)
-    merged = _without_explained(_merged(doubted), places)
+    merged = _without_explained(_merged(doubted), places, parts.first_units)
     merged.sort(key=lambda each: -each.loss_as_share_of_better_value * each.confidence)
     told = [anomaly for anomaly in merged if not anomaly.doubt]
     tested = {
@@ -328,14 +329,20 @@ def _source_text(anomaly: Anomaly) -> str:
     return f"{metric}{f' ({kernel})' if kernel else ''} of {anomaly.where.get('experiment')}"
 
 
-def _without_explained(found: Sequence[Anomaly], places: Mapping[int | str, int]) -> list[Anomaly]:
+def _without_explained(
+    found: Sequence[Anomaly], places: Mapping[int | str, int], units: Mapping[int, str]
+) -> list[Anomaly]:
     """Return anomalies that no other explains; the explaining one gets the others' sentences.
 
-    `places` is the package of each place.
+    `places` is the package of each place, `units` the first processing unit of each node.
     """
 
     def is_same_cause(cause: Anomaly, anomaly: Anomaly) -> bool:
-        return is_same_link(cause, anomaly, places) or _limits(cause, anomaly)
+        return (
+            is_same_link(cause, anomaly, places)
+            or _limits(cause, anomaly)
+            or _is_unit_of(cause, anomaly, units)
+        )
 
     secondary = [
         anomaly.kind in _SECONDARY or any(is_same_cause(each, anomaly) for each in found)
@@ -390,6 +397,16 @@ def _limits(cause: Anomaly, anomaly: Anomaly) -> bool:
     shared = any(len(own) == 1 and own == other for own, other in ends)
     most = _MORE_LOSS * cause.loss_as_share_of_better_value
     return shared and anomaly.loss_as_share_of_better_value <= most
+
+
+def _is_unit_of(cause: Anomaly, anomaly: Anomaly, units: Mapping[int, str]) -> bool:
+    """Return whether a slow processing unit is one of several threads that lose less."""
+    _, nodes = threads_of_nodes(anomaly.components[0])
+    return (
+        cause is not anomaly
+        and any(units.get(node) in cause.components for node in nodes)
+        and anomaly.loss_as_share_of_better_value <= cause.loss_as_share_of_better_value
+    )
 
 
 def _ends(cells: Sequence[CellNames]) -> list[set[str]]:

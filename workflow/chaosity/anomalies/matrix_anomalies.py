@@ -156,7 +156,7 @@ def _loss_against(
 ) -> Departure | None:
     """Return the loss of a cell against a better cell, if the loss is clear."""
     error = float(np.hypot(analysis.scatter.own[worse], analysis.scatter.own[better]))
-    return analysis.significant_loss_against_cell(worse, better, error, comparisons)
+    return analysis.comparison.significant_loss_against_cell(worse, better, error, comparisons)
 
 
 def _remote_better(analysis: MatrixAnalysis) -> Iterator[Anomaly]:

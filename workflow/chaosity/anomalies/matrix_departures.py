@@ -141,7 +141,7 @@ class MatrixAnalysis(GroupedCells[int]):
     def _opposite_direction(self, source: int, target: int, part: str) -> tuple[str, ...]:
         """Return a sentence on the opposite direction of a slow path, if it is not slow."""
         opposite = self.cells.mask_of_path(target, source) & self.cells.measured_mask
-        if part != text.PATH or not (opposite & ~self._departing_mask).any():
+        if part != text.PATH or not (opposite & ~self.comparison.departing_mask).any():
             return ()
         value = self.cells.value_of_score(float(self.cells.log_score[opposite][0]))
         verb = text.verb_before_value(self.cells.metric)
