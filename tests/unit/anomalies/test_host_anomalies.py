@@ -228,6 +228,15 @@ def test_equal_anomalies_by_several_kernels_are_merged():
     assert any(line.startswith("Also by bandwidth (") for line in told.also)
 
 
+def test_a_single_run_of_one_cell_is_a_suspicion():
+    way = {"load": "memory", "initiator_nodes": "0", "target": "node3", "kernel": "triad"}
+    once = machine(experiments=MEMORY, replicates=1)
+    told = analyse_host(changed(once.table(1), 0.6, **way), once.component_facts)
+    assert told.anomalies == ()
+    assert [one.components for one in told.suspicions] == [("node0->node3",)]
+    assert told.suspicions[0].advice.count("Measure it again before anything else.") == 1
+
+
 ONE_FAULT = {
     "node": (slow_node(0.7), ("node1",)),
     "first core of a node": ({"fault": "slow_core", "core": 4, "remaining": 0.7}, ("pu8",)),
