@@ -49,8 +49,8 @@ def add_doubt(
 
 def with_doubt(anomaly: Anomaly, doubt: str) -> Anomaly:
     """Return the anomaly as a suspicion, if there is a doubt."""
-    if not doubt or anomaly.doubt:
-        return replace(anomaly, doubt=doubt or anomaly.doubt)
+    if not doubt:
+        return anomaly
     advice = f"Measure it again before anything else. {anomaly.advice}"
     return replace(anomaly, doubt=doubt, advice=advice)
 

@@ -224,18 +224,15 @@ class GroupedCells(Generic[Name]):
         masks = [suspect.cells & remaining for suspect in suspects]
         of_several = {mask.tobytes() for mask in masks if mask.sum() >= _LEAST_CELLS}
         comparisons = (int(remaining.sum()) + len(of_several)) * looks
-        unexplained = remaining.copy()
         found = []
-        while best := self._best_suspect(suspects, remaining, unexplained, comparisons):
+        while best := self._best_suspect(suspects, remaining, comparisons):
             found.append(best)
-            explained = self._explained_by(best)
-            remaining &= ~explained
-            unexplained &= ~explained
-            self.compare(unexplained)
+            remaining &= ~self._explained_by(best)
+            self.compare(remaining)
         for position in cell_positions_in_mask(remaining & self.comparison.departing_mask):
             alone = np.zeros(remaining.shape, dtype=bool)
             alone[position] = True
-            departure = self._against(unexplained & ~alone).departure_of_suspect(
+            departure = self._against(remaining & ~alone).departure_of_suspect(
                 SuspectedComponent(CELL, "", alone), remaining, comparisons, 1
             )
             if departure is not None:
@@ -246,16 +243,11 @@ class GroupedCells(Generic[Name]):
         """Return the mask of the cells that a departure explains: its own, and others that lose."""
         explained = np.zeros(self.departures.shape, dtype=bool)
         explained[tuple(zip(*departure.cells, strict=True))] = True
-        if departure.suspect is not None:
-            explained |= departure.suspect.cells & self.comparison.departing_mask
-        return explained
+        assert departure.suspect is not None
+        return explained | (departure.suspect.cells & self.comparison.departing_mask)
 
     def _best_suspect(
-        self,
-        suspects: Sequence[SuspectedComponent],
-        remaining: Mask,
-        unexplained: Mask,
-        comparisons: int,
+        self, suspects: Sequence[SuspectedComponent], remaining: Mask, comparisons: int
     ) -> Departure | None:
         """Return the suspect that explains most of the loss of the remaining cells.
 
@@ -267,7 +259,7 @@ class GroupedCells(Generic[Name]):
         for suspect in suspects:
             if (suspect.cells & departing).sum() < _LEAST_CELLS:
                 continue
-            outside = self._against(unexplained & ~suspect.cells)
+            outside = self._against(remaining & ~suspect.cells)
             departure = outside.departure_of_suspect(suspect, remaining, comparisons)
             if departure is None:
                 continue

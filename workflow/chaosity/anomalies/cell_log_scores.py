@@ -51,9 +51,9 @@ _MEDIAN_VARIANCE = np.pi / 2.0
 _MEDIAN_INFORMATION = 0.5
 
 
-def small_sample_factor(number: int) -> float:
-    """Return the factor of the median absolute deviation of so many values, see above."""
-    return _SMALL_SAMPLE_FACTORS.get(number, number / (number - 0.8))
+def mad_to_deviation(number: int) -> float:
+    """Return the factor from the median absolute deviation of so many values to a deviation."""
+    return MAD_TO_DEVIATION * _SMALL_SAMPLE_FACTORS.get(number, number / (number - 0.8))
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def _own_noise(cells: SeriesGroupBy[Any, Any], counts: pd.Series, noise: float) 
     """
     deviations = (cells.obj - cells.transform("median")).abs()
     typical = deviations.groupby(level=[0, 1]).median()
-    own: pd.Series = typical * MAD_TO_DEVIATION * counts.map(small_sample_factor)
+    own: pd.Series = typical * counts.map(mad_to_deviation)
     return own.where(own > _DISTURBED * noise, noise)
 
 

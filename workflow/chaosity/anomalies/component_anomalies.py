@@ -110,8 +110,9 @@ def threads_of_nodes(initiator: str) -> tuple[int, list[int]]:
     The first thread runs on the first processing unit of the node.
     """
     name = parse_place_name(initiator)
-    nodes = [node for group in (name.groups if name else ()) for node in group.nodes_in_name]
-    return (name.count or 0 if name and nodes else 0), nodes
+    if name is None:
+        return 0, []
+    return name.count or 0, [node for group in name.groups for node in group.nodes_in_name]
 
 
 def find_slow_drives_and_drive_paths(rows: Measurements, models: Mapping[str, str]) -> CheckResult:

@@ -21,9 +21,8 @@ from chaosity.anomalies.cell_log_scores import (
     Position,
     ScoredCells,
     Scores,
-    small_sample_factor,
+    mad_to_deviation,
 )
-from chaosity.statistics.estimates_and_ratios import MAD_TO_DEVIATION
 
 # A smaller loss does not justify opening a server: equal parts differ by 1 or 2 %, and so do runs
 # from boot to boot.
@@ -99,9 +98,9 @@ def estimate_scatter_without_faults(
     informative = departures[counts]
     spread = 0.0
     if len(informative) >= _MIN_CELLS:
-        factors = np.array([small_sample_factor(int(number)) for number in size[counts]])
+        factors = np.array([mad_to_deviation(int(number)) for number in size[counts]])
         deviations = np.abs(informative - np.median(informative)) * factors
-        spread = MAD_TO_DEVIATION * float(np.median(deviations))
+        spread = float(np.median(deviations))
     if cells.freedom:
         noise = cells.standard_error
         typical = float(np.median(noise[cells.measured_mask]))

@@ -218,15 +218,13 @@ def _check_memory(memory: Measurements, parts: HostComponentFacts) -> tuple[str,
         # A SLIT is about time. Bandwidth is compared with it only where no latency was measured.
         slit = distances if less_is_better(matrix.metric) or not has_latency else None
         units = parts.first_units if where.get("initiator_kind") == "pu" else {}
-        findings, analysis = analyse_one_of_matrices(
+        found, analysis, _ = analyse_one_of_matrices(
             matrix, parts.packages, slit, len(matrices), units
         )
-        check.anomalies += [
-            replace(anomaly, where=where) for anomaly in (*findings.anomalies, *findings.suspicions)
-        ]
-        if findings.detectable_percent is not None:
+        check.anomalies += [replace(anomaly, where=where) for anomaly in found]
+        if analysis.has_comparable_cells:
             check.detectable.append(analysis.smallest_detectable_loss_percent)
-        structures += [findings.structure] * len(matrix.samples)
+        structures += [analysis.structure.description] * len(matrix.samples)
         check.tests_count += bool(slit)
     if matrices:
         # Slow parts, and remote better than local; each counts all matrices.
@@ -237,8 +235,8 @@ def _check_memory(memory: Measurements, parts: HostComponentFacts) -> tuple[str,
     others = [part for where, part in memory.comparable_slices() if where not in in_matrices]
     rest = [Measurements.concatenated(others)] if others else []
     facts = parts.core_kinds, parts.first_units
-    found = [find_slow_initiators_and_memory(rows, *facts) for rows in rest]
-    return max(structures, key=structures.count, default="not measured"), [check, *found]
+    checks = [check, *(find_slow_initiators_and_memory(rows, *facts) for rows in rest)]
+    return max(structures, key=structures.count, default="not measured"), checks
 
 
 def _check_drives(

@@ -42,49 +42,15 @@ def analyse_matrix(
     distances: SlitEntries | None = None,
 ) -> Findings:
     """Return the findings of a machine from its matrix alone; for the arguments see below."""
-    return analyse_one_of_matrices(matrix, packages, distances)[0]
-
-
-def analyse_one_of_matrices(
-    matrix: NodeMatrix,
-    packages: PackageNodes | None = None,
-    distances: SlitEntries | None = None,
-    looks: int = 1,
-    units: Mapping[int, str] | None = None,
-) -> tuple[Findings, MatrixAnalysis]:
-    """Return the findings of one of several matrices of a machine, and what they rest on.
-
-    Args:
-        matrix: bandwidth or latency from each initiator node to each target node.
-        packages: nodes of each package. Default: learned from the matrix.
-        distances: (initiator, target) -> entry of the SLIT. Default: the SLIT is not checked.
-        looks: number of matrices of one machine; each is one more chance of a false alarm.
-        units: node -> the only processing unit that stands for it as an initiator. Default: all of
-            its units do.
-    """
-    values = pd.Series(dict(matrix.samples)).explode()
-    blocks = None
-    if matrix.blocks:
-        blocks = [block for pair in matrix.samples for block in matrix.blocks[pair]]
-    # The order of the nodes in the matrix says nothing.
-    nodes = sorted(matrix.initiators), sorted(matrix.targets)
-    cells = score_cells(matrix.metric, values, *nodes, blocks)
-    structure = learn_matrix_structure(cells, packages, distances)
-    firmware = check_packages_and_slit(cells, structure, packages, distances)
-    structure = firmware.structure or structure
-    analysis = MatrixAnalysis(cells, structure, looks, units or {})
-    found = [*analysis.find_slow_components_and_paths(), *firmware.anomalies]
-    for remote_better in _remote_better(analysis):
-        _add_or_explain(found, remote_better)
-    found.sort(key=lambda anomaly: -anomaly.loss_percent)
+    found, analysis, notes = analyse_one_of_matrices(matrix, packages, distances)
     found = [with_doubt(anomaly, doubt_of_single_run(anomaly)) for anomaly in found]
     told = [anomaly for anomaly in found if not anomaly.doubt]
-    sizes = np.bincount(analysis.labels[analysis.labels >= 0])
-    # In groups of one cell no loss is detectable.
-    any_comparable = bool((sizes > 1).any())
-    detectable = analysis.smallest_detectable_loss_percent() if any_comparable else None
+    cells, structure = analysis.cells, analysis.structure
+    detectable = None
+    if analysis.has_comparable_cells:
+        detectable = analysis.smallest_detectable_loss_percent()
     slit = ["the SLIT"] if distances else []
-    findings = Findings(
+    return Findings(
         metric=matrix.metric,
         anomalies=tuple(told),
         suspicions=tuple(anomaly for anomaly in found if anomaly.doubt),
@@ -103,10 +69,47 @@ def analyse_one_of_matrices(
         ),
         detectable_percent=detectable,
         noise_percent=100.0 * analysis.scatter.single,
-        notes=(*_notes(analysis), *firmware.notes),
+        notes=(*_notes(analysis), *notes),
         checked=("slow nodes", "slow paths", "remote better than local", *slit),
     )
-    return findings, analysis
+
+
+def analyse_one_of_matrices(
+    matrix: NodeMatrix,
+    packages: PackageNodes | None = None,
+    distances: SlitEntries | None = None,
+    looks: int = 1,
+    units: Mapping[int, str] | None = None,
+) -> tuple[list[Anomaly], MatrixAnalysis, tuple[str, ...]]:
+    """Return the anomalies of one of several matrices of a machine, and what they rest on.
+
+    Args:
+        matrix: bandwidth or latency from each initiator node to each target node.
+        packages: nodes of each package. Default: learned from the matrix.
+        distances: (initiator, target) -> entry of the SLIT. Default: the SLIT is not checked.
+        looks: number of matrices of one machine; each is one more chance of a false alarm.
+        units: node -> the only processing unit that stands for it as an initiator. Default: all of
+            its units do.
+
+    Returns:
+        The anomalies, the largest loss first; the analysis; what the check of packages and SLIT
+        notes.
+    """
+    values = pd.Series(dict(matrix.samples)).explode()
+    blocks = None
+    if matrix.blocks:
+        blocks = [block for pair in matrix.samples for block in matrix.blocks[pair]]
+    # The order of the nodes in the matrix says nothing.
+    nodes = sorted(matrix.initiators), sorted(matrix.targets)
+    cells = score_cells(matrix.metric, values, *nodes, blocks)
+    structure = learn_matrix_structure(cells, packages, distances)
+    firmware = check_packages_and_slit(cells, structure, packages, distances)
+    analysis = MatrixAnalysis(cells, firmware.structure or structure, looks, units or {})
+    found = [*analysis.find_slow_components_and_paths(), *firmware.anomalies]
+    for remote_better in _remote_better(analysis):
+        _add_or_explain(found, remote_better)
+    found.sort(key=lambda anomaly: -anomaly.loss_percent)
+    return found, analysis, firmware.notes
 
 
 def _notes(analysis: MatrixAnalysis) -> list[str]:

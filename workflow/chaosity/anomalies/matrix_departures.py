@@ -67,6 +67,11 @@ class MatrixAnalysis(GroupedCells[int]):
             list(self._suspects()), labels < 0, looks
         )
 
+    @property
+    def has_comparable_cells(self) -> bool:
+        """Whether a loss is detectable: in groups of one cell it is not."""
+        return bool((np.bincount(self.labels[self.labels >= 0]) > 1).any())
+
     def smallest_detectable_loss_percent(self, looks: int = 1) -> float:
         """Return the smallest detectable loss of a cell; each of the `looks` is at all matrices."""
         return super().smallest_detectable_loss_percent(looks * self.looks)

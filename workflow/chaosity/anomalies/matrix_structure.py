@@ -9,7 +9,7 @@ its initiators and targets has a cell in the group. And a cell that departs cost
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
@@ -141,10 +141,13 @@ def _hypotheses(
     own = {"local": plain & local}
     yield _structure(NONE, {"all": plain, **others})
     yield _structure(LOCAL_REMOTE, {**own, "remote": remote, **others})
-    for nodes in filter(None, [packages or _packages_of_nearest_nodes(cells, remote)]):
+    steps = list(_steps_of_value(cells, remote))
+    for nodes in filter(None, [packages or _packages_of_nearest_nodes(cells, steps)]):
         for groups in _by_packages(cells, remote, nodes):
             yield _structure(PACKAGES, {**own, **groups, **others}, nodes)
-    for kind, groups in chain(_by_steps(cells, remote), _by_distances(cells, remote, distances)):
+    for kind, groups in chain(
+        _by_steps(cells, remote, steps), _by_distances(cells, remote, distances)
+    ):
         yield _structure(kind, {**own, **groups, **others})
 
 
@@ -192,9 +195,11 @@ def _ranks_of_one_sided_cells(cells: ScoredCells[int], one_sided: Mask) -> Label
     return ranks
 
 
-def _packages_of_nearest_nodes(cells: ScoredCells[int], remote: Mask) -> PackageNodes | None:
+def _packages_of_nearest_nodes(
+    cells: ScoredCells[int], of_value: Sequence[Sequence[Mask]]
+) -> PackageNodes | None:
     """Return the packages of equal size whose nodes are nearest to each other; None if none are."""
-    for steps in _steps_of_value(cells, remote):
+    for steps in of_value:
         if cells.rows == cells.columns and len(steps) > 1:
             nearest = steps[0] | cells.local_mask
             packages = {
@@ -235,9 +240,11 @@ def are_groups_within_packages_better(cells: ScoredCells[int], structure: EqualC
     return not same or not other or min(same) > max(other)
 
 
-def _by_steps(cells: ScoredCells[int], remote: Mask) -> Iterator[tuple[str, Groups]]:
+def _by_steps(
+    cells: ScoredCells[int], remote: Mask, of_value: Sequence[Sequence[Mask]]
+) -> Iterator[tuple[str, Groups]]:
     """Yield groups that are steps of value, and groups that are hops between nearest neighbours."""
-    for steps in _steps_of_value(cells, remote):
+    for steps in of_value:
         if len(steps) < 2:
             continue
         names = [f"step {number}" for number in range(1, len(steps) + 1)]
@@ -245,7 +252,7 @@ def _by_steps(cells: ScoredCells[int], remote: Mask) -> Iterator[tuple[str, Grou
         measured = [step & remote for step in steps]
         yield STEPS, dict(zip(names, measured, strict=True))
         yield from _by_hops(cells, remote, steps[0])
-    # A part that slows a node down leaves the order of its paths, and fills the gaps between steps.
+    # A slow node closes gaps between steps, but which node is nearest to each node stays the same.
     remote_scores = np.where(remote, cells.log_score, -np.inf)
     best = remote_scores.max(axis=1, keepdims=True)
     yield from _by_hops(cells, remote, remote & (remote_scores == best))
