@@ -23,7 +23,8 @@ from simulated_rounds import simulate_rounds
 TOPOLOGY, MACHINE = "epyc_7413_nps4", "epyc_7413"
 NOISE = {"between_runs": 0.015, "within_runs": 0.01, "disturbed_runs": 0.03, "disturbed_loss": 0.5}
 RUNS = {"default plan": None, "30 min": Budget(1800.0)}
-# Fault -> its entry in the description of the machine, and the components that a finding names.
+# Name of a fault -> the fault as in the description of a machine, and the components that its
+# finding has to name.
 FAULTS: dict[str, tuple[Fault, frozenset[str]]] = {
     "one of two memory modules of a node lost (70 %)": (
         {"fault": "slow_node", "node": 5, "remaining": 0.7},

@@ -236,7 +236,10 @@ def test_a_bundle_that_nobody_could_import_is_not_published(database, tmp_path):
 
 
 def forge(bundle, target, *, manifest=None, parts=None, keep_hashes=False):
-    """Write a bundle with something changed or, if it is None, left out; its hashes fit again."""
+    """Write a bundle again with another manifest and other parts; a part that is None is left out.
+
+    Its hashes are those of the new parts, unless `keep_hashes`.
+    """
     with zipfile.ZipFile(bundle) as archive:
         held = {name: archive.read(name) for name in archive.namelist()}
     said = json.loads(held.pop("manifest.json"))

@@ -37,9 +37,10 @@ from chaosity.text_templates import write_sentences, write_text
 TRANSFORMS = ("auto", "better", "none", "log")
 # Relative rounding error of a value; a smaller residual is rounding.
 _ROUNDING = 8.0 * float(np.finfo(float).eps)
-# Half the 95 % point of chi square with one degree of freedom: two powers of the response whose
-# log likelihoods differ by more cannot both lie in the 95 % interval (Box and Cox, "An Analysis of
-# Transformations", Journal of the Royal Statistical Society B 26, 1964).
+# Logarithms are clearly better if their log likelihood is larger by more than this: then the 95 %
+# interval of the power does not contain the values themselves (Box and Cox, "An Analysis of
+# Transformations", Journal of the Royal Statistical Society B 26, 1964). It is half the 95 % point
+# of chi square with one degree of freedom.
 _CLEAR_LIKELIHOOD_GAIN = float(stats.chi2.ppf(0.95, 1)) / 2.0
 # A trend is noted at this level, which chance reaches once in a hundred tables. At 5 % every
 # twentieth healthy table would have a note.
@@ -214,7 +215,7 @@ def analyse_variance(
 def _log_likelihood_gain_of_logarithms(
     scales: Values, squares: Values, freedom: int
 ) -> float | None:
-    """Return the log likelihood of the model of the logarithms minus that of the values.
+    """Return by how much the log likelihood is larger for logarithms than for values.
 
     Box and Cox compare the residual sums of squares of y and of G ln y, where G is the geometric
     mean, so both have the same unit. The likelihood uses the degrees of freedom of the error, since

@@ -213,7 +213,8 @@ def _range_quantile(confidence: float, levels: int, freedom: int) -> float:
     1e-4 of the value.
     """
     nodes, weights = np.polynomial.legendre.leggauss(128)
-    # One normal value is the smallest of all levels, and the others are within the range above it.
+    # `smallest` is the lowest of the normal values, one of each level; all others lie above it, at
+    # most as far as the range.
     smallest, below = 8.0 * nodes, special.ndtr(8.0 * nodes)
     smallest_weights = levels * 8.0 * weights * stats.norm.pdf(smallest)
     # The square root of the residuals' standard deviation relative to the true one; without this

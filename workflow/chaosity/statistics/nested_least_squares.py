@@ -79,9 +79,9 @@ def _fit_balanced_data(design: AnovaDesign, terms: list[Term], centred: Values) 
 
 
 def _fit_any_data(design: AnovaDesign, terms: list[Term], centred: Values) -> FittedTerms:
-    """Fit terms that the data can separate, each by two nested models.
+    """Fit all terms whose effects the data can tell apart; each is the difference of two models.
 
-    Of two terms that cannot be separated, the last is left out, and interactions before factors.
+    Of two terms that cannot be told apart, the last is left out, and interactions before factors.
     """
     columns = cache(lambda term: indicators(_effect_of_each_row(design, term)))
 
