@@ -21,7 +21,10 @@ from chaosity.figures.figure_data_and_value_limits import (
     select_figure_data,
 )
 from chaosity.figures.figure_spec import FigureSpec, parse_figure_specs
+from chaosity.records.record_types_and_verdict import FAILED
 from chaosity.store.measurements import Measurements
+from chaosity.store.tidy_table_from_records import ReplicateOutcome, tidy_rows_of_outcome
+from chaosity.store.tidy_table_parquet import COLUMNS, rows_to_table
 from machines import planned
 from table_rows import BANDWIDTH
 
@@ -32,11 +35,11 @@ HOST = planned(
     replicates=3,
     all_points=True,
 )
-FAILED = {
+KILLED = {
     "memory=node1+node2+triad": "killed",
     "memory=node3+node3+triad.storage=node3+node3drives": "too slow",
 }
-TABLE = HOST.table(1, failed=FAILED, missing=["memory=node2+node2+triad"], origin="measured")
+TABLE = HOST.table(1, failed=KILLED, missing=["memory=node2+node2+triad"], origin="measured")
 BASE = {"title": "t", "load": "memory", "metric": BANDWIDTH}
 NODES = {"initiator_kind": "node", "kernel": "triad"}
 MAP = {**BASE, "kind": "heatmap", "rows": "initiator", "columns": "target"}
@@ -114,6 +117,20 @@ def test_every_figure_is_written_as_svg_png_and_csv_and_listed(drawn):
     wanted = json.loads(json.dumps([asdict(file) for file in files]))
     assert all(entry.pop("shown") for entry in wanted)
     assert json.loads(text) == wanted and text.endswith("]\n")
+
+
+@pytest.mark.thorough
+def test_an_experiment_whose_points_all_failed_is_drawn(tmp_path):
+    for name in sorted(path.stem for path in EXPERIMENTS.glob("*.yaml")):
+        try:
+            host = planned("two_packages", experiments=[name], replicates=1, all_points=True)
+        except UserError:  # this host has no GPU, and no drive of it may be written
+            continue
+        killed = ReplicateOutcome(FAILED, "killed", order=1)
+        rows = [row for point in host.points for row in tidy_rows_of_outcome(point, 1, killed)]
+        table = Measurements.from_table(rows_to_table(rows, COLUMNS))
+        files = draw_figures([load_experiment(name)], table, host.topology, tmp_path)
+        assert [file.problem for file in files if file.problem] == [], name
 
 
 def test_the_csv_is_the_data(drawn):

@@ -110,17 +110,26 @@ def _slow_text(found: LatencyDivergence, level: str, base: str) -> str:
     )
 
 
-def best_mark(data: FigureData) -> FigureMark:
-    """Return the valid mark with the best median of the figure; of equal marks, the first."""
+def best_mark(data: FigureData) -> FigureMark | None:
+    """Return the valid mark with the best median of the figure; of equal marks, the first.
+
+    None if all measurements failed.
+    """
     valid = data.marks[data.marks["status"] == "valid"]
     less = less_is_better(data.spec.metric)
-    return mark_rows(valid.sort_values("median", ascending=less, kind="stable"))[0]
+    best = mark_rows(valid.sort_values("median", ascending=less, kind="stable").head(1))
+    return best[0] if best else None
 
 
-def best_mark_statement(data: FigureData) -> str:
-    """Return the best mark, and the other values of x whose best mark is not clearly worse."""
+def best_mark_statement(data: FigureData) -> str | None:
+    """Return the best mark, and the other values of x whose best mark is not clearly worse.
+
+    None if all measurements failed.
+    """
     rows = data.measurements[data.measurements["status"] == "valid"]
     sign, found = (1.0 if less_is_better(data.spec.metric) else -1.0), best_mark(data)
+    if found is None:
+        return None
     keys: list[Role] = [role for role in data.axes if role != "x" and found.get(role)]
 
     def rows_of(mark: FigureMark) -> pd.DataFrame:

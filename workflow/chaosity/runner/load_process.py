@@ -31,6 +31,7 @@ from chaosity.runner.event_counters import LoadCounters
 from chaosity.runner.guardian_process import Guardian, kill_program
 from chaosity.runner.parse_tool_output import ExtractionError, parse_json_lines
 from chaosity.runner.progress_samples_and_rates import Series, samples_from_events
+from chaosity.runner.record_checks import least_memory_to_be_seen
 
 # Interval between two looks at the threads of a load without a barrier; a look costs microseconds.
 THREADS_LOOK_SECONDS = 0.1
@@ -38,6 +39,7 @@ THREADS_LOOK_SECONDS = 0.1
 CLOCK_LOOK_SECONDS = 0.1
 # Time of the first look at the pages of a load without a barrier. Each next look comes after twice
 # the time, because the kernel walks all page tables for a look. The last look is late in any run.
+# While a program has hardly any pages yet, a look costs little and is repeated with the threads'.
 PAGES_LOOK_SECONDS = 0.25
 # A load that ignores the stop signal for this long is killed.
 GRACE_SECONDS = 20.0
@@ -76,6 +78,7 @@ class LoadProcess:
         self.threads: list[ThreadPlacement] = []
         self.memory_by_node: dict[str, int] | None = None
         self.memory_at_first: dict[str, int] | None = None
+        self.least_memory = least_memory_to_be_seen(spec)
         self._next_threads, self._next_pages = THREADS_LOOK_SECONDS, PAGES_LOOK_SECONDS
         self.began = self.ended = 0.0
         self.signalled: str | None = None
@@ -210,7 +213,10 @@ class LoadProcess:
             self._memory_addresses(),
             self.spec["placement"].get("launcher", False),
         )
-        self.memory_by_node = seen or self.memory_by_node
+        # A program that ends has fewer and fewer pages, which says nothing about its placement.
+        earlier = self.memory_by_node
+        if seen is not None and _total(seen) >= min(_total(earlier), self.least_memory):
+            self.memory_by_node = seen
         self.memory_at_first = self.memory_at_first or self.memory_by_node
 
     def _memory_addresses(self) -> observed_placement.MappingAddresses:
@@ -238,7 +244,8 @@ class LoadProcess:
         running = time.monotonic() - self.began
         if running >= self._next_pages:
             self._observe_placement()
-            self._next_pages *= 2
+            enough = _total(self.memory_by_node) >= self.least_memory
+            self._next_pages = 2 * running if enough else running + THREADS_LOOK_SECONDS
         elif running >= self._next_threads:
             self._observe_threads()
             self._next_threads = running + THREADS_LOOK_SECONDS
@@ -363,6 +370,11 @@ def _environment_without_site_variables() -> dict[str, str]:
     """Return the environment variables of this process without `SITE_VARIABLES`."""
     kept = os.environ.items()
     return {name: value for name, value in kept if not name.startswith(SITE_VARIABLES)}
+
+
+def _total(bytes_by_node: dict[str, int] | None) -> int:
+    """Return the bytes on all nodes; 0 before they are known."""
+    return sum((bytes_by_node or {}).values())
 
 
 def _answer_of(query: subprocess.Popen[str] | None) -> list[str]:

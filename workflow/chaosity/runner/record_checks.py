@@ -8,6 +8,7 @@ from signal import Signals
 from typing import Any
 
 from chaosity.cpusets import parse_cpu_list
+from chaosity.records.point_types import Load
 from chaosity.records.record_types_and_verdict import (
     Check,
     LoadRecord,
@@ -112,6 +113,14 @@ def _check_threads(load: LoadRecord) -> Check:
     return make_check(name, False, detail)
 
 
+def least_memory_to_be_seen(load: Load) -> float:
+    """Return how many bytes of a load's private memory the check of its pages needs, at least 1."""
+    least = load["memory_bytes"] * MEMORY_SHARE
+    # The bytes of a mapping are the measured memory alone, without stacks and libraries.
+    own_mapping = load["placement"].get("mapping") is not None
+    return max(1.0, least if own_mapping else min(MEMORY_FLOOR_BYTES, least))
+
+
 def check_pages(load: LoadRecord) -> Check:
     """Check that the pages are on the requested nodes, in the requested shares.
 
@@ -123,10 +132,8 @@ def check_pages(load: LoadRecord) -> Check:
     if by_node is None:
         return make_check(name, None, "this kernel has no numa_maps", decisive=False)
     total = sum(by_node.values())
-    # These bytes are the measured memory alone, without stacks and libraries.
     own_mapping = placement.get("mapping") is not None
-    least = load["memory_bytes"] * MEMORY_SHARE
-    if total < (least if own_mapping else min(MEMORY_FLOOR_BYTES, least)) or not total:
+    if total < least_memory_to_be_seen(load):
         return make_check(name, False, f"only {total} bytes of private memory were seen")
     shares = placement.get("shares")
     if shares and not placement.get("settles"):
