@@ -19,7 +19,7 @@ from chaosity.rounds.point_priority import (
     Priority,
     kind_of_contention,
     least_budget_seconds,
-    point_priority,
+    point_priorities,
 )
 from chaosity.rounds.round_types import (
     ROUND_SECONDS,
@@ -55,7 +55,8 @@ def rounds(host: SimulatedHost) -> list[MachineSoFar]:
 
 def keys_of(host: SimulatedHost, *priorities: Priority) -> set[PointKey]:
     """The points of some priorities."""
-    return {point_key(p) for p in host.points if point_priority(p, host.topology) in priorities}
+    found = point_priorities(host.points, host.topology)
+    return {key for key, priority in found.items() if priority in priorities}
 
 
 def test_the_first_round_measures_every_cell_of_the_node_matrices_once(host, rounds):
@@ -73,14 +74,38 @@ def test_a_budget_leaves_pairs_of_cores_out_before_the_node_matrices(machine):
     topology = shipped_topology(machine)
     config = {**read_config(), "experiments": ["core_to_core", "latency_matrix"]}
     points = plan_host(PlannedHost("host", "x", topology), config).points
-    cells = {p["point"] for p in points if point_priority(p, topology) == Priority.MATRIX}
-    pairs = {p["point"]: p for p in points if p["experiment"] == "core_to_core"}
-    nodes = len(topology.initiator_nodes)
-    assert len(cells - pairs.keys()) == nodes * len(topology.memory_nodes)
-    assert len(cells & pairs.keys()) == nodes * (nodes - 1) + 2 * (len(topology.memory_nodes) - 1)
-    assert all(
-        point_priority(pairs[one], topology) == Priority.ALONE for one in pairs.keys() - cells
+    counts = Counter(
+        (key[0], priority) for key, priority in point_priorities(points, topology).items()
     )
+    nodes, targets = len(topology.initiator_nodes), len(topology.memory_nodes)
+    assert counts["latency_matrix", Priority.MATRIX] == nodes * targets
+    assert counts["core_to_core", Priority.MATRIX] == 0
+    of_two_nodes = counts["core_to_core", Priority.SHARED_PATHS]
+    assert of_two_nodes == nodes * (nodes - 1) + 2 * (targets - 1)
+
+
+def test_what_repeats_another_point_is_measured_with_those_that_need_it():
+    """An interference has references that measure what the node matrix has measured."""
+    full = server(experiments=["memory_bandwidth", "interference"])
+    priorities = point_priorities(full.points, full.topology)
+    references = [
+        point_key(point)
+        for point in full.points
+        if point["experiment"] == "interference" and not point["loads"][0]["target"]["drives"]
+    ]
+    assert references
+    assert {priorities[key] for key in references} == {Priority.TOGETHER}
+
+
+def test_ten_minutes_read_the_pairs_of_nodes_across_the_packages():
+    """Only they show which drives share a path between packages."""
+    names = list(read_config()["experiments"])
+    full = planned("epyc_7413", "epyc_7413_nps4", all_points=True, experiments=names)
+    first = next_round(MachineSoFar(full.points, full.topology), Budget(600.0), 0)
+    assert first is not None
+    across = keys_of(full, Priority.SHARED_LINKS)
+    assert len(across) == 2 * 6
+    assert across <= set(first.measurements)
 
 
 def test_whole_packages_are_measured_with_the_node_matrices():

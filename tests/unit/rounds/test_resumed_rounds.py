@@ -28,6 +28,9 @@ def point(name: str) -> Any:
         "target": {"nodes": [0, 1], "kind": "nodes", "drives": []},
         "metrics": {},
         "placement": {"cpus": [0, 1]},
+        "command": [name],
+        "files": {},
+        "environment": {},
     }
     return {"experiment": "experiment", "point": name, "loads": [load], "estimated_seconds": 2.0}
 

@@ -2,7 +2,7 @@
 
 The choice is a pure function of plan, earlier rounds and records, so a run that was interrupted
 continues with the same rounds. The first round measures as many different points as fit into most
-of the budget, those that tell most first (`point_priority`). The second round repeats some points
+of the budget, those that tell most first (`point_priorities`). The second round repeats some points
 of each kind, since only replicates show the scatter from which all intervals follow, measures
 random drive sets to audit predictions, and repeats what departs. Each later round measures where a
 further second narrows intervals most: "repetition is most needed where most uncertainty arises"
@@ -21,7 +21,7 @@ import pandas as pd
 from chaosity.records.point_types import Point
 from chaosity.rounds.known_before import departs_from_known
 from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints
-from chaosity.rounds.point_priority import Priority, kind_of_contention, point_priority
+from chaosity.rounds.point_priority import Priority, kind_of_contention, point_priorities
 from chaosity.rounds.round_types import ROUND_SECONDS, Budget, PointKey, Round, point_key
 from chaosity.statistics.moderated_variances import FEWEST_CELLS
 from chaosity.units import format_count, format_duration
@@ -70,9 +70,7 @@ class _NextRound:
         self.failed = {key for key, n in self.done.items() if n} - so_far.points_with_values
         self.seconds = SecondsOfPoints(so_far)
         self.random = random.Random(f"{seed}/{len(so_far.rounds)}")
-        self.priority = {
-            key: point_priority(point, so_far.topology) for key, point in self.points.items()
-        }
+        self.priority = point_priorities(so_far.points, so_far.topology)
         self.chosen: list[PointKey] = []
         self.reasons: list[str] = []
         self.audit: list[PointKey] = []
@@ -185,9 +183,12 @@ class _NextRound:
         return found
 
     def _departing_points(self) -> list[PointKey]:
-        """Return measured points that anomalies and suspicions use."""
+        """Return measured points that anomalies and suspicions use.
+
+        Suspicions come first: many are of one measurement, and only another one decides.
+        """
         found: dict[PointKey, None] = {}
-        for anomaly in (*self.so_far.findings.anomalies, *self.so_far.findings.suspicions):
+        for anomaly in (*self.so_far.findings.suspicions, *self.so_far.findings.anomalies):
             rows = anomaly.rows_of_cells(self.so_far.measured)
             found |= dict.fromkeys(zip(rows["experiment"], rows["point"], strict=True))
         return [key for key in found if key in self.points]

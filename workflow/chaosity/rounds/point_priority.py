@@ -10,12 +10,12 @@ pairs of nodes, which show which nodes share a path.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.records.point_types import Load, Point
-from chaosity.rounds.round_types import OVERHEAD_SECONDS
+from chaosity.rounds.round_types import OVERHEAD_SECONDS, PointKey, point_key
 from chaosity.topology.topology_model import Topology
 
 NODE, NODES = "node", "nodes"
@@ -33,27 +33,53 @@ class Priority(IntEnum):
     """When a point is measured; see the members' comments."""
 
     # Node matrices: initiators to memory, to all drives of each node, and to all drives; memory of
-    # whole packages; of the pairs of cores, one for each pair of nodes.
+    # whole packages.
     MATRIX = 0
-    DRIVES = 1  # each drive from its own node, and all drives of a package
-    SHARED_PATHS = 2  # drives of pairs of nodes, from one initiator of each package
-    ALONE = 3  # other loads alone: caches, cores, other pairs, and some drives of their own node
-    TOGETHER = 4  # several loads at the same time
-    OTHER_INITIATORS = 5  # pairs of nodes from other initiators, and drives from other nodes
-    PREDICTED = 6  # drives of more nodes, whose bandwidth follows from their parts
+    # Drives of pairs of nodes of one package, from one initiator of each other package.
+    SHARED_LINKS = 1
+    DRIVES = 2  # each drive from its own node, and all drives of a package
+    # Drives of other pairs of nodes, from one initiator of each package; of the pairs of cores, one
+    # for each pair of nodes.
+    SHARED_PATHS = 3
+    ALONE = 4  # other loads alone: caches, cores, other pairs, and some drives of their own node
+    TOGETHER = 5  # several loads at the same time, and what repeats other points beside them
+    OTHER_INITIATORS = 6  # pairs of nodes from other initiators, and drives from other nodes
+    PREDICTED = 7  # drives of more nodes, whose bandwidth follows from their parts
+
+
+def point_priorities(points: Iterable[Point], topology: Topology) -> dict[PointKey, Priority]:
+    """Return the priority of each point of a plan.
+
+    A point that runs the same commands as an earlier point of the plan, such as the reference of an
+    interference, tells nothing new alone. It is measured together with the points that need it.
+    """
+    found: dict[PointKey, Priority] = {}
+    seen: set[object] = set()
+    for point in points:
+        commands = tuple(
+            (*load["command"], *load["files"].items(), *load["environment"].items())
+            for load in point["loads"]
+        )
+        priority = point_priority(point, topology)
+        if commands in seen:
+            priority = max(priority, Priority.TOGETHER)
+        found[point_key(point)] = priority
+        seen.add(commands)
+    return found
 
 
 def point_priority(point: Point, topology: Topology) -> Priority:
-    """Return the priority of a point on a machine with this topology."""
+    """Return the priority of a point on a machine with this topology, whatever else is planned."""
     loads = point["loads"]
     of_memory = not loads[0]["target"]["drives"]
-    if of_memory and (is_matrix_cell(loads, topology) or _is_of_packages(loads)):
+    if of_memory and (is_matrix_cell(loads) or _is_of_packages(loads)):
         return Priority.MATRIX
     if len(loads) > 1:
         return Priority.TOGETHER
     [load] = loads
     if not load["target"]["drives"]:
-        return Priority.ALONE
+        cores = _RESPONDER in load.get("levels", {}) and _is_pair_of_first_cores(load, topology)
+        return Priority.SHARED_PATHS if cores else Priority.ALONE
     nodes, initiators = set(load["target"]["nodes"]), set(load["initiator"]["nodes"])
     if len(nodes) <= 1:
         own = not nodes or nodes <= initiators
@@ -70,7 +96,10 @@ def point_priority(point: Point, topology: Topology) -> Priority:
     if len(nodes) > _PAIR:
         return Priority.PREDICTED
     first = {min(members) for members in packages.values() if members}
-    return Priority.SHARED_PATHS if initiators & first else Priority.OTHER_INITIATORS
+    if not initiators & first:
+        return Priority.OTHER_INITIATORS
+    crosses = any(nodes <= members and not initiators & members for members in packages.values())
+    return Priority.SHARED_LINKS if crosses else Priority.SHARED_PATHS
 
 
 def kind_of_contention(point: Point, topology: Topology) -> frozenset[object] | None:
@@ -100,11 +129,10 @@ def kind_of_contention(point: Point, topology: Topology) -> frozenset[object] | 
     )
 
 
-def is_matrix_cell(loads: list[Load], topology: Topology) -> bool:
+def is_matrix_cell(loads: list[Load]) -> bool:
     """Return whether a point measures one node's memory, by a node's cores or a latency load.
 
-    A working set of a sweep over sizes is no cell of a matrix of nodes. Of the pairs of cores, only
-    those of the first cores of two nodes are.
+    A working set of a sweep over sizes is no cell of a matrix of nodes, nor is a pair of cores.
     """
     [load, *others] = loads
     levels = load.get("levels", {})
@@ -113,8 +141,7 @@ def is_matrix_cell(loads: list[Load], topology: Topology) -> bool:
         and load["target"]["kind"] == NODE
         and len(load["target"]["nodes"]) == 1
         and (load["initiator"]["kind"] == NODE or "latency_ns" in load["metrics"])
-        and _WORKING_SET not in levels
-        and (_RESPONDER not in levels or _is_pair_of_first_cores(load, topology))
+        and levels.keys().isdisjoint({_WORKING_SET, _RESPONDER})
     )
 
 
@@ -149,5 +176,6 @@ def _nodes_of_packages(topology: Topology) -> Mapping[int, set[int]]:
 
 def least_budget_seconds(points: Sequence[Point], topology: Topology) -> float:
     """Return the shortest budget that measures every cell of the node matrices once."""
-    matrix = [p for p in points if point_priority(p, topology) == Priority.MATRIX]
+    priorities = point_priorities(points, topology)
+    matrix = [each for each in points if priorities[point_key(each)] == Priority.MATRIX]
     return sum(point["estimated_seconds"] + OVERHEAD_SECONDS for point in matrix)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from chaosity.records.point_types import Point
 from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints
-from chaosity.rounds.point_priority import point_priority
+from chaosity.rounds.point_priority import point_priorities
 from chaosity.rounds.round_types import (
     OVERHEAD_SECONDS,
     ROUND_SECONDS,
@@ -111,7 +111,7 @@ def resume_rounds(
         rounds: the rounds of earlier runs.
         states: the records that exist.
     """
-    planned = {point_key(point): point for point in points}
+    planned, priorities = set(map(point_key, points)), point_priorities(points, topology)
     durations: dict[PointKey, list[float]] = {}
     for (key, _), each in states.items():
         if each.seconds:
@@ -122,8 +122,7 @@ def resume_rounds(
     for index, (key, number) in replicates_of_rounds(rounds):
         state = states.get((key, number))
         if key in planned and (state is None or not state.counts):
-            priority = point_priority(planned[key], topology)
-            lacking.append((index, int(priority), (key, number)))
+            lacking.append((index, int(priorities[key]), (key, number)))
         elif state is not None and not rounds[index].earlier:
             left -= state.seconds + OVERHEAD_SECONDS
     left -= ROUND_SECONDS * sum(not each.earlier for each in rounds)
