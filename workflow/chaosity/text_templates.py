@@ -41,6 +41,7 @@ def make_environment(
     finalize: Callable[[Any], Any] | None = None,
     *,
     keep_trailing_newline: bool = False,
+    autoescape: bool = False,
 ) -> Environment:
     """Return the environment of the templates in a folder, with the functions of `FORMATS`.
 
@@ -55,6 +56,7 @@ def make_environment(
         extensions=extensions,
         finalize=finalize,
         keep_trailing_newline=keep_trailing_newline,
+        autoescape=autoescape,
     )
     environment.globals |= FORMATS
     return environment

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.shared_options import RESULTS_FOLDER
+from chaosity.cli.shared_options import FILE, RESULTS_FOLDER, refuse_without_effect
 from chaosity.cli.terminal_output import line_width, print_template
 from chaosity.errors import UserError
 from chaosity.units import choose_scale
 
 if TYPE_CHECKING:
+    from chaosity.export.host_measurements_for_export import MeasuredHost
     from chaosity.export.main_matrices import MainMatrix
 
 # Least share of the best value of the matrix -> colour; the numbers say the same.
@@ -35,11 +36,15 @@ class _ShownMatrix:
 @click.command("show")
 @click.argument("folder", type=RESULTS_FOLDER, metavar="RESULTS")
 @click.option("--intervals", is_flag=True, help="Also print the 95 % interval of each median.")
-def show_command(folder: Path, intervals: bool) -> None:
+@click.option("--svg", type=FILE, help="Draw the machine with these values into a file instead.")
+def show_command(folder: Path, intervals: bool, svg: Path | None) -> None:
     """Show memory bandwidth, memory latency and drive bandwidth of a host.
 
     RESULTS is a folder results/HOST/CONFIGURATION. In a terminal, columns that do not fit are left
     out; `chaosity show RESULTS | less -S` shows all of them.
+
+    With --svg, the drawing is that of the report: packages, nodes, memory and drives in their
+    places, with what `chaosity anomalies` finds in red.
     """
     from chaosity.export.host_measurements_for_export import read_measured_host
     from chaosity.export.main_matrices import (
@@ -50,6 +55,10 @@ def show_command(folder: Path, intervals: bool) -> None:
     from chaosity.store.read_node_matrix_csv import BANDWIDTH
 
     host = read_measured_host(folder)
+    if svg is not None:
+        refuse_without_effect("with --svg", "intervals")
+        _write_drawing(host, svg)
+        return
     matrices = read_main_matrices(host)
     if not matrices:
         raise UserError("no matrix was measured", str(folder), "run `make run`")
@@ -81,6 +90,21 @@ def show_command(folder: Path, intervals: bool) -> None:
             for place, by_kernel in packages.items()
         ],
     )
+
+
+def _write_drawing(host: MeasuredHost, path: Path) -> None:
+    """Write the drawing of a machine.
+
+    Raises:
+        UserError: the file has the name of another kind of file.
+    """
+    from chaosity.cli.anomalies import analyse_results
+    from chaosity.figures.machine_drawing import draw_machine
+    from chaosity.records.atomic_writes_and_record_files import write_atomically
+
+    if path.suffix != ".svg":
+        raise UserError("a drawing is an SVG file", str(path), "give it a name that ends in .svg")
+    write_atomically(path, draw_machine(host, analyse_results(host.folder).anomalies))
 
 
 def _fit(matrix: MainMatrix, width: int, intervals: bool, *, transposed: bool) -> _ShownMatrix:

@@ -20,7 +20,9 @@ from chaosity.anomalies.anomaly_results import Findings, no_problems_text
 from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
 from chaosity.components.component_history import ComponentState
 from chaosity.components.make_component_documents import Components
+from chaosity.export.host_measurements_for_export import MeasuredHost
 from chaosity.figures.draw_and_write_figures import FigureFile
+from chaosity.figures.machine_drawing import draw_machine
 from chaosity.records.atomic_writes_and_record_files import record_file
 from chaosity.report.component_change_effects import ComponentChange, component_changes
 from chaosity.report.configuration_comparison import ConfigurationsSection, compare_configurations
@@ -130,6 +132,7 @@ def build_report_data(
     coverage = None if left_out is None else left_out.coverage_text(measurements)
     predictions = () if left_out is None else left_out.method_texts()
     svg = None if drawing is None else inline_svg(drawing.read_bytes(), "topology", str(drawing))
+    shown = [each for each, _ in merge_similar_contention(findings.anomalies)[:MOST_FINDINGS]]
     section = compare_configurations(measurements, others or {}, output, figures, experiments)
     compared = section.figures if section else ()
     changes, older = ([], 0) if history is None else component_changes(history, histories or {})
@@ -139,6 +142,7 @@ def build_report_data(
         measured=_measured_text(measurements),
         simulated=measurements.is_simulated,
         machine=tuple(machine_facts(topology, system)),
+        machine_drawing=draw_machine(MeasuredHost(output.parent, measurements, topology), shown),
         findings=tuple(shown_findings(findings.anomalies, drawn, measurements)),
         suspicions=tuple(shown_findings(findings.suspicions, drawn, measurements)),
         no_problems=""
@@ -263,6 +267,7 @@ class ReportData:
     measured: str
     simulated: bool
     machine: tuple[Fact, ...]
+    machine_drawing: str
     findings: tuple[ShownFinding, ...]
     suspicions: tuple[ShownFinding, ...]
     no_problems: str

@@ -130,6 +130,7 @@ def write_report(
         left_out=left_out,
         checks=checks,
     )
+    write_atomically(figures / "machine.svg", report.machine_drawing)
     write_atomically(output, pack_drawings(render_page("report.html.j2", report=report)))
     summary = summarise_report(report, measurements, experiments)
     text = json.dumps(asdict(summary), indent=1, ensure_ascii=False) + "\n"

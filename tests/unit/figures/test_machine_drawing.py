@@ -1,0 +1,115 @@
+"""The drawing of a machine: every part in its place, with its measured value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lxml import etree
+
+from chaosity.anomalies.host_anomalies import analyse_host
+from chaosity.export.host_measurements_for_export import MeasuredHost
+from chaosity.figures.machine_drawing import draw_machine
+from chaosity.statistics.cell_summary import with_variance_priors
+from machines import SHIPPED_MACHINES, planned, shipped_topology
+from table_rows import BANDWIDTH
+
+SVG = "{http://www.w3.org/2000/svg}"
+NAMES = ["memory_bandwidth", "latency_matrix", "package_bandwidth", "storage_bandwidth"]
+SLOW = {"fault": "slow_node", "node": 3, "remaining": 0.7}
+LINK = {"fault": "slow_link", "from_package": 1, "to_package": 0, "remaining": 0.5}
+
+
+def drawn(machine: str, *faults: dict, missing=()) -> tuple[MeasuredHost, etree._Element]:
+    """Draw a simulated machine with its findings."""
+    host = planned(machine, None, faults, experiments=NAMES, replicates=3)
+    table = with_variance_priors(host.table(1, missing=missing))
+    measured = MeasuredHost(Path("results"), table, host.topology)
+    findings = analyse_host(table, host.component_facts)
+    text = draw_machine(measured, findings.anomalies)
+    return measured, etree.fromstring(text.encode())
+
+
+def texts(root: etree._Element) -> list[str]:
+    return [text.text for text in root.iter(f"{SVG}text") if text.text]
+
+
+def hover(root: etree._Element) -> list[str]:
+    return [title.text for title in root.iter(f"{SVG}title")]
+
+
+def red_parts(root: etree._Element) -> list[str]:
+    """What the drawing says of each part whose frame, line or value is red."""
+    red = root.xpath(
+        "//*[local-name()='g'][@class='mark'][*[@stroke='#b3261e' or @fill='#f6d5d2']]"
+    )
+    return [part[0].text for part in red]
+
+
+def test_nodes_and_packages_show_their_measured_medians():
+    host, root = drawn("two_packages")
+    rows = host.measurements.where(point="memory=node2+node2+triad").rows
+    assert f"{rows['value'].median() / 1e9:.1f} GB/s" in texts(root)
+    wide = host.measurements.where(point="memory=package0+nodes2-3+read").rows
+    assert f"{wide['value'].median() / 1e9:.1f} GB/s" in texts(root)
+    assert {f"node {number}" for number in range(4)} | {"package 0", "package 1"} <= {*texts(root)}
+    assert red_parts(root) == []
+    of_node = next(text for text in hover(root) if text.startswith("memory of node 2"))
+    assert "95 % interval" in of_node and "n = 3" in of_node
+
+
+def test_what_a_finding_names_is_red_and_links_to_it():
+    _, root = drawn("two_packages", SLOW)
+    [part] = red_parts(root)
+    assert part.startswith("node 3:")
+    links = [each.get("href") for each in root.iter(f"{SVG}a")]
+    assert links == ["#finding-1"]
+
+
+def test_a_slow_drive_is_red_in_its_node():
+    topology = shipped_topology("two_packages")
+    slot = next(each for each in topology.drives if each.node == 1).pci
+    drive = f"drive-{slot.replace(':', '-').replace('.', '-')}"
+    _, root = drawn("two_packages", {"fault": "slow_drive", "drive": drive, "remaining": 0.6})
+    [part] = red_parts(root)
+    assert part.startswith("2 drives of node 1")
+
+
+def test_a_slow_link_is_a_red_arrow_with_the_direction_of_the_data():
+    _, root = drawn("two_packages", LINK)
+    assert [part.split(":")[0] for part in red_parts(root)] == [
+        "package 0 reads the memory of package 1"
+    ]
+
+
+def test_what_was_not_measured_says_so():
+    host = planned("two_packages", None, (), experiments=NAMES, replicates=3)
+    lost = [p["point"] for p in host.points if p["point"].startswith("memory=node3+node3")]
+    lost += [p["point"] for p in host.points if p["point"].startswith("memory=package0+nodes2-3")]
+    _, root = drawn("two_packages", missing=lost)
+    assert "not measured" in texts(root)
+    assert "package 0 reads the memory of package 1: not measured" in hover(root)
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.stem for path in (SHIPPED_MACHINES / "topologies").glob("*.xml"))
+)
+def test_boxes_are_inside_each_other_and_do_not_overlap(name: str):
+    """Also without any value: the drawing then shows how the machine is built."""
+    topology = shipped_topology(name)
+    host = planned("two_packages", None, (), experiments=["memory_bandwidth"], replicates=1)
+    nothing = host.table(1).where(metric=BANDWIDTH, initiator="nobody")
+    text = draw_machine(MeasuredHost(Path("results"), nothing, topology), ())
+    root = etree.fromstring(text.encode())
+    boxes = [
+        tuple(float(box.get(key)) for key in ("x", "y", "width", "height"))
+        for box in root.xpath("//*[local-name()='rect'][@stroke]")
+    ]
+    width, height = float(root.get("width")), float(root.get("height"))
+    assert len(boxes) >= len(topology.memory_nodes) + 1
+    for number, (x, y, w, h) in enumerate(boxes):
+        assert x >= 0 and y >= 0 and x + w <= width and y + h <= height
+        for left, top, wide, high in boxes[number + 1 :]:
+            apart = left >= x + w or left + wide <= x or top >= y + h or top + high <= y
+            inside = x <= left and left + wide <= x + w and y <= top and top + high <= y + h
+            assert apart or inside
