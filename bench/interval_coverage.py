@@ -47,6 +47,7 @@ def compare(_: int) -> Iterator[str]:
         yield moderated(kind, cells, n)
     for kind in NOISES:
         yield moderated(kind, 64, 1, replicated=12)
+        yield periods(kind, 64, 3)
     yield from analyse_all_studies(0.02, 0, "log")
     yield from analyse_all_studies(0.02, 0, "better")
     yield from analyse_all_studies(0.10, 0, "better")
@@ -154,6 +155,19 @@ def single(name: str, kind: str, cells: int, replicated: int) -> str:
         widths += list(np.log(found["high"] / found["low"]) / 2.0)
     half = 100.0 * np.median(widths)
     return f"{shown(name, float(np.mean(held)), VALUES)}  median half width {half:.1f} %"
+
+
+def periods(kind: str, cells: int, n: int) -> str:
+    """Coverage of the ratios of cells in two periods, such as before and after a repair."""
+    name = f"ratios of {cells} cells of one kind in two periods, {kind} noise, n = {n}"
+    random, held = seeded(name), []
+    for _ in range(VALUES // cells):
+        logs = np.concatenate(np.hsplit(cell_noise(random, kind, cells, 2 * n), 2))
+        found = summarise_cells(cell_rows(logs)).to_dict("records")
+        for after, before in zip(found[:cells], found[cells:], strict=True):
+            ratio = Ratio.of_cells(after, before)
+            held.append(bool(ratio.low <= 1.0 <= ratio.high))
+    return shown(name, float(np.mean(held)), VALUES)
 
 
 def runs(n: int, m: int, noise: float, noise_of_reference: float) -> Held:

@@ -16,7 +16,7 @@ from chaosity.statistics.cell_summary import (
     summarise_cells,
     with_variance_priors,
 )
-from chaosity.statistics.estimates_and_ratios import Estimate
+from chaosity.statistics.estimates_and_ratios import Estimate, Ratio
 from chaosity.statistics.moderated_variances import (
     FEWEST_CELLS,
     VariancePrior,
@@ -241,3 +241,30 @@ def test_single_replicates_alone_have_no_interval():
     found = summarise_cells(table(noisy(60, 1)))
     assert found[WIDTH].isna().all(axis=None)
     assert found["precision"].isna().all()
+
+
+def test_the_ratio_of_two_cells_alone_is_that_of_their_samples():
+    values = noisy(2, 5)
+    one, other = summarise_cells(table(values)).to_dict("records")
+    found = Ratio.of_cells(one, other)
+    expected = Ratio.of_samples(*values, paired=False)
+    assert (found.n, found.n_reference) == (5, 5)
+    for name in ("ratio", "low", "high", "p"):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-9)
+
+
+def test_a_disturbed_replicate_does_not_widen_a_ratio():
+    values = noisy(20, 3)
+    quiet = summarise_cells(table(values)).to_dict("records")
+    values[7, 1] *= 0.5
+    one, other = (summarise_cells(table(values)).to_dict("records")[cell] for cell in (7, 8))
+    found, without = Ratio.of_cells(one, other), Ratio.of_cells(quiet[7], quiet[8])
+    assert np.log(found.high / found.low) < 1.5 * np.log(without.high / without.low)
+    # Samples alone do not show which replicate is the disturbed one.
+    alone = Ratio.of_samples(values[7], values[8], paired=False)
+    assert np.log(alone.high / alone.low) > 1.0
+
+
+def test_cells_with_a_zero_have_no_ratio():
+    found = summarise_cells(table(np.array([[1.0, 0.0], [1.0, 2.0]]))).to_dict("records")
+    assert np.isnan(Ratio.of_cells(*found).ratio)

@@ -189,7 +189,9 @@ class Ratio(_HasInterval):
         ratio = float(cell["median"] / reference["median"])
         errors = np.array([own["variance"] / own["counted"] for own in both])
         freedom = np.array([own["freedom"] for own in both])
-        low, high, p = _test(cell["mean"] - reference["mean"], errors, freedom, ratio)
+        # Cells of one kind share the prior, which tells no more about two of them than about one.
+        most = max(own["prior_freedom"] for own in both) + sum(own["counted"] - 1 for own in both)
+        low, high, p = _test(cell["mean"] - reference["mean"], errors, freedom, ratio, most)
         return cls(ratio, low, high, n, m, p)
 
     @classmethod
@@ -208,7 +210,7 @@ class Ratio(_HasInterval):
 
 
 def _test(
-    difference: float, errors: Values, freedom: Values, ratio: float
+    difference: float, errors: Values, freedom: Values, ratio: float, most: float = math.inf
 ) -> tuple[float | None, float | None, float | None]:
     """Return the interval of a ratio, and the p-value of no difference; None if noise is unknown.
 
@@ -218,6 +220,7 @@ def _test(
         freedom: its degrees of freedom, which Welch's formula combines.
         ratio: the ratio of the medians, to which the interval is widened: in an asymmetric sample
             the median can be outside.
+        most: limit of the combined degrees of freedom.
     """
     if not (freedom > 0.0).all():
         return None, None, None
@@ -226,7 +229,7 @@ def _test(
         low = high = difference
         p = float(ratio == 1.0)
     else:
-        total = errors.sum() ** 2 / (errors**2 / freedom).sum()
+        total = min(float(errors.sum() ** 2 / (errors**2 / freedom).sum()), most)
         half = float(stats.t.isf((1.0 - _confidence.get()) / 2.0, total)) * error
         low, high = difference - half, difference + half
         p = 2.0 * float(stats.t.sf(abs(difference) / error, total))
