@@ -47,6 +47,7 @@ def compare(_: int) -> Iterator[str]:
         yield moderated(kind, cells, n)
     for kind in NOISES:
         yield moderated(kind, 64, 1, replicated=12)
+        yield periods(kind, 64, 3)
     yield from analyse_all_studies(0.02, 0, "log")
     yield from analyse_all_studies(0.02, 0, "better")
     yield from analyse_all_studies(0.10, 0, "better")
@@ -86,7 +87,7 @@ def median(n: int, noise: float) -> Held:
     return held
 
 
-NOISES = ("normal", "heavy-tailed", "mixed", "drifting")
+NOISES = ("normal", "heavy-tailed", "mixed", "drifting", "disturbed")
 # Pairs of 4 and of 8 nodes; standard errors are 0.2 to 0.3 %.
 CELLS, VALUES = (16, 64), 6400
 
@@ -101,6 +102,8 @@ def cell_noise(random: np.random.Generator, kind: str, cells: int, n: int) -> np
     noise = scatter * random.normal(0.0, 1.0, (cells, n))
     if kind == "drifting":  # all cells of a replicate block move together
         noise = noise + random.normal(0.0, 0.01, (1, n))
+    if kind == "disturbed":  # runs that get half of the speed
+        noise = noise + np.where(random.random((cells, n)) < 0.03, np.log(0.5), 0.0)
     return noise
 
 
@@ -154,12 +157,26 @@ def single(name: str, kind: str, cells: int, replicated: int) -> str:
     return f"{shown(name, float(np.mean(held)), VALUES)}  median half width {half:.1f} %"
 
 
+def periods(kind: str, cells: int, n: int) -> str:
+    """Coverage of the ratios of cells in two periods, such as before and after a repair."""
+    name = f"ratios of {cells} cells of one kind in two periods, {kind} noise, n = {n}"
+    random, held = seeded(name), []
+    for _ in range(VALUES // cells):
+        logs = np.concatenate(np.hsplit(cell_noise(random, kind, cells, 2 * n), 2))
+        found = summarise_cells(cell_rows(logs)).to_dict("records")
+        for after, before in zip(found[:cells], found[cells:], strict=True):
+            ratio = Ratio.of_cells(after, before)
+            held.append(bool(ratio.low <= 1.0 <= ratio.high))
+    return shown(name, float(np.mean(held)), VALUES)
+
+
 def runs(n: int, m: int, noise: float, noise_of_reference: float) -> Held:
-    """`Ratio.of_runs`."""
+    """`Ratio.of_samples` without pairs."""
 
     def held(random: np.random.Generator) -> bool:
         above = noisy(random, FAR * TRUE, noise, n)
-        found = Ratio.of_runs(above, noisy(random, TRUE, noise_of_reference, m))
+        reference = noisy(random, TRUE, noise_of_reference, m)
+        found = Ratio.of_samples(above, reference, paired=False)
         return bool(found.low <= FAR <= found.high)
 
     return held

@@ -34,17 +34,19 @@ def test_the_interval_of_a_median_holds_the_truth_in_95_percent():
 
 
 def test_outliers_are_marked_and_kept():
-    # Quartiles 99 and 100.5, so the fences stand at 96.75 and 102.75.
-    rows = table([100.0, 101.0, 99.0, 100.5, 50.0])
-    assert compute_outlier_mask(rows).tolist() == [False, False, False, False, True]
-    cell = summarise_cells(rows).iloc[0]
-    assert (cell["outliers"], cell["n"], cell["minimum"]) == (1, 5, 50.0)
+    random = np.random.default_rng(4)
+    values = 100.0 * np.exp(random.normal(0.0, 0.01, (12, 3)))
+    values[5, 2] = 50.0
+    rows = table(values.ravel(), point=np.repeat(np.arange(12).astype(str), 3))
+    assert np.flatnonzero(compute_outlier_mask(rows)).tolist() == [17]
+    cell = summarise_cells(rows).iloc[5]
+    assert (cell["outliers"], cell["n"], cell["minimum"]) == (1, 3, 50.0)
 
 
-def test_with_fewer_than_five_replicates_no_outlier_is_marked():
-    rows = table([100.0, 101.0, 100.5, 1.0])
-    assert not compute_outlier_mask(rows).any()
-    assert summarise_cells(rows)["outliers"].isna().all()
+def test_without_similar_cells_or_a_third_replicate_no_outlier_is_marked():
+    for values in ([100.0, 101.0, 100.5, 99.0, 1.0], [100.0, 1.0]):
+        assert not compute_outlier_mask(table(values)).any()
+        assert summarise_cells(table(values))["outliers"].isna().all()
 
 
 def test_failed_and_missing_replicates_are_counted_apart():

@@ -29,22 +29,28 @@ def test_one_replicate_has_no_interval():
 
 def test_the_ratio_of_pairs_has_students_interval_on_logarithms():
     a, b = np.array([30.0, 20.0, 24.0]), np.array([40.0, 40.0, 40.0])
-    found = Ratio.of_pairs(a, b)
+    found = Ratio.of_samples(a, b, paired=True)
     logs = np.log(a / b)
     ends = np.exp(stats.t.interval(0.95, 2, logs.mean(), stats.sem(logs)))
     assert (found.low, found.high) == pytest.approx(tuple(ends), rel=1e-12)
     assert found.p == pytest.approx(stats.ttest_1samp(logs, 0.0).pvalue)
     assert (found.ratio, found.n, found.n_reference) == (pytest.approx(0.6), 3, 3)
-    assert Ratio.of_pairs([2.0], [1.0]) == Ratio(2.0, None, None, 1, 1)
+    assert Ratio.of_samples([2.0], [1.0], paired=True) == Ratio(2.0, None, None, 1, 1)
 
 
 def test_values_without_any_scatter_are_certain():
-    found = Ratio.of_runs([2.0, 2.0], [1.0, 1.0])
+    found = Ratio.of_samples([2.0, 2.0], [1.0, 1.0], paired=False)
     assert (found.low, found.high) == (2.0, 2.0)
     assert (
-        Ratio.of_pairs([2.0, 2.0], [1.0, 1.0]).p == Ratio.of_runs([2.0, 2.0], [1.0, 1.0]).p == 0.0
+        Ratio.of_samples([2.0, 2.0], [1.0, 1.0], paired=True).p
+        == Ratio.of_samples([2.0, 2.0], [1.0, 1.0], paired=False).p
+        == 0.0
     )
-    assert Ratio.of_pairs([2.0, 2.0], [2.0, 2.0]).p == Ratio.of_runs([2.0] * 2, [2.0] * 2).p == 1.0
+    assert (
+        Ratio.of_samples([2.0, 2.0], [2.0, 2.0], paired=True).p
+        == Ratio.of_samples([2.0] * 2, [2.0] * 2, paired=False).p
+        == 1.0
+    )
 
 
 def test_the_typical_ratio_of_reciprocals_is_the_reciprocal():
@@ -117,7 +123,7 @@ def test_the_interval_of_symmetric_data_is_centred_on_the_median(centre, steps):
 
 def test_the_interval_of_two_runs_is_welchs_on_logarithms():
     a, b = np.array([10.0, 11.0, 12.5, 10.7]), np.array([20.0, 26.0, 23.0])
-    found = Ratio.of_runs(a, b)
+    found = Ratio.of_samples(a, b, paired=False)
     interval = stats.ttest_ind(np.log(a), np.log(b), equal_var=False).confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((np.exp(interval.low), np.exp(interval.high)))
     assert found.ratio == pytest.approx(np.exp(np.median(np.log(a)) - np.median(np.log(b))))
@@ -128,7 +134,7 @@ def test_the_interval_of_two_runs_is_welchs_on_logarithms():
 
 
 def test_a_single_replicate_gives_no_interval_of_a_ratio():
-    found = Ratio.of_runs([10.0], [5.0, 6.0])
+    found = Ratio.of_samples([10.0], [5.0, 6.0], paired=False)
     assert found.low is found.high is None
-    assert math.isnan(Ratio.of_runs([], [1.0]).ratio)
-    assert math.isnan(Ratio.of_runs([math.nan], [1.0]).ratio)
+    assert math.isnan(Ratio.of_samples([], [1.0], paired=False).ratio)
+    assert math.isnan(Ratio.of_samples([math.nan], [1.0], paired=False).ratio)

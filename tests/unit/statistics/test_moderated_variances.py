@@ -1,4 +1,4 @@
-"""Cells of one kind share what they say about their scatter, and a disturbed cell keeps its own."""
+"""Cells of one kind share what they say about their scatter, and disturbed runs do not count."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
+from scipy import stats
 from tidy_rows import tidy_rows
 
 from chaosity.statistics.cell_summary import (
@@ -15,8 +16,13 @@ from chaosity.statistics.cell_summary import (
     summarise_cells,
     with_variance_priors,
 )
-from chaosity.statistics.estimates_and_ratios import Estimate
-from chaosity.statistics.moderated_variances import FEWEST_CELLS, CellPriors
+from chaosity.statistics.estimates_and_ratios import Estimate, Ratio
+from chaosity.statistics.moderated_variances import (
+    FEWEST_CELLS,
+    VariancePrior,
+    estimate_noise,
+    fit_priors_of_kinds,
+)
 from chaosity.store.measurements import Measurements
 
 WIDTH = ["low", "high"]
@@ -61,18 +67,92 @@ def test_enough_cells_have_narrower_intervals_and_name_their_prior():
     assert_allclose(np.sqrt(found["prior_variance"].max()), 0.02, rtol=0.2)
 
 
-def test_from_six_replicates_each_cell_keeps_its_own():
-    values = noisy(40, 6)
-    assert_allclose(summarise_cells(table(values))[WIDTH], own(values))
-
-
-def test_a_disturbed_cell_keeps_its_own_interval():
+def test_a_disturbed_replicate_does_not_count():
     values = noisy(20, 3)
-    values[7] = 40e9 * np.array([1.0, 0.6, 1.0])
+    quiet = summarise_cells(table(values))
+    values[7, 1] *= 0.6
     found = summarise_cells(table(values))
+    assert found["outliers"].tolist() == [0] * 7 + [1] + [0] * 12
+    assert (found.loc[7, "n"], found.loc[7, "counted"]) == (3, 2)
+    # The median and the extremes are those of all replicates.
+    assert found.loc[7, "median"] == np.median(values[7])
+    assert found.loc[7, "minimum"] == values[7, 1]
+    # The interval is that of two replicates, and so is the prior of the others.
+    assert found.loc[7, "low"] > 0.9 * 40e9
+    widths = [np.log(cells["high"] / cells["low"]) for cells in (quiet, found)]
+    assert_allclose(widths[1].drop(7), widths[0].drop(7), rtol=0.1)
+
+
+@pytest.mark.parametrize("cell", [[1.0, 0.8, 0.6], [1.0, 0.6]])
+def test_replicates_that_contradict_each_other_keep_their_own_variance(cell: list[float]):
+    values = noisy(20, len(cell))
+    values[7] = 40e9 * np.array(cell)
+    found = summarise_cells(table(values))
+    assert found.loc[7, "counted"] == len(cell) and not found["outliers"].sum()
     assert_allclose(found.loc[7, WIDTH].to_numpy(dtype=float), own(values)[7])
     assert found.loc[7, "prior_cells"] == 0
     assert (found["prior_cells"].drop(7) > 0).sum() > 10
+
+
+def test_three_replicates_alone_do_not_know_which_of_them_is_disturbed():
+    values = noisy(FEWEST_CELLS - 2, 3)
+    values[2, 0] *= 0.5
+    found = summarise_cells(table(values))
+    assert found["outliers"].isna().all() and (found["counted"] == 3).all()
+    assert_allclose(found[WIDTH], own(values))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    n=st.integers(3, 6),
+    cell=st.integers(0, 19),
+    far=st.floats(0.05, 0.9),
+)
+def test_a_worse_disturbance_does_not_change_an_interval(seed: int, n: int, cell: int, far: float):
+    values = noisy(20, n, seed)
+    found = []
+    for disturbance in (0.4, 0.4 * far):
+        values[cell, 0] = disturbance * 40e9
+        found.append(summarise_cells(table(values)))
+    assert_allclose(found[0][WIDTH], found[1][WIDTH], rtol=1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), shift=st.floats(-5.0, 5.0), scale=st.floats(0.1, 10.0))
+def test_noise_follows_the_unit_and_the_scale_of_the_values(seed: int, shift: float, scale: float):
+    random = np.random.default_rng(seed)
+    cells, kinds = np.repeat(np.arange(24), 3), np.repeat([0, -1], [18, 6])
+    logs = 0.05 * random.standard_t(3, 72)
+    one, other = (
+        estimate_noise(values, cells, 24, fit_priors_of_kinds(values, cells, kinds))
+        for values in (logs, shift + scale * logs)
+    )
+    assert (one.counted == other.counted).all() and one.counted[54:].all()
+    assert_allclose(other.variance, scale**2 * one.variance, rtol=1e-6)
+    assert_allclose(other.freedom, one.freedom, rtol=1e-6)
+    assert_allclose(other.mean, shift + scale * one.mean, rtol=1e-6, atol=1e-9)
+
+
+def test_moderation_by_hand():
+    # Values 0 and 0.2 have variance 0.02 with one degree of freedom; the prior has 0.01 with 4.
+    prior = VariancePrior(np.full(3, 4.0), np.full(3, 0.01), np.array([10.0, 10.0, 0.0]))
+    found = estimate_noise(np.array([0.0, 0.2, 1.0, 0.0, 0.2]), np.array([0, 0, 1, 2, 2]), 3, prior)
+    assert_allclose(found.variance, [0.012, 0.01, 0.02])
+    assert found.freedom.tolist() == [5.0, 4.0, 1.0]
+    assert found.moderated.tolist() == [True, True, False]
+
+
+def test_a_disturbed_replicate_by_hand():
+    # The others are 0 and 0.01: mean 0.005, moderated variance (6 x 1e-4 + 5e-5) / 7. So t is 0.1 /
+    # (0.00964 x sqrt(1.5)) = 8.47 with 7 degrees of freedom, and three times p is 0.0002. At half
+    # the distance t is 4.24, and three times p is 0.011.
+    prior = VariancePrior(*(np.array([number]) for number in (6.0, 1e-4, 10.0)))
+    for farthest, counted in ((0.105, 2), (0.055, 3)):
+        values, cell = np.array([0.0, farthest, 0.01]), np.zeros(3, dtype=np.intp)
+        found = estimate_noise(values, cell, 1, prior)
+        assert found.n[0] == counted
+        assert found.counted[[0, 2]].all()
 
 
 def test_equal_values_say_nothing_about_the_scatter_of_their_kind():
@@ -123,16 +203,14 @@ def test_a_group_of_several_cells_keeps_its_own_variance():
 def test_a_moderated_variance_is_between_its_own_and_the_typical_one(
     variances: list[float], n: int
 ):
-    own_variance, freedom = np.array(variances), np.full(len(variances), n - 1.0)
-    kinds = np.zeros(len(variances), dtype=np.intp)
-    priors = CellPriors.of_kinds(own_variance, freedom, kinds)
-    found, total, moderated = priors.moderate_variances(own_variance, freedom)
-    least = np.minimum(own_variance, priors.variance)
-    most = np.maximum(own_variance, priors.variance)
-    assert (found >= least * (1 - 1e-9)).all()
-    assert (found <= most * (1 + 1e-9)).all()
-    assert (total[~moderated] == n - 1).all()
-    assert total.max() <= (n - 1) * (len(variances) + 1)
+    values = np.sqrt(np.array(variances))[:, np.newaxis] * stats.norm.ppf((np.arange(n) + 0.5) / n)
+    cells, kinds = np.repeat(np.arange(len(values)), n), np.zeros(len(values), dtype=np.intp)
+    prior = fit_priors_of_kinds(values.ravel(), cells, kinds)
+    found = estimate_noise(values.ravel(), cells, len(values), prior)
+    assert (found.variance >= np.minimum(found.own_variance, prior.variance) * (1 - 1e-9)).all()
+    assert (found.variance <= np.maximum(found.own_variance, prior.variance) * (1 + 1e-9)).all()
+    assert (found.freedom[~found.moderated] == found.n[~found.moderated] - 1).all()
+    assert found.freedom.max() <= (n - 1) * (len(variances) + 1)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0])
@@ -163,3 +241,30 @@ def test_single_replicates_alone_have_no_interval():
     found = summarise_cells(table(noisy(60, 1)))
     assert found[WIDTH].isna().all(axis=None)
     assert found["precision"].isna().all()
+
+
+def test_the_ratio_of_two_cells_alone_is_that_of_their_samples():
+    values = noisy(2, 5)
+    one, other = summarise_cells(table(values)).to_dict("records")
+    found = Ratio.of_cells(one, other)
+    expected = Ratio.of_samples(*values, paired=False)
+    assert (found.n, found.n_reference) == (5, 5)
+    for name in ("ratio", "low", "high", "p"):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-9)
+
+
+def test_a_disturbed_replicate_does_not_widen_a_ratio():
+    values = noisy(20, 3)
+    quiet = summarise_cells(table(values)).to_dict("records")
+    values[7, 1] *= 0.5
+    one, other = (summarise_cells(table(values)).to_dict("records")[cell] for cell in (7, 8))
+    found, without = Ratio.of_cells(one, other), Ratio.of_cells(quiet[7], quiet[8])
+    assert np.log(found.high / found.low) < 1.5 * np.log(without.high / without.low)
+    # Samples alone do not show which replicate is the disturbed one.
+    alone = Ratio.of_samples(values[7], values[8], paired=False)
+    assert np.log(alone.high / alone.low) > 1.0
+
+
+def test_cells_with_a_zero_have_no_ratio():
+    found = summarise_cells(table(np.array([[1.0, 0.0], [1.0, 2.0]]))).to_dict("records")
+    assert np.isnan(Ratio.of_cells(*found).ratio)

@@ -10,18 +10,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from chaosity.statistics.estimates_and_ratios import MAD_TO_DEVIATION
+from chaosity.statistics.moderated_variances import (
+    VariancePrior,
+    estimate_noise,
+    estimate_noise_alone,
+    fit_common_variance,
+    variance_of_median,
+)
 from chaosity.store.measurements import less_is_better
-
-if TYPE_CHECKING:
-    from pandas.core.groupby import SeriesGroupBy
 
 # Name of an initiator or a target: a node number in a node matrix, else a place name.
 Name = TypeVar("Name", int, str)
@@ -36,8 +39,8 @@ ASSUMED_NOISE = 0.02
 NATURAL_SCATTER = 0.01
 # Cells of which fewer have replicates, or are in a block, were chosen: by what they showed before.
 _MOST = 0.5
-# Replicates that scatter so many times as much as usual are disturbed.
-_DISTURBED = 4.0
+# An assumed noise is taken as certain: it has as many degrees of freedom as that needs.
+_CERTAIN = 1e6
 # Number of values -> what makes their median absolute deviation from the median an unbiased
 # standard deviation, beside the factor of large samples (Croux and Rousseeuw, Time-efficient
 # algorithms for two highly robust estimators of scale, 1992).
@@ -45,10 +48,6 @@ _SMALL_SAMPLE_FACTORS = {
     **{2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206},
     **{6: 1.2, 7: 1.14, 8: 1.129, 9: 1.107},
 }
-# The variance of the median of a normal sample is pi/2 times that of its mean.
-_MEDIAN_VARIANCE = np.pi / 2.0
-# A median of variances uses about half of the information that their mean would.
-_MEDIAN_INFORMATION = 0.5
 
 
 def mad_to_deviation(number: int) -> float:
@@ -92,18 +91,11 @@ class ScoredCells(Generic[Name]):
         mask: Mask = self.mask_of_place(initiator) & self.mask_of_place(target=target)
         return mask
 
-    @property
-    def disturbed_error(self) -> Scores:
-        """Standard error of the score of each disturbed cell, 0 of others."""
-        disturbed: Scores = np.where(self.own_noise > self.noise, self.standard_error, 0.0)
-        return disturbed
-
     @cached_property
     def standard_error(self) -> Scores:
         """Standard error of each cell's score, from the noise of its replicates."""
-        with np.errstate(divide="ignore"):
-            variance = self.own_noise**2 / self.n * np.where(self.n > 2, _MEDIAN_VARIANCE, 1.0)
-        return np.sqrt(variance)
+        error: Scores = self.own_noise * np.sqrt(variance_of_median(self.n))
+        return error
 
     def value_of_score(self, log_score: float) -> float:
         """Convert a score to the value in the metric's unit."""
@@ -149,47 +141,40 @@ def score_cells(
         columns: all targets.
         blocks: the replicate block of each value, if it is known.
     """
+    shape = len(rows), len(columns)
+    places = (values.index.get_level_values(level) for level in (0, 1))
+    indices = [
+        pd.Index(names).get_indexer(own) for names, own in zip((rows, columns), places, strict=True)
+    ]
+    cells = np.ravel_multi_index(indices, shape)
+    number = shape[0] * shape[1]
     sign = -1.0 if less_is_better(metric) else 1.0
-    logs = pd.Series(sign * np.log(values.astype(float)))
-    cells = logs.groupby(level=[0, 1])
+    logs = pd.Series(sign * np.log(values.to_numpy(float)))
     if blocks is not None:
         # The drift of a block is the typical departure of its values from the cells' medians. A
         # block of few cells has none: they may have been measured again since they were disturbed.
-        own = (logs - cells.transform("median")).groupby(np.asarray(blocks))
-        drift = own.transform("median").where(own.transform("size") >= _MOST * cells.ngroups, 0.0)
-        cells = (logs - drift).groupby(level=[0, 1])
-    counts = cells.count()
-    noise, freedom = _pooled_noise(cells.var(), counts - 1.0)
-    log_score, n, own_noise = (
-        found.unstack().reindex(index=list(rows), columns=list(columns)).to_numpy(float)
-        for found in (cells.median(), counts, _own_noise(cells, counts, noise))
+        own = (logs - logs.groupby(cells).transform("median")).groupby(np.asarray(blocks))
+        whole = own.transform("size") >= _MOST * len(np.unique(cells))
+        logs -= own.transform("median").where(whole, 0.0)
+    known = logs.to_numpy()
+    n = np.bincount(cells, minlength=number)
+    # The noise is assumed if most cells have one replicate.
+    measured = np.count_nonzero(n > 1) >= max(1.0, _MOST * np.count_nonzero(n))
+    prior = VariancePrior(_CERTAIN, ASSUMED_NOISE**2, 1)
+    if measured:
+        # The cells are tested together, so their common noise counts. `estimate_noise` moderates
+        # that of each cell by it, and finds the cells whose replicates contradict each other.
+        alone = estimate_noise_alone(known, cells, number).own_variance
+        prior = fit_common_variance(alone[n > 1], n[n > 1].astype(float) - 1.0)
+    noise = estimate_noise(known, cells, number, prior)
+    log_score = logs.groupby(cells).median().reindex(range(number)).to_numpy()
+    return ScoredCells(
+        metric,
+        tuple(rows),
+        tuple(columns),
+        log_score.reshape(shape),
+        n.reshape(shape),
+        float(np.sqrt(prior.variance)),
+        np.sqrt(noise.variance).reshape(shape),
+        float(np.median(noise.freedom[n > 0])) if measured else 0.0,
     )
-    n = np.nan_to_num(n).astype(np.intp)
-    return ScoredCells(metric, tuple(rows), tuple(columns), log_score, n, noise, own_noise, freedom)
-
-
-def _own_noise(cells: SeriesGroupBy[Any, Any], counts: pd.Series, noise: float) -> pd.Series:
-    """Return the standard deviation of a replicate of each cell: `noise`, or more if disturbed.
-
-    Of three replicates or more, the median is right if most are, so a single disturbed one does not
-    count. Of two, it is not known which is right.
-    """
-    deviations = (cells.obj - cells.transform("median")).abs()
-    typical = deviations.groupby(level=[0, 1]).median()
-    own: pd.Series = typical * counts.map(mad_to_deviation)
-    return own.where(own > _DISTURBED * noise, noise)
-
-
-def _pooled_noise(variances: pd.Series, freedom: pd.Series) -> tuple[float, float]:
-    """Return the standard deviation of a single replicate in all cells, and its degrees of freedom.
-
-    It is assumed if most cells have one replicate. Else it is the median over the replicated cells,
-    so that a few disturbed cells do not hide faults of others.
-    """
-    replicated = freedom > 0.0
-    if not replicated.any() or replicated.sum() < _MOST * len(freedom):
-        return ASSUMED_NOISE, 0.0
-    variances, freedom = variances[replicated], freedom[replicated]
-    # The median of a sample's variance is below its mean, most of all for small samples.
-    typical = (variances / (stats.chi2.median(freedom.to_numpy()) / freedom)).median()
-    return float(np.sqrt(typical)), float(max(1.0, _MEDIAN_INFORMATION * freedom.sum()))

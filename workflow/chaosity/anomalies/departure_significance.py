@@ -116,7 +116,7 @@ def estimate_scatter_without_faults(
     else:
         # With one run, the spread includes all scatter. The assumed noise is its lower limit.
         single = max(ASSUMED_NOISE, spread)
-        noise, natural = np.hypot(single, cells.disturbed_error), 0.0
+        noise, natural = np.maximum(single, cells.standard_error), 0.0
         freedom = float(len(informative) - 1) if spread > ASSUMED_NOISE else np.inf
     total = noise**2 + natural**2
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -48,6 +48,8 @@ def explain_value_command(
     prints the median and the interval with their formulas, and for each replicate the record,
     command lines, programs, formula, inputs and checks.
     """
+    from scipy.stats import t
+
     from chaosity.records.atomic_writes_and_record_files import record_file
     from chaosity.statistics.cell_summary import summarise_cells, with_variance_priors
     from chaosity.store.measurements import Measurements
@@ -77,8 +79,8 @@ def explain_value_command(
             (of_cell["initiator"] == cell["initiator"]) & (of_cell["target"] == cell["target"])
         ]
         values = of_cell.loc[of_cell["status"] == "valid", "value"].dropna().astype(float)
-        spread, numbers = _mean_and_variance(cell, values), values.tolist()
-        print_template("explain_cell", cell=cell.to_dict(), numbers=numbers, spread=spread)
+        quantile = None if cell["low"] != cell["low"] else t.ppf(0.975, cell["freedom"])
+        print_template("explain_cell", cell=cell.to_dict(), numbers=[*values], t=quantile)
         for _, row in of_cell.iterrows():
             if replicate in (None, row["replicate"]):
                 path = folder / record_file(row["experiment"], row["point"], int(row["replicate"]))
@@ -101,31 +103,6 @@ def _full_name(name: str, column: pd.Series, kind: str, folder: Path) -> str:
     near = found or difflib.get_close_matches(name, names, _SHOWN_NAMES, 0.3) or names
     more = f" or {len(near) - _SHOWN_NAMES} more" if len(near) > _SHOWN_NAMES else ""
     raise UserError(what, str(folder), f"use {' or '.join(near[:_SHOWN_NAMES])}{more}")
-
-
-def _mean_and_variance(cell: pd.Series, values: pd.Series) -> dict[str, float] | None:
-    """Return the numbers of which the interval of a cell is made; None without an interval."""
-    import numpy as np
-    import pandas as pd
-    from scipy import stats
-
-    from chaosity.statistics.cell_summary import PRIOR
-    from chaosity.statistics.moderated_variances import CellPriors
-
-    if pd.isna(cell["low"]):
-        return None
-    positive = bool((values > 0.0).all())
-    scaled = np.log(values) if positive else values
-    own = variance, freedom = float(scaled.var()), len(values) - 1.0
-    if cell["prior_cells"]:
-        of_kind = CellPriors(*(np.array([cell[name]], dtype=float) for name in PRIOR))
-        found = of_kind.moderate_variances(np.array([variance]), np.array([freedom]))
-        variance, freedom = float(found[0][0]), float(found[1][0])
-    return {
-        **{"own_variance": own[0], "own_freedom": own[1], "of_logarithms": positive},
-        **{"variance": variance, "freedom": freedom},
-        **{"mean": float(scaled.mean()), "t": float(stats.t.ppf(0.975, freedom))},
-    }
 
 
 def _replicate_lines(

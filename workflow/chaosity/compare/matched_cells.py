@@ -126,9 +126,9 @@ class ComparableCell:
         """
         blocks = [block for block in self.logs if block in reference.logs] if paired else []
         if not blocks:
-            return Ratio.of_runs(self.block_values, reference.block_values)
+            return Ratio.of_samples(self.block_values, reference.block_values, paired=False)
         own, other = (np.exp([side.logs[block] for block in blocks]) for side in (self, reference))
-        return Ratio.of_pairs(own, other)
+        return Ratio.of_samples(own, other, paired=True)
 
 
 def add_matching_columns(measurements: Measurements) -> Measurements:

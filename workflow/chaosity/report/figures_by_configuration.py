@@ -114,7 +114,7 @@ def _ratio_sentences(rows: pd.DataFrame, names: Sequence[str]) -> Iterator[str]:
     known = {key: own.to_numpy(float) for key, own in values}
     for other in names[1:]:
         ratios = {
-            x: Ratio.of_runs(sample, known[x, names[0]])
+            x: Ratio.of_samples(sample, known[x, names[0]], paired=False)
             for (x, series), sample in known.items()
             if series == other and (x, names[0]) in known
         }

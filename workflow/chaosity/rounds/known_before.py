@@ -48,11 +48,7 @@ def known_cells(earlier: Measurements, plan: Collection[PointKey], place: str) -
             "name runs of this host, or of hosts with equal nodes and cores, in known_from",
         )
     cells = _quiet_cells(earlier, _CELL)
-    freedom = cells["prior_freedom"] + cells["n"] - 1.0
-    prior = (cells["prior_variance"] * cells["prior_freedom"]).fillna(0.0)
-    own = _relative_variance(cells).fillna(0.0) * (cells["n"] - 1.0)
-    variance = (prior + own) / freedom
-    return cells.assign(variance=variance)[[*_CELL, "median", "n", "variance"]]
+    return cells[[*_CELL, "median", "n", "variance"]]
 
 
 def own_cells(measured: Measurements, known: pd.DataFrame | None) -> pd.DataFrame:

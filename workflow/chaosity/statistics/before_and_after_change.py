@@ -27,18 +27,19 @@ def compare_neighbouring_periods(history: Measurements) -> pd.DataFrame:
     found = []
     valid = history.performance_rows().valid_rows_with_value()
     keys = [*CELL, "era"]
-    cells = summarise_cells(valid, keys).set_index(keys)[[*_ESTIMATE]]
+    cells = summarise_cells(valid, keys).set_index(keys)
     for _, cell in valid.groups_by_columns(CELL):
         for (_, before), (_, after) in pairwise(cell.rows.groupby("era", sort=True)):
             old, new = (json.loads(own["components"].iloc[-1]) for own in (before, after))
             changed = {c: [old.get(c), new[c]] for c in new if old.get(c) != new[c]}
             of_cell = [tuple(own[keys].iloc[0]) for own in (before, after)]
-            ratio = Ratio.of_runs(after["value"], before["value"])
+            old_cell, new_cell = (cells.loc[key] for key in of_cell)
+            ratio = Ratio.of_cells(new_cell, old_cell)
             found.append(
                 [
                     *(*of_cell[1], json.dumps(changed, sort_keys=True)),
                     len({*before["asked"], *after["asked"]}) == 1,
-                    *(estimate for key in of_cell for estimate in cells.loc[key]),
+                    *(own[name] for own in (old_cell, new_cell) for name in _ESTIMATE),
                     *(ratio.ratio, ratio.low, ratio.high),
                 ]
             )

@@ -4,12 +4,14 @@ A cell is one metric of one load of one point of one experiment on one host in o
 its replicates are the sample. Several loads of one point can have the same name in the experiment
 (a latency load on each of eight cores); initiator and target distinguish them.
 
-Outliers are marked but not removed: what disturbs a machine is a property of the machine.
+Outliers are the replicates that do not count for the interval, see `moderated_variances`. They are
+marked but not removed: what disturbs a machine is a property of the machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -17,22 +19,23 @@ from numpy.typing import NDArray
 
 from chaosity.records.record_types_and_verdict import FAILED, VALID
 from chaosity.statistics.estimates_and_ratios import t_interval
-from chaosity.statistics.moderated_variances import CellPriors
+from chaosity.statistics.moderated_variances import (
+    FEWEST_TO_JUDGE,
+    ReplicateNoise,
+    VariancePrior,
+    estimate_noise,
+    fit_priors_of_kinds,
+)
 from chaosity.store.measurements import CELL, Measurements, Table, as_measurements
 from chaosity.store.tidy_table_from_records import MISSING
 
-# Tukey's fences (Exploratory Data Analysis, 1977) stand 1.5 interquartile ranges outside the
-# quartiles. Quartiles of fewer than five values are these values themselves, so nothing stands
-# outside.
-FENCE = 1.5
-OUTLIERS_FROM_N = 5
 # Status of a cell with valid replicates without a value: an optional metric, see docs/design.md, 6.
 UNMEASURED = "unmeasured"
 
 # Cells with equal values in these columns scatter similarly, so they share a prior variance.
 _KIND = ("host", "configuration", "experiment", "load", "benchmark", "kernel", "metric")
-# Columns with the prior of a row's cell, see `CellPriors`.
-PRIOR = ("prior_variance", "prior_freedom", "prior_cells")
+# Columns with the prior of a row's cell, see `VariancePrior`.
+PRIOR = ("prior_freedom", "prior_variance", "prior_cells")
 
 # Columns that describe a replicate of a cell and not the cell.
 _OF_A_REPLICATE = ("replicate", "order", "measured_at", "status", "reason", "value", "remarks")
@@ -53,22 +56,24 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
         - `n`, `n_failed`, `n_missing`: number of replicates by status;
         - `median` with 95 % interval `low`, `high`; `minimum`, `maximum`: in the metric's unit. At
           n = 1 the interval follows from the prior alone, and is NaN without one;
-        - `prior_variance`, `prior_freedom`, `prior_cells`: the prior with which the interval was
-          computed, see `CellPriors`; NaN, 0 and 0 for Student's t;
+        - `counted`, `mean`, `variance`, `freedom`: the noise from which the interval follows. It is
+          that of logarithms where all values are above 0 (`is_positive`), see `ReplicateNoise`;
+          `own_variance` is not moderated;
+        - `prior_variance`, `prior_freedom`, `prior_cells`: the prior that moderated the variance,
+          see `VariancePrior`; NaN, 0 and 0 for Student's t;
         - `standard_deviation`: NaN below n = 2, since the spread is unknown then, not zero;
         - `precision`: half the interval's width as a share of the median, NaN without an interval;
-        - `outliers`: number of replicates outside Tukey's fences, NA below n = 5;
+        - `outliers`: number of replicates that do not count, NA below n = 3 or without a prior;
         - `status`: "valid" with at least one value, else "failed" with at least one failed
           replicate, else "unmeasured" with at least one replicate that has a reason for having no
           value, else "missing";
         - `reason`: of the first failed replicate, else of the first without a value, else None.
     """
     tidy = as_measurements(measurements).rows
-    codes, valid, samples = _samples_by_cell(tidy, by)
-    number = len(samples)
+    sample = _Sample.of_rows(tidy, by)
+    codes, valid, noise, number = sample.codes, sample.valid, sample.noise, len(sample.n)
     columns = [column for column in tidy.columns if column not in _OF_A_REPLICATE]
-    first = np.unique(codes, return_index=True)[1]
-    cells = tidy[columns].iloc[first].reset_index(drop=True)
+    cells = tidy[columns].iloc[sample.first_rows].reset_index(drop=True)
     # If replicates differ, the cell has the label or the stand-in file of any of them.
     if "label" in tidy:
         cells["label"] = tidy["label"].groupby(codes).first().reindex(range(number))
@@ -76,26 +81,28 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
         cells["file_backed"] = tidy["file_backed"].groupby(codes).any().to_numpy(dtype=bool)
 
     status = tidy["status"].to_numpy(dtype=object)
-    priors = _prior_of_each_cell(cells, samples, _is_one_cell(tidy, codes, by))
-    variance, freedom, moderated = priors.moderate_variances(
-        samples["variance"].to_numpy(), samples["freedom"].to_numpy()
+    own = pd.Series(sample.values).groupby(codes)
+    n, median = sample.n, own.median()
+    low, high = t_interval(
+        noise.mean, noise.variance, noise.freedom, noise.n, median, sample.is_positive
     )
-    n, median = samples["n"], samples["median"]
-    low, high = t_interval(samples["mean"], variance, freedom, n, median, samples["is_positive"])
     cells["n"] = n
     cells["n_failed"] = np.bincount(codes[status == FAILED], minlength=number)
     cells["n_missing"] = np.bincount(codes[status == MISSING], minlength=number)
     cells["median"] = median
     cells["low"], cells["high"] = low, high
-    cells["prior_variance"] = np.where(moderated, priors.variance, np.nan)
-    cells["prior_freedom"] = np.where(moderated, priors.freedom, 0.0)
-    cells["prior_cells"] = np.where(moderated, priors.cells, 0.0).astype(int)
-    for name in ("minimum", "maximum", "standard_deviation"):
-        cells[name] = samples[name]
+    cells["counted"], cells["is_positive"] = noise.n, sample.is_positive
+    for name in ("mean", "own_variance", "variance", "freedom"):
+        cells[name] = getattr(noise, name)
+    prior = sample.prior
+    cells["prior_variance"] = np.where(noise.moderated, prior.variance, np.nan)
+    cells["prior_freedom"] = np.where(noise.moderated, prior.freedom, 0.0)
+    cells["prior_cells"] = np.where(noise.moderated, prior.cells, 0.0).astype(int)
+    cells["minimum"], cells["maximum"] = own.min(), own.max()
+    cells["standard_deviation"] = own.std()
     cells["precision"] = (high - low) / (2.0 * median.abs())
-    outside = _outside_fences(tidy, codes, valid, samples)
-    counts = pd.array(np.bincount(codes[outside], minlength=number), dtype="Int64")
-    counts[(n < OUTLIERS_FROM_N).to_numpy()] = pd.NA
+    counts = pd.array(n - noise.n, dtype="Int64")
+    counts[(n < FEWEST_TO_JUDGE) | (np.asarray(prior.cells) == 0)] = pd.NA
     cells["outliers"] = counts
     without = (status == VALID) & ~valid
     some_without = np.bincount(codes[without], minlength=number) > 0
@@ -117,13 +124,10 @@ def with_variance_priors(measurements: Measurements) -> Measurements:
 
     Any selection of these rows then has the same intervals.
     """
-    codes, _, samples = _samples_by_cell(measurements.rows, CELL)
-    first = np.unique(codes, return_index=True)[1]
-    cells = measurements.rows.iloc[first].drop(columns=[*PRIOR], errors="ignore")
-    priors = _prior_of_each_cell(cells, samples, np.full(len(first), True))
-    columns = (priors.variance, priors.freedom, priors.cells)
-    rows = {name: prior[codes] for name, prior in zip(PRIOR, columns, strict=True)}
-    return measurements.with_columns(**rows)
+    rows = measurements.rows.drop(columns=[*PRIOR], errors="ignore")
+    sample = _Sample.of_rows(rows, CELL)
+    columns = zip(PRIOR, vars(sample.prior).values(), strict=True)
+    return measurements.with_columns(**{name: own[sample.codes] for name, own in columns})
 
 
 def replace_values(rows: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
@@ -143,72 +147,55 @@ def _is_one_cell(
     return np.asarray(counts == 1, dtype=bool)
 
 
-def _prior_of_each_cell(
-    cells: pd.DataFrame, samples: pd.DataFrame, single: NDArray[np.bool_]
-) -> CellPriors:
-    """Return the prior of each cell; `single` is false for samples that mix several cells."""
-    lowest, highest, variance, freedom = (
-        samples[name].to_numpy() for name in ("minimum", "maximum", "variance", "freedom")
-    )
-    # A ratio that is 1 in each replicate is that of a value to itself, so it does not scatter.
-    moderable = single & (lowest > 0.0) & ~((lowest == 1.0) & (highest == 1.0))
-    if set(PRIOR) <= set(cells.columns):
-        known, weight, number = (cells[name].to_numpy(dtype=float) for name in PRIOR)
-        return CellPriors(known, weight, np.where(moderable, number, 0.0))
-    kind = [column for column in _KIND if column in cells]
-    kinds = cells.groupby(kind, dropna=False, observed=True).ngroup().to_numpy(dtype=np.intp)
-    return CellPriors.of_kinds(variance, freedom, np.where(moderable, kinds, -1))
-
-
 def compute_outlier_mask(measurements: Table) -> pd.Series:
-    """Return, for each row, whether it is outside Tukey's fences of its cell; False below n = 5."""
+    """Return, for each row, whether it is a replicate that does not count for its cell."""
     tidy = as_measurements(measurements).rows
-    outside = _outside_fences(tidy, *_samples_by_cell(tidy, CELL))
+    sample = _Sample.of_rows(tidy, CELL)
+    outside = np.full(len(tidy), False)
+    outside[sample.valid] = ~sample.noise.counted
     return pd.Series(outside, tidy.index, name="outlier")
 
 
-def _outside_fences(
-    tidy: pd.DataFrame, codes: NDArray[np.intp], valid: NDArray[np.bool_], samples: pd.DataFrame
-) -> NDArray[np.bool_]:
-    """Return, for each row, whether it is valid and outside the fences of a large enough cell."""
-    lower, upper, n = (samples[name].to_numpy()[codes] for name in ("lower", "upper", "n"))
-    reach = FENCE * (upper - lower)
-    values = tidy["value"].to_numpy(dtype=float)
-    outside: NDArray[np.bool_] = (values < lower - reach) | (values > upper + reach)
-    return outside & valid & np.asarray(n >= OUTLIERS_FROM_N)
+@dataclass(frozen=True)
+class _Sample:
+    """The values of each cell's replicates, and their noise."""
 
+    codes: NDArray[np.intp]  # number of each row's cell, by first appearance
+    first_rows: NDArray[np.intp]  # the first row of each cell
+    values: NDArray[np.float64]  # value of each row, NaN unless it is valid
+    valid: NDArray[np.bool_]  # whether each row has a value
+    n: NDArray[np.intp]  # number of values of each cell
+    is_positive: NDArray[np.bool_]  # whether all values of each cell are above 0
+    prior: VariancePrior  # the prior of each cell
+    noise: ReplicateNoise  # of logarithms where `is_positive`
 
-def _samples_by_cell(
-    tidy: pd.DataFrame, by: Sequence[str]
-) -> tuple[NDArray[np.intp], NDArray[np.bool_], pd.DataFrame]:
-    """Return each row's cell number (by first appearance), the mask of valid values, and samples.
-
-    The sample of each cell has `n`, `minimum`, `lower` quartile, `median`, `upper` quartile,
-    `maximum` and `standard_deviation`; and `mean`, `variance` and its degrees of `freedom`, which
-    are those of logarithms where all values are above 0 (`is_positive`).
-    """
-    groups = tidy.groupby(list(by), sort=False, dropna=False, observed=True)
-    # pandas may number groups with nulls last; appearance order keeps tables readable.
-    codes = pd.factorize(groups.ngroup().to_numpy())[0].astype(np.intp)
-    values = tidy["value"].astype(float).reset_index(drop=True)
-    valid = (tidy["status"].to_numpy(dtype=object) == VALID) & values.notna().to_numpy()
-    values = values.where(valid)
-    own = values.groupby(codes)
-    n, minimum = own.count(), own.min()
-    is_positive = minimum > 0.0
-    logs = pd.Series(np.log(values.where(values > 0.0)))
-    scaled = logs.where(is_positive.to_numpy()[codes], values).groupby(codes)
-    samples = {
-        "n": n,
-        "minimum": minimum,
-        "lower": own.quantile(0.25),
-        "median": own.median(),
-        "upper": own.quantile(0.75),
-        "maximum": own.max(),
-        "standard_deviation": own.std(),
-        "is_positive": is_positive,
-        "mean": scaled.mean(),
-        "variance": scaled.var(),
-        "freedom": (n - 1.0).clip(lower=0.0),
-    }
-    return codes, valid, pd.DataFrame(samples)
+    @classmethod
+    def of_rows(cls, tidy: pd.DataFrame, by: Sequence[str]) -> _Sample:
+        """Return the sample of rows; priors are those of the rows, or else estimated from them."""
+        groups = tidy.groupby(list(by), sort=False, dropna=False, observed=True)
+        # pandas may number groups with nulls last; appearance order keeps tables readable.
+        codes = pd.factorize(groups.ngroup().to_numpy())[0].astype(np.intp)
+        first_rows = np.unique(codes, return_index=True)[1]
+        number = len(first_rows)
+        values = tidy["value"].to_numpy(dtype=float, na_value=np.nan)
+        valid = (tidy["status"].to_numpy(dtype=object) == VALID) & ~np.isnan(values)
+        own = codes[valid]
+        n = np.bincount(own, minlength=number)
+        is_positive = (n > 0) & (np.bincount(own, values[valid] <= 0.0, number) == 0)
+        scaled = values[valid]
+        scaled[is_positive[own]] = np.log(scaled[is_positive[own]])
+        # A ratio that is 1 in each replicate is that of a value to itself, so it does not scatter.
+        is_one = np.bincount(own, values[valid] != 1.0, number) == 0
+        moderable = is_positive & ~is_one & _is_one_cell(tidy, codes, by)
+        cells = tidy.iloc[first_rows]
+        if set(PRIOR) <= set(tidy.columns):
+            freedom, variance, known = (cells[name].to_numpy(dtype=float) for name in PRIOR)
+            freedom, known = (np.where(moderable, column, 0.0) for column in (freedom, known))
+            prior = VariancePrior(freedom, variance, known)
+        else:
+            kind = [column for column in _KIND if column in cells]
+            kinds = cells.groupby(kind, dropna=False, observed=True).ngroup().to_numpy(np.intp)
+            prior = fit_priors_of_kinds(scaled, own, np.where(moderable, kinds, -1))
+        noise = estimate_noise(scaled, own, number, prior)
+        values = np.where(valid, values, np.nan)
+        return cls(codes, first_rows, values, valid, n, is_positive, prior, noise)

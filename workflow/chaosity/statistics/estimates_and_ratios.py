@@ -1,6 +1,7 @@
 """Estimate the median of a sample with its interval, and the ratio of two samples.
 
-Intervals use Student's t; `cell_summary` moderates the variances of many cells for it. Order
+Intervals use Student's t with the noise of `moderated_variances`: that of a sample alone, or that
+of a cell among cells of its kind, see `cell_summary`. Order
 statistics fit the median better, but their widest interval goes from the smallest to the largest
 replicate and includes the median with probability 1 - 2^(1 - n), which is 75 % at n = 3 and 93.8 %
 at n = 5. So below n = 6 they have no 95 % interval, and a machine is rarely measured more often.
@@ -16,7 +17,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from chaosity.statistics.significance_tests import (
-    p_value_or_exact_comparison,
-    silence_warnings_on_equal_values,
-)
+from chaosity.statistics.moderated_variances import estimate_noise_alone
 from chaosity.units import UnitScale
 
 Values = NDArray[np.float64]
@@ -116,10 +114,12 @@ class Estimate(_HasInterval):
         median = float(np.median(array)) if n else math.nan
         if n < 2:
             return cls(median, None, None, n)
-        is_positive = (array > 0.0).all()
-        scaled = np.log(array) if is_positive else array
-        low, high = t_interval(scaled.mean(), scaled.var(ddof=1), n - 1, n, median, is_positive)
-        return cls(median, float(low), float(high), n)
+        is_positive = bool((array > 0.0).all())
+        noise = estimate_noise_alone(np.log(array) if is_positive else array)
+        low, high = t_interval(
+            noise.mean, noise.variance, noise.freedom, noise.n, median, is_positive
+        )
+        return cls(median, float(low[0]), float(high[0]), n)
 
     @classmethod
     def of_cell(cls, cell: Mapping[Any, Any]) -> Estimate:
@@ -152,36 +152,47 @@ class Ratio(_HasInterval):
     p: float | None = None  # probability of such a difference if there is none; None without a test
 
     @classmethod
-    def of_runs(cls, values: ArrayLike, reference: ArrayLike) -> Ratio:
-        """Return the ratio of the medians of two samples of positive values from different runs.
+    def of_samples(cls, values: ArrayLike, reference: ArrayLike, *, paired: bool) -> Ratio:
+        """Return the ratio of two samples of positive values.
 
-        Such values are not pairs: hours or days, and often a reboot, are between them. So interval
-        and p are from Welch's test for two samples of logarithms. The interval includes the scatter
-        within the runs, but not the differences between one run and the next.
+        Args:
+            values: the sample above; others than positive values are skipped unless paired.
+            reference: the sample below.
+            paired: value and reference at the same position make a pair, such as two cells in the
+                same replicate block; the ratio is the median of their ratios. Else it is the ratio
+                of the medians, and interval and p are those of Welch's test of logarithms. So are
+                the values of different runs, between which are hours or days, and often a reboot.
+                Their interval includes the scatter within the runs, but not the differences
+                between one run and the next.
         """
-        above, below = _logs(values), _logs(reference)
-        n, m = len(above), len(below)
+        both = (np.asarray(values, float).ravel(), np.asarray(reference, float).ravel())
+        samples = [np.log(own if paired else own[own > 0.0]) for own in both]  # NaN is not above 0
+        n, m = map(len, samples)
         if not n or not m:
             return cls(math.nan, None, None, n, m)
-        ratio = float(np.exp(np.median(above) - np.median(below)))
-        if n < 2 or m < 2:
-            return cls(ratio, None, None, n, m)
-        with silence_warnings_on_equal_values():
-            test = stats.ttest_ind(above, below, equal_var=False)
-            low, high = test.confidence_interval(_confidence.get())
-        if not np.isfinite(low):  # without any scatter
-            low = high = above.mean() - below.mean()
-        p = p_value_or_exact_comparison(float(test.pvalue), ratio)
-        return cls(ratio, *_ends(low, high, ratio), n, m, p)
+        samples = [samples[0] - samples[1]] if paired else samples
+        sizes, signs = [*map(len, samples)], np.array([1.0, -1.0])[: len(samples)]
+        cells = np.repeat(np.arange(len(samples)), sizes)
+        noise = estimate_noise_alone(np.concatenate(samples), cells, len(samples))
+        ratio = float(np.exp(signs @ [np.median(own) for own in samples]))
+        difference = float(signs @ noise.mean)
+        low, high, p = _test(difference, noise.variance / noise.n, noise.freedom, ratio)
+        return cls(ratio, low, high, n, m, p)
 
     @classmethod
-    def of_pairs(cls, values: ArrayLike, reference: ArrayLike) -> Ratio:
-        """Return the median of the ratios of pairs, such as two cells in the same replicate blocks.
-
-        All values are positive. Value and reference at the same position make a pair.
-        """
-        logs = np.log(np.asarray(values, float)) - np.log(np.asarray(reference, float))
-        return cls._of_logs(logs, fewest=2)
+    def of_cells(cls, cell: Mapping[Any, Any], reference: Mapping[Any, Any]) -> Ratio:
+        """Return the ratio of two rows of `summarise_cells`, with their noise, as of two runs."""
+        both = cell, reference
+        n, m = (int(own["n"]) for own in both)
+        if not (cell["is_positive"] and reference["is_positive"]):
+            return cls(math.nan, None, None, n, m)
+        ratio = float(cell["median"] / reference["median"])
+        errors = np.array([own["variance"] / own["counted"] for own in both])
+        freedom = np.array([own["freedom"] for own in both])
+        # Cells of one kind share the prior, which tells no more about two of them than about one.
+        most = max(own["prior_freedom"] for own in both) + sum(own["counted"] - 1 for own in both)
+        low, high, p = _test(cell["mean"] - reference["mean"], errors, freedom, ratio, most)
+        return cls(ratio, low, high, n, m, p)
 
     @classmethod
     def of_many_cells(cls, ratios: ArrayLike) -> Ratio:
@@ -189,17 +200,8 @@ class Ratio(_HasInterval):
 
         It is computed from logarithms, so that reciprocals have the reciprocal typical ratio.
         """
-        return cls._of_logs(np.log(np.asarray(ratios, dtype=float)), fewest=FEWEST_RATIOS)
-
-    @classmethod
-    def _of_logs(cls, logs: Values, fewest: int) -> Ratio:
-        n, ratio = len(logs), float(np.exp(np.median(logs)))
-        if n < fewest:
-            return cls(ratio, None, None, n, n)
-        half = stats.t.ppf(0.5 + _confidence.get() / 2.0, n - 1) * stats.sem(logs)
-        with silence_warnings_on_equal_values():
-            p = p_value_or_exact_comparison(float(stats.ttest_1samp(logs, 0.0).pvalue), ratio)
-        return cls(ratio, *_ends(logs.mean() - half, logs.mean() + half, ratio), n, n, p)
+        found = cls.of_samples(ratios, np.ones_like(ratios, dtype=float), paired=True)
+        return found if found.n >= FEWEST_RATIOS else replace(found, low=None, high=None, p=None)
 
     @property
     def n_text(self) -> str:
@@ -207,18 +209,31 @@ class Ratio(_HasInterval):
         return f"n = {self.n}" + (f" and {self.n_reference}" if self.n_reference != self.n else "")
 
 
-def _logs(values: ArrayLike) -> Values:
-    array = np.asarray(values, dtype=float).ravel()
-    logs: Values = np.log(array[array > 0.0])  # NaN is not above zero
-    return logs
+def _test(
+    difference: float, errors: Values, freedom: Values, ratio: float, most: float = math.inf
+) -> tuple[float | None, float | None, float | None]:
+    """Return the interval of a ratio, and the p-value of no difference; None if noise is unknown.
 
-
-def _ends(low: float, high: float, ratio: float) -> tuple[float, float]:
-    """Return the interval of a ratio from that of its logarithm, widened to include the ratio.
-
-    The interval is one of the mean logarithm; the median of an asymmetric sample can be outside.
+    Args:
+        difference: difference of the means of logarithms.
+        errors: squared standard error of each mean.
+        freedom: its degrees of freedom, which Welch's formula combines.
+        ratio: the ratio of the medians, to which the interval is widened: in an asymmetric sample
+            the median can be outside.
+        most: limit of the combined degrees of freedom.
     """
-    return min(float(np.exp(low)), ratio), max(float(np.exp(high)), ratio)
+    if not (freedom > 0.0).all():
+        return None, None, None
+    error = float(np.sqrt(errors.sum()))
+    if not error:  # without any scatter, values differ or are exactly equal
+        low = high = difference
+        p = float(ratio == 1.0)
+    else:
+        total = min(float(errors.sum() ** 2 / (errors**2 / freedom).sum()), most)
+        half = float(stats.t.isf((1.0 - _confidence.get()) / 2.0, total)) * error
+        low, high = difference - half, difference + half
+        p = 2.0 * float(stats.t.sf(abs(difference) / error, total))
+    return min(float(np.exp(low)), ratio), max(float(np.exp(high)), ratio), p
 
 
 def t_interval(

@@ -1,12 +1,15 @@
-"""Moderate the variances of cells by a prior that cells of one kind share.
+"""The noise of replicates: the variance of each cell, moderated by what cells of one kind share.
 
 Three replicates know their variance with two degrees of freedom. But cells of one kind scatter
 similarly, so the variance of each cell is moved towards the typical variance. It moves further if
 the variances differ less (Smyth, "Linear models and empirical Bayes methods for assessing
 differential expression", 2004, section 6.2, there for thousands of genes with few arrays each).
 
-A disturbed cell is not moderated: its variance is far above the prior, and it keeps this variance
-with its own degrees of freedom. bench/interval_coverage.py simulates the limits below.
+A disturbed replicate does not count: one that its kind's noise makes improbable, next to other
+replicates of its cell that agree. If the others do not agree either, nobody knows which of them
+is right. Then all count, and the cell keeps its own variance with its own degrees of freedom. So do
+cells without others of their kind, since three replicates do not know how far apart they should be.
+bench/interval_coverage.py simulates the limits below.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
@@ -22,11 +25,16 @@ from scipy.special import digamma, polygamma
 # From fewer cells the prior of an interval is too uncertain: with 5 cells, of which some scatter 5
 # times as much as others, a 95 % interval at n = 3 contains the truth in 92 % of simulations.
 FEWEST_CELLS = 10
-# With more replicates, intervals become less than 20 % narrower. But then one disturbed run moves
-# the mean by more than the prior expects: at n = 10 the coverage is 92 % instead of 95 %.
-MOST_REPLICATES = 5
-# A variance that is so improbable under the prior is that of a disturbed cell.
-_IMPROBABLE = 0.05
+# Share of the cells that are taken for cells whose replicates contradict each other.
+_CONTRADICTING = 0.05
+# Share of the undisturbed cells in which a replicate is taken for a disturbed one. With 1 %, the
+# coverage of cells of which some scatter 5 times as much as others is 92 % instead of 94 %.
+_DISTURBED = 0.003
+# Of two replicates it is not known which one is disturbed.
+FEWEST_TO_JUDGE = 3
+# A replicate that is farther away says no more about how differently cells scatter. Otherwise the
+# worst disturbances would make themselves probable. Cells that scatter 5 times as much are below.
+_FARTHEST = 10.0**2
 # Measurements do not have a standard deviation below 1e-4. Its logarithm would lower the typical
 # variance of all cells.
 _LEAST_VARIANCE = 1e-4**2
@@ -34,96 +42,205 @@ _LEAST_VARIANCE = 1e-4**2
 _ROUNDING = 1e-13**2
 # From fewer cells it is not known how variances scatter.
 _MIN_CELLS = 5
+# A median of variances uses about half of the information that their mean would.
+_MEDIAN_INFORMATION = 0.5
+# Each pass finds the disturbed replicates that the former ones hid. More than 3 were not seen.
+_MOST_PASSES = 10
 _Values = NDArray[np.float64]
+_Mask = NDArray[np.bool_]
+
+
+def variance_of_median(n: ArrayLike) -> _Values:
+    """Return the variance of a median of n normal values, as a share of that of one value.
+
+    A median over more than two values varies pi/2 as much as their mean.
+    """
+    n = np.asarray(n, dtype=float)
+    with np.errstate(divide="ignore"):
+        found: _Values = np.where(n > 2, np.pi / 2.0, 1.0) / n
+    return found
 
 
 @dataclass(frozen=True)
 class VariancePrior:
-    """The distribution from which the variances of many cells come."""
+    """The distribution from which the variances of cells come.
 
-    # Weight of the typical variance in degrees of freedom; infinite for equal variances.
-    freedom: float
-    variance: float  # the typical variance
+    Each attribute is a number for all cells, or an array with a number for each cell.
+    """
+
+    # Weight of the typical variance in degrees of freedom; 0 without a prior.
+    freedom: float | _Values
+    variance: float | _Values  # the typical variance; any number without a prior
+    # Number of cells from which the prior was estimated; 0 without a prior.
+    cells: float | _Values
 
     def shrink_variances(self, variance: _Values, freedom: _Values) -> tuple[_Values, _Values]:
         """Return the variances moved towards the typical variance, and their degrees of freedom.
 
-        No cell gets more degrees of freedom than all cells have together.
+        The variance of a single value (no freedom) may be NaN.
         """
-        variance = np.maximum(variance, _LEAST_VARIANCE)
-        most = float(freedom.sum())
-        if np.isinf(self.freedom):
-            return np.full_like(variance, self.variance), np.full_like(variance, most)
+        own = np.where(freedom > 0.0, np.maximum(variance, _LEAST_VARIANCE), 0.0)
         total = self.freedom + freedom
-        moderated = (self.freedom * self.variance + freedom * variance) / total
-        return moderated, np.minimum(total, most)
+        with np.errstate(invalid="ignore"):
+            return (self.freedom * np.nan_to_num(self.variance) + freedom * own) / total, total
+
+    def is_probable(self, variance: _Values, freedom: _Values, level: float) -> _Mask:
+        """Return whether cells of the prior have such a variance; false without a prior.
+
+        `level` is the share of the prior's cells for which the answer is wrong.
+        """
+        with np.errstate(invalid="ignore", divide="ignore"):
+            p = stats.f.sf(variance / self.variance, freedom, self.freedom)
+        return np.asarray((freedom == 0.0) | (p >= level)) & (np.asarray(self.cells) > 0)
 
 
 def fit_variance_prior(variance: _Values, freedom: _Values) -> VariancePrior:
     """Return the prior that fits the variances and degrees of freedom (above 0) of many cells."""
     if len(variance) < _MIN_CELLS:
-        return VariancePrior(0.0, 0.0)
+        return VariancePrior(0.0, 0.0, 0)
     logs = np.log(np.maximum(variance, _LEAST_VARIANCE))
     logs += np.log(freedom / 2) - digamma(freedom / 2)
     excess = float(logs.var(ddof=1) - polygamma(1, freedom / 2).mean())
-    if excess <= 0.0:
-        return VariancePrior(float("inf"), float(np.exp(logs.mean())))
-    half = 1e8
-    if excess > 1e-8:
-        half = float(brentq(lambda x: float(polygamma(1, x)) - excess, 1e-6, 1e8))
-    centre = logs.mean() + digamma(half) - np.log(half)
-    return VariancePrior(2.0 * half, float(np.exp(centre)))
+    # The prior comes from these cells, so it has at most their degrees of freedom.
+    half, centre, most = np.inf, float(logs.mean()), float(freedom.sum())
+    if excess > 0.0:
+        half = 1e8
+        if excess > 1e-8:
+            half = float(brentq(lambda x: float(polygamma(1, x)) - excess, 1e-6, 1e8))
+        centre += float(digamma(half) - np.log(half))
+    return VariancePrior(min(2.0 * half, most), float(np.exp(centre)), len(variance))
+
+
+def fit_common_variance(variance: _Values, freedom: _Values) -> VariancePrior:
+    """Return the prior of cells that scatter alike, however few, from their own variances.
+
+    It is a median, which a few disturbed cells do not move.
+    """
+    # The median of a sample's variance is below its mean, most of all for small samples.
+    typical = float(np.median(variance / (stats.chi2.median(freedom) / freedom)))
+    weight = max(1.0, _MEDIAN_INFORMATION * float(freedom.sum()))
+    return VariancePrior(weight, max(typical, _LEAST_VARIANCE), len(variance))
 
 
 @dataclass(frozen=True)
-class CellPriors:
-    """For each cell, the prior that the cells of its kind share.
+class ReplicateNoise:
+    """The noise of the replicates of cells; arrays with one number for each cell."""
 
-    Each array has one number for each cell.
+    counted: _Mask  # whether each value counts; false for a disturbed replicate
+    n: NDArray[np.intp]  # number of replicates that count
+    mean: _Values  # their mean, NaN without a value
+    own_variance: _Values  # their variance, NaN below two
+    variance: _Values  # the moderated variance of one replicate, else the own variance
+    freedom: _Values  # degrees of freedom of `variance`
+    moderated: _Mask  # whether the variance is moderated by the prior
+
+
+def estimate_noise(
+    values: _Values, cells: NDArray[np.intp], number: int, prior: VariancePrior
+) -> ReplicateNoise:
+    """Return the noise of cells from their replicates.
+
+    Args:
+        values: finite values of all replicates, mostly logarithms.
+        cells: number of the cell of each value.
+        number: number of cells.
+        prior: the prior of each cell, see `fit_priors_of_kinds`.
     """
+    counted = np.full(len(values), True)
+    sizes = np.bincount(cells, minlength=number)
+    while len(worst := _disturbed_replicates(values, cells, counted, sizes, prior)):
+        counted[worst] = False
+    n, mean, own = _moments(values[counted], cells[counted], number)
+    freedom = np.maximum(n - 1.0, 0.0)
+    moderated = prior.is_probable(own, freedom, _CONTRADICTING)
+    shrunk, total = prior.shrink_variances(own, freedom)
+    variance, freedom = np.where(moderated, shrunk, own), np.where(moderated, total, freedom)
+    return ReplicateNoise(counted, n, mean, own, variance, freedom, moderated)
 
-    variance: _Values  # the typical variance; NaN without a prior
-    freedom: _Values  # weight of the prior in degrees of freedom; 0 without a prior
-    cells: _Values  # number of cells from which the prior was estimated; 0 without a prior
 
-    @classmethod
-    def of_kinds(cls, variance: _Values, freedom: _Values, kinds: NDArray[np.intp]) -> CellPriors:
-        """Estimate a prior for each kind of at least `FEWEST_CELLS` cells with scatter.
+def estimate_noise_alone(
+    values: _Values, cells: NDArray[np.intp] | None = None, number: int = 1
+) -> ReplicateNoise:
+    """Return the noise of cells that share nothing; by default, all values are of one cell."""
+    cells = np.zeros(len(values), dtype=np.intp) if cells is None else cells
+    return estimate_noise(values, cells, number, VariancePrior(0.0, np.nan, 0))
 
-        Args:
-            variance: variance of each cell's logarithms; NaN without freedom.
-            freedom: degrees of freedom of each variance.
-            kinds: number of each cell's kind; a cell with a negative number has no prior.
-        """
-        none = np.zeros(len(variance))
-        result = cls(np.full(len(variance), np.nan), none, none.copy())
+
+def fit_priors_of_kinds(
+    values: _Values, cells: NDArray[np.intp], kinds: NDArray[np.intp]
+) -> VariancePrior:
+    """Return the prior of each cell, estimated for each kind of at least `FEWEST_CELLS` cells.
+
+    Args:
+        values: finite values of all replicates, mostly logarithms.
+        cells: number of the cell of each value.
+        kinds: number of each cell's kind; a cell with a negative number has no prior.
+    """
+    prior = VariancePrior(*(np.full(len(kinds), without) for without in (0.0, np.nan, 0.0)))
+    noise = estimate_noise_alone(values, cells, len(kinds))
+    for _ in range(_MOST_PASSES):
+        before = noise.counted
         # Equal values say nothing about how much their kind scatters: a clock may be coarse.
-        scatter = (freedom > 0.0) & (variance > _ROUNDING)
+        known = (noise.n > 1) & (noise.own_variance > _ROUNDING)
         for kind in np.unique(kinds[kinds >= 0]):
             members = kinds == kind
-            known = members & scatter
-            number = np.count_nonzero(known)
-            if number < FEWEST_CELLS:
-                continue
-            prior = fit_variance_prior(variance[known], freedom[known])
-            result.variance[members], result.cells[members] = prior.variance, number
-            # The prior comes from these cells, so it has at most their degrees of freedom.
-            result.freedom[members] = min(prior.freedom, float(freedom[known].sum()))
-        return result
+            own = members & known
+            if np.count_nonzero(own) >= FEWEST_CELLS:
+                variance, freedom = noise.own_variance[own], noise.n[own] - 1.0
+                most = _FARTHEST * fit_common_variance(variance, freedom).variance
+                fitted = fit_variance_prior(np.minimum(variance, most), freedom)
+                for name, number in vars(fitted).items():
+                    getattr(prior, name)[members] = number
+        noise = estimate_noise(values, cells, len(kinds), prior)
+        if np.array_equal(noise.counted, before):
+            break
+    return prior
 
-    def moderate_variances(
-        self, variance: _Values, freedom: _Values
-    ) -> tuple[_Values, _Values, NDArray[np.bool_]]:
-        """Return each variance, its degrees of freedom, and whether it was moderated.
 
-        A single value has no variance, so it gets that of the prior.
-        """
-        with np.errstate(invalid="ignore", divide="ignore"):
-            p = stats.f.sf(variance / self.variance, freedom, self.freedom)
-        chosen = (self.cells > 0) & (freedom < MOST_REPLICATES)
-        chosen &= (freedom == 0) | (p >= _IMPROBABLE)
-        variance = np.where(chosen & (freedom == 0), self.variance, variance)
-        total = np.where(chosen, self.freedom + freedom, freedom)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            moderated = (self.freedom * self.variance + freedom * variance) / total
-        return np.where(chosen, moderated, variance), total, chosen
+def _moments(
+    values: _Values, cells: NDArray[np.intp], number: int
+) -> tuple[NDArray[np.intp], _Values, _Values]:
+    """Return the number of values of each cell, their mean and their variance, NaN if unknown."""
+    n = np.bincount(cells, minlength=number)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.bincount(cells, values, number) / n
+        squares = np.bincount(cells, (values - mean[cells]) ** 2, number)
+        return n, mean, np.where(n > 1, squares / (n - 1.0), np.nan)
+
+
+def _disturbed_replicates(
+    values: _Values,
+    cells: NDArray[np.intp],
+    counted: _Mask,
+    sizes: NDArray[np.intp],
+    prior: VariancePrior,
+) -> NDArray[np.intp]:
+    """Return at most one replicate of each cell: the farthest one, if it is improbable.
+
+    It is compared with the others of its cell that count, and which have to be most of all
+    `sizes`. The test is that of an externally studentised residual, with the moderated variance.
+    """
+    judged = (sizes >= FEWEST_TO_JUDGE) & (np.asarray(prior.cells) > 0)
+    candidates = np.flatnonzero(counted & judged[cells])
+    mean = _moments(values[counted], cells[counted], len(sizes))[1]
+    distance = np.abs(values - mean[cells])[candidates]
+    order = candidates[np.lexsort((distance, cells[candidates]))]
+    farthest = order[np.diff(cells[order], append=-1) != 0]
+    own = cells[farthest]
+    rest = counted.copy()
+    rest[farthest] = False
+    others, centre, variance = (
+        column[own] for column in _moments(values[rest], cells[rest], len(sizes))
+    )
+    of_own = VariancePrior(
+        *(np.broadcast_to(each, sizes.shape)[own] for each in vars(prior).values())
+    )
+    freedom = np.maximum(others - 1.0, 0.0)
+    moderated, total = of_own.shrink_variances(variance, freedom)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        error = np.sqrt(moderated * (1.0 + 1.0 / others))
+        p = 2.0 * stats.t.sf(np.abs(values[farthest] - centre) / error, total) * (others + 1)
+    most = (others > 1) & (2 * others > sizes[own])
+    agree = of_own.is_probable(variance, freedom, _DISTURBED)
+    found: NDArray[np.intp] = farthest[most & agree & (p < _DISTURBED)]
+    return found

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from chaosity.statistics.moderated_variances import estimate_noise_alone
 from chaosity.store.measurements import CELL, Table, as_measurements
 
 # The chance to report a difference where there is none.
@@ -22,11 +23,6 @@ def silence_warnings_on_equal_values() -> Iterator[None]:
     with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)
         yield
-
-
-def p_value_or_exact_comparison(p: float, ratio: float) -> float:
-    """Return `p`; if the samples have no scatter, return 1 for a ratio of exactly 1, else 0."""
-    return float(p) if np.isfinite(p) else float(ratio == 1.0)
 
 
 def adjust_family_wise_error(p_values: ArrayLike) -> NDArray[np.float64]:
@@ -61,18 +57,26 @@ def is_variation_between_cells_significant(
     """Return whether cells differ by more than the noise of their replicates.
 
     The test is a one-way analysis of variance of the logarithms of valid values, or of the values
-    themselves if one is zero; the columns `by` identify the cells. The best and the worst of many
-    cells are far apart even when all cells are equal. So their intervals do not show whether cells
-    differ, but the variance between cells compared with the variance within cells does.
+    themselves if one is zero; the columns `by` identify the cells.
+    The best and the worst of many cells are far apart even when all cells are equal. So their
+    intervals do not show whether cells differ, but the variance between cells compared with the
+    variance within cells does.
 
     Returns:
         The answer; None for a single cell, or if no cell has two replicates.
     """
-    valid = as_measurements(measurements).valid_rows_with_value()
-    cells = [cell.rows["value"].to_numpy(dtype=float) for _, cell in valid.groups_by_columns(by)]
-    if all((cell > 0.0).all() for cell in cells):  # a share or a count may be zero
-        cells = [np.log(cell) for cell in cells]
-    if len(cells) < 2 or all(len(cell) < 2 for cell in cells):
+    valid = as_measurements(measurements).valid_rows_with_value().rows
+    values = valid["value"].to_numpy(dtype=float)
+    if (values > 0.0).all():  # a share or a count may be zero
+        values = np.log(values)
+    cells = valid.groupby(list(by), dropna=False, observed=True).ngroup().to_numpy().astype(np.intp)
+    number = len(np.unique(cells))
+    noise = estimate_noise_alone(values, cells, number)
+    within = noise.freedom > 0.0
+    if number < 2 or not within.any():
         return None
-    with silence_warnings_on_equal_values():
-        return bool(stats.f_oneway(*cells).pvalue < LEVEL)
+    between = noise.n @ (noise.mean - np.average(noise.mean, weights=noise.n)) ** 2 / (number - 1)
+    freedom = float(noise.freedom.sum())
+    error = noise.freedom[within] @ noise.variance[within] / freedom
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return bool(stats.f.sf(between / error, number - 1, freedom) < LEVEL)
