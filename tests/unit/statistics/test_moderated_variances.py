@@ -16,7 +16,12 @@ from chaosity.statistics.cell_summary import (
     with_variance_priors,
 )
 from chaosity.statistics.estimates_and_ratios import Estimate
-from chaosity.statistics.moderated_variances import FEWEST_CELLS, CellPriors
+from chaosity.statistics.moderated_variances import (
+    FEWEST_CELLS,
+    CellPriors,
+    fit_variance_prior,
+    variance_of_median,
+)
 from chaosity.store.measurements import Measurements
 
 WIDTH = ["low", "high"]
@@ -163,3 +168,22 @@ def test_single_replicates_alone_have_no_interval():
     found = summarise_cells(table(noisy(60, 1)))
     assert found[WIDTH].isna().all(axis=None)
     assert found["precision"].isna().all()
+
+
+def test_the_variance_prior_fits_equal_and_scattered_variances():
+    random = np.random.default_rng(1)
+    same = 0.04 * random.chisquare(4.0, 400) / 4.0
+    prior = fit_variance_prior(same, np.full(400, 4.0))
+    assert prior.freedom > 30.0 and prior.variance == pytest.approx(0.04, rel=0.15)
+    # Smyth's model: 1 / variance follows a chi-square of d0 degrees of freedom over d0 s0^2.
+    true = 0.04 * 6.0 / random.chisquare(6.0, 4000)
+    seen = true * random.chisquare(4.0, 4000) / 4.0
+    prior = fit_variance_prior(seen, np.full(4000, 4.0))
+    assert prior.freedom == pytest.approx(6.0, rel=0.3)
+    assert prior.variance == pytest.approx(0.04, rel=0.1)
+
+
+def test_the_variance_of_a_median_is_that_of_order_statistics():
+    exact = [1.0, 0.5, 0.4487, 0.2982, 0.2868, 0.2147, 0.2104]  # of samples of 1 to 7 normal values
+    assert_allclose(variance_of_median(np.arange(1, 8)), exact, rtol=0.05)
+    assert variance_of_median(1001) == pytest.approx(np.pi / 2002, rel=0.01)

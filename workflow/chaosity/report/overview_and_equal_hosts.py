@@ -18,9 +18,9 @@ from pathlib import Path
 from chaosity import __version__
 from chaosity.compare.comparison_text import BETTER, WORSE
 from chaosity.compare.host_deviations import MIN_HOSTS
-from chaosity.compare.outlier_host_search import OutlierHosts, find_outlier_hosts
+from chaosity.compare.outlier_hosts import OutlierHosts, find_outlier_hosts
 from chaosity.compare.resource_speeds import ResourceSpeeds
-from chaosity.compare.selection_comparison import compare_selections
+from chaosity.compare.two_sides import compare_selections
 from chaosity.components.component_files import processor_model_and_group
 from chaosity.errors import UserError
 from chaosity.health.check_series import read_series

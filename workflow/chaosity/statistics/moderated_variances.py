@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
@@ -35,6 +35,18 @@ _ROUNDING = 1e-13**2
 # From fewer cells it is not known how variances scatter.
 _MIN_CELLS = 5
 _Values = NDArray[np.float64]
+
+
+def variance_of_median(n: ArrayLike) -> _Values:
+    """Return the variance of the median of n normal values, as a share of that of one value.
+
+    For many values it is pi / 2n. Corrected for few values, it is within 5 % of the variances of
+    order statistics, 1, 0.5, 0.449, 0.298, 0.287, 0.215 for n = 1 to 6 (Arnold et al., A First
+    Course in Order Statistics, 1992). For an even n the median is a mean of two values.
+    """
+    n = np.asarray(n, dtype=float)
+    found: _Values = np.pi / 2.0 / (n + np.where(n % 2 == 1, 0.5, 1.2))
+    return found
 
 
 @dataclass(frozen=True)
