@@ -45,13 +45,23 @@ _PLACE_COLUMNS = {
     PLACE: ("initiator", "target"),
     CLASS: ("initiator_kind", "part", "target_kind", "drives", "context"),
 }
-# Columns of the co-running loads of a cell.
-CORUNNING = {PLACE: "corunning", CLASS: "corunning_kinds"}
+# Columns that describe a co-running load.
+_CORUNNING = {
+    PLACE: ("load", "initiator", "target", "kernel", "asked"),
+    CLASS: ("load", "initiator_kind", "target_kind", "kernel", "drives"),
+}
 # Columns that describe a cell besides its key, taken from its first row.
 _DESCRIPTION = (
     *(*_GROUP, *QUESTION, "load_parameters"),
     *("initiator_kind", "target_kind", "part", "initiator_nodes", "target_nodes"),
 )
+# The columns of a prepared side. All columns of all hosts of a fleet would fill the memory.
+_USED = {
+    *(*POINT, *LOAD, *_DESCRIPTION, "corunning"),
+    *(column for columns in _PLACE_COLUMNS.values() for column in columns),
+    *("replicate", "threads", "file_backed", "relation", "status", "value"),
+    *("origin", "measured_at", "era"),
+}
 _OWN_RELATIONS = ("same_node", "same_nodes")
 Key = tuple[object, ...]
 
@@ -105,6 +115,7 @@ def prepare_sides(
     unknown = any(len(side.where(part="unknown", target_kind="node")) for side in valid)
     if by == CLASS and unknown:
         sides = list(map(reduce_relations_to_own_or_other_node, sides))
+    sides = [_with_corunning_loads(side, by) for side in sides]
     return by, sides, [*key_columns(by, ignore), *configuration]
 
 
@@ -112,8 +123,7 @@ def _with_matching_columns(measurements: Measurements) -> Measurements:
     """Return the performance rows of a selection with the columns that matching needs.
 
     Adds `asked` (the levels of the load; in a history also the fingerprint of the request),
-    `corunning` and `corunning_kinds` (the other loads of the point by place and by class, ""
-    without other loads), `context` (factors that do not name a place) and `part` (the relation).
+    `context` (factors that do not name a place) and `part` (the relation).
     """
     side = measurements.performance_rows()
     rows = side.rows
@@ -121,18 +131,18 @@ def _with_matching_columns(measurements: Measurements) -> Measurements:
     if "asked" in rows:  # only a history has this column
         asked = asked + " " + rows["asked"].fillna("").astype(str)
     contexts = {text: _context(text) for text in rows["factors"].unique()}
-    side = side.with_columns(
+    return side.with_columns(
         asked=asked,
         part=rows["relation"].fillna("unknown"),
         file_backed=rows["file_backed"].fillna(False).astype(bool),
         context=rows["factors"].map(contexts),
     )
-    return side.with_columns(
-        corunning=side.corunning_text(["load", "initiator", "target", "kernel", "asked"]),
-        corunning_kinds=side.corunning_text(
-            ["load", "initiator_kind", "target_kind", "kernel", "drives"]
-        ),
-    )
+
+
+def _with_corunning_loads(side: Measurements, by: str) -> Measurements:
+    """Add `corunning`: the other loads of the point by place or by class, "" without any."""
+    side = side.with_columns(corunning=side.corunning_text(_CORUNNING[by]))
+    return Measurements(side.rows[[name for name in side.rows if name in _USED]])
 
 
 def _context(factors: object) -> str:
@@ -191,7 +201,7 @@ def key_columns(by: str, ignore: Collection[str] = (), *, question: bool = True)
     Cells are matched by PLACE or CLASS. The sides differ on purpose in the columns `ignore`.
     Without `question`, cells need the same category and metric, but not the same question.
     """
-    columns = [*_GROUP, CORUNNING[by], *_PLACE_COLUMNS[by]]
+    columns = [*_GROUP, "corunning", *_PLACE_COLUMNS[by]]
     columns += [*QUESTION, "file_backed"] if question else []
     return [name for name in columns if name not in ignore and (question or name != "context")]
 
@@ -288,8 +298,7 @@ def _range_text(low: float, high: float) -> str | None:
 
 def _with_texts(cells: pd.DataFrame) -> pd.DataFrame:
     """Return the cells with the texts that `MatchedCells.cells` names."""
-    company = next((cells[name] for name in CORUNNING.values() if name in cells), None)
-    cells = cells.assign(company="" if company is None else company)
+    cells = cells.assign(company=cells.get("corunning", ""))
     texts = {"group": _group_text, "where": _place_text, "asked_words": _load_text}
     records = cells.to_dict("records")
     return cells.assign(**{name: list(map(text, records)) for name, text in texts.items()})

@@ -33,7 +33,7 @@ from chaosity.statistics.significance_tests import MATTERS
 from chaosity.store.measurements import Measurements
 from chaosity.text_templates import write_sentences
 
-# 200 hosts with eight nodes and 30 drives take 80 s of processor time and 1 GB.
+# 200 hosts with eight nodes and 30 drives take a minute of processor time and 1.3 GB.
 MAX_HOSTS = 1000
 
 

@@ -25,8 +25,6 @@ from chaosity.compare.comparison_text import (
 )
 from chaosity.compare.matched_cells import (
     CLASS,
-    CORUNNING,
-    PLACE,
     QUESTION,
     MatchedCells,
     gain_signs,
@@ -189,11 +187,7 @@ def _loose_matches(
     With each category and metric come the table of ratios and the programs of both sides.
     """
     left, right = (
-        dict(
-            side.valid_rows()
-            .where(**{CORUNNING[PLACE]: ""})
-            .groups_by_columns(["category", "metric"])
-        )
+        dict(side.valid_rows().where(corunning="").groups_by_columns(["category", "metric"]))
         for side in sides
     )
     for group, own in left.items():

@@ -175,26 +175,14 @@ class Ratio(_HasInterval):
         return cls(ratio, *_ends(low, high, ratio), n, m, p)
 
     @classmethod
-    def of_pairs(cls, values: ArrayLike, reference: ArrayLike) -> Ratio:
-        """Return the median of the ratios of pairs, such as two cells in the same replicate blocks.
-
-        All values are positive. Value and reference at the same position make a pair.
-        """
-        logs = np.log(np.asarray(values, float)) - np.log(np.asarray(reference, float))
-        return cls._of_logs(logs, fewest=2)
-
-    @classmethod
     def of_many_cells(cls, ratios: ArrayLike) -> Ratio:
         """Return the median of the ratios of many cells, with an interval from three cells on.
 
         It is computed from logarithms, so that reciprocals have the reciprocal typical ratio.
         """
-        return cls._of_logs(np.log(np.asarray(ratios, dtype=float)), fewest=FEWEST_RATIOS)
-
-    @classmethod
-    def _of_logs(cls, logs: Values, fewest: int) -> Ratio:
+        logs = np.log(np.asarray(ratios, dtype=float))
         n, ratio = len(logs), float(np.exp(np.median(logs)))
-        if n < fewest:
+        if n < FEWEST_RATIOS:
             return cls(ratio, None, None, n, n)
         half = stats.t.ppf(0.5 + _confidence.get() / 2.0, n - 1) * stats.sem(logs)
         with silence_warnings_on_equal_values():
