@@ -22,7 +22,7 @@ import numpy as np
 from scipy import stats
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
-from chaosity.compare.outlier_host_search import find_outlier_hosts
+from chaosity.compare.outlier_hosts import find_outlier_hosts
 from chaosity.components.make_component_documents import drive_component_name
 from chaosity.cpusets import parse_cpu_list
 from chaosity.documents.check_config import read_config

@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 
-from chaosity.compare.outlier_host_search import find_outlier_hosts
+from chaosity.compare.outlier_hosts import find_outlier_hosts
 from chaosity.health.check_series import COLUMNS, SERIES_FILE
 from chaosity.report.overview_and_equal_hosts import write_overview
 from machines import planned

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from hypothesis import strategies as st
 
-from chaosity.compare.selections_to_compare import read_selections
+from chaosity.compare.selections import read_selections
 from chaosity.documents.shipped_documents import PUBLISHED, yaml_file_names
 from chaosity.store.add_profiles_to_database import update_profiles_from_results
 from chaosity.store.measurements import Measurements

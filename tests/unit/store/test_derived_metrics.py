@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from records_by_hand import load, write_point, write_record
 
 from chaosity.anomalies.host_anomalies import analyse_host
-from chaosity.compare.selection_comparison import compare_selections
+from chaosity.compare.two_sides import compare_selections
 from chaosity.records.record_types_and_verdict import VALID
 from chaosity.statistics.cell_summary import UNMEASURED, summarise_cells
 from chaosity.statistics.find_anova_studies import find_anova_studies

@@ -23,12 +23,8 @@ from chaosity.anomalies.cell_log_scores import (
     Scores,
     mad_to_deviation,
 )
+from chaosity.statistics.significance_tests import MATTERS, MATTERS_IN_ONE_RUN
 
-# A smaller loss does not justify opening a server: equal parts differ by 1 or 2 %, and so do runs
-# from boot to boot.
-MATTERS = 0.05
-# In a single run a disturbance of a few seconds looks like a fault.
-MATTERS_IN_ONE_RUN = 0.08
 # Probability of a false alarm in one matrix, for all its cells together.
 LEVEL = 0.01
 # A single run has no replicates to confirm it.

@@ -21,7 +21,6 @@ from chaosity.anomalies.anomaly_text import advice_text
 from chaosity.anomalies.component_anomalies import CheckResult
 from chaosity.anomalies.departure_significance import (
     LEVEL,
-    MATTERS_IN_ONE_RUN,
     MAX_CONFIDENCE,
     MAX_CONFIDENCE_OF_ONE_RUN,
 )
@@ -29,6 +28,7 @@ from chaosity.place_names import natural_sort_key
 from chaosity.statistics.corun_interference import (
     compare_latency_together_and_alone,
 )
+from chaosity.statistics.significance_tests import MATTERS_IN_ONE_RUN
 from chaosity.store.measurements import Measurements
 from chaosity.text_templates import write_text
 from chaosity.units import join_with_and

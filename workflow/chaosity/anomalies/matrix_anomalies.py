@@ -18,7 +18,7 @@ from chaosity.anomalies.cell_log_scores import (
     cell_positions_in_mask,
     score_cells,
 )
-from chaosity.anomalies.departure_significance import MATTERS, Departure
+from chaosity.anomalies.departure_significance import Departure
 from chaosity.anomalies.matrix_departures import MatrixAnalysis
 from chaosity.anomalies.matrix_structure import (
     NONE,
@@ -29,6 +29,7 @@ from chaosity.anomalies.matrix_structure import (
 )
 from chaosity.anomalies.slit_mismatch import check_packages_and_slit
 from chaosity.place_names import node_name
+from chaosity.statistics.significance_tests import MATTERS
 from chaosity.store.read_node_matrix_csv import NodeMatrix
 from chaosity.text_templates import write_sentences, write_text
 

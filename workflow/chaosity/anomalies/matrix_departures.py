@@ -15,13 +15,12 @@ from chaosity.anomalies.cell_groups import GroupedCells, best_middle_score_of_ea
 from chaosity.anomalies.cell_log_scores import Position, ScoredCells, cell_positions_in_mask
 from chaosity.anomalies.departure_significance import (
     LEVEL,
-    MATTERS,
-    MATTERS_IN_ONE_RUN,
     SuspectedComponent,
 )
 from chaosity.anomalies.matrix_structure import NONE, EqualCellGroups
 from chaosity.anomalies.node_positions import losses_explained_by_node_position
 from chaosity.place_names import initiator_to_target_name, node_name, package_name
+from chaosity.statistics.significance_tests import MATTERS, MATTERS_IN_ONE_RUN
 from chaosity.units import format_quantity, join_with_and
 
 # A suspected part of a node, not a path.

@@ -26,7 +26,6 @@ from chaosity.anomalies.cell_log_scores import (
     loss_percent,
 )
 from chaosity.anomalies.departure_significance import (
-    MATTERS,
     is_significant_and_large,
     limit_confidence_by_replicates,
 )
@@ -43,6 +42,7 @@ from chaosity.anomalies.matrix_structure import (
     structure_cost,
 )
 from chaosity.place_names import node_name
+from chaosity.statistics.significance_tests import MATTERS
 from chaosity.store.measurements import less_is_better
 from chaosity.text_templates import write_sentences, write_text
 from chaosity.units import format_quantity

@@ -16,7 +16,7 @@ from chaosity.campaign.budgeted_plan import (
     budget_of_config,
     needs_rounds,
 )
-from chaosity.compare.selections_to_compare import read_selections
+from chaosity.compare.selections import read_selections
 from chaosity.components.component_files import read_component_documents
 from chaosity.components.component_history import (
     components_changed_since,

@@ -11,8 +11,8 @@ from chaosity.cli.terminal_output import print_json, print_template
 from chaosity.errors import UserError
 
 if TYPE_CHECKING:
-    from chaosity.compare.outlier_host_search import OutlierHosts
-    from chaosity.compare.selection_comparison import SelectionComparison
+    from chaosity.compare.outlier_hosts import OutlierHosts
+    from chaosity.compare.two_sides import SelectionComparison
     from chaosity.report.crossovers import CrossoverVerdict
 
 # Number of rows that fit on a terminal below the verdict.
@@ -56,12 +56,12 @@ def compare_command(
     compared by the bandwidth from which on one has a lower latency under load. Two folders
     results/HOST are compared by this crossover of their configurations.
     """
-    from chaosity.compare.outlier_host_search import find_outlier_hosts
-    from chaosity.compare.selection_comparison import SelectionComparison, compare_selections
-    from chaosity.compare.selections_to_compare import read_selections
+    from chaosity.compare.outlier_hosts import find_outlier_hosts
+    from chaosity.compare.selections import parse_conditions, read_selections
+    from chaosity.compare.two_sides import SelectionComparison, compare_selections
     from chaosity.report.crossovers import compare_crossovers
 
-    pinned = dict(_condition(text) for text in conditions)
+    pinned = parse_conditions(conditions, "--where")
     selected = [selection.filter_rows(pinned) for selection in read_selections(selections)]
     if len(selected) < 2:
         raise UserError("a second selection is required", selected[0].name, "name another table")
@@ -91,11 +91,3 @@ def compare_command(
     print_template(
         "compare", wrap=True, result=result, sentences=sentences, groups=groups, most=most
     )
-
-
-def _condition(text: str) -> tuple[str, str]:
-    """Return the column and the value in a text such as "kernel=triad"."""
-    column, equals, value = text.partition("=")
-    if not equals or not column:
-        raise UserError(f"{text!r} is not COLUMN=VALUE", "--where")
-    return column, value

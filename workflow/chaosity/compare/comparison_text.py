@@ -24,7 +24,7 @@ def group_text(category: str, metric: str, corunning: bool = False) -> str:
     return f"{words} with co-running loads" if corunning else words
 
 
-def class_text(description: Mapping[str, Any]) -> str:
+def class_text(description: Mapping[Any, Any]) -> str:
     """Return the class of a cell: "node -> same package, drive"."""
     part = str(description["part"]).replace("_", " ")
     kind = str(description["target_kind"]).replace("_", " ")

@@ -1,4 +1,4 @@
-"""Match the cells of two or more selections that can be compared, and compute their ratios.
+"""Match the cells of two or more sides that can be compared, in one table.
 
 Matched cells ask the same question: experiment, load and its co-running loads, benchmark, kernel,
 levels and metric are equal. In addition they are matched
@@ -9,15 +9,13 @@ levels and metric are equal. In addition they are matched
   mode the name `node1` means another place. All places of a class are one cell; its value in a
   replicate block is their geometric mean.
 
-Published data was measured with other programs. If two sides share a category and a metric but no
-question, the largest group of comparable cells of each side is matched, by class.
+Ratios of two sides and the search for an outlier host are computed from this table.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,139 +23,130 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.core.groupby import SeriesGroupBy
 
 from chaosity.compare.comparison_text import ARROW, class_text, group_text
 from chaosity.place_names import parse_place_name
-from chaosity.statistics.estimates_and_ratios import Ratio
 from chaosity.store.measurements import (
     LOAD,
     POINT,
     WORKING_SET,
     Measurements,
+    less_is_better,
     parse_levels_json,
 )
 from chaosity.units import format_binary_bytes
 
 PLACE, CLASS = "place", "class"
-# A difference counts if it is significant and at least this large. Equal servers differ by 1 or 2 %
-# in the bandwidth of their memory; a wrong setting or a slow module takes at least 5 %.
-MATTERS = 1.05
-LEVEL = 0.05
 OWN_NODE, OTHER_NODES = "own node", "other nodes"
 _GROUP = ("category", "metric")
-_QUESTION = ("experiment", "load", "benchmark", "kernel", "asked")
+QUESTION = ("experiment", "load", "benchmark", "kernel", "asked")
 _PLACE_COLUMNS = {
     PLACE: ("initiator", "target"),
     CLASS: ("initiator_kind", "part", "target_kind", "drives", "context"),
 }
-# Columns of the co-running loads of a cell.
-CORUNNING = {PLACE: "corunning", CLASS: "corunning_kinds"}
+# Columns that describe a co-running load.
+_CORUNNING = {
+    PLACE: ("load", "initiator", "target", "kernel", "asked"),
+    CLASS: ("load", "initiator_kind", "target_kind", "kernel", "drives"),
+}
 # Columns that describe a cell besides its key, taken from its first row.
 _DESCRIPTION = (
-    *(*_GROUP, *_QUESTION, "load_parameters"),
-    *("initiator_kind", "target_kind", "part", "label", "initiator_nodes", "target_nodes"),
+    *(*_GROUP, *QUESTION, "load_parameters"),
+    *("initiator_kind", "target_kind", "part", "initiator_nodes", "target_nodes"),
 )
+# The columns of a prepared side. All columns of all hosts of a fleet would fill the memory.
+_USED = {
+    *(*POINT, *LOAD, *_DESCRIPTION, "corunning"),
+    *(column for columns in _PLACE_COLUMNS.values() for column in columns),
+    *("replicate", "threads", "file_backed", "relation", "status", "value"),
+    *("origin", "measured_at", "era"),
+}
 _OWN_RELATIONS = ("same_node", "same_nodes")
 Key = tuple[object, ...]
 
 
 @dataclass(frozen=True)
-class ComparableCell:
-    """The values of one cell on one side."""
+class MatchedCells:
+    """The values of all cells on all sides; cells and sides are numbered from 0."""
 
-    # Replicate block -> logarithm of the value; for a class, the mean over its places.
-    logs: Mapping[int, float]
-    # Column -> value, for the key columns, threads, label and others.
-    description: Mapping[str, Any]
-    places: int  # number of places in the cell; 1 if it is matched by place
-
-    @property
-    def block_values(self) -> NDArray[np.float64]:
-        """Values of the cell, one for each block, in the metric's unit."""
-        values: NDArray[np.float64] = np.exp(np.fromiter(self.logs.values(), dtype=float))
-        return values
-
-    @property
-    def median_over_blocks(self) -> float:
-        """Median of the blocks' logarithms, by which a ratio has an exact reciprocal."""
-        return math.exp(statistics.median(self.logs.values()))
-
-    @property
-    def corunning_text(self) -> str:
-        """Description of the co-running loads; empty when the load ran alone."""
-        return str(
-            next((self.description[c] for c in CORUNNING.values() if c in self.description), "")
-        )
-
-    @property
-    def category_and_metric_text(self) -> str:
-        """Name of the cell's group, such as "memory latency with co-running loads"."""
-        description = self.description
-        return group_text(description["category"], description["metric"], bool(self.corunning_text))
-
-    @property
-    def place_text(self) -> str:
-        """Initiator and target of the cell, such as "node2 -> node3", or its class.
-
-        The configuration comes first if cells of several configurations are compared.
-        """
-        ends = [self.description.get(end) for end in ("initiator", "target")]
-        known = [str(end) for end in ends if end is not None]
-        place = f" {ARROW} ".join(known) or class_text(self.description)
-        configuration = self.description.get("configuration")
-        return f"{configuration}: {place}" if configuration else place
-
-    @property
-    def load_text(self) -> str:
-        """Kernel, levels and co-running loads of the cell: "triad, 64 MiB, pages thp"."""
-        parts = [self.description.get("kernel")]
-        for name, level in parse_levels_json(self.description["load_parameters"]).items():
-            is_size = name == WORKING_SET
-            parts.append(format_binary_bytes(float(level)) if is_size else f"{name} {level}")
-        corunning = self.corunning_text
-        parts.append(f"co-running with {corunning}" if corunning else None)
-        return ", ".join(str(part) for part in parts if part)
-
-    def ratio_to_reference(self, reference: ComparableCell, *, paired: bool) -> Ratio:
-        """Return the ratio of this cell to a reference cell.
-
-        Cells of one run are paired by equal blocks. If they have no common block (each side failed
-        where the other did not), they are not paired.
-        """
-        blocks = [block for block in self.logs if block in reference.logs] if paired else []
-        if not blocks:
-            return Ratio.of_samples(self.block_values, reference.block_values, paired=False)
-        own, other = (np.exp([side.logs[block] for block in blocks]) for side in (self, reference))
-        return Ratio.of_samples(own, other, paired=True)
+    # A row for each cell: the columns of its key, those that describe it, and four texts: `group`
+    # ("memory latency with co-running loads"), `company` (its co-running loads, "" without any),
+    # `where` ("node2 -> node3", or the class) and `asked_words` ("triad, 64 MiB, pages thp").
+    cells: pd.DataFrame
+    # The logarithm `log` of each value; the index has `cell`, `side` and `block`. For a class it is
+    # the mean over its places.
+    values: pd.DataFrame
+    # A row for each cell and side with a value: `n` blocks, `median`, `mean` and `variance` of
+    # their logarithms, its degrees of `freedom`; the number of `places`; the `threads` ("12", or
+    # "6-12" for places of a class; None if unknown).
+    samples: pd.DataFrame
+    keys: tuple[str, ...]  # columns of the key
 
 
-def add_matching_columns(measurements: Measurements) -> Measurements:
+def cell_text(cell: pd.Series) -> str:
+    """Return a text with the group, place and load of a row of `MatchedCells.cells`."""
+    asked = cell["asked_words"]
+    return f"{cell['group']} of {cell['where']}" + (f", {asked}" if asked else "")
+
+
+def prepare_sides(
+    tables: Iterable[Measurements], by: str | None, ignore: Collection[str] = ()
+) -> tuple[str, list[Measurements], list[str]]:
+    """Return how cells are matched, the sides with the columns for it, and those of the key.
+
+    Args:
+        tables: the measurements of each side.
+        by: PLACE or CLASS. Default: PLACE where all sides are built alike.
+        ignore: columns in which the sides differ on purpose, such as `kernel`.
+
+    Raises:
+        UserError: some sides are simulated and others are measured.
+    """
+    sides = [_with_matching_columns(table) for table in tables]
+    Measurements.refuse_mixed_origins(sides)
+    configuration = _configuration_key(sides)
+    valid = [side.valid_rows() for side in sides]
+    if by is None:
+        alike = _place_names_mean_the_same(valid, configuration)
+        if {"initiator", "target"} & set(ignore):  # compare places as requested
+            alike = len({frozenset(_hosts(side).itertuples(index=False)) for side in valid}) == 1
+        by = PLACE if alike else CLASS
+    unknown = any(len(side.where(part="unknown", target_kind="node")) for side in valid)
+    if by == CLASS and unknown:
+        sides = list(map(reduce_relations_to_own_or_other_node, sides))
+    sides = [_with_corunning_loads(side, by) for side in sides]
+    return by, sides, [*key_columns(by, ignore), *configuration]
+
+
+def _with_matching_columns(measurements: Measurements) -> Measurements:
     """Return the performance rows of a selection with the columns that matching needs.
 
     Adds `asked` (the levels of the load; in a history also the fingerprint of the request),
-    `corunning` and `corunning_kinds` (the other loads of the point by place and by class, ""
-    without other loads), `context` (factors that do not name a place) and `part` (the relation).
+    `context` (factors that do not name a place) and `part` (the relation).
     """
     side = measurements.performance_rows()
     rows = side.rows
     asked = rows["load_parameters"]
     if "asked" in rows:  # only a history has this column
         asked = asked + " " + rows["asked"].fillna("").astype(str)
-    side = side.with_columns(
+    contexts = {text: _context(text) for text in rows["factors"].unique()}
+    return side.with_columns(
         asked=asked,
         part=rows["relation"].fillna("unknown"),
         file_backed=rows["file_backed"].fillna(False).astype(bool),
-        context=[
-            json.dumps(factors_without_places(factors), sort_keys=True)
-            for factors in side.factors_of_each_row
-        ],
+        context=rows["factors"].map(contexts),
     )
-    return side.with_columns(
-        corunning=side.corunning_text(["load", "initiator", "target", "kernel", "asked"]),
-        corunning_kinds=side.corunning_text(
-            ["load", "initiator_kind", "target_kind", "kernel", "drives"]
-        ),
-    )
+
+
+def _with_corunning_loads(side: Measurements, by: str) -> Measurements:
+    """Add `corunning`: the other loads of the point by place or by class, "" without any."""
+    side = side.with_columns(corunning=side.corunning_text(_CORUNNING[by]))
+    return Measurements(side.rows[[name for name in side.rows if name in _USED]])
+
+
+def _context(factors: object) -> str:
+    return json.dumps(factors_without_places(parse_levels_json(factors)), sort_keys=True)
 
 
 def factors_without_places(factors: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,7 +154,7 @@ def factors_without_places(factors: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in factors.items() if parse_place_name(str(value)) is None}
 
 
-def configuration_key(sides: Sequence[Measurements]) -> list[str]:
+def _configuration_key(sides: Sequence[Measurements]) -> list[str]:
     """Return the column `configuration` if only cells of equal configurations are comparable.
 
     That is so if a side has several configurations and another side has one of them. Otherwise the
@@ -176,15 +165,16 @@ def configuration_key(sides: Sequence[Measurements]) -> list[str]:
     return ["configuration"] if several and len(set().union(*found)) < sum(map(len, found)) else []
 
 
-def place_names_mean_the_same(
-    sides: Sequence[Measurements], configuration: Sequence[str] = ()
-) -> bool:
+def _hosts(side: Measurements) -> pd.DataFrame:
+    return side.rows[["host", "configuration"]].drop_duplicates()
+
+
+def _place_names_mean_the_same(sides: Sequence[Measurements], configuration: Sequence[str]) -> bool:
     """Return whether a name means the same place on all sides.
 
     Each initiator and target that several sides have must have the same number of threads, nodes
     and relation. Where the number of threads is unknown, as in published data, all sides must have
-    the same initiators and targets. `sides` must be valid rows of `add_matching_columns`;
-    `configuration` is the `configuration_key` of the sides.
+    the same initiators and targets.
     """
     pair = [*configuration, "initiator", "target"]
     facts = ["threads", "initiator_nodes", "target_nodes", "part"]
@@ -198,23 +188,11 @@ def place_names_mean_the_same(
     return not known.drop_duplicates().duplicated(pair).any()
 
 
-def simplify_relations_if_any_unknown(sides: Sequence[Measurements]) -> list[Measurements]:
-    """Return the sides; if any relation is unknown, reduce all to own node or other nodes."""
-    valid = [side.valid_rows().where(part="unknown", target_kind="node") for side in sides]
-    unknown = any(len(side) for side in valid)
-    return [reduce_relations_to_own_or_other_node(side) if unknown else side for side in sides]
-
-
 def reduce_relations_to_own_or_other_node(side: Measurements) -> Measurements:
     """Return the side with own node or other nodes in `part` instead of the exact relation."""
-    rows, own = side.rows, own_or_other_node(side)
+    rows = side.rows
+    own = rows["relation"].isin(_OWN_RELATIONS).map({True: OWN_NODE, False: OTHER_NODES})
     return side.with_columns(part=own.where(rows["target_kind"] == "node", rows["part"]))
-
-
-def own_or_other_node(measurements: Measurements) -> pd.Series:
-    """Return OWN_NODE for each row with memory of the initiator's own node, else OTHER_NODES."""
-    own = measurements.rows["relation"].isin(_OWN_RELATIONS)
-    return own.map({True: OWN_NODE, False: OTHER_NODES})
 
 
 def key_columns(by: str, ignore: Collection[str] = (), *, question: bool = True) -> list[str]:
@@ -223,68 +201,128 @@ def key_columns(by: str, ignore: Collection[str] = (), *, question: bool = True)
     Cells are matched by PLACE or CLASS. The sides differ on purpose in the columns `ignore`.
     Without `question`, cells need the same category and metric, but not the same question.
     """
-    columns = [*_GROUP, CORUNNING[by], *_PLACE_COLUMNS[by]]
-    columns += [*_QUESTION, "file_backed"] if question else []
+    columns = [*_GROUP, "corunning", *_PLACE_COLUMNS[by]]
+    columns += [*QUESTION, "file_backed"] if question else []
     return [name for name in columns if name not in ignore and (question or name != "context")]
 
 
-def group_cells(side: Measurements, keys: Iterable[str]) -> dict[Key, ComparableCell]:
-    """Return values of the key columns -> cell, for a side with matching columns."""
-    keys = list(keys)
-    valid = side.valid_rows().rows
-    if valid.empty:
-        return {}
-    place = [*POINT, *LOAD]
-    valid = valid.assign(
-        _log=np.log(valid["value"].to_numpy(dtype=float)),
-        _cell=valid.groupby(keys, sort=False, dropna=False).ngroup(),
-        _place=valid.groupby(place, sort=False, dropna=False).ngroup(),
-    )
-    counted = valid[_in_all_blocks(valid)]
-    logs: dict[int, dict[int, float]] = {}
-    means = counted.groupby(["_cell", "replicate"])["_log"].mean().reset_index()
-    for number, block, log in means.itertuples(index=False):
-        logs.setdefault(int(number), {})[int(block)] = float(log)
-    places = counted.groupby("_cell")["_place"].nunique()
-    threads = valid.groupby("_cell")["threads"].agg(["min", "max"])
-    first = valid.drop_duplicates("_cell")
-    columns = list(dict.fromkeys([*keys, *_DESCRIPTION]))
-    described = first[columns].astype(object).where(first[columns].notna(), None)
-    cells: dict[Key, ComparableCell] = {}
-    for number, values in zip(first["_cell"], described.itertuples(index=False), strict=True):
-        named = dict(zip(columns, values, strict=True))
-        description = {**named, "threads": _range_text(*threads.loc[number])}
-        key = tuple(named[name] for name in keys)
-        cells[key] = ComparableCell(logs[number], description, int(places[number]))
-    return cells
+def match_cells(sides: Iterable[Measurements], keys: Sequence[str]) -> MatchedCells:
+    """Return the cells of prepared sides, each as the first side has it.
 
-
-def _in_all_blocks(valid: pd.DataFrame) -> pd.Series:
-    """Return the mask of rows whose place has every block of its cell; all rows if there are none.
-
-    A place without a value in a block would shift the mean of that block.
+    Cells match if they have equal values in the columns `keys`.
     """
-    of_cell = valid.groupby("_cell")["replicate"].transform("nunique")
-    of_place = valid.groupby(["_cell", "_place"])["replicate"].transform("nunique")
-    complete = of_cell == of_place
-    return complete | ~complete.groupby(valid["_cell"]).transform("any")
+    columns = list(dict.fromkeys([*keys, *_DESCRIPTION]))
+    numbers: dict[Key, int] = {}
+    described = [pd.DataFrame(columns=columns, dtype=object)]
+    values: list[pd.DataFrame] = []
+    facts: list[pd.DataFrame] = []
+    for number, side in enumerate(sides):
+        valid = side.valid_rows().rows
+        own = valid.groupby(list(keys), sort=False, dropna=False).ngroup().to_numpy()
+        own = pd.factorize(own)[0]  # pandas may number groups with a missing value last
+        first = _without_nan(valid.loc[~pd.Series(own, valid.index).duplicated(), columns])
+        known = len(numbers)
+        found = np.array(
+            [numbers.setdefault(key, len(numbers)) for key in keys_of_rows(first, keys)], dtype=int
+        )
+        # Descriptions of all cells of all hosts of a fleet would fill the memory.
+        described.append(first[found >= known])
+        for tables, table in zip((values, facts), _values_and_facts(valid, own), strict=True):
+            cell = found[table["cell"].to_numpy(dtype=int)]
+            tables.append(table.assign(cell=cell, side=number))
+    logs = pd.concat(values, ignore_index=True)
+    samples = summarise_logs(logs.groupby(["cell", "side"])["log"])
+    return MatchedCells(
+        cells=_with_texts(pd.concat(described, ignore_index=True)),
+        values=logs.set_index(["cell", "side", "block"]),
+        samples=samples.join(pd.concat(facts).set_index(["cell", "side"])),
+        keys=tuple(keys),
+    )
+
+
+def gain_signs(cells: pd.DataFrame) -> NDArray[np.float64]:
+    """Return, for each cell, 1 if a larger value is better, and -1 for times."""
+    return np.array([-1.0 if less_is_better(metric) else 1.0 for metric in cells["metric"]])
+
+
+def summarise_logs(groups: SeriesGroupBy[Any, Any]) -> pd.DataFrame:
+    """Return `n`, `median`, `mean`, `variance` and its degrees of `freedom` of each group."""
+    names = {"count": "n", "median": "median", "mean": "mean", "var": "variance"}
+    samples = groups.agg(list(names)).rename(columns=names)
+    return samples.assign(freedom=samples["n"] - 1.0)
+
+
+def keys_of_rows(rows: pd.DataFrame, keys: Sequence[str]) -> Iterable[Key]:
+    """Return the values of the key columns of each row; a missing value is None."""
+    return _without_nan(rows[list(keys)]).itertuples(index=False, name=None)
+
+
+def _without_nan(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.astype(object).where(rows.notna(), None)
+
+
+def _values_and_facts(
+    valid: pd.DataFrame, cells: NDArray[np.intp]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the logarithm of each cell and block of a side, and facts on each cell."""
+    place = valid.groupby([*POINT, *LOAD], sort=False, dropna=False).ngroup().to_numpy()
+    rows = pd.DataFrame(
+        {
+            "cell": cells,
+            "block": valid["replicate"].to_numpy(dtype=int),
+            "place": place,
+            "log": np.log(valid["value"].to_numpy(dtype=float)),
+            "threads": valid["threads"].to_numpy(dtype=float),
+        }
+    )
+    # A place without a value in a block would shift the mean of that block. So only places with all
+    # blocks of their cell count, unless there are none.
+    blocks = rows.groupby("cell")["block"].transform("nunique")
+    complete = rows.groupby(["cell", "place"])["block"].transform("nunique") == blocks
+    counted = rows[complete | ~complete.groupby(rows["cell"]).transform("any")]
+    threads = rows.groupby("cell")["threads"].agg(["min", "max"])
+    facts = pd.DataFrame(
+        {
+            "places": counted.groupby("cell")["place"].nunique(),
+            "threads": [_range_text(*each) for each in threads.itertuples(index=False)],
+        }
+    )
+    return counted.groupby(["cell", "block"])["log"].mean().reset_index(), facts.reset_index()
 
 
 def _range_text(low: float, high: float) -> str | None:
-    if pd.isna(low):
+    if math.isnan(low):
         return None
     return f"{low:g}" if low == high else f"{low:g}-{high:g}"
 
 
-def select_largest_group(side: Measurements, kernels: Collection[object] = ()) -> Measurements:
-    """Return the largest group of rows with the same question, if possible with one of `kernels`.
+def _with_texts(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return the cells with the texts that `MatchedCells.cells` names."""
+    cells = cells.assign(company=cells.get("corunning", ""))
+    texts = {"group": _group_text, "where": _place_text, "asked_words": _load_text}
+    records = cells.to_dict("records")
+    return cells.assign(**{name: list(map(text, records)) for name, text in texts.items()})
 
-    `side` must have valid rows of loads alone, of one category and metric.
+
+def _group_text(cell: Mapping[Any, Any]) -> str:
+    return group_text(cell["category"], cell["metric"], bool(cell["company"]))
+
+
+def _place_text(cell: Mapping[Any, Any]) -> str:
+    """Return initiator and target, or the class; first the configuration if several are compared.
+
+    A cell whose key has no place has its class.
     """
+    known = [str(cell[end]) for end in ("initiator", "target") if cell.get(end) is not None]
+    place = f" {ARROW} ".join(known) or class_text(cell)
+    configuration = cell.get("configuration")
+    return f"{configuration}: {place}" if configuration else place
 
-    def _rank_of_group(part: Measurements) -> tuple[bool, int, float, float]:
-        known = part.rows["kernel"].iloc[0] in kernels
-        places = part.where(target_kind="node").initiator_target_pair_count
-        return known, places, part.working_set_bytes, part.median_for_ranking
 
-    return side.highest_ranked_group(list(_QUESTION), _rank_of_group)
+def _load_text(cell: Mapping[Any, Any]) -> str:
+    parts = [cell.get("kernel")]
+    for name, level in parse_levels_json(cell["load_parameters"]).items():
+        is_size = name == WORKING_SET
+        parts.append(format_binary_bytes(float(level)) if is_size else f"{name} {level}")
+    parts.append(f"co-running with {cell['company']}" if cell["company"] else None)
+    return ", ".join(str(part) for part in parts if part)

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from chaosity.compare.comparison_text import ARROW
-from chaosity.compare.host_deviations import HostDeviations, HostValues
-from chaosity.compare.matched_cells import ComparableCell
+from chaosity.compare.host_deviations import HostDeviations
+from chaosity.compare.matched_cells import gain_signs
 from chaosity.store.measurements import (
     WORKING_SET,
     is_percentile_of_slow_accesses,
-    less_is_better,
     parse_levels_json,
 )
 
@@ -44,28 +45,31 @@ class ResourceSpeeds:
 
 
 def resource_speeds(
-    values: HostValues, deviations: HostDeviations, packages: Mapping[int, int]
+    cells: pd.DataFrame,
+    logs: NDArray[np.float64],
+    deviations: HostDeviations,
+    packages: Mapping[int, int],
 ) -> list[ResourceSpeeds]:
     """Return the resources of equal hosts: own nodes, paths, drives, then all other cells.
 
     Args:
-        values: the values of the hosts.
+        cells: those of `MatchedCells`.
+        logs: logarithms of the hosts' values, shape (cells, hosts).
         deviations: their deviations from each other.
         packages: node -> its package; without it, paths are grouped by relation.
     """
-    typical = np.nanmedian(values.logs, axis=1)  # of the hosts, as a logarithm
+    typical = np.nanmedian(logs, axis=1)  # of the hosts, as a logarithm
     chosen: dict[tuple[str, tuple[str, ...], str], int] = {}
-    for number, cell in enumerate(values.cells):
+    for number, cell in enumerate(cells.to_dict("records")):
         found = _place_of_single_part(cell, packages)
         if found is not None:
-            key = *found, "{initiator_nodes} {target_nodes}".format_map(cell.description)
+            key = *found, "{initiator_nodes} {target_nodes}".format_map(cell)
             if key not in chosen or typical[number] > typical[chosen[key]]:
                 chosen[key] = number
     # An outlier in a cell that no resource shows must not be lost, and noise of a thousand cells
     # must not look like one: of the other cells only clear deviations count.
     clear = deviations.large_and_significant_mask
-    signs = [-1.0 if less_is_better(cell.description["metric"]) else 1.0 for cell in values.cells]
-    speed = deviations.deviation * np.array(signs)[:, np.newaxis]
+    speed = deviations.deviation * gain_signs(cells)[:, np.newaxis]
     columns: dict[tuple[str, str], list[int]] = {}
     for group in dict.fromkeys(group for group, _, _ in chosen):
         own = {key: number for key, number in chosen.items() if key[0] == group}
@@ -76,7 +80,7 @@ def resource_speeds(
         _speeds(group, place, speed[numbers], clear[numbers])
         for (group, place), numbers in columns.items()
     ]
-    others = sorted(set(range(len(values.cells))) - set(chosen.values()))
+    others = sorted(set(range(len(cells))) - set(chosen.values()))
     if others and clear[others].any():
         shown.append(_speeds(OTHER, "", np.where(clear, speed, np.nan)[others], clear[others]))
     return shown
@@ -93,19 +97,20 @@ def _speeds(
 
 
 def _place_of_single_part(
-    cell: ComparableCell, packages: Mapping[int, int]
+    facts: Mapping[Any, Any], packages: Mapping[int, int]
 ) -> tuple[str, tuple[str, ...]] | None:
     """Return the group of a cell, and its place from fine to coarse; None without a single part.
 
     The places of a drive are the drive, its node and its package; a path has one: two packages.
     """
-    facts = cell.description
     sources, targets = (_numbers(facts.get(f"{end}_nodes")) for end in ("initiator", "target"))
     levels = parse_levels_json(facts["load_parameters"])
     in_caches = {WORKING_SET, "responder"} & levels.keys()
-    if cell.corunning_text or in_caches or is_percentile_of_slow_accesses(str(facts["metric"])):
+    if facts["company"] or in_caches or is_percentile_of_slow_accesses(str(facts["metric"])):
         return None
-    words, is_drive = cell.category_and_metric_text, facts["target_kind"] == "drive"
+    if "target" not in facts:  # matched by class, so the nodes are those of one of many places
+        return str(facts["group"]), (str(facts["where"]),)
+    words, is_drive = facts["group"], facts["target_kind"] == "drive"
     if is_drive and len(sources) == 1 and not targets:
         return f"{words} of drives without a known node", (str(facts["target"]),)
     if facts["target_kind"] == "nodes":

@@ -18,13 +18,13 @@ import numpy as np
 from scipy import stats
 
 from chaosity.compare.host_deviations import scatter_of_other_hosts
-from chaosity.compare.matched_cells import MATTERS
 from chaosity.components.component_files import processor_model_and_group
 from chaosity.errors import UserError
 from chaosity.health.check_series import earlier_values, is_simulated_host, read_series
 from chaosity.health.choose_check_points import PointKey
 from chaosity.health.judge_check_values import RECENT, CheckedValue, probability_of_false_alarm
 from chaosity.records.atomic_writes_and_record_files import format_utc
+from chaosity.statistics.significance_tests import MATTERS
 from chaosity.store.measurements import less_is_better
 
 # Fewer hosts do not show how much equal hosts differ.
@@ -88,28 +88,34 @@ def compare_with_equal_hosts(
         return list(values)
     keys = [value.check.key for value in compared]
     tonight = [[*own.get(value.check.key, []), value.value][-RECENT:] for value in compared]
-    logs = np.log(
+    medians = [
         [
-            [median(each[key][-len(mine) :]) if key in each else math.nan for each in others]
-            for key, mine in zip(keys, tonight, strict=True)
+            median(mine),
+            *(median(each[key][-len(mine) :]) if key in each else math.nan for each in others),
         ]
-    )
+        for key, mine in zip(keys, tonight, strict=True)
+    ]
+    logs = np.log(medians)
     signs = np.array([1.0 if less_is_better(v.check.metric) else -1.0 for v in compared])
     groups = np.array([f"{v.check.metric} {len(v.check.parts)}" for v in compared])
     # The scatter of the maps' replicates is small beside that of nights, so it adds nothing.
-    scatter = scatter_of_other_hosts(logs, groups, np.zeros(len(logs)))
-    middle = np.log([median(each) for each in tonight])
-    least = stats.t.isf(probability_of_false_alarm(len(values)), scatter.freedom) * scatter.spread
+    freedom, spread, expected = (
+        each[:, 0] for each in scatter_of_other_hosts(logs, groups, np.zeros(len(logs)), hosts=[0])
+    )
+    away = signs * (logs[:, 0] - expected)
+    limits = stats.t.isf(probability_of_false_alarm(len(values)), freedom) * spread
+    limits = np.maximum(limits, math.log1p(MATTERS))
     found = {}
     for number, value in enumerate(compared):
-        away = signs[number] * (middle[number] - scatter.expected[number])
-        limit = max(least[number], math.log(MATTERS))
-        losses = [math.expm1(x) if signs[number] > 0 else -math.expm1(-x) for x in (away, limit)]
+        loss, limit = (
+            math.expm1(x) if signs[number] > 0 else -math.expm1(-x)
+            for x in (away[number], limits[number])
+        )
         found[keys[number]] = replace(
             value,
-            loss_to_equals=losses[0],
-            limit_to_equals=losses[1] if math.isfinite(limit) else math.inf,
-            equal_hosts=int(np.count_nonzero(~np.isnan(logs[number]))),
+            loss_to_equals=loss,
+            limit_to_equals=limit if math.isfinite(limits[number]) else math.inf,
+            equal_hosts=int(np.count_nonzero(~np.isnan(logs[number, 1:]))),
         )
     return [found.get(value.check.key, value) for value in values]
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from chaosity.records.point_types import Load, Point
+from chaosity.statistics.significance_tests import MATTERS
 from chaosity.store.measurements import Measurements
 
 RATES = ("bandwidth_bytes_per_second", "processing_throughput_bytes_per_second")
@@ -17,9 +18,9 @@ METRICS = (*RATES, "latency_ns")
 # Points of an experiment that the fit reads: more narrow the intervals less than the model errs.
 # All points count for the lower bounds of capacities.
 _POINTS_OF_EXPERIMENT = 150
-# A cell departs from the model by at least this on a logarithm, and by so many of its deviations:
-# one in two million does so by chance.
-_DEPARTS, _DEPARTS_SIGMAS = 0.05, 5.0
+# A cell departs from the model by at least `MATTERS` on a logarithm, and by so many of its
+# deviations: one in two million does so by chance.
+_DEPARTS_SIGMAS = 5.0
 
 # The kind of all values, see `kind_of_value`.
 ALL = "all values"
@@ -71,7 +72,7 @@ def departs(difference: float, scale: float) -> bool:
         difference: of the logarithms of value and model.
         scale: standard deviation of such differences, `FittedMachine.scale`.
     """
-    return abs(difference) > max(_DEPARTS, _DEPARTS_SIGMAS * scale)
+    return abs(difference) > max(MATTERS, _DEPARTS_SIGMAS * scale)
 
 
 def thinned(numbers: set[int], points: Sequence[Point]) -> list[int]:

@@ -10,14 +10,13 @@ import numpy as np
 import pandas as pd
 
 from chaosity.prediction.drive_set_model import DriveSetCell, DriveSetModel
+from chaosity.statistics.significance_tests import MATTERS
 from chaosity.store.left_out_points import PREDICTED, PREDICTION_COLUMNS, PREDICTION_NUMBERS
 from chaosity.store.measurements import SLICE, Measurements, Table
 from chaosity.store.tidy_table_parquet import Row, rows_to_table
 from chaosity.units import format_count, format_percent
 
 _GROUP = ("host", "configuration", *SLICE)
-# A smaller difference is no surprise, as it is no anomaly.
-_MATTERS = 0.05
 _METHOD = "limits of measured drive sets"
 
 
@@ -135,7 +134,7 @@ def _surprise(model: DriveSetModel, cell: DriveSetCell) -> Surprise | None:
     else:
         return None
     row, ratio = model.points[cell], value.value / limit.value
-    if abs(ratio - 1.0) < _MATTERS:
+    if abs(ratio - 1.0) < MATTERS:
         return None
     neighbours = tuple(model.missing[each]["point"] for each in model.neighbours(cell))
     return Surprise(row["experiment"], row["point"], ratio, reason, neighbours)

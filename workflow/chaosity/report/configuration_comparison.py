@@ -17,7 +17,7 @@ import pandas as pd
 
 from chaosity.compare.comparison_text import BETTER, NO_DIFFERENCE, WORSE, ratio_text
 from chaosity.compare.matched_cells import PLACE
-from chaosity.compare.selection_comparison import compare_selections
+from chaosity.compare.two_sides import compare_selections
 from chaosity.errors import UserError
 from chaosity.figures.draw_and_write_figures import FigureFile, write_figure_of_rows
 from chaosity.figures.figure_spec import FigureSpec

@@ -15,12 +15,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
 from chaosity import __version__
 from chaosity.compare.comparison_text import BETTER, WORSE
 from chaosity.compare.host_deviations import MIN_HOSTS
-from chaosity.compare.outlier_host_search import OutlierHosts, find_outlier_hosts
+from chaosity.compare.outlier_hosts import OutlierHosts, find_outlier_hosts
 from chaosity.compare.resource_speeds import ResourceSpeeds
-from chaosity.compare.selection_comparison import compare_selections
+from chaosity.compare.two_sides import compare_selections
 from chaosity.components.component_files import processor_model_and_group
 from chaosity.errors import UserError
 from chaosity.health.check_series import read_series
@@ -39,6 +43,11 @@ from chaosity.topology.topology_model import Topology
 from chaosity.transport.skipped_hosts import SkippedHost, read_skipped_host
 from chaosity.units import format_count
 
+# Columns that no comparison needs, without which the tables of 200 hosts take a third less memory.
+_NOT_COMPARED = [
+    *("order", "reason", "distance", "seen_nodes", "reference", "label"),
+    *("levels", "clock_hertz", "remarks"),
+]
 # Columns that a comparison requires. Tables of earlier versions can lack other columns.
 _REQUIRED = ["host", "configuration", "experiment", "point", "replicate", "metric"]
 
@@ -198,14 +207,16 @@ def _read_table(folder: Path) -> Measurements | str:
         return f"its {MEASUREMENTS_FILE} is not a tidy table"
     if not len(measurements):
         return f"its {MEASUREMENTS_FILE} has no value"
-    rows = measurements.rows
-    texts = [str(name) for name in rows.select_dtypes(object)]
-    return Measurements(rows.assign(**{name: rows[name].map(_shared) for name in texts}))
+    rows = measurements.rows.drop(columns=_NOT_COMPARED, errors="ignore")
+    texts = rows.select_dtypes(object)
+    return Measurements(rows.assign(**{str(name): _shared(texts[name]) for name in texts}))
 
 
-def _shared(value: object) -> object:
-    """Return the text of which there is one in memory; other values unchanged."""
-    return sys.intern(value) if type(value) is str else value
+def _shared(column: pd.Series) -> NDArray[np.object_]:
+    """Return a column in which equal texts are one text in memory, the same for all columns."""
+    codes, values = pd.factorize(column)
+    texts = [sys.intern(value) if type(value) is str else value for value in values]
+    return np.array([*texts, None], dtype=object)[codes]
 
 
 def _statements_on_pair(tables: Mapping[str, Measurements]) -> Iterator[HostStatement]:

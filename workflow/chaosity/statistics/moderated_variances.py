@@ -51,14 +51,15 @@ _Mask = NDArray[np.bool_]
 
 
 def variance_of_median(n: ArrayLike) -> _Values:
-    """Return the variance of a median of n normal values, as a share of that of one value.
+    """Return the variance of the median of n normal values, as a share of that of one value.
 
-    A median over more than two values varies pi/2 as much as their mean.
+    For many values it is pi / 2n. Corrected for few values, it is within 5 % of the variances of
+    order statistics, 1, 0.5, 0.449, 0.298, 0.287, 0.215 for n = 1 to 6 (Arnold et al., A First
+    Course in Order Statistics, 1992). For an even n the median is a mean of two values.
     """
     n = np.asarray(n, dtype=float)
-    with np.errstate(divide="ignore"):
-        found: _Values = np.where(n > 2, np.pi / 2.0, 1.0) / n
-    return found
+    found: _Values = np.pi / 2.0 / (n + np.where(n % 2 == 1, 0.5, 1.2))
+    return np.where(n > 0, found, np.inf)
 
 
 @dataclass(frozen=True)
@@ -151,11 +152,20 @@ def estimate_noise(
     while len(worst := _disturbed_replicates(values, cells, counted, sizes, prior)):
         counted[worst] = False
     n, mean, own = _moments(values[counted], cells[counted], number)
-    freedom = np.maximum(n - 1.0, 0.0)
+    variance, freedom, moderated = moderate_variances(own, np.maximum(n - 1.0, 0.0), prior)
+    return ReplicateNoise(counted, n, mean, own, variance, freedom, moderated)
+
+
+def moderate_variances(
+    own: _Values, freedom: _Values, prior: VariancePrior
+) -> tuple[_Values, _Values, _Mask]:
+    """Return moderated variances, their degrees of freedom, and which cells the prior moderates.
+
+    A cell whose variance its prior makes improbable keeps its own.
+    """
     moderated = prior.is_probable(own, freedom, _CONTRADICTING)
     shrunk, total = prior.shrink_variances(own, freedom)
-    variance, freedom = np.where(moderated, shrunk, own), np.where(moderated, total, freedom)
-    return ReplicateNoise(counted, n, mean, own, variance, freedom, moderated)
+    return np.where(moderated, shrunk, own), np.where(moderated, total, freedom), moderated
 
 
 def estimate_noise_alone(
@@ -176,24 +186,32 @@ def fit_priors_of_kinds(
         cells: number of the cell of each value.
         kinds: number of each cell's kind; a cell with a negative number has no prior.
     """
-    prior = VariancePrior(*(np.full(len(kinds), without) for without in (0.0, np.nan, 0.0)))
     noise = estimate_noise_alone(values, cells, len(kinds))
     for _ in range(_MOST_PASSES):
         before = noise.counted
         # Equal values say nothing about how much their kind scatters: a clock may be coarse.
-        known = (noise.n > 1) & (noise.own_variance > _ROUNDING)
-        for kind in np.unique(kinds[kinds >= 0]):
-            members = kinds == kind
-            own = members & known
-            if np.count_nonzero(own) >= FEWEST_CELLS:
-                variance, freedom = noise.own_variance[own], noise.n[own] - 1.0
-                most = _FARTHEST * fit_common_variance(variance, freedom).variance
-                fitted = fit_variance_prior(np.minimum(variance, most), freedom)
-                for name, number in vars(fitted).items():
-                    getattr(prior, name)[members] = number
+        prior = fit_priors_of_variances(noise.own_variance, noise.n.astype(float) - 1.0, kinds)
         noise = estimate_noise(values, cells, len(kinds), prior)
         if np.array_equal(noise.counted, before):
             break
+    return prior
+
+
+def fit_priors_of_variances(
+    own: _Values, freedom: _Values, kinds: NDArray[np.intp]
+) -> VariancePrior:
+    """Return the prior of each cell from the variances of its kind, see `fit_priors_of_kinds`."""
+    prior = VariancePrior(*(np.full(len(kinds), without) for without in (0.0, np.nan, 0.0)))
+    # Equal values say nothing about how much their kind scatters: a clock may be coarse.
+    known = (freedom > 0.0) & (own > _ROUNDING)
+    for kind in np.unique(kinds[kinds >= 0]):
+        members = kinds == kind
+        used = members & known
+        if np.count_nonzero(used) >= FEWEST_CELLS:
+            most = _FARTHEST * fit_common_variance(own[used], freedom[used]).variance
+            fitted = fit_variance_prior(np.minimum(own[used], most), freedom[used])
+            for name, number in vars(fitted).items():
+                getattr(prior, name)[members] = number
     return prior
 
 

@@ -15,6 +15,12 @@ from chaosity.store.measurements import CELL, Table, as_measurements
 
 # The chance to report a difference where there is none.
 LEVEL = 0.05
+# A smaller difference between equal parts, hosts or runs is not worth a person's time: equal parts
+# differ by 1 or 2 %, and so do runs from boot to boot. A wrong setting or a slow module takes at
+# least 5 %.
+MATTERS = 0.05
+# In a single run a disturbance of a few seconds looks like a fault.
+MATTERS_IN_ONE_RUN = 0.08
 
 
 @contextmanager

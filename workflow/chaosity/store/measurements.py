@@ -158,7 +158,8 @@ class Measurements:
 
     def performance_rows(self) -> Measurements:
         """Return the rows whose metric measures performance: rates and times."""
-        return self.select(self.rows["metric"].map(is_performance_metric).astype(bool))
+        metrics = self.rows["metric"]
+        return self.select(metrics.isin(list(filter(is_performance_metric, metrics.unique()))))
 
     def single_load_rows(self) -> Measurements:
         """Return the rows of points with a single load."""

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaosity.cli import chaosity
-from chaosity.compare.selection_comparison import compare_selections
+from chaosity.compare.two_sides import compare_selections
 from chaosity.errors import UserError
 from chaosity.store.measurements import Measurements
 from chaosity.store.measurements_before_component_changes import HISTORY_COLUMNS
@@ -38,36 +38,20 @@ def server(mode, seed=3):
     return in_mode(mode).table(seed).rows
 
 
-def cell(found, **wanted):
-    rows = found.cells
-    for column, value in wanted.items():
-        rows = rows[rows[column] == value]
-    assert len(rows) == 1
-    return rows.iloc[0]
-
-
-def test_equal_hosts_have_no_clear_difference():
-    found = compare_tables(host("a", 1), host("b", 2), names=("a", "b"))
-    assert set(found.cells["verdict"]) == {"no difference detected"}
-    [group] = found.groups
-    assert group.low < 1.0 < group.high and group.cells == 16
-    assert (found.matched_by, found.paired) == ("place", False)
-
-
-def test_a_slow_path_is_the_worst_cell_with_its_interval():
-    slow = {"node2 -> node1": 0.8}
-    found = compare_tables(host("a", 1, factor=slow), host("b", 2), names=("a", "b"))
+@pytest.mark.parametrize(
+    ("metric", "share", "kind"), [(BANDWIDTH, 0.8, "node"), (LATENCY, 1.25, "pu")]
+)
+def test_a_slow_path_is_the_worst_cell_with_its_interval(metric, share, kind):
+    slow = {"node2 -> node1": share}
+    found = compare_tables(host("a", 1, metric=metric, factor=slow), host("b", 2, metric=metric))
     worst = found.cells.iloc[0]
-    assert (worst["initiator"], worst["target"], worst["verdict"]) == ("node2", "node1", "worse")
-    assert worst["low"] < worst["ratio"] < worst["high"] < 0.9
-    assert worst["ratio"] == pytest.approx(0.8, rel=0.03)
-
-
-def test_a_longer_latency_is_worse():
-    slow = {"node2 -> node1": 1.25}
-    found = compare_tables(host("a", 1, metric=LATENCY, factor=slow), host("b", 2, metric=LATENCY))
-    assert found.cells.iloc[0]["verdict"] == "worse"
-    assert found.cells.iloc[0]["ratio"] > 1.2
+    assert (worst["where"], worst["verdict"]) == (
+        "pu200 → node1" if share > 1 else "node2 → node1",
+        "worse",
+    )
+    assert worst["low"] < worst["ratio"] < worst["high"]
+    assert worst["ratio"] == pytest.approx(share, rel=0.03)
+    assert list(found.cells["verdict"]).count("worse") == 1
 
 
 def test_a_clear_difference_below_five_percent_does_not_matter():
@@ -134,7 +118,9 @@ def test_other_firmware_modes_are_compared_by_class():
     found = compare_tables(server("nps1", 4), server("nps2"), names=("nps1", "nps2"))
     assert found.matched_by == "class"
     own = {"initiator_kind": "node", "part": "same_node", "kernel": "triad"}
-    near = cell(found, experiment="memory_bandwidth", **own)
+    rows = found.cells.to_dict("records")
+    own["experiment"] = "memory_bandwidth"
+    [near] = [row for row in rows if own.items() <= row.items()]
     assert (near["places_left"], near["places_right"]) == (2, 4)
     assert (near["n_left"], near["n_right"]) == (3, 3)
     assert near["ratio"] == pytest.approx(2.0, abs=0.1)  # a node has twice the channels
@@ -165,20 +151,20 @@ def test_a_cell_that_failed_on_one_side_is_listed():
     assert len(found.cells) == 15
 
 
+@pytest.mark.parametrize(
+    "place", ["pu12", "l3_4", "nodes0-1drives", "drive-0000-41-00-0", "machine"]
+)
+def test_factors_that_name_a_place_do_not_keep_classes_apart(place):
+    left, right = (
+        host(name, seed, factors=json.dumps({"where": where, "mode": "serial"}))
+        for name, seed, where in (("a", 1, place), ("b", 2, "node3"))
+    )
+    assert len(compare_tables(left, right, by="class").cells) == 2
+
+
 def test_sides_without_comparable_cells_are_an_error_with_their_content():
     with pytest.raises(UserError, match=r"a has bandwidth of .*, b has latency of"):
         compare_tables(host("a", 1), host("b", 2, metric=LATENCY), names=("a", "b"))
-
-
-def test_periods_of_a_history_can_be_compared():
-    before = host("a", 1).assign(era=1, asked="x")
-    after = host("a", 2, factor={"node2": 0.8}).assign(era=2, asked="x")
-    found = compare_tables(after, before)
-    assert not found.paired
-    worse = found.cells[found.cells["verdict"] == "worse"]
-    assert set(worse["target"]) == {"node2"} and len(worse) == 4
-    with pytest.raises(UserError):
-        compare_tables(after, before.assign(asked="y", metric=LATENCY))
 
 
 def test_other_programs_are_compared_by_category_and_named():

@@ -66,7 +66,7 @@ def read_selections(texts: Iterable[str]) -> list[Selection]:
 
 def _read(text: str) -> list[Selection]:
     name, _, query = text.partition("#")
-    conditions = _parse_conditions(query.split("&") if query else [], text)
+    conditions = parse_conditions(query.split("&") if query else [], text)
     path = Path(name)
     paths = [path]
     if path.is_dir():
@@ -84,10 +84,9 @@ def _read(text: str) -> list[Selection]:
         for each in paths
     ]
     table = tables[0] if len(tables) == 1 else Measurements.concatenated(tables)
-    selection = _selection(table, conditions, str(path))
-    if selection.measurements.rows["host"].isna().all():
+    if table.rows["host"].isna().all():
         raise UserError("the file is not a measurements table: the column host is empty", str(path))
-    return [selection]
+    return [_selection(table, conditions, str(path))]
 
 
 def _read_profiles(path: Path, conditions: Mapping[str, str]) -> list[Selection]:
@@ -124,7 +123,8 @@ def _name(measurements: Measurements, conditions: Mapping[str, str]) -> str:
     return f"{name}, {', '.join(others)}" if others else name
 
 
-def _parse_conditions(texts: Iterable[str], place: str) -> dict[str, str]:
+def parse_conditions(texts: Iterable[str], place: str) -> dict[str, str]:
+    """Return column -> value of texts such as "kernel=triad"; `place` is named in errors."""
     conditions = {}
     for text in texts:
         column, equals, value = text.partition("=")

@@ -12,7 +12,7 @@ if chance would cause this in less than one of twenty comparisons of *all* hosts
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -21,19 +21,19 @@ import pandas as pd
 from chaosity.compare.host_deviations import (
     MIN_HOSTS,
     HostDeviations,
-    HostValues,
     find_cells_where_hosts_differ,
     find_outliers_one_by_one,
-    match_cells_and_collect_values,
 )
-from chaosity.compare.matched_cells import MATTERS
+from chaosity.compare.matched_cells import cell_text, gain_signs, match_cells, prepare_sides
 from chaosity.compare.resource_speeds import ResourceSpeeds, resource_speeds
 from chaosity.errors import UserError
 from chaosity.statistics.estimates_and_ratios import Ratio
-from chaosity.store.measurements import Measurements, less_is_better
+from chaosity.statistics.moderated_variances import variance_of_median
+from chaosity.statistics.significance_tests import MATTERS
+from chaosity.store.measurements import Measurements
 from chaosity.text_templates import write_sentences
 
-# 200 hosts with eight nodes and 30 drives take 80 s of processor time and 1 GB.
+# 200 hosts with eight nodes and 30 drives take a minute of processor time and 1.3 GB.
 MAX_HOSTS = 1000
 
 
@@ -114,20 +114,33 @@ def find_outlier_hosts(
         raise UserError(
             f"{len(tables)} hosts are too many", None, f"compare at most {MAX_HOSTS} hosts at once"
         )
-    by, values = match_cells_and_collect_values(tables, by)
-    cells = len(values.cells)
-    if not cells:
+    by, sides, keys = prepare_sides(tables.values(), by)
+    matched, names = match_cells(sides, keys), tuple(tables)
+    columns = range(len(names))
+    n, medians, means, variances = (
+        matched.samples[name].unstack("side").reindex(columns=columns).sort_index().to_numpy(float)
+        for name in ("n", "median", "mean", "variance")
+    )
+    common = np.count_nonzero(n > 0, axis=1) >= MIN_HOSTS
+    n, medians, means, variances = (each[common] for each in (n, medians, means, variances))
+    cells = matched.cells.loc[common].reset_index(drop=True)
+    if cells.empty:
         raise UserError("no cell was measured on three hosts", None, "compare two of the hosts")
-    named, deviations = find_outliers_one_by_one(values)
+    groups = cells["group"].to_numpy(dtype=str)
+    # How much replicates make the median of a host scatter; 0 if unknown.
+    within = pd.DataFrame(variances * variance_of_median(n)).mean(axis=1).fillna(0.0).to_numpy()
+    named, deviations = find_outliers_one_by_one(medians, groups, within)
     verdicts = [
-        _verdict(values, deviations, number, differs=number in named)
-        for number in range(len(values.hosts))
+        _verdict(names[host], cells, deviations, host, differs=host in named)
+        for host in range(len(names))
     ]
     ordered = tuple(sorted(verdicts, key=lambda host: (not host.differs, host.speed or 0.0)))
-    others = [number for number in range(len(values.hosts)) if number not in named]
     typical, at_worst = _detectable(deviations)
-    differing = find_cells_where_hosts_differ(values, others)
-    columns = [table.rows["configuration"] for table in tables.values()]
+    equal = [host for host in range(len(names)) if host not in named]
+    differing = find_cells_where_hosts_differ(
+        *(each[:, equal] for each in (n, medians, means, variances))
+    )
+    modes = [table.rows["configuration"] for table in tables.values()]
     return OutlierHosts(
         matched_by=by,
         sentences=tuple(
@@ -135,22 +148,24 @@ def find_outlier_hosts(
                 "comparison",
                 "hosts",
                 hosts=ordered,
-                compared=cells,
+                compared=len(cells),
                 fewest=MIN_HOSTS,
                 typical=typical,
                 at_worst=at_worst,
-                widest=values.cell_text(differing[0].cell) if differing else None,
-                differing=differing,
-                configurations=sorted(map(str, pd.concat(columns).unique())),
+                widest=cell_text(cells.iloc[differing["cell"].iloc[0]].to_dict())
+                if len(differing)
+                else None,
+                differing=differing.to_dict("records"),
+                configurations=sorted(map(str, pd.concat(modes).unique())),
             )
         ),
-        compared=cells,
+        compared=len(cells),
         detectable=typical,
         detectable_at_worst=at_worst,
         hosts=ordered,
-        cells=_clear_cells(values, deviations, named),
-        names=values.hosts,
-        resources=tuple(resource_speeds(values, deviations, packages or {})),
+        cells=_clear_cells(names, cells, deviations, named),
+        names=names,
+        resources=tuple(resource_speeds(cells, medians, deviations, packages or {})),
     )
 
 
@@ -159,52 +174,46 @@ def _detectable(deviations: HostDeviations) -> tuple[float | None, float | None]
     known = deviations.detectable[np.isfinite(deviations.detectable)]
     if not len(known):
         return None, None
-    least = MATTERS - 1.0
     typical, at_worst = (float(-np.expm1(-value)) for value in (np.median(known), known.max()))
-    return max(typical, least), max(at_worst, least)
+    return max(typical, MATTERS), max(at_worst, MATTERS)
 
 
 def _verdict(
-    values: HostValues, deviations: HostDeviations, host: int, *, differs: bool
+    name: str, cells: pd.DataFrame, deviations: HostDeviations, host: int, *, differs: bool
 ) -> HostVerdict:
-    deviation = deviations.deviation[:, host]
+    deviation, p = deviations.deviation[:, host], deviations.p[:, host]
     clear = deviations.large_and_significant_mask[:, host] & differs
     known = ~np.isnan(deviation)
     if not known.any():
         unknown = (None, None, None, 0, len(known), 0, "no cell in common", None, None)
-        return HostVerdict(values.hosts[host], *unknown, False)
-    signs = [-1.0 if less_is_better(cell.description["metric"]) else 1.0 for cell in values.cells]
-    typical = Ratio.of_many_cells(np.exp((signs * deviation)[known]))
-    ranked = np.where(clear if clear.any() else known, np.abs(deviation), -1.0)
-    worst = int(np.argmax(ranked))
-    p = deviations.p[:, host]
-    large = known & ~np.isnan(p) & (np.abs(deviation) >= np.log(MATTERS))
+        return HostVerdict(name, *unknown, False)
+    typical = Ratio.of_many_cells(np.exp((gain_signs(cells) * deviation)[known]))
+    worst = int(np.argmax(np.where(clear if clear.any() else known, np.abs(deviation), -1.0)))
+    large = known & ~np.isnan(p) & (np.abs(deviation) >= np.log1p(MATTERS))
     return HostVerdict(
-        host=values.hosts[host],
+        host=name,
         speed=typical.ratio,
         low=typical.low,
         high=typical.high,
         cells=int(known.sum()),
         missing=int((~known).sum()),
         clear=int(clear.sum()),
-        worst=values.cell_text(worst),
+        worst=cell_text(cells.iloc[worst]),
         worst_ratio=float(np.exp(deviation[worst])),
         p_adjusted=float(p[large].min()) if large.any() else None,
         differs=differs,
     )
 
 
-def _clear_cells(values: HostValues, deviations: HostDeviations, named: set[int]) -> pd.DataFrame:
+def _clear_cells(
+    names: Sequence[str], cells: pd.DataFrame, deviations: HostDeviations, named: set[int]
+) -> pd.DataFrame:
     """Return a row for each clear deviation of the named hosts, see `OutlierHosts.cells`."""
-    columns = ["host", "group", "where", "asked_words", "ratio", "p_adjusted"]
-    rows = [
-        (
-            *(values.hosts[host], cell.category_and_metric_text, cell.place_text, cell.load_text),
-            float(np.exp(deviations.deviation[number, host])),
-            float(deviations.p[number, host]),
-        )
-        for host in sorted(named)
-        for number, cell in enumerate(values.cells)
-        if deviations.large_and_significant_mask[number, host]
-    ]
-    return pd.DataFrame(rows, columns=columns)
+    hosts, numbers = np.nonzero(deviations.large_and_significant_mask.T)
+    chosen = np.isin(hosts, list(named))
+    hosts, numbers = hosts[chosen], numbers[chosen]
+    found = cells.loc[numbers, ["group", "where", "asked_words"]]
+    found.insert(0, "host", [names[host] for host in hosts.tolist()])
+    return found.assign(
+        ratio=np.exp(deviations.deviation[numbers, hosts]), p_adjusted=deviations.p[numbers, hosts]
+    ).reset_index(drop=True)

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from chaosity.compare.outlier_host_search import find_outlier_hosts
+from chaosity.compare.outlier_hosts import find_outlier_hosts
 from chaosity.errors import UserError
-from chaosity.statistics.moderated_variances import fit_variance_prior
 from chaosity.store.measurements import Measurements
+from machines import planned
 from table_rows import LATENCY, equal_host
+
+
+@cache
+def modes():
+    """A server in two firmware modes, in which a name means another place."""
+    names = ["memory_bandwidth", "storage_bandwidth"]
+    topologies = {mode: f"epyc_7413_{mode}" for mode in ("nps1", "nps2")}
+    return {mode: planned("epyc_7413", t, experiments=names) for mode, t in topologies.items()}
 
 
 def find_outliers(tables):
@@ -87,17 +98,30 @@ def test_outlier_hosts_are_named_and_no_others(hosts, seed, odd, outliers):
     assert found.detectable < 0.1 or odd is HALVES
 
 
-def test_a_host_that_is_slow_everywhere_has_a_low_speed():
+@settings(max_examples=5, deadline=None)
+@given(order=st.permutations(range(5)), scale=st.floats(1e-3, 1e3), seed=st.integers(0, 99))
+def test_neither_the_order_of_hosts_nor_the_unit_matters(order, scale, seed):
     odd = {"h04": {f"node{node}": 1.12 for node in range(4)}}
-    found = find_outliers(fleet(6, 4, odd=odd, metric=LATENCY))
-    assert named(found) == ["h04"]
+    tables = fleet(5, seed, odd=odd, metric=LATENCY)
+    found = find_outliers(tables)
+    names = [list(tables)[place] for place in order]
+    other = find_outliers({n: tables[n].assign(value=tables[n]["value"] * scale) for n in names})
+    assert named(found) == named(other) == ["h04"]
+    for one, two in zip(found.hosts, other.hosts, strict=True):
+        assert (one.host, one.clear) == (two.host, two.clear)
+        assert (one.speed, one.worst_ratio) == pytest.approx((two.speed, two.worst_ratio))
     assert found.hosts[0].speed == pytest.approx(1 / 1.12, rel=0.02)
+    assert found.detectable == pytest.approx(other.detectable) and 0.05 <= found.detectable < 0.3
 
 
-def test_equal_hosts_have_a_smallest_detectable_deviation():
-    found = find_outliers(fleet(5, 6, noise=0.03))
-    assert named(found) == []
-    assert 0.05 <= found.detectable < 0.3
+def test_hosts_of_different_build_are_compared_by_class():
+    """Their places have no common names, and drives and nodes are one resource for each class."""
+    tables = {}
+    for number, mode in enumerate(("nps1", "nps2", "nps1", "nps2")):
+        tables[f"h{number}"] = modes()[mode].table(number)
+    found = find_outlier_hosts(tables)
+    assert found.matched_by == "class"
+    assert {"node → same node", "node → drive, same node"} <= {one.place for one in found.resources}
 
 
 def test_missing_cells_of_a_host_are_counted():
@@ -142,16 +166,3 @@ def test_too_few_and_too_many_hosts_are_refused(hosts, words):
     one = Measurements.from_table(equal_host("a", 1, nodes=1))
     with pytest.raises(UserError, match=words):
         find_outlier_hosts(dict.fromkeys(map(str, range(hosts)), one))
-
-
-def test_the_variance_prior_fits_equal_and_scattered_variances():
-    random = np.random.default_rng(1)
-    same = 0.04 * random.chisquare(4.0, 400) / 4.0
-    prior = fit_variance_prior(same, np.full(400, 4.0))
-    assert prior.freedom > 30.0 and prior.variance == pytest.approx(0.04, rel=0.15)
-    # Smyth's model: 1 / variance follows a chi-square of d0 degrees of freedom over d0 s0^2.
-    true = 0.04 * 6.0 / random.chisquare(6.0, 4000)
-    seen = true * random.chisquare(4.0, 4000) / 4.0
-    prior = fit_variance_prior(seen, np.full(4000, 4.0))
-    assert prior.freedom == pytest.approx(6.0, rel=0.3)
-    assert prior.variance == pytest.approx(0.04, rel=0.1)

@@ -1,15 +1,19 @@
-"""Compare two selections of the tidy table, cell by cell, with an overall verdict."""
+"""Compare two selections of the tidy table, cell by cell, with an overall verdict.
+
+Published data was measured with other programs. If two sides share a category and a metric but no
+question, the largest group of comparable cells of each side is matched, by class.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from chaosity.compare.cell_ratios import moderated, ratios_of_pairs, ratios_of_runs
 from chaosity.compare.comparison_text import (
     BETTER,
     NO_DIFFERENCE,
@@ -21,24 +25,23 @@ from chaosity.compare.comparison_text import (
 )
 from chaosity.compare.matched_cells import (
     CLASS,
-    CORUNNING,
-    LEVEL,
-    MATTERS,
-    PLACE,
-    ComparableCell,
-    Key,
-    add_matching_columns,
-    configuration_key,
-    group_cells,
+    QUESTION,
+    MatchedCells,
+    gain_signs,
     key_columns,
-    place_names_mean_the_same,
+    keys_of_rows,
+    match_cells,
+    prepare_sides,
     reduce_relations_to_own_or_other_node,
-    select_largest_group,
-    simplify_relations_if_any_unknown,
+    summarise_logs,
 )
 from chaosity.errors import UserError
 from chaosity.statistics.estimates_and_ratios import Ratio
-from chaosity.statistics.significance_tests import adjust_false_discovery_rate
+from chaosity.statistics.significance_tests import (
+    LEVEL,
+    MATTERS,
+    adjust_false_discovery_rate,
+)
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.text_templates import write_sentences
 from chaosity.units import metric_words
@@ -46,6 +49,7 @@ from chaosity.units import metric_words
 _MAX_LISTED = 3  # kinds of cells without a partner that a sentence names
 # Columns that describe a cell in the table of cells; a cell may lack some of them.
 _DESCRIBED = (
+    *("group", "company", "where", "asked_words"),
     *("category", "metric", "experiment", "load", "benchmark", "kernel", "asked"),
     *("initiator", "target", "initiator_kind", "part", "target_kind", "drives"),
 )
@@ -121,27 +125,21 @@ def compare_selections(
     Raises:
         UserError: the sides have no comparable cell.
     """
-    sides = [add_matching_columns(left), add_matching_columns(right)]
-    configuration = configuration_key(sides)
-    by = by or _matched_by(sides, ignore, configuration)
-    if by == CLASS:
-        sides = simplify_relations_if_any_unknown(sides)
+    by, sides, keys = prepare_sides((left, right), by, ignore)
     paired = _of_one_run(sides)
-    keys = [*key_columns(by, ignore), *configuration]
-    cells = [group_cells(side, keys) for side in sides]
-    rows = [_row(own, cells[1][key], paired) for key, own in cells[0].items() if key in cells[1]]
-    loose = _loose_matches(sides, {(row["category"], row["metric"]) for row in rows})
-    rows += [_row(own, other, False) for pairs, _ in loose.values() for own, other in pairs]
-    if not rows:
+    matched = match_cells(sides, keys)
+    strict = _ratios(matched, paired=paired)
+    groups_with_ratios = set(strict[["category", "metric"]].itertuples(index=False, name=None))
+    loose = dict(_loose_matches(sides, groups_with_ratios))
+    table = pd.concat([strict, *(ratios for ratios, _ in loose.values())], ignore_index=True)
+    if table.empty:
         raise UserError(
             f"no comparable cell: {names[0]} has {_content_text(sides[0])}, {names[1]} has "
             f"{_content_text(sides[1])}"
         )
-    table = _with_verdicts(pd.DataFrame(rows))
+    table = _with_verdicts(table)
     groups = tuple(_group(str(name), own) for name, own in table.groupby("group", sort=False))
-    unmatched = [
-        _unmatched(cells[own], cells[1 - own], sides[1 - own], keys, loose) for own in (0, 1)
-    ]
+    unmatched = [_unmatched(matched, own, sides[1 - own], loose) for own in (0, 1)]
     return SelectionComparison(
         left=names[0],
         right=names[1],
@@ -153,7 +151,7 @@ def compare_selections(
                 "comparison",
                 "notes",
                 names=names,
-                loose=[note for _, note in loose.values()],
+                loose=[(group_text(str(a), str(b)), own) for (a, b), (_, own) in loose.items()],
                 threads=_numbers_of_threads(table),
                 is_paired=paired,
                 is_of_two_hosts=_may_need_third_host(sides, table),
@@ -164,18 +162,6 @@ def compare_selections(
         only_left=unmatched[0],
         only_right=unmatched[1],
     )
-
-
-def _matched_by(sides: _Sides, ignore: Collection[str], configuration: Sequence[str]) -> str:
-    """Return PLACE if each name means the same place on both sides, else CLASS."""
-    valid = [side.valid_rows() for side in sides]
-    alike = place_names_mean_the_same(valid, configuration)
-    if {"initiator", "target"} & set(ignore):  # compare places as requested
-        left, right = (
-            set(zip(s.rows["host"], s.rows["configuration"], strict=True)) for s in valid
-        )
-        alike = left == right
-    return PLACE if alike else CLASS
 
 
 def _of_one_run(sides: _Sides) -> bool:
@@ -193,75 +179,82 @@ def _of_one_run(sides: _Sides) -> bool:
     return bool(times[0].min() <= times[1].max() and times[1].min() <= times[0].max())
 
 
-# Pairs of cells with one category and metric but different questions, and their group and programs.
-_LooseMatch = tuple[list[tuple[ComparableCell, ComparableCell]], tuple[str, list[str]]]
+def _loose_matches(
+    sides: _Sides, strict: Collection[_Group]
+) -> Iterator[tuple[_Group, tuple[pd.DataFrame, list[str]]]]:
+    """Yield groups of both sides without equal questions, matched by class.
 
-
-def _loose_matches(sides: _Sides, strict: Collection[_Group]) -> dict[_Group, _LooseMatch]:
-    """Return matches by class for categories and metrics of both sides without equal questions."""
+    With each category and metric come the table of ratios and the programs of both sides.
+    """
     left, right = (
-        dict(
-            side.valid_rows()
-            .where(**{CORUNNING[PLACE]: ""})
-            .groups_by_columns(["category", "metric"])
-        )
+        dict(side.valid_rows().where(corunning="").groups_by_columns(["category", "metric"]))
         for side in sides
     )
-    matches: dict[_Group, _LooseMatch] = {}
-    for (category, metric), own in left.items():
-        if category is None or (category, metric) in strict or (category, metric) not in right:
+    for group, own in left.items():
+        if group[0] is None or group in strict or group not in right:
             continue
-        both = (own, right[category, metric])
+        both = (own, right[group])
         kernels = set.intersection(*(set(side.rows["kernel"].dropna()) for side in both))
         chosen = [
-            reduce_relations_to_own_or_other_node(select_largest_group(side, kernels))
-            for side in both
+            reduce_relations_to_own_or_other_node(_largest_group(side, kernels)) for side in both
         ]
         kinds = set.intersection(*(set(side.rows["initiator_kind"]) for side in chosen))
         # A load waits for one cache line at a time. So the latency from a node is the latency from
         # one of its units.
-        any_kind = less_is_better(str(metric)) and not kinds
+        any_kind = less_is_better(str(group[1])) and not kinds
         keys = key_columns(CLASS, ["initiator_kind"] if any_kind else (), question=False)
-        cells, others = (group_cells(side, keys) for side in chosen)
-        pairs = [(cell, others[key]) for key, cell in cells.items() if key in others]
-        if pairs:
+        ratios = _ratios(match_cells(chosen, keys), paired=False)
+        if len(ratios):
             programs = [benchmark_and_kernel_text(dict(side.rows.iloc[0])) for side in chosen]
-            matches[category, metric] = pairs, (group_text(str(category), str(metric)), programs)
-    return matches
+            yield group, (ratios, programs)
 
 
-def _row(own: ComparableCell, other: ComparableCell, paired: bool) -> dict[str, Any]:
-    """Return a cell's row of the table, without the columns that depend on other cells."""
-    ratio = own.ratio_to_reference(other, paired=paired)
-    description = own.description
-    return {
-        "group": own.category_and_metric_text,
-        **{name: description[name] for name in _DESCRIBED if name in description},
-        "company": own.corunning_text,
-        "where": own.place_text,
-        "asked_words": own.load_text,
-        "median_left": own.median_over_blocks,
-        "median_right": other.median_over_blocks,
-        "ratio": ratio.ratio,
-        "low": ratio.low,
-        "high": ratio.high,
-        "n_left": ratio.n,
-        "n_right": ratio.n_reference,
-        "places_left": own.places,
-        "places_right": other.places,
-        "threads_left": description["threads"],
-        "threads_right": other.description["threads"],
-        "p": ratio.p,
-    }
+def _largest_group(side: Measurements, kernels: Collection[object]) -> Measurements:
+    """Return the largest group of rows with the same question, if possible with one of `kernels`.
+
+    `side` must have valid rows of loads alone, of one category and metric.
+    """
+
+    def rank(part: Measurements) -> tuple[bool, int, float, float]:
+        known = part.rows["kernel"].iloc[0] in kernels
+        places = part.where(target_kind="node").initiator_target_pair_count
+        return known, places, part.working_set_bytes, part.median_for_ranking
+
+    return side.highest_ranked_group(list(QUESTION), rank)
+
+
+def _ratios(matched: MatchedCells, *, paired: bool) -> pd.DataFrame:
+    """Return the table of the cells that both sides have, without the columns on verdicts.
+
+    Cells of one run are paired by equal blocks: drift between blocks cancels. If a cell has no
+    common block (each side failed where the other did not), its sides are tested as two runs
+    (Welch), between which hours, and often a reboot, lie.
+    """
+    samples = matched.samples
+    left, right = (pd.DataFrame(samples.xs(side, level="side")) for side in (0, 1))
+    left, right = left.align(right, join="inner", axis=0)
+    cells: pd.DataFrame = matched.cells.loc[left.index]
+    found = ratios_of_runs(moderated(left, cells), moderated(right, cells))
+    if paired:
+        logs = matched.values["log"].unstack("side").dropna()
+        differences = summarise_logs((logs[0] - logs[1]).groupby("cell"))
+        pairs = differences.index
+        of_pairs: pd.DataFrame = cells.loc[pairs]
+        found.loc[pairs] = ratios_of_pairs(moderated(differences, of_pairs))
+        left.loc[pairs, "n"] = right.loc[pairs, "n"] = differences["n"]
+    for name, side in (("left", left), ("right", right)):
+        found[f"median_{name}"] = np.exp(side["median"])
+        for column in ("n", "places", "threads"):
+            found[f"{column}_{name}"] = side[column]
+    return pd.concat([cells[[name for name in _DESCRIBED if name in cells]], found], axis=1)
 
 
 def _with_verdicts(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table with verdicts, sorted from the largest clear loss to the clear gains."""
     p_values = [None if pd.isna(p) else p for p in table["p"]]
     p_adjusted = pd.Series(adjust_false_discovery_rate(p_values), table.index, dtype=float)
-    sign = [-1.0 if less_is_better(metric) else 1.0 for metric in table["metric"]]
-    gains = np.log(table["ratio"].to_numpy(dtype=float)) * sign
-    equal = (p_adjusted >= LEVEL) | (np.abs(gains) < np.log(MATTERS))
+    gains = np.log(table["ratio"].to_numpy(dtype=float)) * gain_signs(table)
+    equal = (p_adjusted >= LEVEL) | (np.abs(gains) < np.log1p(MATTERS))
     verdicts = np.select(
         [p_adjusted.isna(), equal, gains > 0.0], [NOT_TESTED, NO_DIFFERENCE, BETTER], WORSE
     )
@@ -288,23 +281,18 @@ def _group(name: str, cells: pd.DataFrame) -> GroupVerdict:
 
 
 def _unmatched(
-    own: Mapping[Key, ComparableCell],
-    other: Mapping[Key, ComparableCell],
-    other_side: Measurements,
-    keys: Sequence[str],
-    loose: Collection[_Group],
+    matched: MatchedCells, side: int, other: Measurements, loose: Collection[_Group]
 ) -> dict[str, int]:
     """Return description -> number of the cells that only this side has."""
-    planned = other_side.rows[list(keys)].astype(object)
-    attempted = set(planned.where(planned.notna(), None).itertuples(index=False, name=None))
+    own, others = (matched.samples.xs(each, level="side").index for each in (side, 1 - side))
+    alone = matched.cells.loc[own.difference(others)]
+    attempted = set(keys_of_rows(other.rows, matched.keys))
     found: Counter[str] = Counter()
-    for key, cell in own.items():
-        description = cell.description
-        if key in other or (description["category"], description["metric"]) in loose:
-            continue
-        text = f"{description['experiment']}, {class_text(description)}"
-        failed = ", failed or missing on the other side" if key in attempted else ""
-        found[f"{text}{failed}"] += 1
+    keys = keys_of_rows(alone, matched.keys)
+    for key, cell in zip(keys, alone.to_dict("records"), strict=True):
+        if (cell["category"], cell["metric"]) not in loose:
+            failed = ", failed or missing on the other side" if key in attempted else ""
+            found[f"{cell['experiment']}, {class_text(cell)}{failed}"] += 1
     return dict(found.most_common())
 
 
