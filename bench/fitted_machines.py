@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from chaosity.documents.check_config import read_config
-from chaosity.prediction.fit_machine import fit_machine
-from chaosity.prediction.machine_parameters import can_be_fitted
-from chaosity.prediction.measured_cells import RATES
-from chaosity.prediction.predict_loads import predict_loads
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.true_values import true_values
+from chaosity.twin.fit_machine import fit_machine
+from chaosity.twin.machine_parameters import can_be_fitted
+from chaosity.twin.measured_cells import RATES
+from chaosity.twin.predict_loads import predict_loads
 from machines import TODAY, SimulatedHost, shipped_machine, shipped_topology
 
 # Topology, description: without faults, with bytes in flight, with faulty paths, with many nodes.

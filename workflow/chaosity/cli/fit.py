@@ -34,9 +34,9 @@ def fit_command(folder: Path, output: Path | None) -> None:
 
     from chaosity.documents.check_document import check_document
     from chaosity.documents.machines import MachineFile
-    from chaosity.prediction.fit_machine import fit_machine
-    from chaosity.prediction.fitted_description import named_description
     from chaosity.records.atomic_writes_and_record_files import write_atomically
+    from chaosity.twin.fit_machine import fit_machine
+    from chaosity.twin.fitted_description import named_description
 
     if output and not re.fullmatch(r"[a-z0-9_]+\.yaml", output.name):
         remedy = "use small letters, digits and underscores, such as my_server.yaml"

@@ -23,10 +23,10 @@ from chaosity.errors import UserError
 from chaosity.units import format_count
 
 if TYPE_CHECKING:
-    from chaosity.prediction.fitted_description import FittedMachine
-    from chaosity.prediction.predict_loads import ValueKey
     from chaosity.records.point_types import Load, Point
     from chaosity.topology.topology_model import Topology
+    from chaosity.twin.fitted_description import FittedMachine
+    from chaosity.twin.predict_loads import ValueKey
 
 # Number of surprising points that the terminal lists. The JSON has all.
 _MOST_POINTS = 12
@@ -127,8 +127,8 @@ def predict_command(
 
 def _predict_together(folder: Path, names: tuple[str, ...], *, as_json: bool) -> None:
     """Print what loads of planned points get while all of them run."""
-    from chaosity.prediction.fit_machine import fit_machine
-    from chaosity.prediction.predict_loads import joined_loads, measured_medians
+    from chaosity.twin.fit_machine import fit_machine
+    from chaosity.twin.predict_loads import joined_loads, measured_medians
 
     measured, points, topology = read_folder_to_fit(folder)
     chosen = [_point_of_name(name, points, str(folder / "points"), folder) for name in names]
@@ -150,11 +150,11 @@ def _predict_of_description(
     """Print what loads of planned points get on a described machine while all of them run."""
     from chaosity.design.host_plan import PlannedHost, plan_host
     from chaosity.documents.check_config import read_config
-    from chaosity.prediction.fitted_description import read_fitted
-    from chaosity.prediction.predict_loads import joined_loads
     from chaosity.simulation.machine_description import read_machine_description
     from chaosity.topology.configuration_names import configuration_name
     from chaosity.topology.topology_discovery import discover_topology
+    from chaosity.twin.fitted_description import read_fitted
+    from chaosity.twin.predict_loads import joined_loads
 
     topology = discover_topology(str(topology_file))
     fitted = read_fitted(read_machine_description(machine, topology), str(machine))
@@ -187,8 +187,8 @@ def _print_together(
         is_simulated: whether the values are those of a machine that does not exist.
         as_json: whether to print JSON.
     """
-    from chaosity.prediction.measured_cells import ALL
-    from chaosity.prediction.predict_loads import predict_loads, undetermined_parameters
+    from chaosity.twin.measured_cells import ALL
+    from chaosity.twin.predict_loads import predict_loads, undetermined_parameters
 
     missing = undetermined_parameters(fitted, topology, loads)
     values = predict_loads(fitted, topology, loads, medians)

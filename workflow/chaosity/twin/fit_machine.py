@@ -22,14 +22,17 @@ from scipy import optimize, stats
 
 from chaosity.documents.machines import MachineDescription, Noise
 from chaosity.errors import UserError
-from chaosity.prediction.faulty_parts import (
+from chaosity.records.point_types import Point
+from chaosity.store.measurements import Measurements
+from chaosity.topology.topology_model import Topology
+from chaosity.twin.faulty_parts import (
     faults_of_parts,
     likely_factors,
     loss,
     required_gain,
 )
-from chaosity.prediction.fitted_description import FittedMachine, FittedParameter
-from chaosity.prediction.machine_parameters import (
+from chaosity.twin.fitted_description import FittedMachine, FittedParameter
+from chaosity.twin.machine_parameters import (
     PARAMETERS,
     Parameter,
     ParameterUses,
@@ -37,7 +40,7 @@ from chaosity.prediction.machine_parameters import (
     can_be_fitted,
     described,
 )
-from chaosity.prediction.measured_cells import (
+from chaosity.twin.measured_cells import (
     ALL,
     RATES,
     cell_medians,
@@ -45,10 +48,7 @@ from chaosity.prediction.measured_cells import (
     kind_of_value,
     thinned,
 )
-from chaosity.prediction.model_values import ModelOfPoints, ModelValues
-from chaosity.records.point_types import Point
-from chaosity.store.measurements import Measurements
-from chaosity.topology.topology_model import Topology
+from chaosity.twin.model_values import ModelOfPoints, ModelValues
 
 # Least standard deviation of the difference between model and values, on logarithms.
 _LEAST_SCALE = 0.002

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from chaosity.documents.check_config import read_config
-from chaosity.prediction.fit_machine import fit_machine
-from chaosity.prediction.fitted_description import FittedMachine
 from chaosity.simulation.machine_description import Fault
+from chaosity.twin.fit_machine import fit_machine
+from chaosity.twin.fitted_description import FittedMachine
 from machines import SimulatedHost, shipped_machine, shipped_topology
 
 EXPERIMENTS = ("memory_bandwidth", "latency_matrix", "storage_bandwidth", "interference")

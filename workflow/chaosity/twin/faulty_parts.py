@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chaosity.documents.machines import Fault
-from chaosity.prediction.machine_parameters import Parameter, Values, fault_parameter
-from chaosity.prediction.measured_cells import departs
 from chaosity.simulation.resource_capacities import shared_drive_path_resource_name
 from chaosity.topology.topology_model import Topology
+from chaosity.twin.machine_parameters import Parameter, Values, fault_parameter
+from chaosity.twin.measured_cells import departs
 
 # Candidates with the largest expected gain that the model evaluates.
 _MOST_TRIED = 4

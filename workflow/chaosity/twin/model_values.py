@@ -15,17 +15,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from chaosity.prediction.machine_parameters import (
+from chaosity.records.point_types import Point
+from chaosity.simulation.simulated_loads import rate_share
+from chaosity.topology.topology_model import Topology
+from chaosity.twin.machine_parameters import (
     PARAMETERS,
     Parameter,
     ParameterUses,
     Values,
     model_of,
 )
-from chaosity.prediction.measured_cells import CellKey
-from chaosity.records.point_types import Point
-from chaosity.simulation.simulated_loads import rate_share
-from chaosity.topology.topology_model import Topology
+from chaosity.twin.measured_cells import CellKey
 
 # Half the width of the differences that give the derivatives, on logarithms. Above the noise of
 # usual runs, so that a capacity that is full only with some noise has a derivative.

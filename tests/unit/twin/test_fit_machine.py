@@ -12,16 +12,16 @@ from chaosity.cli.fit import fit_command
 from chaosity.documents.check_document import check_document
 from chaosity.documents.machines import MachineFile
 from chaosity.errors import UserError
-from chaosity.prediction.fit_machine import fit_machine
-from chaosity.prediction.fitted_description import (
+from chaosity.simulation.machine_description import Fault
+from chaosity.simulation.machine_model import MachineModel
+from chaosity.twin.fit_machine import fit_machine
+from chaosity.twin.fitted_description import (
     FittedMachine,
     FittedParameter,
     named_description,
     read_fitted,
 )
-from chaosity.prediction.predict_loads import predict_loads, undetermined_parameters
-from chaosity.simulation.machine_description import Fault
-from chaosity.simulation.machine_model import MachineModel
+from chaosity.twin.predict_loads import predict_loads, undetermined_parameters
 from machines import TODAY, SimulatedHost, planned
 
 LINK = "links.package_to_package_bytes_per_second"
