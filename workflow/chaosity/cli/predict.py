@@ -90,6 +90,7 @@ def predict_command(
         return
     from chaosity.prediction.predict_drive_sets import (
         audit_predictions,
+        drive_set_models,
         predict_drive_sets,
         violated_bounds,
     )
@@ -105,11 +106,11 @@ def predict_command(
     left_out = folder / UNMEASURED_FILE
     rows = Measurements.read(left_out).rows if left_out.exists() else measured.rows[:0]
     unmeasured = Measurements(rows)
-    predictions = predict_drive_sets(measured, unmeasured)
-    audit = audit_predictions(measured, unmeasured)
+    models = drive_set_models(measured, unmeasured)
+    predictions, audit = predict_drive_sets(models), audit_predictions(models)
     predictions["method"] += f"; {audit.text}"
     write_parquet_table(predictions, folder / PREDICTIONS_FILE, PREDICTION_COLUMNS)
-    surprises = violated_bounds(measured, unmeasured)
+    surprises = violated_bounds(models)
     if as_json:
         document = {"predicted": len(predictions), "unmeasured": len(unmeasured)}
         print_json({**document, "audit": asdict(audit), "surprises": [*map(asdict, surprises)]})
