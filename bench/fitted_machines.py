@@ -17,9 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.documents.check_config import read_config
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.true_values import true_values
+from chaosity.twin.faults_of_findings import faults_of_findings
 from chaosity.twin.fit_machine import fit_machine
 from chaosity.twin.machine_parameters import can_be_fitted
 from chaosity.twin.measured_cells import RATES
@@ -81,7 +83,8 @@ def fitted(names: tuple[str, str], seed: int) -> Fit:
         out = point["experiment"] in HELD_OUT or (sets and number % EVERY)
         (predicted if out else read).append(point)
     table = replace(host, points=tuple(read)).table_of_records(seed)
-    result = fit_machine(table, read, topology)
+    findings = analyse_host(table, host.component_facts)
+    result = fit_machine(table, read, topology, faults_of_findings(findings, topology))
     found = Fit({}, [], [], [], [], {}, {})
     for each in result.parameters:
         section = {} if each.parameter.fault else machine.get(each.parameter.section, {})

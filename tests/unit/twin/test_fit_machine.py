@@ -140,9 +140,10 @@ def test_a_capacity_that_another_one_can_replace_has_no_value_but_counts_in_inte
 @pytest.mark.thorough
 def test_no_factor_is_given_to_a_part_whose_capacity_another_one_can_replace() -> None:
     """Paths of drives are slow, not the link that explains the healthy ones as well."""
-    slow: Fault = {"fault": "slow_drive_path", "drive_node": 2, "to_package": 0, "remaining": 0.7}
-    read = with_a_full_drive_path(slow).without_drives_of_several_nodes()
-    found = fit_machine(read.table(1), read.points, read.topology)
+    slow: Fault = {"fault": "slow_drive_path", "drive_node": 2, "to_package": 0}
+    host = with_a_full_drive_path({**slow, "remaining": 0.7})
+    read = host.without_drives_of_several_nodes()
+    found = fit_machine(read.table(1), read.points, read.topology, [slow])
     assert not [each for each in found.parameters if each.parameter.fault and each.is_determined]
     assert not [each for each in found.parameters if each.parameter.name == LINK and each.low]
     assert any("node2drives" in place and 0.65 < r < 0.75 for place, r in found.departures.items())

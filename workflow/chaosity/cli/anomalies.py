@@ -68,7 +68,7 @@ def find_anomalies_command(
         for name, value in given.items():
             if value is not None:
                 raise UserError(f"--{name} is allowed for a CSV matrix only", str(file))
-        findings = _analyse_results(file)
+        findings = analyse_results(file)
     else:
         if metric is None:
             remedy = "add --metric bandwidth or --metric latency"
@@ -83,7 +83,7 @@ def find_anomalies_command(
         print_template("anomalies", findings=findings)
 
 
-def _analyse_results(path: Path) -> Findings:
+def analyse_results(path: Path) -> Findings:
     """Return the findings of a results folder, or of a tidy table and the files in its folder."""
     from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
     from chaosity.components.component_files import read_component_documents

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.fit import read_folder_to_fit
+from chaosity.cli.fit import fit_results, read_folder_to_fit
 from chaosity.cli.shared_options import (
     CONFIG_OPTION,
     EXISTING_FILE,
@@ -128,7 +128,6 @@ def predict_command(
 
 def _predict_together(folder: Path, names: tuple[str, ...], *, as_json: bool) -> None:
     """Print what loads of planned points get while all of them run."""
-    from chaosity.twin.fit_machine import fit_machine
     from chaosity.twin.predict_loads import joined_loads, measured_medians
 
     measured, points, topology = read_folder_to_fit(folder)
@@ -137,7 +136,7 @@ def _predict_together(folder: Path, names: tuple[str, ...], *, as_json: bool) ->
     alone = [measured_medians(measured, [*chosen, *points], [load]) for load in loads]
     medians = {key: value for own in alone for key, value in own.items()}
     seen = measured_medians(measured, points, loads) if len(loads) > 1 else {}
-    fitted = fit_machine(measured, points, topology)
+    fitted = fit_results(folder, measured, points, topology)
     _print_together(
         *(fitted, topology, loads, medians, seen),
         is_simulated=measured.is_simulated,
