@@ -17,13 +17,15 @@ from typing import Any
 
 import numpy as np
 
+from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.documents.check_config import read_config
-from chaosity.prediction.fit_machine import fit_machine
-from chaosity.prediction.machine_parameters import can_be_fitted
-from chaosity.prediction.measured_cells import RATES
-from chaosity.prediction.predict_loads import predict_loads
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.true_values import true_values
+from chaosity.twin.faults_of_findings import faults_of_findings
+from chaosity.twin.fit_machine import fit_machine
+from chaosity.twin.machine_parameters import can_be_fitted
+from chaosity.twin.measured_cells import RATES
+from chaosity.twin.predict_loads import predict_loads
 from machines import TODAY, SimulatedHost, shipped_machine, shipped_topology
 
 # Topology, description: without faults, with bytes in flight, with faulty paths, with many nodes.
@@ -81,7 +83,8 @@ def fitted(names: tuple[str, str], seed: int) -> Fit:
         out = point["experiment"] in HELD_OUT or (sets and number % EVERY)
         (predicted if out else read).append(point)
     table = replace(host, points=tuple(read)).table_of_records(seed)
-    result = fit_machine(table, read, topology)
+    findings = analyse_host(table, host.component_facts)
+    result = fit_machine(table, read, topology, faults_of_findings(findings, topology))
     found = Fit({}, [], [], [], [], {}, {})
     for each in result.parameters:
         section = {} if each.parameter.fault else machine.get(each.parameter.section, {})

@@ -16,7 +16,11 @@ from functools import partial
 
 import numpy as np
 
-from chaosity.prediction.predict_drive_sets import audit_predictions, predict_drive_sets
+from chaosity.prediction.predict_drive_sets import (
+    audit_predictions,
+    drive_set_models,
+    predict_drive_sets,
+)
 from chaosity.records.point_types import Point
 from chaosity.rounds.point_priority import Priority, point_priority
 from chaosity.topology.topology_model import Topology
@@ -68,14 +72,15 @@ def predicted(case: Case, seeds: int) -> str | None:
     errors, halves, within, audited, passed = [], [], [], 0, 0
     for seed in range(1, seeds + 1):
         tables = leave_out(host, seed, DESIGNS[design])
-        found = predict_drive_sets(*tables)
+        models = drive_set_models(*tables)
+        found = predict_drive_sets(models)
         if found.empty:
             return None
         true = found["point"].map(truth).astype(float)
         errors.append((found["value"].astype(float) / true - 1.0).abs().to_numpy())
         halves.append(((found["high"] - found["low"]) / found["value"] / 2).to_numpy(float))
         within.append(float(true.between(found["low"], found["high"]).mean()))
-        audit = audit_predictions(*tables)
+        audit = audit_predictions(models)
         audited, passed = audited + audit.sets, passed + audit.within
     all_errors = 100 * np.concatenate(errors)
     cells = [

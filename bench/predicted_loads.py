@@ -18,12 +18,12 @@ import numpy as np
 
 from chaosity.documents.check_config import read_config
 from chaosity.errors import UserError
-from chaosity.prediction.fit_machine import fit_machine
-from chaosity.prediction.machine_parameters import can_be_fitted
-from chaosity.prediction.measured_cells import cell_medians
-from chaosity.prediction.predict_loads import joined_loads, model_values, predict_loads
 from chaosity.records.point_types import Point
 from chaosity.simulation.machine_model import MachineModel
+from chaosity.twin.fit_machine import fit_machine
+from chaosity.twin.machine_parameters import can_be_fitted
+from chaosity.twin.measured_cells import cell_medians
+from chaosity.twin.predict_loads import joined_loads, model_values, predict_loads
 from machines import TODAY, SimulatedHost, shipped_machine, shipped_topology
 
 # Topology, description: two nodes, eight nodes, sixteen nodes with bytes in flight.

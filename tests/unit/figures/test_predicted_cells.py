@@ -10,7 +10,7 @@ import pytest
 
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.figures.draw_and_write_figures import FigureFile, draw_figures
-from chaosity.prediction.predict_drive_sets import predict_drive_sets
+from chaosity.prediction.predict_drive_sets import drive_set_models, predict_drive_sets
 from chaosity.store.left_out_points import LeftOutPoints
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
@@ -29,7 +29,7 @@ def tables() -> Tables:
     """Some cells are measured, some are predicted, and two are neither."""
     host = planned("two_packages", experiments=["storage_bandwidth"])
     measured, unmeasured = leave_out(host, 3, is_small_drive_set, random=4)
-    predictions = predict_drive_sets(measured, unmeasured)
+    predictions = predict_drive_sets(drive_set_models(measured, unmeasured))
     return measured, LeftOutPoints(unmeasured, predictions.iloc[2:]), host.topology
 
 
@@ -110,7 +110,9 @@ def test_charts_show_predictions_apart_from_measured_values(kind, tables, tmp_pa
 def test_figures_of_a_complete_plan_are_as_without_predictions(tables, figures, tmp_path):
     measured, left_out, topology = tables
     nothing = left_out.rows.rows.iloc[:0]
-    none = LeftOutPoints(Measurements.from_table(nothing), predict_drive_sets(measured, nothing))
+    none = LeftOutPoints(
+        Measurements.from_table(nothing), predict_drive_sets(drive_set_models(measured, nothing))
+    )
     without = drawn((measured, None, topology), tmp_path / "none")
     assert without.keys() == drawn((measured, none, topology), tmp_path / "empty").keys()
     for path in (tmp_path / "none").iterdir():

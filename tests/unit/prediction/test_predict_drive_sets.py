@@ -15,6 +15,7 @@ from chaosity.cli import chaosity
 from chaosity.cpusets import parse_cpu_list
 from chaosity.prediction.predict_drive_sets import (
     audit_predictions,
+    drive_set_models,
     predict_drive_sets,
     violated_bounds,
 )
@@ -39,7 +40,7 @@ def sparse(server):
 
 @pytest.fixture(scope="module")
 def predictions(sparse):
-    return predict_drive_sets(*sparse)
+    return predict_drive_sets(drive_set_models(*sparse))
 
 
 def with_values(sparse, factors):
@@ -90,7 +91,9 @@ def test_intervals_are_no_narrower_than_the_noise(predictions):
 
 
 def test_pairs_of_other_initiators_of_a_package_are_predicted_by_analogy(server):
-    predictions = predict_drive_sets(*leave_out(server, 2, partial(is_small_drive_set, few=True)))
+    predictions = predict_drive_sets(
+        drive_set_models(*leave_out(server, 2, partial(is_small_drive_set, few=True)))
+    )
     slow = predictions[predictions["target"].eq("nodes0,3drives")]
     assert len(slow) == 1
     assert errors(server, slow).abs().max() < 0.03
@@ -98,7 +101,7 @@ def test_pairs_of_other_initiators_of_a_package_are_predicted_by_analogy(server)
 
 
 def test_the_audit_counts_the_sets_that_were_drawn(sparse):
-    audit = audit_predictions(*sparse)
+    audit = audit_predictions(drive_set_models(*sparse))
     assert 55 <= audit.sets <= 60
     assert audit.within >= 0.9 * audit.sets
     assert audit.median_error < 0.01
@@ -109,15 +112,15 @@ def test_a_wrong_model_fails_its_own_audit_and_widens_the_intervals(sparse, pred
     drawn = np.random.default_rng(1)
     large = sparse[0].rows.query("target_kind == 'all_of_nodes'")["point"].unique()
     wild = with_values(sparse, {name: drawn.uniform(0.5, 1.0) for name in large})
-    audit = audit_predictions(*wild)
+    audit = audit_predictions(drive_set_models(*wild))
     assert audit.error_of_95_percent > 0.05
-    wider = predict_drive_sets(wild[0], wild[1].rows[:300])
+    wider = predict_drive_sets(drive_set_models(wild[0], wild[1].rows[:300]))
     half, before = ((each["high"] / each["low"]).median() for each in (wider, predictions))
     assert half - 1 > 2 * (before - 1)
 
 
 def test_a_pair_that_shares_a_path_surprises_and_names_its_neighbours(sparse):
-    surprises = violated_bounds(*sparse)
+    surprises = violated_bounds(drive_set_models(*sparse))
     pairs = {each.point: each for each in surprises if "nodes" in each.point}
     [slow] = pairs.values()
     assert slow.point == "storage=node5+nodes0,3drives"
@@ -138,26 +141,28 @@ def test_a_pair_that_shares_a_path_surprises_and_names_its_neighbours(sparse):
 )
 def test_a_set_outside_its_bounds_surprises(sparse, factor, reason):
     name = "storage=node5+nodes0-1drives"
-    before = {each.point for each in violated_bounds(*sparse)}
+    before = {each.point for each in violated_bounds(drive_set_models(*sparse))}
     assert name not in before
     changed = with_values(sparse, {name: factor})
-    [found] = [each for each in violated_bounds(*changed) if each.point == name]
+    [found] = [each for each in violated_bounds(drive_set_models(*changed)) if each.point == name]
     assert found.reason.startswith(reason)
     assert found.neighbours
 
 
 def test_what_lacks_its_parts_or_its_larger_sets_is_not_predicted(sparse):
     measured, unmeasured = sparse[0].rows, sparse[1].rows
-    assert predict_drive_sets(measured, unmeasured[:0]).empty
-    assert audit_predictions(measured, unmeasured[:0]).sets == 0
-    assert predict_drive_sets(measured[:0], unmeasured).empty
+    assert predict_drive_sets(drive_set_models(measured, unmeasured[:0])).empty
+    assert audit_predictions(drive_set_models(measured, unmeasured[:0])).sets == 0
+    assert predict_drive_sets(drive_set_models(measured[:0], unmeasured)).empty
     # Without any set of several drives, its own path can limit a set to a third of its parts.
-    assert predict_drive_sets(measured[measured["target_kind"] == "drive"], unmeasured).empty
+    assert predict_drive_sets(
+        drive_set_models(measured[measured["target_kind"] == "drive"], unmeasured)
+    ).empty
     whole = measured[measured["target_kind"].isin(["all_of_node", "all"])]
     drives = measured.query("target_kind == 'drive'").assign(status="missing")
-    assert predict_drive_sets(whole, drives).empty
+    assert predict_drive_sets(drive_set_models(whole, drives)).empty
     has_node_2 = np.array([2 in parse_cpu_list(nodes) for nodes in measured["target_nodes"]])
-    predicted = predict_drive_sets(measured[~has_node_2], unmeasured[:300])
+    predicted = predict_drive_sets(drive_set_models(measured[~has_node_2], unmeasured[:300]))
     assert len(predicted) > 20
     assert not any(2 in parse_cpu_list(nodes) for nodes in predicted["target_nodes"])
 
@@ -168,8 +173,8 @@ def test_the_command_writes_predictions_and_says_how_good_they_are(sparse, tmp_p
         write_parquet_table(rows, tmp_path / f"{name}.parquet")
     ran = CliRunner().invoke(chaosity, ["predict", str(tmp_path), "--json"])
     assert ran.exit_code == 0, ran.output
-    document, expected = json.loads(ran.output), predict_drive_sets(*few)
-    audit = audit_predictions(*few)
+    document, expected = json.loads(ran.output), predict_drive_sets(drive_set_models(*few))
+    audit = audit_predictions(drive_set_models(*few))
     assert document["predicted"] == len(expected) == 20
     assert document["audit"] == asdict(audit)
     assert {each["experiment"] for each in document["surprises"]} == {"storage_bandwidth"}

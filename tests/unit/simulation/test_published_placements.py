@@ -20,12 +20,12 @@ from scipy import stats
 from chaosity.cpusets import format_cpu_list
 from chaosity.documents.check_config import read_config
 from chaosity.documents.machines import MachineDescription
-from chaosity.prediction.fit_machine import fit_machine
-from chaosity.prediction.predict_loads import predict_loads
 from chaosity.records.point_types import Load, Point
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.store.measurements import Measurements
 from chaosity.store.read_published_csv import read_published_csv
+from chaosity.twin.fit_machine import fit_machine
+from chaosity.twin.predict_loads import predict_loads
 from machines import TODAY, planned, shipped_topology
 from shipped_data import PUBLISHED_TABLES
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from chaosity.cli.anomalies import analyse_results
 from chaosity.cli.shared_options import FILE, RESULTS_FOLDER
 from chaosity.cli.terminal_output import echo, print_template
 from chaosity.errors import UserError
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from chaosity.records.point_types import Point
     from chaosity.store.measurements import Measurements
     from chaosity.topology.topology_model import Topology
+    from chaosity.twin.fitted_description import FittedMachine
 
 
 @click.command("fit")
@@ -34,15 +37,14 @@ def fit_command(folder: Path, output: Path | None) -> None:
 
     from chaosity.documents.check_document import check_document
     from chaosity.documents.machines import MachineFile
-    from chaosity.prediction.fit_machine import fit_machine
-    from chaosity.prediction.fitted_description import named_description
     from chaosity.records.atomic_writes_and_record_files import write_atomically
+    from chaosity.twin.fitted_description import named_description
 
     if output and not re.fullmatch(r"[a-z0-9_]+\.yaml", output.name):
         remedy = "use small letters, digits and underscores, such as my_server.yaml"
         raise UserError("the name of the file cannot name a machine", str(output), remedy)
     measured, points, topology = read_folder_to_fit(folder)
-    fitted = fit_machine(measured, points, topology)
+    fitted = fit_results(folder, measured, points, topology)
     print_template("fit", fitted=fitted, is_simulated=measured.is_simulated)
     if output:
         host = folder.resolve()
@@ -71,3 +73,17 @@ def read_folder_to_fit(folder: Path) -> tuple[Measurements, list[Point], Topolog
         raise UserError("the folder has no measurements", str(folder), remedy)
     measured = Measurements.read(folder / MEASUREMENTS_FILE)
     return measured, list(read_points(folder / "points")), topology
+
+
+def fit_results(
+    folder: Path, measured: Measurements, points: Sequence[Point], topology: Topology
+) -> FittedMachine:
+    """Return the machine that fits the results in a folder best, see `read_folder_to_fit`.
+
+    The faulty parts are those that the findings of the host name.
+    """
+    from chaosity.twin.faults_of_findings import faults_of_findings
+    from chaosity.twin.fit_machine import fit_machine
+
+    faults = faults_of_findings(analyse_results(folder), topology)
+    return fit_machine(measured, points, topology, faults)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.fit import read_folder_to_fit
+from chaosity.cli.fit import fit_results, read_folder_to_fit
 from chaosity.cli.shared_options import (
     CONFIG_OPTION,
     EXISTING_FILE,
@@ -23,10 +23,10 @@ from chaosity.errors import UserError
 from chaosity.units import format_count
 
 if TYPE_CHECKING:
-    from chaosity.prediction.fitted_description import FittedMachine
-    from chaosity.prediction.predict_loads import ValueKey
     from chaosity.records.point_types import Load, Point
     from chaosity.topology.topology_model import Topology
+    from chaosity.twin.fitted_description import FittedMachine
+    from chaosity.twin.predict_loads import ValueKey
 
 # Number of surprising points that the terminal lists. The JSON has all.
 _MOST_POINTS = 12
@@ -90,6 +90,7 @@ def predict_command(
         return
     from chaosity.prediction.predict_drive_sets import (
         audit_predictions,
+        drive_set_models,
         predict_drive_sets,
         violated_bounds,
     )
@@ -105,11 +106,11 @@ def predict_command(
     left_out = folder / UNMEASURED_FILE
     rows = Measurements.read(left_out).rows if left_out.exists() else measured.rows[:0]
     unmeasured = Measurements(rows)
-    predictions = predict_drive_sets(measured, unmeasured)
-    audit = audit_predictions(measured, unmeasured)
+    models = drive_set_models(measured, unmeasured)
+    predictions, audit = predict_drive_sets(models), audit_predictions(models)
     predictions["method"] += f"; {audit.text}"
     write_parquet_table(predictions, folder / PREDICTIONS_FILE, PREDICTION_COLUMNS)
-    surprises = violated_bounds(measured, unmeasured)
+    surprises = violated_bounds(models)
     if as_json:
         document = {"predicted": len(predictions), "unmeasured": len(unmeasured)}
         print_json({**document, "audit": asdict(audit), "surprises": [*map(asdict, surprises)]})
@@ -127,8 +128,7 @@ def predict_command(
 
 def _predict_together(folder: Path, names: tuple[str, ...], *, as_json: bool) -> None:
     """Print what loads of planned points get while all of them run."""
-    from chaosity.prediction.fit_machine import fit_machine
-    from chaosity.prediction.predict_loads import joined_loads, measured_medians
+    from chaosity.twin.predict_loads import joined_loads, measured_medians
 
     measured, points, topology = read_folder_to_fit(folder)
     chosen = [_point_of_name(name, points, str(folder / "points"), folder) for name in names]
@@ -136,7 +136,7 @@ def _predict_together(folder: Path, names: tuple[str, ...], *, as_json: bool) ->
     alone = [measured_medians(measured, [*chosen, *points], [load]) for load in loads]
     medians = {key: value for own in alone for key, value in own.items()}
     seen = measured_medians(measured, points, loads) if len(loads) > 1 else {}
-    fitted = fit_machine(measured, points, topology)
+    fitted = fit_results(folder, measured, points, topology)
     _print_together(
         *(fitted, topology, loads, medians, seen),
         is_simulated=measured.is_simulated,
@@ -150,11 +150,11 @@ def _predict_of_description(
     """Print what loads of planned points get on a described machine while all of them run."""
     from chaosity.design.host_plan import PlannedHost, plan_host
     from chaosity.documents.check_config import read_config
-    from chaosity.prediction.fitted_description import read_fitted
-    from chaosity.prediction.predict_loads import joined_loads
     from chaosity.simulation.machine_description import read_machine_description
     from chaosity.topology.configuration_names import configuration_name
     from chaosity.topology.topology_discovery import discover_topology
+    from chaosity.twin.fitted_description import read_fitted
+    from chaosity.twin.predict_loads import joined_loads
 
     topology = discover_topology(str(topology_file))
     fitted = read_fitted(read_machine_description(machine, topology), str(machine))
@@ -187,8 +187,8 @@ def _print_together(
         is_simulated: whether the values are those of a machine that does not exist.
         as_json: whether to print JSON.
     """
-    from chaosity.prediction.measured_cells import ALL
-    from chaosity.prediction.predict_loads import predict_loads, undetermined_parameters
+    from chaosity.twin.measured_cells import ALL
+    from chaosity.twin.predict_loads import predict_loads, undetermined_parameters
 
     missing = undetermined_parameters(fitted, topology, loads)
     values = predict_loads(fitted, topology, loads, medians)

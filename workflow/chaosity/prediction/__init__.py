@@ -1,1 +1,1 @@
-"""What was not measured, predicted with bounds: drive sets, and a machine fitted to a host."""
+"""Drive sets that were not measured, predicted with bounds and intervals."""

@@ -29,7 +29,7 @@ from chaosity.prediction.drive_set_bounds import (
     raise_to_best_subset,
 )
 from chaosity.prediction.drives_of_sets import drives_by_node_of_sets
-from chaosity.statistics.moderated_variances import fit_variance_prior
+from chaosity.statistics.cell_summary import with_variance_priors
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import Row, none_for_missing_values
 from chaosity.topology.topology_model import SAME_NODE, SAME_PACKAGE
@@ -97,16 +97,14 @@ class DriveSetModel:
 
     def _measured_values(self, rows: pd.DataFrame) -> dict[str, dict[Drives, NoisyValue]]:
         """Return initiator -> drive set -> median of the replicates with its error."""
-        logs = rows.assign(log=np.log(rows["value"].to_numpy(float)))
-        cells = logs.groupby(["initiator", "target"])["log"].agg(["median", "count", "var"])
-        several = cells[cells["count"] > 1]
-        noise = _UNKNOWN_NOISE
-        if len(several) >= FEWEST_ERRORS:
-            freedom = several["count"].to_numpy(float) - 1.0
-            prior = fit_variance_prior(several["var"].to_numpy(float), freedom)
-            noise = math.sqrt(prior.variance)
+        rows = with_variance_priors(Measurements(rows)).rows
+        rows = rows.assign(log=np.log(rows["value"].to_numpy(float)))
+        cells = rows.groupby(["initiator", "target"]).agg(
+            {"log": ["median", "count"], "prior_variance": "first"}
+        )
         found: dict[str, dict[Drives, NoisyValue]] = {}
-        for (initiator, target), middle, n, _ in cells.itertuples():
+        for (initiator, target), middle, n, variance in cells.itertuples():
+            noise = _UNKNOWN_NOISE if math.isnan(variance) else math.sqrt(variance)
             # The variance of a median of more than two values is larger than that of their mean.
             error = noise * math.sqrt((math.pi / 2.0 if n > 2 else 1.0) / n)
             if target in self._drives:

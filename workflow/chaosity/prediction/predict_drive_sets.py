@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,20 +58,34 @@ class Surprise:
     neighbours: tuple[str, ...]
 
 
-def predict_drive_sets(measured: Table, unmeasured: Table) -> pd.DataFrame:
-    """Return predicted bandwidths of drive sets, with the columns `PREDICTION_COLUMNS`.
+def drive_set_models(measured: Table, unmeasured: Table) -> list[DriveSetModel]:
+    """Return the model of each group of comparable drive sets.
 
     Args:
         measured: the tidy table of a run.
         unmeasured: rows of the cells to predict. Cells without a drive set, cells of several loads,
             and sets with drives that no measured set has, are left out.
+    """
+    known = _drive_rows(Measurements.from_table(measured).valid_rows()).assign(known=True)
+    missing = _drive_rows(Measurements.from_table(unmeasured)).assign(known=False)
+    rows = pd.concat([known, missing], ignore_index=True)
+    groups = rows.groupby(list(_GROUP), dropna=False, sort=False)
+    return [
+        DriveSetModel(part[part["known"]], part[~part["known"]])
+        for _, part in groups
+        if part["known"].any()
+    ]
+
+
+def predict_drive_sets(models: Iterable[DriveSetModel]) -> pd.DataFrame:
+    """Return predicted bandwidths of unmeasured drive sets, with the columns `PREDICTION_COLUMNS`.
 
     The numbers are in bytes per second: the predicted `value` with its 95 % prediction interval
     `low` to `high`, and `lower_bound` and `upper_bound`, which follow from measured sets of the
     same initiator.
     """
     rows: list[Row] = []
-    for model in drive_set_models(measured, unmeasured):
+    for model in models:
         for cell, row in model.missing.items():
             if (predicted := model.predict(cell)) is None:
                 continue
@@ -85,10 +99,10 @@ def predict_drive_sets(measured: Table, unmeasured: Table) -> pd.DataFrame:
     return rows_to_table(rows, PREDICTION_COLUMNS)
 
 
-def audit_predictions(measured: Table, unmeasured: Table) -> PredictionAudit:
+def audit_predictions(models: Iterable[DriveSetModel]) -> PredictionAudit:
     """Return how many randomly chosen measured sets lie in the interval predicted without them."""
     errors, within = [], 0
-    for model in drive_set_models(measured, unmeasured):
+    for model in models:
         for cell in model.audited:
             if (predicted := model.predict(cell)) is not None:
                 value = model.values[cell.initiator][cell.drives].value
@@ -98,7 +112,7 @@ def audit_predictions(measured: Table, unmeasured: Table) -> PredictionAudit:
     return PredictionAudit(len(errors), within, *quantiles)
 
 
-def violated_bounds(measured: Table, unmeasured: Table) -> list[Surprise]:
+def violated_bounds(models: Iterable[DriveSetModel]) -> list[Surprise]:
     """Return the measured drive sets that the other measured sets contradict.
 
     Noise does not explain that such a set gives less than one of its subsets, more than its parts
@@ -107,7 +121,7 @@ def violated_bounds(measured: Table, unmeasured: Table) -> list[Surprise]:
     """
     return [
         surprise
-        for model in drive_set_models(measured, unmeasured)
+        for model in models
         for cell in model.points
         if (surprise := _surprise(model, cell)) is not None
     ]
@@ -138,17 +152,6 @@ def _surprise(model: DriveSetModel, cell: DriveSetCell) -> Surprise | None:
         return None
     neighbours = tuple(model.missing[each]["point"] for each in model.neighbours(cell))
     return Surprise(row["experiment"], row["point"], ratio, reason, neighbours)
-
-
-def drive_set_models(measured: Table, unmeasured: Table) -> Iterator[DriveSetModel]:
-    """Yield the model of each group of comparable drive sets."""
-    known = _drive_rows(Measurements.from_table(measured).valid_rows()).assign(known=True)
-    missing = _drive_rows(Measurements.from_table(unmeasured)).assign(known=False)
-    rows = pd.concat([known, missing], ignore_index=True)
-    for _, part in rows.groupby(list(_GROUP), dropna=False, sort=False):
-        is_known = part["known"].astype(bool)
-        if is_known.any():
-            yield DriveSetModel(part[is_known], part[~is_known])
 
 
 def _drive_rows(table: Measurements) -> pd.DataFrame:

@@ -12,8 +12,10 @@ import pandas as pd
 
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.anomalies.host_anomalies import HostComponentFacts, analyse_host
+from chaosity.prediction.drive_set_model import DriveSetModel
 from chaosity.prediction.predict_drive_sets import (
     Surprise,
+    drive_set_models,
     predict_drive_sets,
     violated_bounds,
 )
@@ -87,14 +89,19 @@ class MachineSoFar:
         return rows_left_out(point for point in self.points if not done[point_key(point)])
 
     @cached_property
+    def _drive_sets(self) -> list[DriveSetModel]:
+        """Return the models of the measured drive sets."""
+        return drive_set_models(self.measured, self.unmeasured)
+
+    @cached_property
     def predicted(self) -> pd.DataFrame:
         """Return the predicted rows of points that no round measures."""
-        return predict_drive_sets(self.measured, self.unmeasured)
+        return predict_drive_sets(self._drive_sets)
 
     @cached_property
     def surprises(self) -> list[Surprise]:
         """Return the measured drive sets that other measured sets contradict."""
-        return violated_bounds(self.measured, self.unmeasured)
+        return violated_bounds(self._drive_sets)
 
     def replicates_of(self, rounds: Iterable[Round]) -> Counter[PointKey]:
         """Return how often rounds measure each point."""

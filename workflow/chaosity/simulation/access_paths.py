@@ -62,6 +62,8 @@ class AccessPaths:
         self._idle, self.capacities, self._faults = idle, capacities, faults
         self.machine, self.topology = idle.machine, idle.topology
         self._slow_units = _units_of_slower_cores(idle.topology)
+        # What a byte uses on a way; many loads of a machine take the same few ways.
+        self._known_uses: dict[tuple[object, ...], Mapping[str, float]] = {}
 
     def paths_of_load(self, load: Load, hits: HitShares) -> Iterator[Path]:
         """Yield the flows of a load."""
@@ -78,6 +80,12 @@ class AccessPaths:
                 yield Path(path.load, replace(path.flow, limit=limit))
         else:
             yield from self.memory_paths(load, hits, memory_shares_by_node(load["placement"]))
+
+    def add_drives(self, load: Load) -> None:
+        """Add the capacities of files that replace drives: they have no slot, so no link limits."""
+        for drive in load["target"]["drives"]:
+            self.capacities.setdefault(drive["component"], 1.0)
+            self.capacities.setdefault(f"{drive['component']}_link", WITHOUT_LIMIT)
 
     def _device_flow(self, load: Load, device: OpenclTargetDevice) -> Flow:
         """Return the flow of a device, within its memory or over its link from the host's memory.
@@ -157,15 +165,19 @@ class AccessPaths:
             seconds = (1 - missed) * near + missed * max(near, latency / in_flight)
         return seconds + near * (1 / simulated_program(load)["time_in_memory"] - 1)
 
-    def memory_uses(self, unit: int, node: int, reads: float, writes: float) -> dict[str, float]:
+    def memory_uses(self, unit: int, node: int, reads: float, writes: float) -> Mapping[str, float]:
         """Return the use of controllers and links for a byte between a core and a node's memory."""
         near, package = self._idle.node_of(unit), self._idle.package_of(unit)
+        key = near, package, node, reads, writes
+        if key in self._known_uses:
+            return self._known_uses[key]
         uses = self._way_uses(package, near, node, reads, writes)
         if self.topology.node_relation(near, node) == OTHER_PACKAGE:
             far = self.topology.package_of_node[node]
             add_uses(
                 uses, {f"node{near}->package{far}": writes, f"package{far}->node{near}": reads}
             )
+        self._known_uses[key] = uses
         return uses
 
     def _way_uses(
@@ -206,10 +218,8 @@ class AccessPaths:
         cores = sorted(
             {self.topology.core_of_pu[unit].index for unit in processing_units_of_load(load)}
         )
+        self.add_drives(load)
         for drive in load["target"]["drives"]:
-            # A file that replaces a drive has no slot and therefore no link.
-            self.capacities.setdefault(drive["component"], 1.0)
-            self.capacities.setdefault(f"{drive['component']}_link", WITHOUT_LIMIT)
             uses = {drive["component"]: 1 / rate, f"{drive['component']}_link": 1.0}
             for core in cores:
                 each = 1 / drives.get("core_bytes_per_second", WITHOUT_LIMIT) / len(cores)
@@ -234,9 +244,12 @@ class AccessPaths:
                 )
             yield Path(load["name"], Flow(uses, limit, _DRIVE_PACE))
 
-    def _drive_uses(self, drive: DriveFacts, node: int, *, writes: bool) -> dict[str, float]:
+    def _drive_uses(self, drive: DriveFacts, node: int, *, writes: bool) -> Mapping[str, float]:
         """Return the use of ports, links and controllers for a byte between a drive and a node."""
         near = drive["node"]
+        key = "drive", near, node, writes
+        if key in self._known_uses:
+            return self._known_uses[key]
         from_memory, into_memory = (1.0, 0.0) if writes else (0.0, 1.0)
         begin = node if near is None else near
         package = self.topology.package_of_node.get(begin)
@@ -249,6 +262,7 @@ class AccessPaths:
                 for fault in self._faults:
                     if near in fault.get("drive_nodes", []) and far == fault["to_package"]:
                         add_uses(uses, {shared_drive_path_resource_name(fault): 1.0})
+        self._known_uses[key] = uses
         return uses
 
     def reads_at_random(self, load: Load) -> bool:

@@ -60,6 +60,17 @@ class NoiselessLoadResult:
     utilisation: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Routes:
+    """How loads use the parts of a machine while all of them run.
+
+    They depend on what cores and drives do alone, and not on the capacities of what loads share.
+    """
+
+    hits: Mapping[str, HitShares]  # name of each load -> its hits in caches; of drives none
+    paths: list[Path]  # of all loads, in their order
+
+
 class MachineModel:
     """Rates and latencies of loads on a simulated machine.
 
@@ -86,37 +97,40 @@ class MachineModel:
         """
         searched = [load for load in loads if searches_a_placement(load)]
         if not searched:
-            return self._results(loads)
+            return self.results_on(self.routes(loads), loads)
         [load], tried = searched, []
         for tenths in range(11):
             moved = with_proximity(load, tenths / 10)
-            results = self._results([moved if each is load else each for each in loads])
+            now = [moved if each is load else each for each in loads]
+            results = self.results_on(self.routes(now), now)
             results[load["name"]].dwp = tenths / 10
             tried.append(results)
         return max(tried, key=lambda results: results[load["name"]].moved_bytes_per_second)
 
-    def paths(self, loads: list[Load]) -> list[Path]:
-        """Return the paths of all loads of a point through the machine, in the loads' order."""
-        return self._paths_with_hits(
-            loads, {load["name"]: self._idle.hit_shares(load, loads) for load in loads}
-        )
-
-    def _paths_with_hits(self, loads: list[Load], hits: dict[str, HitShares]) -> list[Path]:
-        """Return the paths of loads with known hits in caches."""
+    def routes(self, loads: list[Load]) -> Routes:
+        """Return the routes of all loads of a point through the machine."""
+        hits = {
+            load["name"]: [] if load["target"]["drives"] else self._idle.hit_shares(load, loads)
+            for load in loads
+        }
         found = (self._paths.paths_of_load(load, hits[load["name"]]) for load in loads)
-        return [path for own in found for path in own]
+        return Routes(hits, [path for own in found for path in own])
 
-    def _results(self, loads: list[Load]) -> dict[str, NoiselessLoadResult]:
-        """Return name of each load -> its rates and latency, with the loads' present placement."""
-        hits = {load["name"]: self._idle.hit_shares(load, loads) for load in loads}
-        paths = self._paths_with_hits(loads, hits)
+    def results_on(self, routes: Routes, loads: list[Load]) -> dict[str, NoiselessLoadResult]:
+        """Return name of each load -> its rates and latency, with the loads' present placement.
+
+        The routes can be those of a model in which only what loads share has other capacities.
+        """
+        for load in loads:
+            self._paths.add_drives(load)
+        paths = routes.paths
         free = max_min_fair_rates([path.flow for path in paths], self.capacities)
         if any(rate_share(load) < 1 or shares_work(load) for load in loads):
             paths = _limited_by_programs(loads, paths, free.rates)
             free = max_min_fair_rates([path.flow for path in paths], self.capacities)
         results = {}
         for load in loads:
-            results[load["name"]] = self._result(load, hits[load["name"]], paths, free)
+            results[load["name"]] = self._result(load, routes.hits[load["name"]], paths, free)
             if (latency := results[load["name"]].latency_ns) is not None:
                 wait = self._idle.wait_beside_other_l3_domains_ns(load, loads)
                 results[load["name"]].latency_ns = latency + wait

@@ -49,29 +49,32 @@ def max_min_fair_rates(
     """
     rates = [0.0] * len(flows)
     growing = set(range(len(flows)))
-    left = {name: capacities[name] for flow in flows for name in flow.uses}
+    left = {
+        name: rest for flow in flows for name in flow.uses if (rest := capacities[name]) < math.inf
+    }
+    # What each flow needs of the resources that can be full while its rate grows by its pace.
+    needs = [
+        {name: units * flow.pace for name, units in flow.uses.items() if units > 0 and name in left}
+        for flow in flows
+    ]
     while growing:
         demand: dict[str, float] = {}
         for number in growing:
-            for name, units in flows[number].uses.items():
-                demand[name] = demand.get(name, 0.0) + units * flows[number].pace
-        steps = [left[name] / units for name, units in demand.items() if units > 0]
+            for name, units in needs[number].items():
+                demand[name] = demand.get(name, 0.0) + units
+        steps = [left[name] / units for name, units in demand.items()]
         steps += [(flows[n].limit - rates[n]) / flows[n].pace for n in growing]
         step = max(0.0, min(steps))
         for number in growing:
             rates[number] += step * flows[number].pace
         for name, units in demand.items():
             left[name] -= step * units
-        full = {name for name in demand if left[name] <= FULL * capacities[name] < math.inf}
+        full = {name for name in demand if left[name] <= FULL * capacities[name]}
         growing = {
             number
             for number in growing
-            if rates[number] < flows[number].limit * (1 - FULL)
-            and not any(units > 0 and name in full for name, units in flows[number].uses.items())
+            if rates[number] < flows[number].limit * (1 - FULL) and full.isdisjoint(needs[number])
         }
-    used = {
-        name: 1 - rest / capacities[name]
-        for name, rest in left.items()
-        if capacities[name] < math.inf
-    }
-    return FlowRatesAndUtilisation(rates, used)
+    return FlowRatesAndUtilisation(
+        rates, {name: 1 - rest / capacities[name] for name, rest in left.items()}
+    )

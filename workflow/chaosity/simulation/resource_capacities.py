@@ -31,14 +31,11 @@ def resource_capacities(
     for fault in faults:
         if fault["fault"] == "slow_port":  # one port, too slow for the drives behind it together
             rate = machine["drives"]["read_bytes_per_second"]
-            capacities[slow_port_resource_name(fault)] = (
-                fault["remaining"] * rate * len(fault["drives"])
-            )
+            capacities[slow_port_resource_name(fault)] = rate * len(fault["drives"])
         if fault["fault"] == "shared_drive_path":
             paths = [f"drives{node}->package{fault['to_package']}" for node in fault["drive_nodes"]]
-            healthy = sum(rates[path] for path in paths)
-            capacities[shared_drive_path_resource_name(fault)] = fault["remaining"] * healthy
-        for name in _affected_resources(fault, topology, capacities):
+            capacities[shared_drive_path_resource_name(fault)] = sum(map(rates.__getitem__, paths))
+        for name in affected_resources(fault, topology, capacities):
             capacities[name] *= fault["remaining"]
     return capacities
 
@@ -54,10 +51,10 @@ def shared_drive_path_resource_name(fault: Fault) -> str:
     return f"drives{nodes}->package{fault['to_package']}"
 
 
-def _affected_resources(
+def affected_resources(
     fault: Fault, topology: Topology, capacities: Mapping[str, float]
 ) -> list[str]:
-    """Return the resources whose capacity a fault reduces."""
+    """Return the resources of which a fault leaves a share; `capacities` are those of all."""
     match fault["fault"]:
         case "slow_node":
             return [f"node{fault['node']}"]
@@ -71,6 +68,10 @@ def _affected_resources(
             return list(capacities)
         case "slow_drive_path":
             return _drive_paths(fault, topology)
+        case "slow_port":
+            return [slow_port_resource_name(fault)]
+        case "shared_drive_path":
+            return [shared_drive_path_resource_name(fault)]
     return []  # `swapped_distances`: the firmware is wrong, the machine is fine
 
 

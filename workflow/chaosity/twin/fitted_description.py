@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from chaosity.documents.machines import FitSummary, MachineDescription, ParameterCertainty
 from chaosity.errors import UserError
-from chaosity.prediction.machine_parameters import PARAMETERS, Parameter, Values, described
 from chaosity.result_folders import MEASUREMENTS_FILE
+from chaosity.twin.machine_parameters import PARAMETERS, Parameter, Values, described
 
 # Standard deviation of the logarithm of an exact number; the draws need one above zero.
 _EXACT = 1e-9

@@ -12,13 +12,13 @@ from click.testing import CliRunner
 
 from chaosity.cli.predict import predict_command
 from chaosity.errors import UserError
-from chaosity.prediction.fitted_description import (
+from chaosity.simulation.machine_description import read_machine_description
+from chaosity.twin.fitted_description import (
     FittedMachine,
     named_description,
     read_fitted,
 )
-from chaosity.prediction.predict_loads import joined_loads, predict_loads
-from chaosity.simulation.machine_description import read_machine_description
+from chaosity.twin.predict_loads import joined_loads, predict_loads
 from machines import SMALL_MACHINES, SimulatedHost
 
 HAND_WRITTEN = SMALL_MACHINES / "fleet.yaml"

@@ -3,52 +3,49 @@
 The model of docs/simulation.md gives the value of each cell without noise. The parameters are those
 for which the logarithms of measured values differ least from the logarithms of the model's values.
 Large differences count less (soft L1 loss), since a faulty part must not move the description of
-all parts. A capacity is left out if it improves the fit by less than the extended Bayesian
-information criterion (Chen and Chen 2008) requires. Then factors of single parts are added, see
-`faulty_parts`. A capacity is determined only if no others explain the values as well after they
-have adapted to them. Intervals are those of an M-estimator (Huber 1981, section 7.6).
+all parts. Parts that the findings of the host name have a factor from the start. A capacity or a
+factor is left out if it improves the fit by less than the extended Bayesian information criterion
+(Chen and Chen 2008) requires. A capacity is determined only if no others explain the values as well
+after they have adapted to them. Intervals are those of an M-estimator (Huber 1981, section 7.6).
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from chaosity.documents.machines import MachineDescription, Noise
+from chaosity.documents.machines import Fault, MachineDescription, Noise
 from chaosity.errors import UserError
-from chaosity.prediction.faulty_parts import (
-    faults_of_parts,
-    likely_factors,
-    loss,
-    required_gain,
-)
-from chaosity.prediction.fitted_description import FittedMachine, FittedParameter
-from chaosity.prediction.machine_parameters import (
+from chaosity.records.point_types import Point
+from chaosity.store.measurements import Measurements
+from chaosity.topology.topology_model import Topology
+from chaosity.twin.fitted_description import FittedMachine, FittedParameter
+from chaosity.twin.machine_parameters import (
     PARAMETERS,
     Parameter,
     ParameterUses,
     Values,
     can_be_fitted,
+    capacity_of_factor,
     described,
+    factor_of_fault,
 )
-from chaosity.prediction.measured_cells import (
+from chaosity.twin.measured_cells import (
     ALL,
     RATES,
+    Cell,
+    CellKey,
     cell_medians,
     departs,
     kind_of_value,
-    thinned,
 )
-from chaosity.prediction.model_values import ModelOfPoints, ModelValues
-from chaosity.records.point_types import Point
-from chaosity.store.measurements import Measurements
-from chaosity.topology.topology_model import Topology
+from chaosity.twin.model_values import ModelOfPoints, ModelValues
 
 # Least standard deviation of the difference between model and values, on logarithms.
 _LEAST_SCALE = 0.002
@@ -74,7 +71,10 @@ _NODE_TO_PACKAGE = "links.node_to_package_bytes_per_second"
 
 
 def fit_machine(
-    measured: Measurements, points: Sequence[Point], topology: Topology
+    measured: Measurements,
+    points: Sequence[Point],
+    topology: Topology,
+    faults: Sequence[Fault] = (),
 ) -> FittedMachine:
     """Fit capacities and latencies to the measurements of a host.
 
@@ -82,11 +82,12 @@ def fit_machine(
         measured: the tidy table of one host and configuration.
         points: the planned points of the host; those without a valid value do not count.
         topology: the topology of the host.
+        faults: the faults of single parts that the host can have, see `faults_of_findings`.
 
     Raises:
         UserError: there is no rate of a memory access.
     """
-    return _Fit(measured, points, topology).fitted()
+    return _Fit(measured, points, topology, faults).fitted()
 
 
 def _spread(differences: Sequence[float]) -> float:
@@ -95,43 +96,59 @@ def _spread(differences: Sequence[float]) -> float:
     return max(_LEAST_SCALE, float(np.max(quantiles)))
 
 
+def _loss(residuals: NDArray[np.float64]) -> float:
+    """Return the soft L1 loss, of which each cell without outliers has its squared residual."""
+    return float(np.sum(2 * (np.sqrt(1 + residuals**2) - 1)))
+
+
 class _Fit:
     """The data of a fit, and the model's values for given parameters."""
 
-    def __init__(self, measured: Measurements, points: Sequence[Point], topology: Topology) -> None:
-        usable = [point for point in points if can_be_fitted(point)]
-        cells = cell_medians(measured, usable)
-        uses = ParameterUses(topology)
-        self.least: dict[Parameter, float] = {}
-        rates: dict[int, dict[str, float]] = defaultdict(dict)
-        for (number, load, metric), (value, _, _) in cells.items():
-            if metric in RATES:
-                rates[number][load] = value
-        for number, own in rates.items():
-            for parameter, rate in uses.least_capacities(usable[number], own).items():
-                self.least[parameter] = max(rate, self.least.get(parameter, 0.0))
-        measured_numbers = {number for number, _, _ in cells}
+    def __init__(
+        self,
+        measured: Measurements,
+        points: Sequence[Point],
+        topology: Topology,
+        faults: Sequence[Fault],
+    ) -> None:
+        self._points = [point for point in points if can_be_fitted(point)]
+        cells = cell_medians(measured, self._points)
+        factors = [factor_of_fault(fault, topology) for fault in faults]
+        uses = ParameterUses(topology, factors)
+        # Number of each point -> number of the first point with the same flows.
+        first: dict[Hashable, int] = {}
+        same = {
+            number: first.setdefault(
+                uses.flows_without_names(self._points[number]["loads"]), number
+            )
+            for number in sorted({number for number, _, _ in cells})
+        }
+        self.least = self._least_capacities(uses, same, cells)
         if not any(parameter.name == _DRIVE_RATE for parameter in self.least):
             # Without the rate of a drive alone, the description has no drives.
             self.least = {each: v for each, v in self.least.items() if each.section != "drives"}
-            measured_numbers -= {
-                number
-                for number in measured_numbers
-                if any(load["target"]["drives"] for load in usable[number]["loads"])
+            same = {
+                number: other
+                for number, other in same.items()
+                if not any(load["target"]["drives"] for load in self._points[number]["loads"])
             }
         # If each package has one node, memory uses the links of nodes and packages alike.
         one_node_each = len(topology.packages) == len(topology.nodes)
         self._limits = {
             parameter: least
             for parameter, least in self.least.items()
-            if not (one_node_each and parameter.name == _NODE_TO_PACKAGE)
+            if not (parameter.fault or (one_node_each and parameter.name == _NODE_TO_PACKAGE))
         }
-        kept = thinned(measured_numbers, usable)
-        self._points = {number: usable[number] for number in kept}
-        self._keys = [key for key in cells if key[0] in self._points]
+        # Factor of a single part -> what remains of it at least.
+        self._factors = {
+            factor: least / self._limits[capacity]
+            for factor in factors
+            if (least := self.least.pop(factor, None)) is not None
+            and (capacity := capacity_of_factor(factor)) in self._limits
+        }
+        self._keys = [key for key in cells if key[0] in same]
         self._logs = np.log([cells[key][0] for key in self._keys])
-        self._topology = topology
-        self._model = self._model_with()
+        self._model = ModelOfPoints(topology, uses, self._points, same, self._keys)
         spread = [(variance, n - 1) for _, variance, n in cells.values() if n > 1]
         self._noise = (
             math.sqrt(sum(v * n for v, n in spread) / sum(n for _, n in spread)) if spread else 0.0
@@ -147,16 +164,39 @@ class _Fit:
         # residuals.
         self.scale = 0.5
 
-    def _model_with(self, *distinct: str) -> ModelOfPoints:
-        """Return the model of a machine of which these parts can differ from others."""
-        return ModelOfPoints(self._topology, self._points, self._keys, distinct)
+    def _least_capacities(
+        self, uses: ParameterUses, same: Mapping[int, int], cells: Mapping[CellKey, Cell]
+    ) -> dict[Parameter, float]:
+        """Return the capacities that the machine must have at least to reach the measured rates."""
+        rates: dict[int, dict[str, float]] = defaultdict(dict)
+        for (number, name, metric), (value, _, _) in cells.items():
+            if metric in RATES:
+                rates[number][name] = value
+        per_rate = {
+            number: uses.capacities_for_rates(self._points[number]["loads"])
+            for number in set(same.values())
+        }
+        least: dict[Parameter, float] = {}
+        for number, own in rates.items():
+            used: dict[tuple[Parameter, str], float] = defaultdict(float)
+            loads = self._points[number]["loads"]
+            for load, shares in zip(loads, per_rate[same[number]], strict=True):
+                for use, share in shares.items():
+                    used[use] += share * own.get(load["name"], 0.0)
+            for (parameter, _), rate in used.items():
+                if rate:
+                    least[parameter] = max(rate, least.get(parameter, 0.0))
+        return least
 
     def cost(self, now: ModelValues) -> float:
         """Return the loss of the cells."""
-        return loss((now.logs - self._logs) / self.scale)
+        return _loss((now.logs - self._logs) / self.scale)
 
     def start(self) -> Values:
-        """Return the start values: the least capacities, and usual latencies."""
+        """Return the start values: the least capacities, and usual latencies.
+
+        A part that reaches what others of its kind reach is not slow, and has no factor.
+        """
         values: Values = {}
         for parameter in PARAMETERS:
             if parameter.resources and parameter in self._limits:
@@ -165,11 +205,16 @@ class _Fit:
                 self._model.is_used(parameter) or parameter.section == "latency_ns"
             ):
                 values[parameter] = parameter.usual
+        return values | {own: remains for own, remains in self._factors.items() if remains < 1}
+
+    def refined(self, start: Values, steps: int = _MOST_STEPS) -> Values:
+        """Return the values with the least loss near the start values; the scale becomes theirs."""
+        values = self._search(start, steps)
+        off = np.abs(self._model.at(values).logs - self._logs)
+        self.scale = max(_LEAST_SCALE, float(np.median(off) / stats.norm.ppf(0.75)))
         return values
 
-    def refined(
-        self, start: Values, steps: int = _MOST_STEPS, fixed: Values | None = None
-    ) -> Values:
+    def _search(self, start: Values, steps: int, fixed: Values | None = None) -> Values:
         """Return the values with the least loss near the start values, with the fixed ones."""
         free = list(start)
         spreads = np.array([parameter.spread for parameter in free])
@@ -194,15 +239,12 @@ class _Fit:
             max_nfev=steps,
             ftol=_LEAST_GAIN,
         )
-        off = np.abs(found.fun[: len(self._keys)]) * self.scale
-        self.scale = max(_LEAST_SCALE, float(np.median(off) / stats.norm.ppf(0.75)))
         return values_of(found.x)
 
     def fitted(self) -> FittedMachine:
         """Return the machine with as few capacities as explain the data."""
         values = self.refined(self.refined(self.start(), _FIRST_STEPS))
-        values, others = self._explained(self._needed(values))
-        values = self._with_faulty_parts(values, others)
+        values, others = self._determined(values)
         now = self._model.at(values)
         jacobian = self._model.jacobian(now)
         covariance = self._covariance(now, jacobian)
@@ -276,37 +318,22 @@ class _Fit:
             values = self.refined(needed)
         return values
 
-    def _with_faulty_parts(self, values: Values, unsure: Collection[Parameter]) -> Values:
-        """Return the values with the factors of all single parts that are found, one by one.
+    def _determined(self, values: Values) -> tuple[Values, dict[Parameter, Values]]:
+        """Return the values without what the data do not need, and what else explains the data.
 
-        A part of an unsure capacity gets none: the fault can be that of another part.
+        No part is faster than those without a fault. A part of a capacity that the data do not
+        determine has no factor either: the fault can be that of another part.
         """
-        loads = (load for point in self._points.values() for load in point["loads"])
-        drives = {drive["component"] for load in loads for drive in load["target"]["drives"]}
-        candidates = {
-            fault: parts
-            for fault, parts in faults_of_parts(self._topology, sorted(drives)).items()
-            if not any(own.holds(part) for own in unsure for part in parts)
+        values, others = self._explained(self._needed(values))
+        now = self._model.at(values)
+        deviations = np.sqrt(np.diag(self._covariance(now, self._model.jacobian(now))))
+        sure = {
+            own: value
+            for (own, value), deviation in zip(values.items(), deviations, strict=True)
+            if not own.fault
+            or (value < 1 and deviation < _DETERMINED and capacity_of_factor(own) not in others)
         }
-        everything = self._model_with(*(part for parts in candidates.values() for part in parts))
-        numbers, slow = [everything.same[number] for number, _, _ in self._keys], set[str]()
-        while True:
-            now = everything.at(values)
-            away = self._logs - now.logs
-            found = likely_factors(candidates, values, now.utilisation, numbers, away, self.scale)
-            allowed = self.cost(now) - required_gain(len(self._keys), len(candidates))
-            for parameter, remaining in found:
-                changed = {**values, parameter: remaining}
-                if self.cost(everything.at(changed)) < allowed:
-                    break
-            else:
-                return values
-            slow |= candidates[parameter]
-            self._model = self._model_with(*slow)
-            changed = self._needed(self.refined(changed))
-            if any(own.fault and value >= 1 for own, value in changed.items()):
-                return values  # no part is faster than those without a fault
-            values = changed
+        return (values, others) if sure == values else self._determined(self.refined(sure))
 
     def _explained(self, values: Values) -> tuple[Values, dict[Parameter, Values]]:
         """Return the values without what the others explain, and what else explains the data.
@@ -331,25 +358,29 @@ class _Fit:
 
         All others adapt. Otherwise the capacity would also get the credit for what their estimates
         lack after they left these cells to it. Those that were left out can replace it, but not one
-        that the format needs: that is the simplest explanation of the same rates.
+        that the format needs: that is the simplest explanation of the same rates. Slower parts of
+        this capacity stay as slow as they are.
         """
         spare, fixed = {each: own for each, own in self._limits.items() if each not in values}, {}
-        if parameter.required:
-            spare, fixed = {}, {parameter: values[parameter] * _NO_LIMIT}
         kept = {each: own for each, own in values.items() if each is not parameter}
-        now, scale = self._model.at(values), self.scale
-        adapted = self.refined({**kept, **spare}, fixed=fixed)
-        self.scale = scale  # the same for both
+        factors = {own for own in values if own.fault and capacity_of_factor(own) is parameter}
+        if parameter.required:
+            spare = {}
+        if parameter.required or factors:
+            fixed = {parameter: values[parameter] * _NO_LIMIT}
+            kept |= {factor: values[factor] / _NO_LIMIT for factor in factors}
+        now = self._model.at(values)
+        adapted = self._search({**kept, **spare}, _MOST_STEPS, fixed)
         adapted = self._without_unneeded(adapted) or adapted
         then = self._model.at(adapted)
-        faster = then.logs - now.logs > _HELD_SIGMAS * scale
+        faster = then.logs - now.logs > _HELD_SIGMAS * self.scale
         held = {self._keys[row][0] for row in np.flatnonzero(faster)}
         clear = self.cost(then) - self.cost(now) > self._required_gain()
         return None if clear and len(held) >= _FEWEST_HELD else adapted
 
     def _required_gain(self) -> float:
-        """Return the gain of the loss that a capacity needs, of all that could be a limit."""
-        return required_gain(len(self._keys), len(self._limits))
+        """Return the gain of the loss that a capacity or factor needs, of all that could be."""
+        return math.log(len(self._keys)) + 2 * math.log(len(self._limits) + len(self._factors))
 
     def _without_unneeded(self, values: Values) -> Values | None:
         """Return the values without the capacities that explain too little; None if there are none.

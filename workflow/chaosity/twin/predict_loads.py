@@ -15,8 +15,13 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from chaosity.errors import UserError
-from chaosity.prediction.fitted_description import FittedMachine
-from chaosity.prediction.machine_parameters import (
+from chaosity.records.point_types import Load, Point
+from chaosity.simulation.machine_model import MachineModel
+from chaosity.simulation.simulated_loads import processing_units_of_load
+from chaosity.store.measurements import Measurements
+from chaosity.topology.topology_model import Topology
+from chaosity.twin.fitted_description import FittedMachine
+from chaosity.twin.machine_parameters import (
     PARAMETERS,
     Parameter,
     ParameterUses,
@@ -24,12 +29,7 @@ from chaosity.prediction.machine_parameters import (
     can_be_fitted,
     model_of,
 )
-from chaosity.prediction.measured_cells import ALL, RATES, cell_medians, departs, kind_of_value
-from chaosity.records.point_types import Load, Point
-from chaosity.simulation.machine_model import MachineModel
-from chaosity.simulation.simulated_loads import processing_units_of_load
-from chaosity.store.measurements import Measurements
-from chaosity.topology.topology_model import Topology
+from chaosity.twin.measured_cells import ALL, RATES, cell_medians, departs, kind_of_value
 
 # Draws of the parameters: the 2.5th of the 100 percentiles is then the mean of two draws.
 DRAWS = 200

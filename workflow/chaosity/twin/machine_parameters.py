@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +19,7 @@ from typing import Any, cast
 from chaosity.documents.machines import Fault, MachineDescription
 from chaosity.records.point_types import Load, Point
 from chaosity.simulation.machine_model import MachineModel
+from chaosity.simulation.resource_capacities import affected_resources
 from chaosity.simulation.simulated_loads import (
     rate_share,
     read_written_and_counted_shares,
@@ -43,6 +44,9 @@ class Parameter:
     spread: float = 3.0
     required: bool = False  # whether each description needs the number
     fault: str = ""  # JSON of the fault of a single part of which the number is what remains
+    # Pattern of the resources that are full sooner or later with another value, but have another
+    # capacity; empty for capacities.
+    fills: str = ""
 
     @property
     def name(self) -> str:
@@ -59,14 +63,31 @@ class Parameter:
         """Return whether only latencies depend on this parameter."""
         return self.section in ("latency_ns", "core_to_core_ns")
 
+    @property
+    def limits_waiting(self) -> bool:
+        """Return whether this is the number of bytes for which a core waits at the same time."""
+        return self.key == "core_bytes_in_flight"
+
+    @property
+    def changes_routes(self) -> bool:
+        """Return whether routes depend on the number: not if loads share what has this capacity.
+
+        A fault can add a resource to routes.
+        """
+        own_parts = ("core_bytes_per_second", "core_bytes_in_flight", "read_bytes_per_second")
+        return not self.resources or bool(self.fault) or self.key in own_parts
+
     def holds(self, resource: str) -> bool:
         """Return whether a resource has this capacity."""
         return re.fullmatch(self.resources, resource) is not None
 
     @cache  # noqa: B019  (few parameters, and as many resources as a machine has)
     def limits(self, resource: str) -> bool:
-        """Return whether a resource is full sooner if this capacity is lower."""
-        return any(self.holds(prefix + resource) for prefix in ("", _REQUESTS, _WAITING))
+        """Return whether another value of the parameter changes how soon a resource is full."""
+        return any(
+            re.fullmatch(self.resources or self.fills, prefix + resource)
+            for prefix in ("", _REQUESTS, _WAITING)
+        )
 
 
 Values = dict[Parameter, float]
@@ -82,6 +103,7 @@ _MEASURED_BY = {
 
 # Before the name of a core: its requests for reads of drives, and its waiting for memory.
 _REQUESTS, _WAITING = "requests_of_", "waiting_"
+_CORE = r"core\d+"  # with a limit of bytes in flight, a core waits as long as memory takes
 # An NVMe drive, another device, or a file that replaces a drive.
 _DRIVE = "(?:drive|disk|file)-"
 PARAMETERS = (
@@ -90,7 +112,7 @@ PARAMETERS = (
     Parameter("memory", "l3_domain_bytes_per_second", r"l3_\d+"),
     Parameter("memory", "package_bytes_per_second", r"node\d+", required=True),
     # A written byte takes at least the time of a read byte; descriptions of servers have 1 to 1.2.
-    Parameter("memory", "write_cost", usual=1.1, spread=0.05),
+    Parameter("memory", "write_cost", usual=1.1, spread=0.05, fills=r"node\d+"),
     Parameter("links", "node_to_node_bytes_per_second", r"node\d+->node\d+"),
     Parameter(
         "links", "node_to_package_bytes_per_second", r"node\d+->package\d+|package\d+->node\d+"
@@ -104,9 +126,9 @@ PARAMETERS = (
     Parameter("latency_ns", "l1", usual=1.3, spread=1.0, required=True),
     Parameter("latency_ns", "l2", usual=4.0, spread=1.0, required=True),
     Parameter("latency_ns", "l3", usual=15.0, spread=1.0, required=True),
-    Parameter("latency_ns", "same_node", usual=100.0, spread=1.0, required=True),
-    Parameter("latency_ns", "same_package", usual=110.0, spread=1.0),
-    Parameter("latency_ns", "other_package", usual=180.0, spread=1.0),
+    Parameter("latency_ns", "same_node", usual=100.0, spread=1.0, required=True, fills=_CORE),
+    Parameter("latency_ns", "same_package", usual=110.0, spread=1.0, fills=_CORE),
+    Parameter("latency_ns", "other_package", usual=180.0, spread=1.0, fills=_CORE),
     Parameter("latency_ns", "base_pages", usual=20.0, spread=1.0),
     Parameter("latency_ns", "queue", usual=8.0, spread=1.0),
     Parameter("core_to_core_ns", "same_l3", usual=25.0, spread=1.0, required=True),
@@ -115,15 +137,34 @@ PARAMETERS = (
 )
 
 
-def fault_parameter(fault: Fault, resource: str) -> Parameter:
+# What a fault of a single part leaves a share of, as far as a fit can tell.
+_CAPACITY_OF_FAULT = {
+    "slow_node": "memory.package_bytes_per_second",
+    "slow_core": "memory.core_bytes_per_second",
+    "slow_link": "links.package_to_package_bytes_per_second",
+    "slow_drive": "drives.read_bytes_per_second",
+    "slow_port": "drives.read_bytes_per_second",
+    "slow_drive_path": "drives.remote_package_bytes_per_second",
+    "shared_drive_path": "drives.remote_package_bytes_per_second",
+}
+
+
+def factor_of_fault(fault: Fault, topology: Topology) -> Parameter:
     """Return the parameter that says what remains of a single part.
 
     Args:
-        fault: the fault without `remaining`.
-        resource: the part.
+        fault: the fault without `remaining`, of one of the kinds in `_CAPACITY_OF_FAULT`.
+        topology: the topology of the machine.
     """
-    name = f"{fault['fault']} {resource}"
-    return Parameter("faults", name, re.escape(resource), usual=1.0, fault=json.dumps(fault))
+    [part] = affected_resources(fault, topology, {})
+    name = f"{fault['fault']} {part}"
+    return Parameter("faults", name, re.escape(part), usual=1.0, fault=json.dumps(fault))
+
+
+def capacity_of_factor(factor: Parameter) -> Parameter:
+    """Return the capacity of which a factor of a single part leaves a share."""
+    name = _CAPACITY_OF_FAULT[json.loads(factor.fault)["fault"]]
+    return next(each for each in PARAMETERS if each.name == name)
 
 
 def described(
@@ -179,24 +220,26 @@ class ParameterUses:
 
     Args:
         topology: the topology of the machine.
+        factors: those of single parts that can be slower than others of their kind.
     """
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, factors: Sequence[Parameter] = ()) -> None:
         fast, waiting, *others = PARAMETERS
-        units = {parameter: parameter.usual or 1.0 for parameter in others}
+        self._every = (*PARAMETERS, *factors)
+        units = {parameter: parameter.usual or 1.0 for parameter in (*others, *factors)}
         self._own_speed = model_of({fast: 1.0, **units}, topology)
         # These cores have one byte in flight and no other limit, so they only wait.
         self._in_flight = model_of({fast: math.inf, waiting: 1.0, **units}, topology)
         # No two parameters are equal, so that other sums of them are other numbers.
-        different = {each: math.exp(math.sin(n)) for n, each in enumerate(PARAMETERS)}
+        different = {each: math.exp(math.sin(n)) for n, each in enumerate(self._every)}
         self._different = model_of({**different, fast: 1e9}, topology)
 
     def _flows(self, load: Load) -> list[dict[str, float]]:
         """Return, for each flow of a load, name of resource -> use in units of its parameter."""
         found = []
         drives, chase = bool(load["target"]["drives"]), "latency_ns" in load["metrics"]
-        waiting = self._in_flight.paths([load])
-        for path, slow in zip(self._own_speed.paths([load]), waiting, strict=True):
+        waiting = self._in_flight.routes([load]).paths
+        for path, slow in zip(self._own_speed.routes([load]).paths, waiting, strict=True):
             uses = {}
             for name, units in path.flow.uses.items():
                 is_core = name.startswith("core")
@@ -207,37 +250,35 @@ class ParameterUses:
             found.append(uses)
         return found
 
-    def flows_without_names(self, loads: list[Load], distinct: Collection[str]) -> Hashable:
-        """Return the flows of a point's loads, equal for points whose values are always equal.
-
-        Args:
-            loads: the loads.
-            distinct: the names of resources that can differ from others of their kind.
-        """
-        model, numbers = self._different, dict[str, int]()
-        results, names = model.noiseless_results(loads), [load["name"] for load in loads]
-
-        def part(name: str, units: float) -> Hashable:
-            number = numbers.setdefault(name, len(numbers))
-            own = name if name in distinct else model.capacities[name]
-            return number, own, float(f"{units:.9g}")
-
-        return (
-            tuple(
-                (
-                    *(load["kernel"], rate_share(load), shares_work(load)),
-                    f"{results[name].latency_ns or 0:.9g}",
-                )
-                for name, load in zip(names, loads, strict=True)
-            ),
-            tuple(
-                (
-                    names.index(path.load),
-                    tuple(part(*use) for use in path.flow.uses.items()),
-                    float(f"{path.flow.limit:.9g}"),
-                )
-                for path in model.paths(loads)
-            ),
+    def flows_without_names(self, loads: list[Load]) -> Hashable:
+        """Return the flows of a point's loads, equal for points whose values are always equal."""
+        model = self._different
+        routes, places = model.routes(loads), {load["name"]: n for n, load in enumerate(loads)}
+        results = {}
+        if any("latency_ns" in load["metrics"] for load in loads):
+            results = model.results_on(routes, loads)
+        works = tuple(
+            (
+                *(load["kernel"], rate_share(load), shares_work(load)),
+                f"{(results and results[name].latency_ns) or 0:.9g}",
+            )
+            for name, load in zip(places, loads, strict=True)
+        )
+        flows = []
+        for path in routes.paths:
+            uses = path.flow.uses.items()
+            parts = sorted((model.capacities[name], f"{units:.9g}", name) for name, units in uses)
+            flows.append((places[path.load], f"{path.flow.limit:.9g}", parts))
+        # Flows are sorted by what they use. Then names become numbers in the order of the flows.
+        flows.sort(key=lambda flow: (*flow[:2], [part[:2] for part in flow[2]]))
+        numbers: dict[str, int] = {}
+        return works, tuple(
+            (
+                place,
+                limit,
+                *((*part, numbers.setdefault(name, len(numbers))) for *part, name in parts),
+            )
+            for place, limit, parts in flows
         )
 
     def parameters(self, loads: Sequence[Load]) -> set[Parameter]:
@@ -252,41 +293,44 @@ class ParameterUses:
             sections.add("latency_ns")
         return {
             parameter
-            for parameter in PARAMETERS
+            for parameter in self._every
             if parameter.section in sections
             or any(parameter.resources and parameter.holds(name) for name in names)
             or (parameter.key == "write_cost" and any(re.match(r"node\d", name) for name in names))
         }
 
-    def least_capacities(self, point: Point, rates: Mapping[str, float]) -> dict[Parameter, float]:
-        """Return the capacities that a machine must have at least to reach the rates of a point.
+    def capacities_for_rates(
+        self, loads: Sequence[Load]
+    ) -> list[dict[tuple[Parameter, str], float]]:
+        """Return how much of each capacity a load uses for each byte per second that it counts.
 
         If the threads or drives of a load take different ways, their shares of the rate are
         unknown. Then only the resources count that all of them use equally.
 
-        Args:
-            point: the point.
-            rates: name of each measured load -> bytes per second, as its program counts them.
+        Returns:
+            For each load: capacity and name of a resource that has it -> use.
         """
-        used: dict[str, float] = {}
-        for load in point["loads"]:
-            flows = self._flows(load) if load["name"] in rates else []
-            moved = rates.get(load["name"], 0.0)
+        found = []
+        for load in loads:
+            moved, flows = 1.0, self._flows(load)
             if not load["target"]["drives"]:
                 moved /= read_written_and_counted_shares(load["kernel"])[2]
             ways = [{item for item in uses.items() if _is_shared(item[0])} for uses in flows]
+            alike = all(way == ways[0] for way in ways)
+            used: dict[str, float] = {}
             for uses in flows:
                 for name, units in uses.items():
-                    if all(way == ways[0] for way in ways) or all(
-                        other.get(name) == units for other in flows
-                    ):
+                    if alike or all(other.get(name) == units for other in flows):
                         used[name] = used.get(name, 0.0) + units * moved / len(flows)
-        least = {
-            parameter: max((use for name, use in used.items() if parameter.holds(name)), default=0)
-            for parameter in PARAMETERS
-            if parameter.resources
-        }
-        return {parameter: float(rate) for parameter, rate in least.items() if rate}
+            found.append(
+                {
+                    (parameter, name): use
+                    for name, use in used.items()
+                    for parameter in self._every
+                    if parameter.resources and parameter.holds(name)
+                }
+            )
+        return found
 
 
 def _is_shared(resource: str) -> bool:

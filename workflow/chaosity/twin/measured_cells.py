@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
-from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,9 +13,6 @@ from chaosity.store.measurements import Measurements
 
 RATES = ("bandwidth_bytes_per_second", "processing_throughput_bytes_per_second")
 METRICS = (*RATES, "latency_ns")
-# Points of an experiment that the fit reads: more narrow the intervals less than the model errs.
-# All points count for the lower bounds of capacities.
-_POINTS_OF_EXPERIMENT = 150
 # A cell departs from the model by at least `MATTERS` on a logarithm, and by so many of its
 # deviations: one in two million does so by chance.
 _DEPARTS_SIGMAS = 5.0
@@ -26,11 +21,11 @@ _DEPARTS_SIGMAS = 5.0
 ALL = "all values"
 # Point, name of the load, metric.
 CellKey = tuple[int, str, str]
+# Median, variance of logarithms, and number of replicates.
+Cell = tuple[float, float, int]
 
 
-def cell_medians(
-    measured: Measurements, points: Sequence[Point]
-) -> dict[CellKey, tuple[float, float, int]]:
+def cell_medians(measured: Measurements, points: Sequence[Point]) -> dict[CellKey, Cell]:
     """Return (number of the point, load, metric) -> median, variance of logarithms, and n."""
     rows = measured.valid_rows().rows
     names = ["experiment", "point", "load", "initiator", "target", "metric"]
@@ -73,16 +68,3 @@ def departs(difference: float, scale: float) -> bool:
         scale: standard deviation of such differences, `FittedMachine.scale`.
     """
     return abs(difference) > max(MATTERS, _DEPARTS_SIGMAS * scale)
-
-
-def thinned(numbers: set[int], points: Sequence[Point]) -> list[int]:
-    """Return at most `_POINTS_OF_EXPERIMENT` points of each experiment, the same in each call."""
-    by_experiment: dict[str, list[int]] = defaultdict(list)
-    for number in sorted(numbers):
-        by_experiment[points[number]["experiment"]].append(number)
-    chance = random.Random(1)
-    return sorted(
-        number
-        for own in by_experiment.values()
-        for number in chance.sample(own, min(len(own), _POINTS_OF_EXPERIMENT))
-    )

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from chaosity.documents.check_config import read_config
-from chaosity.prediction.fit_machine import fit_machine
-from chaosity.prediction.fitted_description import FittedMachine
 from chaosity.simulation.machine_description import Fault
+from chaosity.twin.faults_of_findings import faults_of_findings
+from chaosity.twin.fit_machine import fit_machine
+from chaosity.twin.fitted_description import FittedMachine
 from machines import SimulatedHost, shipped_machine, shipped_topology
 
 EXPERIMENTS = ("memory_bandwidth", "latency_matrix", "storage_bandwidth", "interference")
@@ -26,4 +27,5 @@ def server(faults: Sequence[Fault] = (), experiments: Sequence[str] = EXPERIMENT
 
 
 def fit(host: SimulatedHost, seed: int = 1) -> FittedMachine:
-    return fit_machine(host.table(seed), host.points, host.topology)
+    faults = faults_of_findings(host.findings(seed), host.topology)
+    return fit_machine(host.table(seed), host.points, host.topology, faults)

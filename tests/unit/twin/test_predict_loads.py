@@ -13,18 +13,18 @@ from small_server import EXPERIMENTS, server
 
 from chaosity.cli.predict import predict_command
 from chaosity.errors import UserError
-from chaosity.prediction.fit_machine import fit_machine
-from chaosity.prediction.fitted_description import FittedMachine
-from chaosity.prediction.predict_loads import (
+from chaosity.records.point_types import Load, Point
+from chaosity.result_folders import UNMEASURED_FILE
+from chaosity.simulation.machine_model import MachineModel, NoiselessLoadResult
+from chaosity.store.tidy_table_parquet import write_parquet_table
+from chaosity.twin.fit_machine import fit_machine
+from chaosity.twin.fitted_description import FittedMachine
+from chaosity.twin.predict_loads import (
     joined_loads,
     measured_medians,
     predict_loads,
     undetermined_parameters,
 )
-from chaosity.records.point_types import Load, Point
-from chaosity.result_folders import UNMEASURED_FILE
-from chaosity.simulation.machine_model import MachineModel, NoiselessLoadResult
-from chaosity.store.tidy_table_parquet import write_parquet_table
 from machines import TODAY, SimulatedHost
 
 RATE = "bandwidth_bytes_per_second"

@@ -12,16 +12,16 @@ from chaosity.cli.fit import fit_command
 from chaosity.documents.check_document import check_document
 from chaosity.documents.machines import MachineFile
 from chaosity.errors import UserError
-from chaosity.prediction.fit_machine import fit_machine
-from chaosity.prediction.fitted_description import (
+from chaosity.simulation.machine_description import Fault
+from chaosity.simulation.machine_model import MachineModel
+from chaosity.twin.fit_machine import fit_machine
+from chaosity.twin.fitted_description import (
     FittedMachine,
     FittedParameter,
     named_description,
     read_fitted,
 )
-from chaosity.prediction.predict_loads import predict_loads, undetermined_parameters
-from chaosity.simulation.machine_description import Fault
-from chaosity.simulation.machine_model import MachineModel
+from chaosity.twin.predict_loads import predict_loads, undetermined_parameters
 from machines import TODAY, SimulatedHost, planned
 
 LINK = "links.package_to_package_bytes_per_second"
@@ -140,9 +140,10 @@ def test_a_capacity_that_another_one_can_replace_has_no_value_but_counts_in_inte
 @pytest.mark.thorough
 def test_no_factor_is_given_to_a_part_whose_capacity_another_one_can_replace() -> None:
     """Paths of drives are slow, not the link that explains the healthy ones as well."""
-    slow: Fault = {"fault": "slow_drive_path", "drive_node": 2, "to_package": 0, "remaining": 0.7}
-    read = with_a_full_drive_path(slow).without_drives_of_several_nodes()
-    found = fit_machine(read.table(1), read.points, read.topology)
+    slow: Fault = {"fault": "slow_drive_path", "drive_node": 2, "to_package": 0}
+    host = with_a_full_drive_path({**slow, "remaining": 0.7})
+    read = host.without_drives_of_several_nodes()
+    found = fit_machine(read.table(1), read.points, read.topology, [slow])
     assert not [each for each in found.parameters if each.parameter.fault and each.is_determined]
     assert not [each for each in found.parameters if each.parameter.name == LINK and each.low]
     assert any("node2drives" in place and 0.65 < r < 0.75 for place, r in found.departures.items())

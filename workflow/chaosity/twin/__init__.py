@@ -1,0 +1,1 @@
+"""The description of a machine, fitted to a host, and what it predicts."""

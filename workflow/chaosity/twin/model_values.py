@@ -1,0 +1,213 @@
+"""The values of the model of docs/simulation.md at the points of a fit, and their derivatives.
+
+Points with the same flows, but on other parts of the same kind, have the same values, so the model
+is only asked for one of them. Derivatives need no point on which a parameter has no effect: a
+capacity only matters where one of its resources is nearly full, or where queues matter. What loads
+share changes no route, so routes are kept until a core, a drive or a latency changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chaosity.records.point_types import Point
+from chaosity.simulation.machine_model import Routes
+from chaosity.simulation.simulated_loads import rate_share
+from chaosity.topology.topology_model import Topology
+from chaosity.twin.machine_parameters import (
+    Parameter,
+    ParameterUses,
+    Values,
+    model_of,
+)
+from chaosity.twin.measured_cells import CellKey
+
+# Half the width of the differences that give the derivatives, on logarithms. Above the noise of
+# usual runs, so that a capacity that is full only with some noise has a derivative.
+_STEP = 0.005
+# A value that grows by a share less of what a capacity does still grows as the capacity.
+_PROPORTIONAL = 1e-6
+# A resource below this share of its capacity is not full after a step either.
+_NEARLY_FULL = math.exp(-2 * _STEP)
+# A resource with a lower utilisation makes no latency longer by more than 0.1 %.
+_BUSY = 0.01
+# Row of a cell, place of its load in the point, metric.
+Row = tuple[int, int, str]
+
+
+@dataclass
+class ModelValues:
+    """The model's values for given parameters."""
+
+    values: Values  # the parameters
+    logs: NDArray[np.float64]  # logarithm of the value of each cell
+    # Number of each point -> how full each resource is, 0 to 1.
+    utilisation: dict[int, Mapping[str, float]] = field(default_factory=dict)
+
+
+class ModelOfPoints:
+    """The model at the cells of a fit.
+
+    Args:
+        topology: the topology of the host.
+        uses: which parameters loads use.
+        points: the points.
+        same: number of each point -> number of a point that has the same values, and is evaluated.
+        keys: the cells.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        uses: ParameterUses,
+        points: Sequence[Point],
+        same: Mapping[int, int],
+        keys: Sequence[CellKey],
+    ) -> None:
+        self._topology = topology
+        # Number of a point that is evaluated -> its cells.
+        self._rows: dict[int, list[Row]] = defaultdict(list)
+        for row, (number, name, metric) in enumerate(keys):
+            names = [load["name"] for load in points[number]["loads"]]
+            self._rows[same[number]].append((row, names.index(name), metric))
+        self._loads = {number: points[number]["loads"] for number in self._rows}
+        self._users: dict[Parameter, set[int]] = defaultdict(set)
+        for number, loads in self._loads.items():
+            for parameter in uses.parameters(loads):
+                self._users[parameter].add(number)
+        self._chases = {
+            number
+            for number, loads in self._loads.items()
+            if any("latency_ns" in load["metrics"] for load in loads)
+        }
+        # Here values can depend on a capacity that is not full.
+        self._sensitive = self._chases | {
+            number
+            for number, loads in self._loads.items()
+            if any(rate_share(load) < 1 for load in loads)
+        }
+        self._routes: dict[int, tuple[Values, Routes]] = {}
+        self._last = ModelValues({}, np.zeros(len(keys)))
+
+    def is_used(self, parameter: Parameter) -> bool:
+        """Return whether the values of a point can depend on a parameter."""
+        return bool(self._users[parameter])
+
+    def at(self, values: Values) -> ModelValues:
+        """Return the model's values with these parameters."""
+        if self._last.values != values:
+            self._last = self._evaluated(ModelValues(values, self._last.logs), self._loads)
+        return self._last
+
+    def without(self, now: ModelValues, parameter: Parameter) -> ModelValues:
+        """Return the values without the limit of a capacity."""
+        left = {each: value for each, value in now.values.items() if each is not parameter}
+        changed = ModelValues(left, now.logs, now.utilisation)
+        return self._evaluated(changed, self._affected(now, parameter, 0.0, self._loads))
+
+    def jacobian(self, now: ModelValues) -> NDArray[np.float64]:
+        """Return the derivative of each logarithm by the logarithm of each parameter."""
+        derivatives = np.zeros((len(now.logs), len(now.values)))
+        rows_of = self._rows_of_alike(now)
+        for column, (parameter, value) in enumerate(now.values.items()):
+            affected = self._affected(now, parameter, _BUSY, rows_of)
+            up = self._evaluated(now, affected, {parameter: value * math.exp(_STEP)}, rows_of)
+            rise = up.logs - now.logs
+            if parameter.resources:  # a capacity has a kink where it becomes full
+                # What grows as the capacity does is limited by it, below as well as above.
+                kinks = set(np.flatnonzero(rise < (1 - _PROPORTIONAL) * _STEP))
+                full = {
+                    number
+                    for number in self._affected(now, parameter, _NEARLY_FULL, rows_of)
+                    if any(row in kinks for row, _, _ in rows_of[number])
+                }
+                down = self._evaluated(now, full, {parameter: value * math.exp(-_STEP)}, rows_of)
+                fall = now.logs - down.logs
+                rows = [row for number in full for row, _, _ in rows_of[number]]
+                rise[rows] = (rise[rows] + fall[rows]) / 2
+            derivatives[:, column] = rise / _STEP
+        return derivatives
+
+    def _rows_of_alike(self, now: ModelValues) -> dict[int, list[Row]]:
+        """Return the number of a point -> its rows and those of points that change as it does.
+
+        Full resources of the same parameters limit them, and they have the same value. Since no
+        parameter is a round number, they then depend on each parameter alike.
+        """
+
+        @cache
+        def limits_of(name: str) -> tuple[Parameter, ...]:
+            return tuple(own for own in now.values if own.limits(name))
+
+        first: dict[Hashable, int] = {}
+        found: dict[int, list[Row]] = defaultdict(list)
+        for number, rows in self._rows.items():
+            key: Hashable = number
+            if len(self._loads[number]) == 1 and number not in self._sensitive:
+                full = (
+                    name for name, used in now.utilisation[number].items() if used > _NEARLY_FULL
+                )
+                limits = {tuple(own for own in now.values if own.limits(name)) for name in full}
+                key = frozenset(limits), f"{now.logs[rows[0][0]]:.10g}"
+            found[first.setdefault(key, number)] += rows
+        return found
+
+    def _affected(
+        self, now: ModelValues, parameter: Parameter, queues: float, among: Collection[int]
+    ) -> set[int]:
+        """Return the points, of some, whose values a small change of a parameter can change.
+
+        In queues, accesses wait for a resource that has at least the utilisation `queues`. Without
+        a limit of bytes in flight, no rate depends on latencies.
+        """
+        fills = not parameter.is_latency or any(own.limits_waiting for own in now.values)
+        return {
+            number
+            for number in self._users[parameter].intersection(among)
+            if (parameter.is_latency and number in self._chases)
+            or (
+                fills
+                and any(
+                    used > (queues if number in self._sensitive else _NEARLY_FULL)
+                    and parameter.limits(name)
+                    for name, used in now.utilisation[number].items()
+                )
+            )
+        }
+
+    def _evaluated(
+        self,
+        old: ModelValues,
+        numbers: Iterable[int],
+        changed: Values | None = None,
+        rows_of: Mapping[int, list[Row]] | None = None,
+    ) -> ModelValues:
+        """Return values that are new at the given points, and for changed parameters.
+
+        `rows_of` are the rows that get the values of each of these points, by default its own.
+        """
+        values = {**old.values, **(changed or {})}
+        new = ModelValues(values, old.logs.copy(), dict(old.utilisation))
+        model = model_of(new.values, self._topology)
+        on_routes = {each: value for each, value in values.items() if each.changes_routes}
+        for number in numbers:
+            loads = self._loads[number]
+            known, routes = self._routes.get(number, (None, None))
+            if routes is None or known != on_routes:
+                routes = model.routes(loads)
+                if changed is None:
+                    self._routes[number] = on_routes, routes
+            found = model.results_on(routes, loads)
+            results = [found[load["name"]] for load in loads]
+            new.utilisation[number] = results[0].utilisation
+            for row, place, metric in (rows_of or self._rows)[number]:
+                value = results[place].latency_ns if metric == "latency_ns" else None
+                new.logs[row] = math.log(value or results[place].counted_bytes_per_second)
+        return new
