@@ -137,14 +137,9 @@ class PackageLinkCells(GroupedCells[str]):
         remote = np.not_equal.outer(self._facts["source"].to_numpy(), np.array(self.packages))
         pairs = rows[["source", "package", "distance"]].dropna()
         self._distances = {(i, j): float(slit) for i, j, slit in pairs.itertuples(index=False)}
-        self._most = self._most_of_packages(cells, remote, weakest_nodes)
-        super().__init__(cells, self._groups(cells, remote), where)
+        most = self._most_of_packages(cells, remote, weakest_nodes)
+        super().__init__(cells, self._groups(cells, remote), where, limits=most)
         self.tested = remote & cells.measured_mask
-
-    def expected_scores(self, unexplained: Mask) -> Scores:
-        """Return what links of the group carry, or less if the packages of the cell do less."""
-        expected: Scores = np.fmin(super().expected_scores(unexplained), self._most)
-        return expected
 
     def _groups(self, cells: ScoredCells[str], remote: Mask) -> Labels:
         """Return the group of each cell; those of a kernel are learned as in a matrix of nodes."""
