@@ -35,7 +35,7 @@ from chaosity.anomalies.component_anomalies import CheckResult
 from chaosity.anomalies.departure_significance import SuspectedComponent
 from chaosity.anomalies.matrix_structure import PackageNodes, learn_matrix_structure
 from chaosity.cpusets import parse_cpu_list
-from chaosity.place_names import link_name, packages_of_link
+from chaosity.place_names import link_name
 from chaosity.store.measurements import SLICE, Measurements, less_is_better
 from chaosity.text_templates import write_text
 
@@ -43,12 +43,6 @@ from chaosity.text_templates import write_text
 ACCESS, READS, WRITES = "access", "reads", "writes"
 # The columns in which all cells of a link agree: it is used by several kernels.
 _OF_ALL_KERNELS = tuple(name for name in SLICE if name != "kernel")
-# A path that gets less than this share of what the link carries is slow for another reason. Other
-# kernels, and data of which less is in caches, get somewhat less.
-_SAME_RATE = 0.75
-# A node whose paths lose as much as a link, to within so many per cent, is the reason for both.
-_SAME_LOSS_PERCENT = 5.0
-
 _Direction = tuple[int, int]  # the packages from which and to which data flows
 
 
@@ -252,59 +246,3 @@ def weakest_node_of_each_package(
         for number, nodes in enumerate(packages or ())
         if any(node in shares for node in nodes)
     }
-
-
-def packages_of_places(
-    rows: Measurements, package_of_node: Mapping[int, int]
-) -> dict[int | str, int]:
-    """Return node, or name of an initiator or target -> its package, if it is in a single one."""
-    found: dict[int | str, int] = dict(package_of_node.items())
-    for end in ("initiator", "target"):
-        places = rows.rows[[end, f"{end}_nodes"]].drop_duplicates()
-        for name, nodes in places.itertuples(index=False):
-            found[str(name)] = _only(package_of_node.get(node, -1) for node in _nodes(nodes))
-    return {place: package for place, package in found.items() if package >= 0}
-
-
-def is_same_link(cause: Anomaly, anomaly: Anomaly, places: Mapping[int | str, int]) -> bool:
-    """Return whether an anomaly is seen across a slow link, and another explains it.
-
-    A link explains reads across it that get what it carries. Paths of one node that lose as much as
-    the link seems to lose explain the link, since the pages of its loads lie on all nodes; they may
-    be slow for reads and for writes.
-
-    Args:
-        cause: the anomaly that may explain the other.
-        anomaly: the anomaly that may be explained.
-        places: package of each place, see `packages_of_places`.
-    """
-    if cause is anomaly:
-        return False
-    if _is_across(cause, anomaly, places):
-        return anomaly.observed >= _SAME_RATE * cause.observed
-    if (
-        not _is_across(anomaly, cause, places, both_ways=True)
-        or cause.observed >= _SAME_RATE * anomaly.observed
-    ):
-        return False
-    of_one_node = any(
-        isinstance(side[0], int) and len(set(side)) == 1 and _has_several_nodes(side[0], places)
-        for side in zip(*cause.cells, strict=True)
-    )
-    return of_one_node and cause.loss_percent >= anomaly.loss_percent - _SAME_LOSS_PERCENT
-
-
-def _is_across(
-    link: Anomaly, anomaly: Anomaly, places: Mapping[int | str, int], *, both_ways: bool = False
-) -> bool:
-    """Return whether all reads of an anomaly use a link in its slow direction, or `both_ways`."""
-    slow: list[tuple[int | None, ...]] = list(filter(None, map(packages_of_link, link.components)))
-    slow += [pair[::-1] for pair in slow if both_ways]
-    used = [(places.get(target), places.get(source)) for source, target in anomaly.cells]
-    return bool(used) and anomaly.metric == link.metric and all(each in slow for each in used)
-
-
-def _has_several_nodes(node: int, places: Mapping[int | str, int]) -> bool:
-    """Return whether the package of a node has other nodes."""
-    own = places[node]
-    return sum(isinstance(place, int) and package == own for place, package in places.items()) > 1
