@@ -190,13 +190,14 @@ class DriveSetCells(TidyTableSliceCells):
         if departure.suspect.part == _INITIATOR:
             return explained
         slow = [self.drives[column] for column in np.flatnonzero(explained.any(axis=0))]
+        rows = explained.any(axis=1) | (departure.suspect.part == _DRIVES)  # all see slow drives
         columns = [any(drives <= each for each in slow) for drives in self.drives]
-        found = explained | np.logical_and.outer(explained.any(axis=1), columns)
+        found = explained | np.logical_and.outer(rows, columns)
         if departure.suspect.part == _PACKAGES:
             return found
         columns = [any(drives > each for each in slow) for drives in self.drives]
         alike = comparison.departures > -(departure.loss + self.scatter.matters)
-        return found | (np.logical_and.outer(explained.any(axis=1), columns) & alike)
+        return found | (np.logical_and.outer(rows, columns) & alike)
 
     def explained_by_drives(self, slow_drives: Sequence[Anomaly]) -> Mask:
         """Return the mask of the cells that lose no more than a slow drive of their set does.
