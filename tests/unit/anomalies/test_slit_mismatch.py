@@ -72,7 +72,9 @@ def test_a_flat_slit_on_a_machine_with_near_and_far_nodes_is_a_mismatch():
     flat = {pair: 10.0 if pair[0] == pair[1] else 20.0 for pair in layout.distances()}
     (found,) = analysed(layout, flat).anomalies
     assert found.kind == SLIT_MISMATCH
-    assert "does not distinguish near and far nodes" in found.sentence
+    far = {pair for pair in flat if layout.distances()[pair] == max(layout.distances().values())}
+    assert set(found.cells) == far
+    assert "at the same distance" in found.sentence
 
 
 def test_a_slit_with_inverted_order_is_a_mismatch():
@@ -82,7 +84,8 @@ def test_a_slit_with_inverted_order_is_a_mismatch():
     turned = {pair: {near: far, far: near}.get(value, value) for pair, value in honest.items()}
     (found,) = analysed(layout, turned).anomalies
     assert found.kind == SLIT_MISMATCH
-    assert "has the wrong order" in found.sentence
+    assert set(found.cells) == {pair for pair, distance in turned.items() if distance == far}
+    assert f"distance {far:g} " in found.sentence and f"distance {near:g} " in found.sentence
     assert found.loss_percent == pytest.approx(100 * (1 - 0.45 / 0.8), rel=0.1)
 
 

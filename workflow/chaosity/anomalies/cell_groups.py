@@ -88,7 +88,7 @@ class Comparison(Generic[Name]):
         suspect: SuspectedComponent,
         remaining: Mask,
         comparisons: int,
-        least_cells: int = _LEAST_CELLS,
+        least_cells: int,
     ) -> Departure | None:
         """Return the departure of the suspect's remaining cells if it is clear and most depart.
 
@@ -97,7 +97,7 @@ class Comparison(Generic[Name]):
         """
         part = suspect.cells & self.cells.measured_mask & ~np.isnan(self.departures)
         departing = part & remaining & self.departing_mask
-        some_do_not = departing.sum() < _DEPARTING_SHARE * part.sum()
+        some_do_not = departing.sum() < (part & remaining).sum()
         if departing.any() and some_do_not and not less_is_better(self.cells.metric):
             carries = float(np.median(self.cells.log_score[departing]))
             part = part & (self.expected > carries + self.scatter.matters / 2.0)
@@ -138,6 +138,13 @@ class Comparison(Generic[Name]):
         return Departure(suspect, tuple(positions), loss, loss - half, loss + half, confidence)
 
 
+def _mask_of_cell(position: Position, shape: tuple[int, ...]) -> Mask:
+    """Return the mask of one cell."""
+    mask = np.zeros(shape, dtype=bool)
+    mask[position] = True
+    return mask
+
+
 class GroupedCells(Generic[Name]):
     """Cells with their groups.
 
@@ -149,6 +156,7 @@ class GroupedCells(Generic[Name]):
         scatter: how much departures scatter without faults.
         where: the slice of the tidy table; empty for a matrix.
         structural: what each cell differs from its group by the structure of the machine.
+        limits: highest score that other measured values let expect of each cell; NaN: no limit.
     """
 
     def __init__(
@@ -157,11 +165,13 @@ class GroupedCells(Generic[Name]):
         labels: Labels,
         where: SliceKey | None = None,
         structural: Scores | None = None,
+        limits: Scores | None = None,
     ) -> None:
         """Compare the cells with the expected scores of their groups."""
         self.cells: ScoredCells[Name] = cells
         self.labels, self.where = labels, where or {}
         self.structural = np.zeros(labels.shape) if structural is None else structural
+        self.limits = np.full(labels.shape, np.nan) if limits is None else limits
         self.compare(cells.measured_mask)
 
     def compare(self, unexplained: Mask) -> None:
@@ -187,13 +197,17 @@ class GroupedCells(Generic[Name]):
         return Comparison(self.cells, expected, departures, scatter)
 
     def expected_scores(self, references: Mask) -> Scores:
-        """Return the median of each cell's group over the reference cells, NaN without any."""
-        expected = np.full(self.labels.shape, np.nan)
-        alike = self.cells.log_score - self.structural
-        for label in np.unique(self.labels[references & (self.labels >= 0)]):
-            group = self.labels == label
-            expected[group] = np.median(alike[group & references])
-        return expected + self.structural
+        """Return the median of each cell's group over the reference cells, or its limit if lower.
+
+        It is NaN where the group has no reference cell.
+        """
+        known = references & (self.labels >= 0)
+        alike = pd.Series((self.cells.log_score - self.structural)[known])
+        medians = alike.groupby(self.labels[known]).median()
+        of_groups = np.full(int(self.labels.max(initial=-1)) + 2, np.nan)  # label -1 takes the last
+        of_groups[medians.index] = medians
+        expected: Scores = of_groups[self.labels] + self.structural
+        return np.where(self.limits < expected, self.limits, expected)
 
     def smallest_detectable_loss_percent(self, looks: int = 1) -> float:
         """Return the smallest loss of a cell that is found with 95 % probability, in per cent.
@@ -225,50 +239,64 @@ class GroupedCells(Generic[Name]):
         of_several = {mask.tobytes() for mask in masks if mask.sum() >= _LEAST_CELLS}
         comparisons = (int(remaining.sum()) + len(of_several)) * looks
         found = []
-        while best := self._best_suspect(suspects, remaining, comparisons):
-            found.append(best)
-            remaining &= ~self._explained_by(best)
-            self.compare(remaining)
-        for position in cell_positions_in_mask(remaining & self.comparison.departing_mask):
-            alone = np.zeros(remaining.shape, dtype=bool)
-            alone[position] = True
-            departure = self._against(remaining & ~alone).departure_of_suspect(
-                SuspectedComponent(CELL, "", alone), remaining, comparisons, 1
-            )
-            if departure is not None:
-                found.append(replace(departure, suspect=None))
+        cells = [
+            SuspectedComponent(CELL, "", _mask_of_cell(position, remaining.shape))
+            for position in cell_positions_in_mask(remaining)
+        ]
+        for tested, least in ((suspects, _LEAST_CELLS), (cells, 1)):
+            while best := self._best_suspect(tested, remaining, comparisons, least):
+                departure, explained = best
+                found.append(replace(departure, suspect=None) if least == 1 else departure)
+                remaining &= ~explained
+                self.compare(remaining)
         return found
 
-    def _explained_by(self, departure: Departure) -> Mask:
-        """Return the mask of the cells that a departure explains: its own, and others that lose."""
+    def explained_by(self, departure: Departure, comparison: Comparison[Name]) -> Mask:
+        """Return the mask of the cells that a departure explains: its own, and others that lose.
+
+        `comparison` is that with the cells outside of the suspect.
+        """
         explained = np.zeros(self.departures.shape, dtype=bool)
         explained[tuple(zip(*departure.cells, strict=True))] = True
         assert departure.suspect is not None
-        return explained | (departure.suspect.cells & self.comparison.departing_mask)
+        return explained | (departure.suspect.cells & comparison.departing_mask)
 
     def _best_suspect(
-        self, suspects: Sequence[SuspectedComponent], remaining: Mask, comparisons: int
-    ) -> Departure | None:
-        """Return the suspect that explains most of the loss of the remaining cells.
+        self,
+        suspects: Sequence[SuspectedComponent],
+        remaining: Mask,
+        comparisons: int,
+        least_cells: int,
+    ) -> tuple[Departure, Mask] | None:
+        """Return the suspect that explains most of the loss of the remaining cells, and which.
 
         A suspect is compared with the cells outside of it. Its own cells say nothing about what a
         machine without the fault does, and how much its cells scatter.
         """
         best, most = None, 0.0
-        departing = self.comparison.departing_mask & remaining
         for suspect in suspects:
-            if (suspect.cells & departing).sum() < _LEAST_CELLS:
+            if not self._may_depart(suspect.cells & remaining, remaining, least_cells):
                 continue
             outside = self._against(remaining & ~suspect.cells)
-            departure = outside.departure_of_suspect(suspect, remaining, comparisons)
+            departure = outside.departure_of_suspect(suspect, remaining, comparisons, least_cells)
             if departure is None:
                 continue
+            explained = self.explained_by(departure, outside)
             # A larger suspect that includes cells without a loss explains no more.
-            losses = np.array([-self.departures[position] for position in departure.cells])
-            explained = float(np.clip(losses, 0.0, departure.loss * 1.5).sum())
-            if explained > most * 1.05:
-                best, most = departure, explained
+            losses = np.clip(-outside.departures[explained & remaining], 0.0, departure.loss * 1.5)
+            if np.nansum(losses) > most * 1.05:
+                best, most = (departure, explained), float(np.nansum(losses))
         return best
+
+    def _may_depart(self, own: Mask, remaining: Mask, least_cells: int) -> bool:
+        """Return whether enough of a suspect's cells depart, or decide the median of a group."""
+        if (own & self.comparison.departing_mask).sum() >= least_cells:
+            return True
+        sizes, of_suspect = (
+            np.bincount(self.labels[mask], minlength=int(self.labels.max()) + 1)
+            for mask in (remaining, own)
+        )
+        return own.sum() > 1 and bool((2 * of_suspect > sizes).any())
 
     def build_anomaly(
         self,

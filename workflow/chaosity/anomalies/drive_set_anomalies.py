@@ -1,31 +1,40 @@
 """Find drives that are slow only together, and drive sets that lose bandwidth by adding drives.
 
-Losses are those against the expected bandwidth of `drive_set_cells`. They are explained by the
-smallest drive sets first: the loss of a set is also expected of all larger sets that contain it. If
-the sets that depart alike involve all nodes that comparable sets have, the machine is built so, and
-nothing is reported.
+Drives together reach at most the sum of what their parts reach, and at most what comparable sets
+reach: drives of the same models on nodes of the same relations to the initiator. A set below both
+has lost something that no smaller set shows. Suspected are a set, seen from all initiators or from
+those of one relation, and the way from one package to the drives of another. An initiator of which
+nearly all sets are slow is no fault of the drives. If the sets that depart alike involve all nodes
+that comparable sets have, the machine is built so. Neither is reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
+import pandas as pd
 
-from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
+from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, SliceKey
 from chaosity.anomalies.anomaly_text import shorten_list
-from chaosity.anomalies.cell_log_scores import Position, cell_positions_in_mask
+from chaosity.anomalies.cell_groups import Comparison, TidyTableSliceCells
+from chaosity.anomalies.cell_log_scores import Mask, Position, Scores, cell_positions_in_mask
 from chaosity.anomalies.component_anomalies import CheckResult
-from chaosity.anomalies.departure_significance import Departure
-from chaosity.anomalies.drive_set_cells import DRIVES, PACKAGES, DriveSetCells
+from chaosity.anomalies.departure_significance import Departure, SuspectedComponent
 from chaosity.anomalies.matrix_structure import PackageNodes
+from chaosity.cpusets import parse_cpu_list
 from chaosity.place_names import initiator_to_target_name, node_name, package_name
-from chaosity.prediction.drives_of_sets import drives_by_node_of_sets
+from chaosity.prediction.drives_of_sets import DrivesByNode, drives_by_node_of_sets
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.units import format_count, join_with_and
 
+# Two losses are alike if the smaller is at least this share of the larger: both have noise.
+_SIMILAR = 0.4
 _MOST_INITIATORS = 8  # in a sentence
+# The parts of a machine that can be suspected.
+_DRIVES, _PATH, _PACKAGES, _INITIATOR = "drives", "path", "packages", "initiator"
 
 
 def find_slow_drive_sets(
@@ -51,50 +60,242 @@ def find_slow_drive_sets(
         for where, part in rows.comparable_slices()
         if not less_is_better(str(where["metric"]))
     ]
-    comparisons = sum(int(cells.tested_mask.sum()) for cells in slices)
-    losses = [
-        (name, -np.log1p(-anomaly.loss_as_share_of_better_value))
-        for anomaly in slow_drives
-        for name in anomaly.components
-    ]
     check.tests_count = 1 if slices else 0  # drives that are slow together, in all slices
     for cells in slices:
         check.add_tested_cells(cells, cells.cells.columns, axis=0)
         check.anomalies += _losses_by_adding_drives(cells)
-        # Several metrics can show the same slow drive, so only its largest loss counts.
-        explained_by_drives = [
-            max((loss for drive, loss in losses if drive in drives), default=0.0)
-            for drives in cells.drives
-        ]
-        cells.expect_less(np.array(explained_by_drives))
-        remaining = cells.tested_mask.copy()
-        for suspect in cells.suspects(packages or ()):
-            departure = cells.comparison.departure_of_suspect(suspect, remaining, comparisons, 1)
-            if departure is None or cells.is_structural(departure):
-                continue
-            if suspect.part != PACKAGES:
-                larger = cells.largest_set_with_same_limit(departure)
-                of_larger = larger and cells.comparison.departure_of_suspect(
-                    larger, remaining, comparisons, 1
-                )
-                departure = of_larger or departure
-            anomaly = _slow_together(cells, departure)
-            departed = remaining & cells.departing_mask
-            explained = cells.explained_cells(departure)
-            others = map(
-                cells.cells.initiator_and_target, cell_positions_in_mask(explained & departed)
-            )
-            names = tuple(dict.fromkeys([*anomaly.cells, *others]))
-            check.anomalies.append(replace(anomaly, cells=names))
+        excluded = cells.untested | cells.explained_by_drives(slow_drives)
+        suspects = list(cells.suspects(packages or ()))
+        remaining = ~excluded
+        for departure in cells.find_departing_suspects_and_cells(suspects, excluded, len(slices)):
+            found = cells.with_suspect(departure, suspects)
+            explained = cells.explained_by(found, cells.comparison) & cells.losing_mask & remaining
             remaining &= ~explained
+            if not cells.is_no_fault_of_drives(found):
+                check.anomalies.append(_slow_together(cells, found, explained))
     return check
 
 
-def _slow_together(cells: DriveSetCells, departure: Departure) -> Anomaly:
-    """Return the anomaly of drives that are slow together."""
+class DriveSetCells(TidyTableSliceCells):
+    """Bandwidths of drive sets, compared with those of comparable sets and of their parts.
+
+    Attributes:
+        drives: drives of each column; empty if they are unknown.
+        nodes: nodes of the drives of each column; empty if the drives are unknown.
+        drives_of_node: node -> its drives.
+        parts: columns of the smaller sets that each column contains.
+        initiator_nodes: nodes of each row.
+    """
+
+    def __init__(
+        self,
+        rows: pd.DataFrame,
+        where: SliceKey,
+        sets: Mapping[str, DrivesByNode],
+        models: Mapping[str, str],
+    ) -> None:
+        """Compare the rows of a slice; `models` is drive -> model."""
+        compositions = _compositions(rows, sets, models)
+        places = zip(rows["initiator"], rows["target"], strict=True)
+        rows = rows.assign(composition=[compositions[place] for place in places])
+        # Larger sets come later: a smaller one explains their loss.
+        super().__init__(rows.sort_values("drives", kind="stable"), where, ("composition",))
+        columns = [sets.get(name, {}) for name in self.cells.columns]
+        self.drives = [frozenset[str]().union(*own.values()) for own in columns]
+        self.nodes = [frozenset(own) for own in columns]
+        self.drives_of_node: dict[int, frozenset[str]] = {}
+        for node, drives in (item for own in columns for item in own.items()):
+            self.drives_of_node[node] = self.drives_of_node.get(node, drives) | drives
+        self.parts = [
+            [column for column, part in enumerate(self.drives) if part and part < whole]
+            for whole in self.drives
+        ]
+        nodes_of = dict(zip(rows["initiator"], rows["initiator_nodes"], strict=True))
+        self.initiator_nodes = [set(parse_cpu_list(nodes_of[name])) for name in self.cells.rows]
+        # Single drives have a test of their own.
+        self.labels = np.where([len(drives) > 1 for drives in self.drives], self.labels, -1)
+        several = [
+            label
+            for label in range(self.labels.max() + 1)
+            if np.count_nonzero((self.labels == label).any(axis=0)) > 1
+        ]
+        self.untested = ~np.isin(self.labels, several)
+        self.limits = self._sums_of_parts()
+        if len(several):
+            self.compare(self.tested_mask)
+
+    def _sums_of_parts(self) -> Scores:
+        """Return the score of the smallest sum of parts of each set; infinite without parts."""
+        values = np.exp(self.cells.log_score)
+        column_of = {drives: column for column, drives in enumerate(self.drives) if drives}
+        least = np.full(values.shape, np.inf)
+        for whole, column in column_of.items():
+            # Of a large machine only some sets are measured, but each node.
+            divisions = [{frozenset([drive]) for drive in whole}]
+            divisions += [{whole & self.drives_of_node[node] for node in self.nodes[column]}]
+            if len(self.nodes[column]) > 1:
+                halves = (self.drives[part] for part in self.parts[column])
+                divisions += [{half, whole - half} for half in halves]
+            for parts in divisions:
+                if len(parts) > 1 and parts <= column_of.keys():
+                    total = values[:, [column_of[part] for part in parts]].sum(axis=1)
+                    least[:, column] = np.fmin(least[:, column], total)
+        scores: Scores = np.log(least)
+        return scores
+
+    def suspects(self, packages: PackageNodes) -> Iterator[SuspectedComponent]:
+        """Yield what can be slow, smaller sets first.
+
+        First drive sets seen from all initiators, then all sets of as many nodes between two
+        packages, then drive sets seen from initiators of the same relation, then initiators.
+        """
+        columns = np.flatnonzero(self.tested_mask.any(axis=0)).tolist()
+        for column in columns:
+            yield self._suspect(_DRIVES, column, self.tested_mask[:, column])
+        for size in range(1, max(map(len, packages), default=0) + 1):
+            for near, far in permutations(range(len(packages)), 2):
+                near_rows = [nodes <= set(packages[near]) for nodes in self.initiator_nodes]
+                of_far = [
+                    len(nodes) == size and nodes <= set(packages[far]) and self.is_whole(column)
+                    for column, nodes in enumerate(self.nodes)
+                ]
+                cells = np.logical_and.outer(near_rows, of_far) & self.tested_mask
+                yield SuspectedComponent(_PACKAGES, (near, far), cells)
+        for column in columns:
+            for label in np.unique(self.labels[self.tested_mask[:, column], column]):
+                yield self._suspect(_PATH, column, self.labels[:, column] == label)
+        for suspect in self.each_initiator_as_suspect():
+            yield replace(suspect, cells=suspect.cells & self.tested_mask)
+
+    def _suspect(self, part: str, column: int, rows: Mask) -> SuspectedComponent:
+        """Return a drive set, seen from the initiators of these rows, as a suspect."""
+        cells = np.zeros(self.labels.shape, dtype=bool)
+        cells[rows, column] = True
+        return SuspectedComponent(part, self.cells.columns[column], cells & self.tested_mask)
+
+    def is_whole(self, column: int) -> bool:
+        """Return whether a set has all drives of its nodes."""
+        every = sum(len(self.drives_of_node[node]) for node in self.nodes[column])
+        return len(self.drives[column]) == every
+
+    def explained_by(self, departure: Departure, comparison: Comparison[str]) -> Mask:
+        """Return the mask of the cells that a departure explains.
+
+        Drives that are slow together also are in smaller sets of them, and larger sets with them
+        may lose as much. The sum of the slow parts is all that sets of several nodes of a package
+        can reach, so these need no such step.
+        """
+        explained = super().explained_by(departure, comparison)
+        assert departure.suspect is not None
+        if departure.suspect.part == _INITIATOR:
+            return explained
+        slow = [self.drives[column] for column in np.flatnonzero(explained.any(axis=0))]
+        rows = explained.any(axis=1) | (departure.suspect.part == _DRIVES)  # all see slow drives
+        columns = [any(drives <= each for each in slow) for drives in self.drives]
+        found = explained | np.logical_and.outer(rows, columns)
+        if departure.suspect.part == _PACKAGES:
+            return found
+        columns = [any(drives > each for each in slow) for drives in self.drives]
+        alike = comparison.departures > -(departure.loss + self.scatter.matters)
+        return found | (np.logical_and.outer(rows, columns) & alike)
+
+    def explained_by_drives(self, slow_drives: Sequence[Anomaly]) -> Mask:
+        """Return the mask of the cells that lose no more than a slow drive of their set does.
+
+        Several metrics can show the same slow drive, so its largest loss counts.
+        """
+        most = np.full(self.labels.shape, -np.inf)
+        for anomaly in slow_drives:
+            columns = [not drives.isdisjoint(anomaly.components) for drives in self.drives]
+            # A path from one initiator says nothing about the others.
+            sources = {initiator for initiator, _ in anomaly.cells}
+            is_path = anomaly.kind == AnomalyKind.SLOW_PATH
+            rows = [not is_path or name in sources for name in self.cells.rows]
+            loss = -np.log1p(-anomaly.loss_as_share_of_better_value)
+            own = np.logical_and.outer(rows, columns)
+            most = np.where(own, np.fmax(most, loss), most)
+        explained: Mask = -self.departures < most + self.scatter.matters
+        return explained
+
+    @property
+    def losing_mask(self) -> Mask:
+        """Mask of the cells that lose enough to matter."""
+        losing: Mask = self.departures < -self.scatter.matters
+        return losing
+
+    def with_suspect(
+        self, departure: Departure, suspects: Sequence[SuspectedComponent]
+    ) -> Departure:
+        """Return the departure of a single cell with the first suspect that has no other cell."""
+        if departure.suspect is not None:
+            return departure
+        [(row, column)] = departure.cells
+        alone = self._suspect(_PATH, column, np.arange(len(self.cells.rows)) == row)
+        same = (each for each in suspects if np.array_equal(each.cells, alone.cells))
+        return replace(departure, suspect=next(same, alone))
+
+    def is_no_fault_of_drives(self, departure: Departure) -> bool:
+        """Return whether an initiator may be slow instead, or the machine is built so."""
+        assert departure.suspect is not None
+        return (
+            departure.suspect.part == _INITIATOR
+            or self._may_be_of_initiator(departure)
+            or self._is_structural(departure)
+        )
+
+    def _may_be_of_initiator(self, departure: Departure) -> bool:
+        """Return whether one initiator reads nothing better than a set that departs."""
+        rows, columns = map(list, zip(*departure.cells, strict=True))
+        most = self.cells.log_score[rows, columns].max() + self.scatter.matters / 2.0
+        better = self.tested_mask[rows[0]] & (self.expected[rows[0]] > most)
+        return len(set(rows)) == 1 and set(np.flatnonzero(better).tolist()) <= set(columns)
+
+    def _is_structural(self, departure: Departure) -> bool:
+        """Return whether the sets of as many nodes that depart alike involve all nodes."""
+        size = len(self.nodes[departure.cells[0][1]])
+        alike = (self.departures <= -_SIMILAR * departure.loss) & self.tested_mask
+        departing = alike.sum(axis=0) >= _SIMILAR * len(departure.cells)
+        columns = [column for column, nodes in enumerate(self.nodes) if len(nodes) == size]
+        of_all = {node for column in columns for node in self.nodes[column]}
+        return size > 1 and of_all == {
+            node for column in columns if departing[column] for node in self.nodes[column]
+        }
+
+
+def _compositions(
+    rows: pd.DataFrame, sets: Mapping[str, DrivesByNode], models: Mapping[str, str]
+) -> dict[tuple[str, str], str]:
+    """Return initiator and drive set -> a text that is equal for comparable sets.
+
+    Each node of the set has a relation, its distance in the SLIT, and the models of its drives.
+    Drives of unknown model are not comparable.
+    """
+    columns = ["initiator", "target", "target_nodes", "relation", "distance"]
+    cells = list(rows[columns].drop_duplicates(["initiator", "target"]).itertuples(index=False))
+    places = {
+        (initiator, int(nodes)): f"{relation} {distance}"
+        for initiator, _, nodes, relation, distance in cells
+        if str(nodes).isdigit()
+    }
+    return {
+        (initiator, target): str(
+            sorted(
+                (
+                    places.get((initiator, node), f"{relation} {distance}"),
+                    sorted(models.get(drive, drive) for drive in drives),
+                )
+                for node, drives in sets.get(target, {}).items()
+            )
+        )
+        for initiator, target, _, relation, distance in cells
+    }
+
+
+def _slow_together(cells: DriveSetCells, departure: Departure, explained: Mask) -> Anomaly:
+    """Return the anomaly of drives that are slow together; `explained` is the mask of its cells."""
     assert departure.suspect is not None
-    part, name = departure.suspect.part, departure.suspect.name
     rows, columns = zip(*departure.cells, strict=True)
+    part, name = departure.suspect.part, departure.suspect.name
     nodes = [node_name(node) for node in sorted(cells.nodes[columns[0]])]
     initiators = [cells.cells.rows[row] for row in dict.fromkeys(rows)]
     if isinstance(name, tuple):
@@ -108,8 +309,8 @@ def _slow_together(cells: DriveSetCells, departure: Departure) -> Anomaly:
         seen_at = (initiators[0] if len(initiators) == 1 else None, str(name))
         components, advice = nodes, "shared_drive_path"
         # Of drives that were only read together, a single one can be the reason.
-        alone = cells.drives[columns[0]] <= set(cells.cells.columns)
-        if len(nodes) == 1 and (part == DRIVES or not alone):
+        read_alone = cells.drives[columns[0]] <= set(cells.cells.columns)
+        if len(nodes) == 1 and (part == _DRIVES or not read_alone):
             drives = sorted(drive for drive in cells.drives[columns[0]] if "#" not in drive)
             components, advice = [*nodes, *drives], "drives_with_shared_parts"
         some = "" if cells.is_whole(columns[0]) else f"first {len(cells.drives[columns[0]])} "
@@ -118,7 +319,7 @@ def _slow_together(cells: DriveSetCells, departure: Departure) -> Anomaly:
         what = f"The {some}drives of {join_with_and(nodes)} are slow together, read from {readers}:"
     comparable = np.isin(cells.labels, [cells.labels[position] for position in departure.cells])
     others = format_count(int(comparable.sum()) - len(rows), "value")
-    return cells.build_anomaly(
+    anomaly = cells.build_anomaly(
         departure,
         AnomalyKind.SLOW_PATH,
         tuple(components),
@@ -128,58 +329,53 @@ def _slow_together(cells: DriveSetCells, departure: Departure) -> Anomaly:
         compared_with=f"the sum of their parts and {others} of comparable drive sets",
         seen_at=seen_at,
     )
+    names = map(cells.cells.initiator_and_target, cell_positions_in_mask(explained))
+    return replace(anomaly, cells=tuple(dict.fromkeys([*anomaly.cells, *names])))
 
 
-def _losses_by_adding_drives(cells: DriveSetCells) -> list[Anomaly]:
-    """Return drive sets that have less bandwidth than a subset of their drives.
+def _losses_by_adding_drives(cells: DriveSetCells) -> Iterator[Anomaly]:
+    """Yield drive sets that have less bandwidth than a subset of their drives.
 
-    The worst set of each node and the worst set that spans nodes are returned.
+    They are the worst set of each node, and the worst set that spans nodes.
     """
-    by_node: dict[frozenset[int], list[Anomaly]] = {}
-    scores = cells.cells.log_score
-    for column, parts in enumerate(cells.parts):
-        gains = scores[:, parts] - scores[:, [column]]
-        for row in np.flatnonzero((gains > cells.scatter.matters).any(axis=1)).tolist():
-            better = [part for part in parts if scores[row, part] > scores[row, column]]
-            anomaly = _set_anomaly(cells, (row, column), better)
-            if anomaly is not None:
-                nodes = cells.nodes[column]
-                by_node.setdefault(nodes if len(nodes) == 1 else frozenset(), []).append(anomaly)
-    return [_worst_of(similar) for similar in by_node.values()]
-
-
-def _set_anomaly(cells: DriveSetCells, position: Position, parts: Sequence[int]) -> Anomaly | None:
-    """Return the anomaly of a drive set if it is clearly slower than its best subset."""
-    scored = cells.cells
-    best = position[0], parts[int(np.argmax(scored.log_score[position[0], parts]))]
-    error = float(np.hypot(scored.standard_error[best], scored.standard_error[position]))
+    scores, found = cells.cells.log_score, dict[frozenset[int], list[tuple[Departure, Position]]]()
     # The best of several parts is selected, so noise alone makes it better than the whole.
-    comparisons = int(scored.measured_mask.sum()) * len(scored.columns)
-    departure = cells.comparison.significant_loss_against_cell(position, best, error, comparisons)
-    if departure is None:
-        return None
-    (source, name), part = scored.initiator_and_target(position), scored.columns[best[1]]
-    return cells.build_anomaly(
-        departure,
-        AnomalyKind.ADDING_DRIVES,
-        tuple(node_name(node) for node in sorted(cells.nodes[position[1]])),
-        f"{source} gets less bandwidth from {name} than from {part}, a part of these drives:",
-        "added_drives",
-        than="",
-        reference=best,
-        compared_with=f"{part}, a part of these drives",
-    )
-
-
-def _worst_of(similar: Sequence[Anomaly]) -> Anomaly:
-    """Return the worst of similar anomalies, with the number of the others."""
-    worst = max(similar, key=lambda anomaly: anomaly.loss_percent)
-    others = {(other.initiator, other.target) for other in similar}
-    others -= {(worst.initiator, worst.target)}
-    if not others:
-        return worst
-    sets = len({target for _, target in others})
-    sources = join_with_and(sorted({str(source) for source, _ in others}))
-    also = f"The same holds for {format_count(sets, 'other set')}, seen from {sources}."
-    cells = tuple(cell for anomaly in similar for cell in anomaly.cells)
-    return replace(worst, cells=cells, also=(also,))
+    comparisons = int(cells.cells.measured_mask.sum()) * len(cells.cells.columns)
+    for column, parts in enumerate(cells.parts):
+        gains = np.nan_to_num(scores[:, parts] - scores[:, [column]], nan=-np.inf)
+        for row in np.flatnonzero((gains > cells.scatter.matters).any(axis=1)).tolist():
+            best = row, parts[int(np.argmax(gains[row]))]
+            errors = cells.cells.standard_error
+            error = float(np.hypot(errors[best], errors[row, column]))
+            departure = cells.comparison.significant_loss_against_cell(
+                (row, column), best, error, comparisons
+            )
+            if departure is not None:
+                nodes = cells.nodes[column]
+                key = nodes if len(nodes) == 1 else frozenset[int]()
+                found.setdefault(key, []).append((departure, best))
+    for similar in found.values():
+        worst, best = max(similar, key=lambda each: each[0].loss)
+        (source, name), part = (
+            cells.cells.initiator_and_target(worst.cells[0]),
+            cells.cells.columns[best[1]],
+        )
+        nodes = cells.nodes[worst.cells[0][1]]
+        anomaly = cells.build_anomaly(
+            worst,
+            AnomalyKind.ADDING_DRIVES,
+            tuple(map(node_name, sorted(nodes))),
+            f"{source} gets less bandwidth from {name} than from {part}, a part of these drives:",
+            "added_drives",
+            than="",
+            reference=best,
+            compared_with=f"{part}, a part of these drives",
+        )
+        places = [cells.cells.initiator_and_target(each.cells[0]) for each, _ in similar]
+        others = [place for place in places if place != (source, name)]
+        if others:
+            number = format_count(len({target for _, target in others}), "other set")
+            sources = join_with_and(sorted({initiator for initiator, _ in others}))
+            also = f"The same holds for {number}, seen from {sources}."
+            anomaly = replace(anomaly, cells=tuple(places), also=(also,))
+        yield anomaly

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress
-from operator import not_
 from typing import Any
 
 import numpy as np
 
-from chaosity.anomalies import anomaly_text
 from chaosity.anomalies.anomaly_doubts import add_doubt, reason_for_unusable_results
 from chaosity.anomalies.anomaly_results import (
     Anomaly,
-    AnomalyKind,
-    CellNames,
     Findings,
     no_problems_text,
 )
@@ -23,9 +18,14 @@ from chaosity.anomalies.component_anomalies import (
     CheckResult,
     find_slow_drives_and_drive_paths,
     find_slow_initiators_and_memory,
-    threads_of_nodes,
 )
 from chaosity.anomalies.drive_set_anomalies import find_slow_drive_sets
+from chaosity.anomalies.explained_findings import (
+    HostPlaces,
+    merge_findings_of_one_place,
+    packages_of_places,
+    without_explained,
+)
 from chaosity.anomalies.latency_sweep_anomalies import (
     TOGETHER,
     find_contention_and_inversions,
@@ -35,12 +35,10 @@ from chaosity.anomalies.matrix_anomalies import analyse_one_of_matrices
 from chaosity.anomalies.matrix_structure import ENOUGH_CELLS, PackageNodes
 from chaosity.anomalies.package_links import (
     find_slow_links,
-    is_same_link,
-    packages_of_places,
     select_loads_between_packages,
     weakest_node_of_each_package,
 )
-from chaosity.place_names import node_name, pu_name
+from chaosity.place_names import pu_name
 from chaosity.store.measurements import (
     Measurements,
     is_percentile_of_slow_accesses,
@@ -48,11 +46,8 @@ from chaosity.store.measurements import (
 )
 from chaosity.text_templates import write_text
 from chaosity.topology.topology_model import Topology
-from chaosity.units import format_count, metric_words
+from chaosity.units import format_count
 
-# Anomalies of one place by several kernels, metrics or experiments are merged into one, with at
-# most this many sentences on the others.
-_MAX_ALSO = 3
 # Kinds of places that tests cover, as sentences name them.
 _KINDS = _MEMORY, _LINKS, _DRIVES, _SETS, _SWEEPS = (
     "memory of the nodes",
@@ -60,14 +55,6 @@ _KINDS = _MEMORY, _LINKS, _DRIVES, _SETS, _SWEEPS = (
     "drives",
     "sets of drives",
     "latency over sizes",
-)
-# A path that loses more than so many times what its slow node loses has a fault of its own.
-_MORE_LOSS = 1.5
-# Kinds that another anomaly may explain.
-_SECONDARY = (
-    AnomalyKind.REMOTE_BETTER,
-    AnomalyKind.SLIT_MISMATCH,
-    AnomalyKind.ADDING_DRIVES,
 )
 
 
@@ -168,8 +155,8 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
         for check in checks
         for anomaly in check.anomalies
     ]
-    places = packages_of_places(rows, parts.package_of_node)
-    merged = _without_explained(_merged(doubted), places, parts.first_units)
+    places = HostPlaces(packages_of_places(rows, parts.package_of_node), parts.first_units)
+    merged = without_explained(merge_findings_of_one_place(doubted), places)
     merged.sort(key=lambda each: -each.loss_as_share_of_better_value * each.confidence)
     told = [anomaly for anomaly in merged if not anomaly.doubt]
     tested = {
@@ -283,136 +270,6 @@ def _with_description(anomaly: Anomaly, parts: HostComponentFacts) -> Anomaly:
             sentence = f"{name} is a {parts.descriptions[name]}."
             return replace(anomaly, also=(*anomaly.also, sentence))
     return anomaly
-
-
-def _merged(found: Iterable[Anomaly]) -> list[Anomaly]:
-    """Merge anomalies of one kind and place; one without doubt and with the most cells stays.
-
-    One slow component can cause several anomalies: one kernel shows that a node's memory is slow
-    for all nodes, and another that it is slow for its own node.
-    """
-    by_place: dict[object, list[Anomaly]] = {}
-    for anomaly in found:
-        suspected = anomaly.kind in (AnomalyKind.SLOW_COMPONENT, AnomalyKind.SLOW_PATH)
-        place = () if suspected else (anomaly.initiator, anomaly.target)
-        by_place.setdefault((anomaly.kind, anomaly.components, place), []).append(anomaly)
-    merged = []
-    for similar in by_place.values():
-        first, *others = sorted(similar, key=_merge_rank)
-        also = dict.fromkeys(
-            f"Also by {_source_text(other)}: "
-            f"{anomaly_text.loss_text(other.metric, other.loss_percent)}."
-            for other in others
-        )
-        merged.append(replace(first, also=(*first.also, *list(also)[:_MAX_ALSO])))
-    return merged
-
-
-def _merge_rank(anomaly: Anomaly) -> tuple[bool, int, bool, float, float]:
-    """Sort key: without doubt first, most cells, whole nodes before parts, highest confidence."""
-    by_units = isinstance(anomaly.initiator, str)
-    return (
-        bool(anomaly.doubt),
-        -len(anomaly.cells),
-        by_units,
-        -anomaly.confidence,
-        -anomaly.loss_as_share_of_better_value,
-    )
-
-
-def _source_text(anomaly: Anomaly) -> str:
-    """Return metric, kernel and experiment: "bandwidth (triad) of memory_bandwidth"."""
-    kernel = anomaly.where.get("kernel")
-    metric = metric_words(anomaly.metric).lower()
-    return f"{metric}{f' ({kernel})' if kernel else ''} of {anomaly.where.get('experiment')}"
-
-
-def _without_explained(
-    found: Sequence[Anomaly], places: Mapping[int | str, int], units: Mapping[int, str]
-) -> list[Anomaly]:
-    """Return anomalies that no other explains; the explaining one gets the others' sentences.
-
-    `places` is the package of each place, `units` the first processing unit of each node.
-    """
-
-    def is_same_cause(cause: Anomaly, anomaly: Anomaly) -> bool:
-        return (
-            is_same_link(cause, anomaly, places)
-            or _limits(cause, anomaly)
-            or _is_unit_of(cause, anomaly, units)
-        )
-
-    secondary = [
-        anomaly.kind in _SECONDARY or any(is_same_cause(each, anomaly) for each in found)
-        for anomaly in found
-    ]
-    result = list(compress(found, map(not_, secondary)))
-    causes_count = len(result)
-    explained: dict[int, list[str]] = {}
-    for anomaly in compress(found, secondary):
-        causes = [
-            n
-            for n, cause in enumerate(result[:causes_count])
-            if _explains(cause, anomaly) or is_same_cause(cause, anomaly)
-        ]
-        # A suspicion explains no finding.
-        causes = [n for n in causes if anomaly.doubt or not result[n].doubt]
-        if causes:
-            number = max(causes, key=lambda each: result[each].confidence)
-            explained.setdefault(number, []).append(anomaly.sentence)
-        else:
-            result.append(anomaly)
-    for number, sentences in explained.items():
-        more = len(sentences) - _MAX_ALSO
-        rest = [f"{format_count(more, 'more finding')} of the same cause."] if more > 0 else []
-        also = (*result[number].also, *sentences[:_MAX_ALSO], *rest)
-        result[number] = replace(result[number], also=also)
-    return result
-
-
-def _explains(cause: Anomaly, anomaly: Anomaly) -> bool:
-    """Return whether the anomaly `cause` explains the other, which is of a secondary kind."""
-    if anomaly.kind == AnomalyKind.ADDING_DRIVES:
-        return set(anomaly.cells) <= set(cause.cells)
-    shared = set(anomaly.components) & set(cause.components)
-    shared_cells = set(anomaly.cells) & set(cause.cells)
-    return anomaly.kind == AnomalyKind.REMOTE_BETTER and bool(shared or shared_cells)
-
-
-def _limits(cause: Anomaly, anomaly: Anomaly) -> bool:
-    """Return whether a slow component limits all cells of an anomaly of fewer cells.
-
-    A slow memory limits all its paths, also those that no test of their own calls slow, and also
-    the cores that use it.
-    """
-    if cause.kind != AnomalyKind.SLOW_COMPONENT or len(anomaly.cells) >= len(cause.cells):
-        return False
-    if anomaly.kind not in (AnomalyKind.SLOW_COMPONENT, AnomalyKind.SLOW_PATH):
-        return False
-    if less_is_better(cause.metric) != less_is_better(anomaly.metric):
-        return False
-    ends = zip(_ends(cause.cells), _ends(anomaly.cells), strict=True)
-    shared = any(len(own) == 1 and own == other for own, other in ends)
-    most = _MORE_LOSS * cause.loss_as_share_of_better_value
-    return shared and anomaly.loss_as_share_of_better_value <= most
-
-
-def _is_unit_of(cause: Anomaly, anomaly: Anomaly, units: Mapping[int, str]) -> bool:
-    """Return whether a slow processing unit is one of several threads that lose less."""
-    _, nodes = threads_of_nodes(anomaly.components[0])
-    return (
-        cause is not anomaly
-        and any(units.get(node) in cause.components for node in nodes)
-        and anomaly.loss_as_share_of_better_value <= cause.loss_as_share_of_better_value
-    )
-
-
-def _ends(cells: Sequence[CellNames]) -> list[set[str]]:
-    """Return the names of the initiators and of the targets."""
-    return [
-        {node_name(end) if isinstance(end, int) else end for end in ends}
-        for ends in zip(*cells, strict=True)
-    ]
 
 
 def _verdict(

@@ -1,16 +1,17 @@
 """Check whether the firmware's distances (ACPI's SLIT) and packages agree with the measurements.
 
-They are compared with the structure that is learned from the matrix alone. An entry of the SLIT is
-wrong when most pairs of nodes at the same distance were measured to be in another group. The order
-of the SLIT is wrong when pairs at the smaller distance were measured to be clearly worse. A SLIT
-is about time: memory of another kind (HBM, CXL) has another bandwidth at any distance, so
+They are compared with the structure that is learned from the matrix alone. Each distance of the
+SLIT stands for a group of cells: that in which most of its pairs of nodes were measured to be, but
+none that is better than the group of a smaller distance. A pair in another group is wrong: a single
+one, all pairs of a distance that is out of order, or the far pairs of a SLIT with one distance. A
+SLIT is about time: memory of another kind (HBM, CXL) has another bandwidth at any distance, so
 bandwidths are only compared within one kind.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
 
@@ -114,7 +115,11 @@ def check_packages_and_slit(
         if not is_interleaved:
             seen = measured if instead is not None or measured.kind != NONE else structure
             groups = GroupedCells(cells, seen.labels)
-            anomalies += _wrong_entries(groups, seen, distances) or _wrong_order(groups, distances)
+            found = (
+                _wrong_entries(groups, distances, own)
+                for own in _pairs_to_compare(cells, distances)
+            )
+            anomalies += filter(None, found)
     return PackagesAndSlitCheck(tuple(anomalies), instead, tuple(notes))
 
 
@@ -131,51 +136,46 @@ def _wrong_packages(
     together = [pair for nodes in learned for pair in combinations(sorted(nodes), 2)]
     given_pairs = [pair for nodes in given for pair in combinations(sorted(nodes), 2)]
     apart = [pair for pair in given_pairs if pair not in together]
-    observed, expected = (
+    scores = (
         float(np.median([_both_directions(cells, pair) for pair in pairs]))
         for pairs in (apart, together)
     )
     sentence = write_text("anomalies", "wrong_packages", given=given, learned=learned)
-    return _mismatch(cells, observed, expected, confidence, apart, sentence, "the given packages")
+    return _mismatch(cells, scores, confidence, apart, sentence, "the given packages")
 
 
 def _both_directions(cells: ScoredCells[int], pair: NodePair) -> float:
     """Return the median score of the two directions between two nodes."""
-    positions = [
-        (cells.rows.index(source), cells.columns.index(target))
-        for source, target in (pair, pair[::-1])
-        if source in cells.rows and target in cells.columns
-    ]
-    return float(np.nanmedian([cells.log_score[position] for position in positions]))
+    mask = cells.mask_of_path(*pair) | cells.mask_of_path(*pair[::-1])
+    return float(np.nanmedian(cells.log_score[mask]))
 
 
 def _mismatch(
     cells: ScoredCells[int],
-    observed: float,
-    expected: float,
+    scores: Iterable[float],
     confidence: float,
     pairs: Sequence[NodePair],
     sentence: str,
     compared_with: str,
-    worst: NodePair | None = None,
     others: Sequence[NodePair] = (),
 ) -> Anomaly:
-    """Return the anomaly of pairs of nodes; its place is the `worst` pair (default: the first).
+    """Return the anomaly of pairs of nodes; its place is the first pair.
 
-    The loss is what a program loses when it places memory by the firmware's table. `others` are the
-    pairs that they are compared with; a cable is no reason for a difference of kinds of memory.
+    The loss is what a program loses when it places memory by the firmware's table: the difference
+    of the `scores`. `others` are the pairs that they are compared with; a cable is no reason for a
+    difference of kinds of memory.
     """
     kinds = {_is_of_other_kind(cells, pair) for pair in (*pairs, *others)}
-    initiator, target = worst or pairs[0]
+    worse, better = sorted(scores)
     return Anomaly(
         kind=AnomalyKind.SLIT_MISMATCH,
-        initiator=initiator,
-        target=target,
+        initiator=pairs[0][0],
+        target=pairs[0][1],
         components=tuple(map(node_name, nodes_in_common(pairs))),
         metric=cells.metric,
-        observed=cells.value_of_score(observed),
-        expected=cells.value_of_score(expected),
-        loss_percent=abs(loss_percent(observed - expected, cells.metric)),
+        observed=cells.value_of_score(worse),
+        expected=cells.value_of_score(better),
+        loss_percent=loss_percent(worse - better, cells.metric),
         loss_percent_low=None,
         loss_percent_high=None,
         confidence=limit_confidence_by_replicates(cells, confidence),
@@ -211,15 +211,15 @@ def _is_of_other_kind(cells: ScoredCells[int], pair: NodePair) -> bool:
     return pair[1] not in cells.rows and bool(set(cells.columns) & set(cells.rows))
 
 
-def _positions(
-    cells: ScoredCells[int], distances: SlitEntries, *, local: bool
+def _pairs_to_compare(
+    cells: ScoredCells[int], distances: SlitEntries
 ) -> list[dict[NodePair, Position]]:
-    """Return pair -> position, for measured local (or remote) pairs with an entry in the SLIT.
+    """Return pair -> position, for measured pairs with an entry in the SLIT.
 
     There is one mapping for all pairs, or for bandwidths one for each kind of memory.
     """
-    wanted = cell_positions_in_mask(cells.measured_mask & (cells.local_mask == local))
-    named = {cells.initiator_and_target(position): position for position in wanted}
+    positions = cell_positions_in_mask(cells.measured_mask)
+    named = {cells.initiator_and_target(position): position for position in positions}
     known = {pair: position for pair, position in named.items() if pair in distances}
     if less_is_better(cells.metric):
         return [known]
@@ -230,162 +230,89 @@ def _positions(
 
 
 def _wrong_entries(
-    groups: GroupedCells[int], structure: EqualCellGroups, distances: SlitEntries
-) -> list[Anomaly]:
-    """Return an anomaly of the pairs in another group than most pairs at their distance, or none.
-
-    The pairs that are compared are those of `_positions`.
-    """
-    found = (
-        _wrong_entries_among(groups, structure, distances, positions)
-        for positions in _positions(groups.cells, distances, local=False)
-    )
-    return list(filter(None, found))
-
-
-def _wrong_entries_among(
-    groups: GroupedCells[int],
-    structure: EqualCellGroups,
-    distances: SlitEntries,
-    positions: Mapping[NodePair, Position],
+    groups: GroupedCells[int], distances: SlitEntries, positions: Mapping[NodePair, Position]
 ) -> Anomaly | None:
-    """Return one anomaly of all pairs that are in another group than most pairs at their distance.
+    """Return one anomaly of all pairs that are not in the group of their distance.
 
-    A pair counts only if its score is nearer to its own group than to the usual group at its
-    distance: a slow path is not an error of the SLIT.
+    A pair counts only if its score is nearer to its own group than to that of its distance: a slow
+    path is not an error of the SLIT.
     """
     cells = groups.cells
     labels = {pair: int(groups.labels[position]) for pair, position in positions.items()}
-    usual = _usual_groups(labels, distances)
-    wrong: dict[NodePair, float] = {}  # pair -> difference from most pairs at its distance
     typical = {
         label: float(np.median(cells.log_score[groups.labels == label]))
-        for label in set(usual.values())
+        for label in set(labels.values())
     }
+    group_of = _group_of_each_distance(labels, distances, typical)
+    wrong: dict[NodePair, float] = {}  # pair -> difference from the group of its distance
     for pair, position in positions.items():
-        label = usual[distances[pair]]
-        difference = abs(float(cells.log_score[position]) - typical[label])
+        difference = abs(float(cells.log_score[position]) - typical[group_of[distances[pair]]])
         far_from_group = abs(groups.departures[position]) > max(MATTERS, difference / 3.0)
-        if labels[pair] != label and not far_from_group and difference > _SLIT_STEP:
+        if difference > _SLIT_STEP and not far_from_group:
             wrong[pair] = difference
     if not wrong:
         return None
-    worst = max(wrong, key=wrong.__getitem__)
-    error = _error_of_difference(groups)
+    pairs = sorted(wrong, key=lambda pair: -wrong[pair])
+    worst, distance = pairs[0], distances[pairs[0]]
+    of_group = [pair for pair in positions if labels[pair] == group_of[distance]]
+    others = [pair for pair in of_group if distances[pair] == distance] or of_group
+    scores = float(cells.log_score[positions[worst]]), typical[group_of[distance]]
+    error = float(np.nanmedian(groups.scatter.own) * np.sqrt(2.0))
     _, confidence = is_significant_and_large(wrong[worst], error, groups.scatter, len(positions))
-    distance = distances[worst]
-    scores = float(cells.log_score[positions[worst]]), typical[usual[distance]]
-    if len({distances[pair] for pair in positions}) == 1:
-        apart = abs(loss_percent(-wrong[worst], cells.metric))
-        verb = anomaly_text.verb_before_value(cells.metric)[:-1]
-        loss = anomaly_text.loss_text(cells.metric, apart)
-        given = {"groups": structure.names[1:], "verb": verb, "loss": loss}
-        sentence = write_text("anomalies", "flat_slit", **given)
-    else:
-        sentence = write_text(
-            "anomalies",
-            "wrong_entries",
-            pairs=anomaly_text.shorten_list(
-                ["->".join(map(str, pair)) for pair in wrong], _MAX_NAMED
-            ),
-            nodes=nodes_in_common(list(wrong)),
-            worst="->".join(map(str, worst)),
-            distance=distance,
-            measured=_value_text(cells, scores[0]),
-            other=_value_text(cells, scores[1]),
-            group=structure.names[labels[worst]],
-        )
-    compared_with = f"pairs at distance {distance:g}"
-    others = [pair for pair in positions if distances[pair] == distance]
-    pairs = list(wrong)
-    return _mismatch(cells, *scores, confidence, pairs, sentence, compared_with, worst, others)
-
-
-def _error_of_difference(groups: GroupedCells[int]) -> float:
-    """Return the standard deviation of the difference of two cells."""
-    return float(np.nanmedian(groups.scatter.own) * np.sqrt(2.0))
-
-
-def _usual_groups(labels: Mapping[NodePair, int], distances: SlitEntries) -> dict[float, int]:
-    """Return distance -> the group in which most pairs at this distance are.
-
-    If several groups have equally many pairs, it is the group that a correct table would have at
-    this distance: groups are numbered from the best to the worst, nearest pairs first.
-    """
-    ranked = sorted(labels.values())
-    usual, start = {}, 0
-    for distance in sorted({distances[pair] for pair in labels}):
-        here = [label for pair, label in labels.items() if distances[pair] == distance]
-        correct = ranked[start + len(here) // 2]
-        ranks = {label: (here.count(label), -abs(label - correct)) for label in sorted(set(here))}
-        usual[distance] = max(ranks, key=ranks.__getitem__)
-        start += len(here)
-    return usual
-
-
-@dataclass(frozen=True)
-class _DistanceLevel:
-    """The pairs at a distance of the SLIT and their median score."""
-
-    distance: float
-    log_score: float
-    pairs: tuple[NodePair, ...]
-
-
-def _wrong_order(groups: GroupedCells[int], distances: SlitEntries) -> list[Anomaly]:
-    """Return an anomaly for the two distances with the clearest wrong order: the nearer is worse.
-
-    A node's own memory has to be nearer than all other memory.
-    """
-    cells = groups.cells
-    orders: list[tuple[_DistanceLevel, _DistanceLevel]] = []
-    own_levels: list[_DistanceLevel] = []
-    by_kind = (_positions(cells, distances, local=local) for local in (False, True))
-    for remote_pairs, local_pairs in zip(*by_kind, strict=True):
-        remote, local = (
-            _distance_levels(cells, distances, pairs) for pairs in (remote_pairs, local_pairs)
-        )
-        orders += combinations(remote, 2)
-        orders += [
-            (level, own) for level in remote for own in local if level.distance <= own.distance
-        ]
-        own_levels += local
-    error = _error_of_difference(groups)
-    wrong = []
-    for near, far in orders:
-        gain = far.log_score - near.log_score
-        clear, confidence = is_significant_and_large(gain, error, groups.scatter, len(orders))
-        if clear:
-            wrong.append((gain, confidence, near, far))
-    if not wrong:
-        return []
-    _, confidence, near, far = max(wrong, key=lambda entry: entry[0])
+    measured, other = (
+        format_quantity(cells.metric, cells.value_of_score(score)) for score in scores
+    )
+    names = ["->".join(map(str, pair)) for pair in pairs]
     sentence = write_text(
         "anomalies",
-        "wrong_order",
-        near=near.distance,
-        near_value=_value_text(cells, near.log_score),
-        far=far.distance,
-        far_value=_value_text(cells, far.log_score),
-        is_own=far in own_levels,
+        "wrong_entries",
+        pairs=anomaly_text.shorten_list(names, _MAX_NAMED),
+        nodes=nodes_in_common(pairs),
+        distance=distance,
+        measured=measured,
+        others="->".join(map(str, others[0])),
+        other_distance=distances[others[0]],
+        other=other,
     )
-    scores, compared_with = (near.log_score, far.log_score), f"pairs at distance {far.distance:g}"
-    return [
-        _mismatch(cells, *scores, confidence, near.pairs, sentence, compared_with, others=far.pairs)
-    ]
+    compared_with = f"pairs at distance {distances[others[0]]:g}"
+    return _mismatch(cells, scores, confidence, pairs, sentence, compared_with, others)
 
 
-def _distance_levels(
-    cells: ScoredCells[int], distances: SlitEntries, positions: Mapping[NodePair, Position]
-) -> list[_DistanceLevel]:
-    """Return the pairs grouped by distance, the smallest distance first."""
-    levels = []
-    for distance in sorted({distances[pair] for pair in positions}):
-        pairs = tuple(pair for pair in positions if distances[pair] == distance)
-        typical = float(np.median([cells.log_score[positions[pair]] for pair in pairs]))
-        levels.append(_DistanceLevel(distance, typical, pairs))
-    return levels
+def _group_of_each_distance(
+    labels: Mapping[NodePair, int], distances: SlitEntries, typical: Mapping[int, float]
+) -> dict[float, int]:
+    """Return distance -> the group that its pairs should be in, so that fewest are in another.
 
-
-def _value_text(cells: ScoredCells[int], log_score: float) -> str:
-    return format_quantity(cells.metric, cells.value_of_score(log_score))
+    The group of a larger distance is not better. Groups whose difference does not matter count as
+    one. `typical` is the score of each group.
+    """
+    of_distance: dict[float, Counter[int]] = {}
+    for pair, label in labels.items():
+        of_distance.setdefault(distances[pair], Counter())[label] += 1
+    usual = {
+        label
+        for counts in of_distance.values()
+        for label, number in counts.items()
+        if number == max(counts.values())
+    }
+    # Group -> number of pairs that are right, of different groups, and the groups so far. Of two
+    # equally good choices, the distances rather tell groups apart.
+    best: dict[int, tuple[int, int, tuple[int, ...]]] = dict.fromkeys(usual, (0, 0, ()))
+    for _, counts in sorted(of_distance.items()):
+        right = {
+            group: sum(
+                number
+                for label, number in counts.items()
+                if abs(typical[label] - typical[group]) <= MATTERS
+            )
+            for group in usual
+        }
+        best = {
+            group: max(
+                (total + right[group], len({*before, group}), (*before, group))
+                for last, (total, _, before) in best.items()
+                if typical[last] >= typical[group]
+            )
+            for group in usual
+        }
+    return dict(zip(sorted(of_distance), max(best.values(), default=(0, 0, ()))[-1], strict=True))

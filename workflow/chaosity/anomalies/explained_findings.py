@@ -1,0 +1,245 @@
+"""Merge findings of one place, and tell which finding of a host explains which other.
+
+A finding explains another if all cells of the other use its component, and do not lose more than
+the component costs them. There is one rule for each way in which cells use a component.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+
+from chaosity.anomalies import anomaly_text
+from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, CellNames
+from chaosity.anomalies.component_anomalies import threads_of_nodes
+from chaosity.cpusets import parse_cpu_list
+from chaosity.place_names import node_name, packages_of_link
+from chaosity.store.measurements import Measurements, less_is_better
+from chaosity.units import format_count, metric_words
+
+# Anomalies of one place by several kernels, metrics or experiments are merged into one, with at
+# most this many sentences on the others.
+_MAX_ALSO = 3
+# A path that loses more than so many times what its slow node loses has a fault of its own.
+_MORE_LOSS = 1.5
+# A path that gets less than this share of what the link carries is slow for another reason. Other
+# kernels, and data of which less is in caches, get somewhat less.
+_SAME_RATE = 0.75
+# A node whose paths lose as much as a link, to within so many per cent, is the reason for both.
+_SAME_LOSS_PERCENT = 5.0
+# Kinds that another anomaly may explain, and that explain no other.
+_SECONDARY = (
+    AnomalyKind.REMOTE_BETTER,
+    AnomalyKind.SLIT_MISMATCH,
+    AnomalyKind.ADDING_DRIVES,
+)
+
+
+@dataclass(frozen=True)
+class HostPlaces:
+    """Which places of a host are parts of others."""
+
+    # Package of each node, and of each initiator or target by name, see `packages_of_places`.
+    packages: Mapping[int | str, int]
+    first_units: Mapping[int, str]  # node -> its first processing unit
+
+
+def packages_of_places(
+    rows: Measurements, package_of_node: Mapping[int, int]
+) -> dict[int | str, int]:
+    """Return node, or name of an initiator or target -> its package, if it is in a single one."""
+    found: dict[int | str, int] = dict(package_of_node.items())
+    for end in ("initiator", "target"):
+        places = rows.rows[[end, f"{end}_nodes"]].drop_duplicates()
+        for name, nodes in places.itertuples(index=False):
+            found[str(name)] = _package_of_nodes(nodes, package_of_node)
+    return {place: package for place, package in found.items() if package >= 0}
+
+
+def _package_of_nodes(nodes: Any, package_of_node: Mapping[int, int]) -> int:
+    """Return the package of a CPU list of nodes; -1 if they are in several or in none."""
+    numbers = () if pd.isna(nodes) else parse_cpu_list(str(nodes))
+    found = {package_of_node.get(node, -1) for node in numbers}
+    return found.pop() if len(found) == 1 else -1
+
+
+def merge_findings_of_one_place(found: Iterable[Anomaly]) -> list[Anomaly]:
+    """Merge anomalies of one kind and place; one without doubt and with the most cells stays.
+
+    One slow component can cause several anomalies: one kernel shows that a node's memory is slow
+    for all nodes, and another that it is slow for its own node.
+    """
+    by_place: dict[object, list[Anomaly]] = {}
+    for anomaly in found:
+        suspected = anomaly.kind in (AnomalyKind.SLOW_COMPONENT, AnomalyKind.SLOW_PATH)
+        place = () if suspected else (anomaly.initiator, anomaly.target)
+        by_place.setdefault((anomaly.kind, anomaly.components, place), []).append(anomaly)
+    merged = []
+    for similar in by_place.values():
+        first, *others = sorted(similar, key=_merge_rank)
+        also = dict.fromkeys(
+            f"Also by {_source_text(other)}: "
+            f"{anomaly_text.loss_text(other.metric, other.loss_percent)}."
+            for other in others
+        )
+        merged.append(replace(first, also=(*first.also, *list(also)[:_MAX_ALSO])))
+    return merged
+
+
+def _merge_rank(anomaly: Anomaly) -> tuple[bool, int, bool, float, float]:
+    """Sort key: without doubt first, most cells, whole nodes before parts, highest confidence."""
+    by_units = isinstance(anomaly.initiator, str)
+    return (
+        bool(anomaly.doubt),
+        -len(anomaly.cells),
+        by_units,
+        -anomaly.confidence,
+        -anomaly.loss_as_share_of_better_value,
+    )
+
+
+def _source_text(anomaly: Anomaly) -> str:
+    """Return metric, kernel and experiment: "bandwidth (triad) of memory_bandwidth"."""
+    kernel = anomaly.where.get("kernel")
+    metric = metric_words(anomaly.metric).lower()
+    return f"{metric}{f' ({kernel})' if kernel else ''} of {anomaly.where.get('experiment')}"
+
+
+def without_explained(found: Sequence[Anomaly], places: HostPlaces) -> list[Anomaly]:
+    """Return anomalies that no other explains; the explaining one gets the others' sentences."""
+    causes_of = {
+        number: [
+            cause
+            for cause, other in enumerate(found)
+            if cause != number and _explains(other, anomaly, places)
+        ]
+        for number, anomaly in enumerate(found)
+    }
+    told = [number for number, causes in causes_of.items() if not causes]
+    sentences: dict[int, list[str]] = {number: [] for number in told}
+    for number, causes in causes_of.items():
+        # A suspicion explains no finding, and what is explained explains no other.
+        usable = [
+            cause
+            for cause in causes
+            if not causes_of[cause] and (found[number].doubt or not found[cause].doubt)
+        ]
+        if usable:
+            best = max(usable, key=lambda cause: found[cause].confidence)
+            sentences[best].append(found[number].sentence)
+        else:
+            sentences.setdefault(number, [])
+    return [_with_explained(found[number], also) for number, also in sentences.items()]
+
+
+def _with_explained(anomaly: Anomaly, sentences: Sequence[str]) -> Anomaly:
+    more = len(sentences) - _MAX_ALSO
+    rest = [f"{format_count(more, 'more finding')} of the same cause."] if more > 0 else []
+    return replace(anomaly, also=(*anomaly.also, *sentences[:_MAX_ALSO], *rest))
+
+
+def _explains(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
+    """Return whether an anomaly explains another."""
+    rules = _RULES.get(AnomalyKind(anomaly.kind), ())
+    return cause.kind not in _SECONDARY and any(rule(cause, anomaly, places) for rule in rules)
+
+
+def _has_all_cells(cause: Anomaly, anomaly: Anomaly, _: HostPlaces) -> bool:
+    return set(anomaly.cells) <= set(cause.cells)
+
+
+def _has_a_cell_or_component(cause: Anomaly, anomaly: Anomaly, _: HostPlaces) -> bool:
+    shared = set(anomaly.components) & set(cause.components)
+    return bool(shared or set(anomaly.cells) & set(cause.cells))
+
+
+def _limits_its_end(cause: Anomaly, anomaly: Anomaly, _: HostPlaces) -> bool:
+    """Return whether a slow component limits all cells of an anomaly of fewer cells.
+
+    A slow memory limits all its paths, also those that no test of their own calls slow, and also
+    the cores that use it.
+    """
+    if cause.kind != AnomalyKind.SLOW_COMPONENT or len(anomaly.cells) >= len(cause.cells):
+        return False
+    if less_is_better(cause.metric) != less_is_better(anomaly.metric):
+        return False
+    ends = zip(_ends(cause.cells), _ends(anomaly.cells), strict=True)
+    shared = any(len(own) == 1 and own == other for own, other in ends)
+    most = _MORE_LOSS * cause.loss_as_share_of_better_value
+    return shared and anomaly.loss_as_share_of_better_value <= most
+
+
+def _ends(cells: Sequence[CellNames]) -> list[set[str]]:
+    """Return the names of the initiators and of the targets."""
+    return [
+        {node_name(end) if isinstance(end, int) else end for end in ends}
+        for ends in zip(*cells, strict=True)
+    ]
+
+
+def _is_one_of_its_threads(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
+    """Return whether a slow processing unit is one of several threads that lose less."""
+    _, nodes = threads_of_nodes(anomaly.components[0])
+    is_thread = any(places.first_units.get(node) in cause.components for node in nodes)
+    loss = cause.loss_as_share_of_better_value
+    return is_thread and anomaly.loss_as_share_of_better_value <= loss
+
+
+def _is_link_of_all_cells(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
+    """Return whether all reads of an anomaly use a slow link and get what it carries."""
+    across = _is_across(cause, anomaly, places, both_ways=False)
+    return across and anomaly.observed >= _SAME_RATE * cause.observed
+
+
+def _is_node_behind_link(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
+    """Return whether paths of one of several nodes lose as much as a link seems to lose.
+
+    The pages of the link's loads lie on all nodes. The paths may be slow for reads and for writes.
+    """
+    if (
+        _is_across(cause, anomaly, places, both_ways=False)
+        or not _is_across(anomaly, cause, places, both_ways=True)
+        or cause.observed >= _SAME_RATE * anomaly.observed
+    ):
+        return False
+    of_one_node = any(
+        isinstance(side[0], int) and len(set(side)) == 1 and _has_several_nodes(side[0], places)
+        for side in zip(*cause.cells, strict=True)
+    )
+    return of_one_node and cause.loss_percent >= anomaly.loss_percent - _SAME_LOSS_PERCENT
+
+
+def _is_across(link: Anomaly, anomaly: Anomaly, places: HostPlaces, *, both_ways: bool) -> bool:
+    """Return whether all reads of an anomaly use a link in its slow direction, or `both_ways`."""
+    slow: list[tuple[int | None, ...]] = list(filter(None, map(packages_of_link, link.components)))
+    slow += [pair[::-1] for pair in slow if both_ways]
+    package = places.packages.get
+    used = [(package(target), package(source)) for source, target in anomaly.cells]
+    return bool(used) and anomaly.metric == link.metric and all(each in slow for each in used)
+
+
+def _has_several_nodes(node: int, places: HostPlaces) -> bool:
+    """Return whether the package of a node has other nodes."""
+    nodes = [package for place, package in places.packages.items() if isinstance(place, int)]
+    return nodes.count(places.packages[node]) > 1
+
+
+_Rule = Callable[[Anomaly, Anomaly, HostPlaces], bool]
+_OF_SLOW_PARTS: tuple[_Rule, ...] = (
+    _limits_its_end,
+    _is_one_of_its_threads,
+    _is_link_of_all_cells,
+    _is_node_behind_link,
+)
+# Kind of an anomaly -> the rules by which another explains it.
+_RULES: Mapping[AnomalyKind, tuple[_Rule, ...]] = {
+    AnomalyKind.SLOW_COMPONENT: _OF_SLOW_PARTS,
+    AnomalyKind.SLOW_PATH: _OF_SLOW_PARTS,
+    AnomalyKind.CONTENTION: (_is_one_of_its_threads,),
+    AnomalyKind.INVERSION: (_is_one_of_its_threads,),
+    AnomalyKind.ADDING_DRIVES: (_has_all_cells,),
+    AnomalyKind.REMOTE_BETTER: (_has_a_cell_or_component,),
+}
