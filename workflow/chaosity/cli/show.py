@@ -105,6 +105,7 @@ def _write_drawing(host: MeasuredHost, path: Path) -> None:
     if path.suffix != ".svg":
         raise UserError("a drawing is an SVG file", str(path), "give it a name that ends in .svg")
     write_atomically(path, draw_machine(host, analyse_results(host.folder).anomalies))
+    click.echo(f"{path}: the machine with its measured values")
 
 
 def _fit(matrix: MainMatrix, width: int, intervals: bool, *, transposed: bool) -> _ShownMatrix:
