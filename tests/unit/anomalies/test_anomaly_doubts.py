@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from chaosity.anomalies.anomaly_doubts import add_doubt
+from chaosity.anomalies.anomaly_doubts import add_doubt, without_disturbed_replicates
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.store.measurements import Measurements
@@ -38,6 +38,22 @@ def components(anomalies):
     return [one.components for one in anomalies]
 
 
+def test_a_disturbed_replicate_counts_only_if_a_load_has_no_other():
+    host, tidy = measured()
+    healthy = findings(host, tidy)
+    some = (tidy["replicate"] == 1) & (tidy["order"] % 4 == 0)
+    disturbed = tidy.assign(
+        value=tidy["value"].where(~some, 0.5 * tidy["value"]),
+        remarks=tidy["remarks"].where(~some, "disturbed"),
+    )
+    found = findings(host, disturbed)
+    assert found.anomalies == healthy.anomalies == ()
+    kept = without_disturbed_replicates(Measurements.from_table(disturbed)).rows
+    assert len(kept) == len(disturbed) - some.sum() and kept["remarks"].isna().all()
+    alone = disturbed[disturbed["replicate"] == 1]
+    assert len(without_disturbed_replicates(Measurements.from_table(alone)).rows) == len(alone)
+
+
 @pytest.fixture(scope="module")
 def slow():
     return measured(**{SLOW: 0.5})
@@ -57,15 +73,15 @@ def test_without_findings_the_verdict_names_what_was_not_tested():
     assert nothing.verdict.startswith("Not tested: ")
 
 
-@pytest.mark.parametrize("remark", ["disturbed", "imprecise"])
-def test_an_anomaly_of_mostly_disturbed_or_imprecise_records_is_a_suspicion(slow, remark):
+@pytest.mark.parametrize(("remark", "first"), [("disturbed", 1), ("imprecise", 2)])
+def test_an_anomaly_of_disturbed_or_mostly_imprecise_records_is_a_suspicion(slow, remark, first):
     host, tidy = slow
     own = tidy["target"] == SLOW
     assert components(findings(host, tidy).anomalies) == [(SLOW,)]
     once = tidy.assign(remarks=np.where(own & (tidy["replicate"] == 1), remark, None))
     assert components(findings(host, once).anomalies) == [(SLOW,)]
-    twice = tidy.assign(remarks=np.where(own & (tidy["replicate"] != 1), remark, None))
-    found = findings(host, twice)
+    most = tidy.assign(remarks=np.where(own & (tidy["replicate"] >= first), remark, None))
+    found = findings(host, most)
     assert (found.anomalies, components(found.suspicions)) == ((), [(SLOW,)])
     assert "disturbed or imprecise" in found.suspicions[0].doubt
     assert found.suspicions[0].advice.startswith("Measure it again before anything else.")

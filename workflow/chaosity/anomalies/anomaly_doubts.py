@@ -76,6 +76,17 @@ def _share_with_remarks(anomaly: Anomaly, measurements: Measurements) -> float:
     return float((worst >= _HALF).sum() / max(1, len(worst)))
 
 
+def without_disturbed_replicates(measurements: Measurements) -> Measurements:
+    """Return the valid rows without replicates that other programs or a slow clock disturbed.
+
+    A load keeps its disturbed replicates if it has no other one.
+    """
+    rows = measurements.rows
+    disturbed = rows["remarks"].str.contains("disturbed", na=False)
+    loads = [rows[name] for name in (*POINT, "load", "metric")]
+    return measurements.select(~disturbed | disturbed.groupby(loads, dropna=False).transform("all"))
+
+
 def reason_for_unusable_results(measurements: Measurements) -> str:
     """Return why results are useless and what to do, as sentences; empty if they are not.
 

@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from chaosity.anomalies.anomaly_doubts import add_doubt, reason_for_unusable_results
+from chaosity.anomalies.anomaly_doubts import (
+    add_doubt,
+    reason_for_unusable_results,
+    without_disturbed_replicates,
+)
 from chaosity.anomalies.anomaly_results import (
     Anomaly,
     Findings,
@@ -121,14 +125,15 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     # A few slow accesses decide these metrics, so they scatter more than the medians.
     of_few = performance.rows["metric"].map(is_percentile_of_slow_accesses).astype(bool)
     performance = performance.select(~of_few)
-    rows = performance.single_load_rows().valid_rows()
+    valid = performance.valid_rows()
+    unusable = reason_for_unusable_results(valid) if len(valid) else ""
+    valid = without_disturbed_replicates(valid)
+    rows = valid.single_load_rows()
     has_links = len(parts.packages or ()) > 1
     kinds: dict[str, list[CheckResult]] = {
         kind: [] for kind in _KINDS if kind != _LINKS or has_links
     }
     structure, limits = "not measured", tuple[str, ...]()
-    valid = performance.valid_rows()
-    unusable = reason_for_unusable_results(valid) if len(valid) else ""
     if len(rows):
         memory = _comparable(rows.where(target_kind=["node", "nodes"]))
         between = select_loads_between_packages(memory, parts.packages)
@@ -142,8 +147,8 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
         own_buffers = rows.factor_level_of_each_row("buffers").isin([None, "own"])
         drives = rows.select(own_buffers & ~rows.rows["file_backed"].astype(bool))
         kinds[_DRIVES], kinds[_SETS] = _check_drives(drives, parts)
-        times = performance.rows["metric"].map(less_is_better).astype(bool)
-        sweeps = select_latency_size_sweeps(performance.select(times).valid_rows())
+        times = valid.rows["metric"].map(less_is_better).astype(bool)
+        sweeps = select_latency_size_sweeps(valid.select(times))
         if len(sweeps):
             found, reasons = find_contention_and_inversions(sweeps)
             limits = tuple(dict.fromkeys(reasons.values()))
