@@ -192,6 +192,7 @@ class _MachineDrawing:
         rows = math.ceil(len(nodes) / most)
         in_row = math.ceil(len(nodes) / rows)
         node_width = min(_WIDEST_NODE, (inside - _GAP * (in_row - 1)) / in_row)
+        width = 2.0 * _PADDING + in_row * (node_width + _GAP) - _GAP
         lines = [self._lines(node) for node in nodes]
         height = _TITLE_HEIGHT + _LINE_HEIGHT * max(map(len, lines)) + 6.0
         boxes = tuple(
