@@ -33,7 +33,7 @@ from chaosity.store.tidy_table_from_records import MISSING
 UNMEASURED = "unmeasured"
 
 # Cells with equal values in these columns scatter similarly, so they share a prior variance.
-_KIND = ("host", "configuration", "experiment", "load", "benchmark", "kernel", "metric")
+KIND = ("host", "configuration", "experiment", "load", "benchmark", "kernel", "metric")
 # Columns with the prior of a row's cell, see `VariancePrior`.
 PRIOR = ("prior_freedom", "prior_variance", "prior_cells")
 
@@ -193,7 +193,7 @@ class _Sample:
             freedom, known = (np.where(moderable, column, 0.0) for column in (freedom, known))
             prior = VariancePrior(freedom, variance, known)
         else:
-            kind = [column for column in _KIND if column in cells]
+            kind = [column for column in KIND if column in cells]
             kinds = cells.groupby(kind, dropna=False, observed=True).ngroup().to_numpy(np.intp)
             prior = fit_priors_of_kinds(scaled, own, np.where(moderable, kinds, -1))
         noise = estimate_noise(scaled, own, number, prior)

@@ -212,28 +212,43 @@ class Ratio(_HasInterval):
 def _test(
     difference: float, errors: Values, freedom: Values, ratio: float, most: float = math.inf
 ) -> tuple[float | None, float | None, float | None]:
-    """Return the interval of a ratio, and the p-value of no difference; None if noise is unknown.
+    """Return the interval of one ratio and its p-value, see `intervals_and_p_of_ratios`."""
+    found = intervals_and_p_of_ratios(difference, errors, freedom, ratio, most)
+    low, high, p = (None if math.isnan(own) else float(own) for own in found)
+    return low, high, p
+
+
+def intervals_and_p_of_ratios(
+    difference: ArrayLike,
+    errors: ArrayLike,
+    freedom: ArrayLike,
+    ratio: ArrayLike,
+    most: ArrayLike = math.inf,
+) -> tuple[Values, Values, Values]:
+    """Return both ends of the intervals of ratios, and the p-values of no difference.
+
+    All are NaN if the noise is unknown. Arrays have a number for each ratio, or are a number.
 
     Args:
         difference: difference of the means of logarithms.
-        errors: squared standard error of each mean.
+        errors: squared standard error of each mean, along the first axis: two means of runs, or the
+            mean of the differences of pairs.
         freedom: its degrees of freedom, which Welch's formula combines.
         ratio: the ratio of the medians, to which the interval is widened: in an asymmetric sample
             the median can be outside.
         most: limit of the combined degrees of freedom.
     """
-    if not (freedom > 0.0).all():
-        return None, None, None
-    error = float(np.sqrt(errors.sum()))
-    if not error:  # without any scatter, values differ or are exactly equal
-        low = high = difference
-        p = float(ratio == 1.0)
-    else:
-        total = min(float(errors.sum() ** 2 / (errors**2 / freedom).sum()), most)
-        half = float(stats.t.isf((1.0 - _confidence.get()) / 2.0, total)) * error
-        low, high = difference - half, difference + half
-        p = 2.0 * float(stats.t.sf(abs(difference) / error, total))
-    return min(float(np.exp(low)), ratio), max(float(np.exp(high)), ratio), p
+    errors, freedom = np.asarray(errors, dtype=float), np.asarray(freedom, dtype=float)
+    error, is_known = errors.sum(axis=0), (freedom > 0.0).all(axis=0)
+    exact = error == 0.0  # without any scatter, values differ or are exactly equal
+    with np.errstate(invalid="ignore", divide="ignore"):
+        total = np.fmin(error**2 / (errors**2 / freedom).sum(axis=0), most)
+        total = np.where(exact, 1.0, np.where(is_known, total, np.nan))
+        p = 2.0 * stats.t.sf(np.abs(difference) / np.sqrt(error), total)
+    low, high = t_interval(difference, error, total, 1, ratio, True)
+    p = np.where(exact, np.equal(ratio, 1.0), p)
+    low, high, p = (np.where(is_known, each, np.nan) for each in (low, high, p))
+    return low, high, p
 
 
 def t_interval(
