@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pandas as pd
+
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
 from chaosity.anomalies.anomaly_text import advice_text
 from chaosity.anomalies.departure_significance import LEVEL
@@ -81,10 +83,15 @@ def without_disturbed_replicates(measurements: Measurements) -> Measurements:
 
     A load keeps its disturbed replicates if it has no other one.
     """
-    rows = measurements.rows
-    disturbed = rows["remarks"].str.contains("disturbed", na=False)
+    rows, disturbed = measurements.rows, _disturbed_mask(measurements.rows)
     loads = [rows[name] for name in (*POINT, "load", "metric")]
     return measurements.select(~disturbed | disturbed.groupby(loads, dropna=False).transform("all"))
+
+
+def _disturbed_mask(rows: pd.DataFrame) -> pd.Series:
+    """Return, for each row, whether its record says that other programs or a clock disturbed it."""
+    disturbed: pd.Series = rows["remarks"].str.contains("disturbed", na=False)
+    return disturbed
 
 
 def reason_for_unusable_results(measurements: Measurements) -> str:
@@ -93,7 +100,7 @@ def reason_for_unusable_results(measurements: Measurements) -> str:
     `measurements` are valid rows of rates and times.
     """
     replicates = measurements.rows.drop_duplicates([*POINT, "replicate"])
-    disturbed = replicates["remarks"].str.contains("disturbed", na=False).mean()
+    disturbed = _disturbed_mask(replicates).mean()
     precision = summarise_cells(measurements)["precision"].dropna()
     wide = (precision > _USELESS_PRECISION).mean() if len(precision) else 0.0
     if max(disturbed, wide) < _HALF:

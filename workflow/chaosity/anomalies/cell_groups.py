@@ -26,6 +26,7 @@ from chaosity.anomalies.cell_log_scores import (
     Scores,
     cell_positions_in_mask,
     loss_percent,
+    mask_of_cells,
     score_cells,
 )
 from chaosity.anomalies.departure_significance import (
@@ -138,13 +139,6 @@ class Comparison(Generic[Name]):
         return Departure(suspect, tuple(positions), loss, loss - half, loss + half, confidence)
 
 
-def _mask_of_cell(position: Position, shape: tuple[int, ...]) -> Mask:
-    """Return the mask of one cell."""
-    mask = np.zeros(shape, dtype=bool)
-    mask[position] = True
-    return mask
-
-
 class GroupedCells(Generic[Name]):
     """Cells with their groups.
 
@@ -240,7 +234,7 @@ class GroupedCells(Generic[Name]):
         comparisons = (int(remaining.sum()) + len(of_several)) * looks
         found = []
         cells = [
-            SuspectedComponent(CELL, "", _mask_of_cell(position, remaining.shape))
+            SuspectedComponent(CELL, "", mask_of_cells([position], remaining.shape))
             for position in cell_positions_in_mask(remaining)
         ]
         for tested, least in ((suspects, _LEAST_CELLS), (cells, 1)):
@@ -256,10 +250,9 @@ class GroupedCells(Generic[Name]):
 
         `comparison` is that with the cells outside of the suspect.
         """
-        explained = np.zeros(self.departures.shape, dtype=bool)
-        explained[tuple(zip(*departure.cells, strict=True))] = True
         assert departure.suspect is not None
-        return explained | (departure.suspect.cells & comparison.departing_mask)
+        own = mask_of_cells(departure.cells, self.departures.shape)
+        return own | (departure.suspect.cells & comparison.departing_mask)
 
     def _best_suspect(
         self,
@@ -289,7 +282,10 @@ class GroupedCells(Generic[Name]):
         return best
 
     def _may_depart(self, own: Mask, remaining: Mask, least_cells: int) -> bool:
-        """Return whether enough of a suspect's cells depart, or decide the median of a group."""
+        """Return whether a suspect is worth a test.
+
+        It is if enough of its cells depart, or if they are most of a group and so its median.
+        """
         if (own & self.comparison.departing_mask).sum() >= least_cells:
             return True
         sizes, of_suspect = (

@@ -7,7 +7,7 @@ difference of 0.1 is about 10 %.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, TypeVar
@@ -109,6 +109,14 @@ class ScoredCells(Generic[Name]):
 def cell_positions_in_mask(mask: Mask) -> list[Position]:
     """Return the row and column of each cell in a mask."""
     return [(int(row), int(column)) for row, column in zip(*np.nonzero(mask), strict=True)]
+
+
+def mask_of_cells(positions: Iterable[Position], shape: tuple[int, ...]) -> Mask:
+    """Return the mask of cells from their rows and columns."""
+    mask = np.zeros(shape, dtype=bool)
+    for position in positions:
+        mask[position] = True
+    return mask
 
 
 def loss_percent(departure: float, metric: str) -> float:

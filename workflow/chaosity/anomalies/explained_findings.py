@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import pandas as pd
 
 from chaosity.anomalies import anomaly_text
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, CellNames
 from chaosity.anomalies.component_anomalies import threads_of_nodes
-from chaosity.cpusets import parse_cpu_list
+from chaosity.anomalies.package_links import package_of_nodes
 from chaosity.place_names import node_name, packages_of_link
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.units import format_count, metric_words
@@ -55,15 +52,8 @@ def packages_of_places(
     for end in ("initiator", "target"):
         places = rows.rows[[end, f"{end}_nodes"]].drop_duplicates()
         for name, nodes in places.itertuples(index=False):
-            found[str(name)] = _package_of_nodes(nodes, package_of_node)
+            found[str(name)] = package_of_nodes(nodes, package_of_node)
     return {place: package for place, package in found.items() if package >= 0}
-
-
-def _package_of_nodes(nodes: Any, package_of_node: Mapping[int, int]) -> int:
-    """Return the package of a CPU list of nodes; -1 if they are in several or in none."""
-    numbers = () if pd.isna(nodes) else parse_cpu_list(str(nodes))
-    found = {package_of_node.get(node, -1) for node in numbers}
-    return found.pop() if len(found) == 1 else -1
 
 
 def merge_findings_of_one_place(found: Iterable[Anomaly]) -> list[Anomaly]:

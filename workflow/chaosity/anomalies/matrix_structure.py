@@ -20,7 +20,12 @@ from chaosity.anomalies.cell_groups import (
     Labels,
     best_middle_score_of_each_group,
 )
-from chaosity.anomalies.cell_log_scores import Mask, ScoredCells, cell_positions_in_mask
+from chaosity.anomalies.cell_log_scores import (
+    Mask,
+    ScoredCells,
+    cell_positions_in_mask,
+    mask_of_cells,
+)
 
 PackageNodes = tuple[tuple[int, ...], ...]  # nodes of each package
 NodePair = tuple[int, int]  # initiator node, target node
@@ -161,9 +166,8 @@ def _unknown(cells: ScoredCells[int], local: Mask) -> EqualCellGroups:
     """Return the structure in which local cells are one group and each other cell is a group."""
     groups = {"local": local & cells.measured_mask}
     for position in cell_positions_in_mask(~local & cells.measured_mask):
-        mask = np.zeros(local.shape, dtype=bool)
-        mask[position] = True
-        groups["{}->{}".format(*cells.initiator_and_target(position))] = mask
+        name = "{}->{}".format(*cells.initiator_and_target(position))
+        groups[name] = mask_of_cells([position], local.shape)
     return _structure(UNKNOWN, groups)
 
 

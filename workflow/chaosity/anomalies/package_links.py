@@ -8,7 +8,7 @@ the opposite direction; with more packages, the comparable links.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations, permutations
 from typing import Any
@@ -25,10 +25,10 @@ from chaosity.anomalies.anomaly_results import (
 from chaosity.anomalies.anomaly_text import BLOCK, LINK
 from chaosity.anomalies.cell_groups import TidyTableSliceCells
 from chaosity.anomalies.cell_log_scores import (
-    Mask,
     Position,
     Scores,
     cell_positions_in_mask,
+    mask_of_cells,
     score_cells,
 )
 from chaosity.anomalies.component_anomalies import CheckResult
@@ -57,10 +57,7 @@ def select_loads_between_packages(
     of_nodes = {nodes: number for number, nodes in enumerate(packages or ())}
     of_node = {node: number for nodes, number in of_nodes.items() for node in nodes}
     single = all(len(nodes) == 1 for nodes in of_nodes)
-    sources = [
-        _only(of_node.get(node, -1) for node in _nodes(text))
-        for text in memory.rows["initiator_nodes"]
-    ]
+    sources = [package_of_nodes(text, of_node) for text in memory.rows["initiator_nodes"]]
     targets = [of_nodes.get(_nodes(text), -1) for text in memory.rows["target_nodes"]]
     access = memory.factor_level_of_each_row(ACCESS)
     wide = memory.rows["initiator_kind"].isin(["package", "node"] if single else ["package"])
@@ -71,12 +68,13 @@ def select_loads_between_packages(
 
 
 def _nodes(text: Any) -> tuple[int, ...]:
+    """Return the nodes of a text such as 0-3; empty for a missing value."""
     return () if pd.isna(text) else tuple(parse_cpu_list(str(text)))
 
 
-def _only(values: Iterator[int]) -> int:
-    """Return the value that all have; -1 if they differ or there is none."""
-    found = set(values)
+def package_of_nodes(nodes: Any, package_of_node: Mapping[int, int]) -> int:
+    """Return the package of all nodes of a text such as 0-3; -1 if there is no such package."""
+    found = {package_of_node.get(node, -1) for node in _nodes(nodes)}
     return found.pop() if len(found) == 1 else -1
 
 
@@ -132,7 +130,7 @@ class PackageLinkCells(TidyTableSliceCells):
             if row["package"] != row["source"]
         }
         between = [position for position in self.directions if self.facts[position]["link"] >= 0]
-        self.untested = ~self._mask_of(between)
+        self.untested = ~mask_of_cells(between, self.labels.shape)
         self.limits = self._most_of_packages(weakest_nodes)
         self.compare(self.cells.measured_mask)
 
@@ -156,12 +154,6 @@ class PackageLinkCells(TidyTableSliceCells):
             most[position] = min(weakest, *ends)
         return most
 
-    def _mask_of(self, positions: Iterable[Position]) -> Mask:
-        mask = np.zeros(self.labels.shape, dtype=bool)
-        for position in positions:
-            mask[position] = True
-        return mask
-
     def suspects(self) -> Iterator[SuspectedComponent]:
         """Yield each direction of each link; of more packages also both, and all of a package."""
         suspected: list[tuple[str, int | _Direction, list[_Direction]]] = [
@@ -176,7 +168,7 @@ class PackageLinkCells(TidyTableSliceCells):
             ]
         for part, name, pairs in suspected:
             own = (position for position, pair in self.directions.items() if pair in pairs)
-            yield SuspectedComponent(part, name, self._mask_of(own))
+            yield SuspectedComponent(part, name, mask_of_cells(own, self.labels.shape))
 
     def find_anomalies(self) -> Iterator[Anomaly]:
         """Yield an anomaly for each slow link, or path in one kernel."""
