@@ -123,6 +123,16 @@ class PlaceName:
         return self.indices if named else ()
 
     @property
+    def is_single_drive(self) -> bool:
+        """Return whether the place is a drive, or a file in place of one."""
+        return self.kind in ("drive", "disk", "file")
+
+    @property
+    def has_drives(self) -> bool:
+        """Return whether the place is a drive, several drives, or a file in place of one."""
+        return self.is_single_drive or self.kind.endswith("_drives")
+
+    @property
     def may_reveal_host(self) -> bool:
         """Return whether the name may have a slot, serial number or path and so identify the host.
 

@@ -17,8 +17,6 @@ from chaosity.place_names import PlaceName, packages_of_link, parse_place_name
 from chaosity.store.measurements import less_is_better
 from chaosity.topology.topology_model import Topology
 
-_SINGLE_DRIVES = ("drive", "disk", "file")
-
 
 def faults_of_findings(findings: Findings, topology: Topology) -> list[Fault]:
     """Return the faults, without `remaining`, that can explain the findings of a host.
@@ -40,7 +38,7 @@ def _faults(anomaly: Anomaly, topology: Topology) -> Iterator[Fault]:
         return
     initiators, targets = zip(*anomaly.cells, strict=True)
     places = [_place(end) for end in dict.fromkeys(targets)]
-    drives = [own for own in places if own and (own.kind in _SINGLE_DRIVES or "drives" in own.kind)]
+    drives = [own for own in places if own and own.has_drives]
     packages = {package for end in initiators for package in _packages(_place(end), topology)}
     if drives and anomaly.kind == AnomalyKind.SLOW_PATH:
         yield from _faults_of_drive_paths(anomaly, drives, packages, topology)
@@ -54,7 +52,7 @@ def _faults(anomaly: Anomaly, topology: Topology) -> Iterator[Fault]:
             for begin, end in (ends, ends[::-1]) if len(ends) == 2 else ():
                 if len(begin) == len(end) == 1 and begin != end:
                     yield Fault(fault="slow_link", from_package=min(begin), to_package=min(end))
-        elif place.kind in _SINGLE_DRIVES:
+        elif place.is_single_drive:
             yield Fault(fault="slow_drive", drive=name)
         elif place.kind == "core":
             yield Fault(fault="slow_core", core=place.indices[0])
@@ -76,7 +74,7 @@ def _faults_of_drive_paths(
         topology: the topology of the host.
     """
     named = [place for name in anomaly.components if (place := parse_place_name(name))]
-    drives = [str(place) for place in named if place.kind in _SINGLE_DRIVES]
+    drives = [str(place) for place in named if place.is_single_drive]
     nodes = [node for place in named for node in _drive_nodes(place, topology)]
     if len(drives) > 1:
         yield Fault(fault="slow_port", drives=drives)
@@ -118,7 +116,7 @@ def _packages(place: PlaceName | None, topology: Topology) -> set[int]:
 
 def _drive_nodes(place: PlaceName, topology: Topology) -> tuple[int, ...]:
     """Return the nodes of a drive or drive set, or a node itself; none if they are unknown."""
-    if place.kind in _SINGLE_DRIVES:
+    if place.is_single_drive:
         found = (each for each in topology.drives if drive_component_name(each) == str(place))
         return tuple(drive.node for drive in found if drive.node is not None)
     return place.nodes_in_name
