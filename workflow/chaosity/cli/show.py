@@ -101,10 +101,12 @@ def _write_drawing(host: MeasuredHost, path: Path) -> None:
     from chaosity.cli.anomalies import analyse_results
     from chaosity.figures.machine_drawing import draw_machine
     from chaosity.records.atomic_writes_and_record_files import write_atomically
+    from chaosity.report.findings_and_checks import first_findings
 
     if path.suffix != ".svg":
         raise UserError("a drawing is an SVG file", str(path), "give it a name that ends in .svg")
-    write_atomically(path, draw_machine(host, analyse_results(host.folder).anomalies))
+    found = first_findings(analyse_results(host.folder).anomalies)
+    write_atomically(path, draw_machine(host, [anomaly for anomaly, _ in found]))
     click.echo(f"{path}: the machine with its measured values")
 
 

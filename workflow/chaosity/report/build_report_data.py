@@ -41,6 +41,7 @@ from chaosity.report.findings_and_checks import (
     ShownFinding,
     anomaly_search_coverage_check,
     check_results,
+    first_findings,
     merge_similar_contention,
     normal_value_checks,
     shown_findings,
@@ -132,7 +133,7 @@ def build_report_data(
     coverage = None if left_out is None else left_out.coverage_text(measurements)
     predictions = () if left_out is None else left_out.method_texts()
     svg = None if drawing is None else inline_svg(drawing.read_bytes(), "topology", str(drawing))
-    shown = [each for each, _ in merge_similar_contention(findings.anomalies)[:MOST_FINDINGS]]
+    shown = [anomaly for anomaly, _ in first_findings(findings.anomalies)]
     section = compare_configurations(measurements, others or {}, output, figures, experiments)
     compared = section.figures if section else ()
     changes, older = ([], 0) if history is None else component_changes(history, histories or {})

@@ -233,7 +233,7 @@ def shown_findings(
     anomalies: Sequence[Anomaly], figures: Sequence[FigureFile], measurements: Measurements
 ) -> Iterator[ShownFinding]:
     """Yield the first findings or suspicions, with the figures that show them."""
-    for anomaly, similar in merge_similar_contention(anomalies)[:MOST_FINDINGS]:
+    for anomaly, similar in first_findings(anomalies):
         sentences = [anomaly.doubt] * bool(anomaly.doubt)
         sentences += [anomaly.evidence_sentence, *anomaly.also]
         if similar:
@@ -241,6 +241,11 @@ def shown_findings(
             sentences.append(f"The same contention occurs within {', '.join(nodes)}.")
         figure = _figure_of(anomaly, figures, measurements)
         yield ShownFinding(anomaly.sentence, " ".join(sentences), anomaly.advice, figure)
+
+
+def first_findings(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Anomaly]]]:
+    """Return the anomalies that the report shows, by their numbers, with similar ones."""
+    return merge_similar_contention(anomalies)[:MOST_FINDINGS]
 
 
 def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Anomaly]]]:
