@@ -95,7 +95,7 @@ def test_what_was_not_measured_says_so():
     "name", sorted(path.stem for path in (SHIPPED_MACHINES / "topologies").glob("*.xml"))
 )
 def test_boxes_are_inside_each_other_and_do_not_overlap(name: str):
-    """Also without any value: the drawing then shows how the machine is built."""
+    """A machine without measurements is drawn too: with its packages and nodes, without values."""
     topology = shipped_topology(name)
     host = planned("two_packages", None, (), experiments=["memory_bandwidth"], replicates=1)
     nothing = host.table(1).where(metric=BANDWIDTH, initiator="nobody")

@@ -98,7 +98,7 @@ def test_what_repeats_another_point_is_measured_with_those_that_need_it():
 
 
 def test_ten_minutes_read_the_pairs_of_nodes_across_the_packages():
-    """Only they show which drives share a path between packages."""
+    """Reading the drives of two nodes together shows whether they share a path."""
     names = list(read_config()["experiments"])
     full = planned("epyc_7413", "epyc_7413_nps4", all_points=True, experiments=names)
     first = next_round(MachineSoFar(full.points, full.topology), Budget(600.0), 0)

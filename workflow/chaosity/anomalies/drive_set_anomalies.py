@@ -168,7 +168,7 @@ class DriveSetCells(TidyTableSliceCells):
             yield replace(suspect, cells=suspect.cells & self.tested_mask)
 
     def _suspect(self, part: str, column: int, rows: Mask) -> SuspectedComponent:
-        """Return a drive set, seen from the initiators of these rows, as a suspect."""
+        """Return the suspect that is one drive set, read by the initiators in `rows`."""
         cells = np.zeros(self.labels.shape, dtype=bool)
         cells[rows, column] = True
         return SuspectedComponent(part, self.cells.columns[column], cells & self.tested_mask)
@@ -226,7 +226,7 @@ class DriveSetCells(TidyTableSliceCells):
     def with_suspect(
         self, departure: Departure, suspects: Sequence[SuspectedComponent]
     ) -> Departure:
-        """Return the departure of a single cell with the first suspect that has no other cell."""
+        """Return the departure; one of a single cell gets the suspect that is only this cell."""
         if departure.suspect is not None:
             return departure
         [(row, column)] = departure.cells
@@ -244,14 +244,14 @@ class DriveSetCells(TidyTableSliceCells):
         )
 
     def _may_be_of_initiator(self, departure: Departure) -> bool:
-        """Return whether one initiator reads nothing better than a set that departs."""
+        """Return whether all slow cells are of one initiator, which reads no other set faster."""
         rows, columns = map(list, zip(*departure.cells, strict=True))
         most = self.cells.log_score[rows, columns].max() + self.scatter.matters / 2.0
         better = self.tested_mask[rows[0]] & (self.expected[rows[0]] > most)
         return len(set(rows)) == 1 and set(np.flatnonzero(better).tolist()) <= set(columns)
 
     def _is_structural(self, departure: Departure) -> bool:
-        """Return whether the sets of as many nodes that depart alike involve all nodes."""
+        """Return whether sets of this size lose alike at all nodes: the machine is built so."""
         size = len(self.nodes[departure.cells[0][1]])
         alike = (self.departures <= -_SIMILAR * departure.loss) & self.tested_mask
         departing = alike.sum(axis=0) >= _SIMILAR * len(departure.cells)

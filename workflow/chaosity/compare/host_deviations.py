@@ -71,7 +71,7 @@ def find_outliers_one_by_one(
 
 
 def _deviations(logs: _Values, groups: NDArray[np.str_], within: _Values) -> HostDeviations:
-    """Return the deviation of each host from all others."""
+    """Return how far each host is from the median of the other hosts, and the p-values."""
     others = scatter_of_other_hosts(logs, groups, within)
     deviation = logs - others.expected
     with np.errstate(invalid="ignore"):
@@ -121,7 +121,7 @@ def scatter_of_other_hosts(
             known = others[place] - 1.0
             prior = fit_variance_prior(scatter[place], known)
             variance[place], freedom[place] = prior.shrink_variances(scatter[place], known)
-    # If hosts differ less than their replicates scatter, they agree by chance.
+    # Hosts that differ less than their own replicates scatter do so by chance.
     variance = np.fmax(variance, np.where(np.isnan(variance), np.nan, within[:, np.newaxis]))
     # The tested host's value and the median of the other hosts scatter too.
     spread = np.sqrt(variance * (1.0 + variance_of_median(others)))

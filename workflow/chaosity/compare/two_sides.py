@@ -182,9 +182,9 @@ def _of_one_run(sides: _Sides) -> bool:
 def _loose_matches(
     sides: _Sides, strict: Collection[_Group]
 ) -> Iterator[tuple[_Group, tuple[pd.DataFrame, list[str]]]]:
-    """Yield groups of both sides without equal questions, matched by class.
+    """Yield what both sides measured with different programs or settings, matched by class.
 
-    With each category and metric come the table of ratios and the programs of both sides.
+    Each item has the category and metric, the table of ratios, and the programs of both sides.
     """
     left, right = (
         dict(side.valid_rows().where(corunning="").groups_by_columns(["category", "metric"]))

@@ -35,11 +35,11 @@ class Priority(IntEnum):
     # Node matrices: initiators to memory, to all drives of each node, and to all drives; memory of
     # whole packages.
     MATRIX = 0
-    # Drives of pairs of nodes of one package, from one initiator of each other package.
+    # Drives of two nodes of one package together, read by one node of each other package.
     SHARED_LINKS = 1
     DRIVES = 2  # each drive from its own node, and all drives of a package
-    # Drives of other pairs of nodes, from one initiator of each package; of the pairs of cores, one
-    # for each pair of nodes.
+    # Drives of any other two nodes together, read by one node of each package. Transfers between
+    # the first cores of two nodes.
     SHARED_PATHS = 3
     ALONE = 4  # other loads alone: caches, cores, other pairs, and some drives of their own node
     TOGETHER = 5  # several loads at the same time, and what repeats other points beside them

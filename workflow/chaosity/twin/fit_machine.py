@@ -97,7 +97,7 @@ def _spread(differences: Sequence[float]) -> float:
 
 
 def _loss(residuals: NDArray[np.float64]) -> float:
-    """Return the soft L1 loss, of which each cell without outliers has its squared residual."""
+    """Return the soft L1 loss: about the squares of small residuals, twice the large ones."""
     return float(np.sum(2 * (np.sqrt(1 + residuals**2) - 1)))
 
 
@@ -139,7 +139,8 @@ class _Fit:
             for parameter, least in self.least.items()
             if not (parameter.fault or (one_node_each and parameter.name == _NODE_TO_PACKAGE))
         }
-        # Factor of a single part -> what remains of it at least.
+        # Factor of a part that a finding names -> the smallest share of its capacity with which the
+        # measured rates are possible.
         self._factors = {
             factor: least / self._limits[capacity]
             for factor in factors
@@ -319,7 +320,7 @@ class _Fit:
         return values
 
     def _determined(self, values: Values) -> tuple[Values, dict[Parameter, Values]]:
-        """Return the values without what the data do not need, and what else explains the data.
+        """Return the values that the data determine, and what could replace some of the capacities.
 
         No part is faster than those without a fault. A part of a capacity that the data do not
         determine has no factor either: the fault can be that of another part.
@@ -379,7 +380,7 @@ class _Fit:
         return None if clear and len(held) >= _FEWEST_HELD else adapted
 
     def _required_gain(self) -> float:
-        """Return the gain of the loss that a capacity or factor needs, of all that could be."""
+        """Return by how much a capacity or a factor must lower the loss, so that it is kept."""
         return math.log(len(self._keys)) + 2 * math.log(len(self._limits) + len(self._factors))
 
     def _without_unneeded(self, values: Values) -> Values | None:
