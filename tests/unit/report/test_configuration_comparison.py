@@ -6,7 +6,6 @@ import re
 from functools import cache
 
 import pytest
-from lxml import etree
 
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.report.configuration_comparison import (
@@ -66,7 +65,7 @@ def of_one_node(tidy):
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """The comparison of a host with its other configurations, and the folder of its figures."""
+    """The comparison of a host with its other configurations, and the column of each of them."""
     folder = tmp_path_factory.mktemp("beside")
     others = {
         "nps1": nps1(),
@@ -80,11 +79,11 @@ def found(tmp_path_factory):
     own.loc[own["initiator_kind"] == "package", ["threads", "relation"]] = [12, "same_nodes"]
     compared = compare(own, tables, folder / "nps4/report.html", folder / "nps4")
     columns = {name: number for number, name in enumerate(others, start=1)}
-    return compared, columns, folder / "nps4"
+    return compared, columns
 
 
 def cell(found, name, column):
-    section, columns, _ = found
+    section, columns = found
     row = next(row for row in section.rows if row.name == name)
     return row.cells[columns[column]]
 
@@ -98,15 +97,15 @@ def test_the_rows_are_the_resources_of_the_report(found):
 
 
 def test_the_ratio_is_to_this_reports_configuration(found):
-    ratio = cell(found, "Memory bandwidth, one processing unit", "half").ratio
+    ratio = cell(found, "Memory bandwidth, one processing unit", "half").best.ratio
     assert re.fullmatch(r"0\.(4\d|5\d) times \(0\.\d\d to 0\.\d\d\), worse", ratio.words)
     assert ratio.verdict == "worse"
-    ratio = cell(found, "Memory bandwidth, one processing unit", "nps1").ratio
+    ratio = cell(found, "Memory bandwidth, one processing unit", "nps1").best.ratio
     assert ratio.words.startswith("no difference detected at n = 3: ")
 
 
 def test_each_other_configuration_has_a_verdict(found):
-    _, columns, _ = found
+    _, columns = found
     verdicts = dict(zip(columns, found[0].verdicts, strict=True))
     for name in ("nps1", "older"):
         assert verdicts[name].verdict.startswith(f"{name} against nps4: ")
@@ -128,20 +127,7 @@ def test_resources_that_are_not_measured_or_comparable_have_no_cell(found):
 
 def test_a_package_that_is_one_node_is_found_by_its_threads(found):
     one = cell(found, "Memory bandwidth, one package", "one_node")
-    assert one.best.where.startswith("node")
-
-
-def test_each_bar_has_a_hover_text(found):
-    side, _, folder = found
-    memory, *_, storage = side.figures
-    svg = etree.parse(folder / memory.svg)
-    marks = svg.xpath("//*[@class='mark']/*[local-name()='title']/text()")
-    start = "configuration nps1, resource one node: "
-    assert any(text.startswith(start) and "n = 3" in text for text in marks)
-    assert "compared with the best places of nps4" in storage.sentence
-    assert (folder / storage.csv).read_text().count("nps1") == len(
-        [row for row in side.rows if row.name.startswith("Storage") and row.cells[1]]
-    )
+    assert one.best.place.where.startswith("node")
 
 
 def test_verdicts_are_adjusted_for_all_ratios_of_a_configuration(tmp_path):
@@ -151,11 +137,12 @@ def test_verdicts_are_adjusted_for_all_ratios_of_a_configuration(tmp_path):
     other.loc[drive, "value"] *= 0.96
     other.loc[other["initiator_kind"] == "pu", "value"] *= 0.5
     side = compare(nps4(), {tmp_path / "x": other}, tmp_path / "r.html", tmp_path)
-    given = side, {"nps1": 1}, tmp_path
-    little = cell(given, "Storage bandwidth, one drive", "nps1").ratio
+    given = side, {"nps1": 1}
+    little = cell(given, "Storage bandwidth, one drive", "nps1").best.ratio
     assert re.match(r"0\.9[67] times", little.words)
     assert little.verdict == "no difference detected"
-    assert cell(given, "Memory bandwidth, one processing unit", "nps1").ratio.verdict == "worse"
+    halved = cell(given, "Memory bandwidth, one processing unit", "nps1")
+    assert {end.ratio.verdict for end in (halved.best, halved.worst)} == {"worse"}
 
 
 def test_configurations_without_common_cells_are_reported(tmp_path):
@@ -163,7 +150,7 @@ def test_configurations_without_common_cells_are_reported(tmp_path):
     own, other = own[own["load"] == "memory"], other[other["load"] == "storage"]
     side = compare(own, {tmp_path / "x": other}, tmp_path / "r.html", tmp_path)
     assert side.verdicts[0].verdict.startswith("nps1 against nps4: no comparable cell")
-    assert all(row.cells[1] is None or row.cells[1].ratio is None for row in side.rows)
+    assert all(row.cells[1] is None or row.cells[1].best.ratio is None for row in side.rows)
 
 
 def test_a_single_configuration_has_no_section(tmp_path):

@@ -213,12 +213,12 @@ def test_a_package_counts_only_with_its_own_memory():
     """Older results have a package with one node alone: another quantity, so no row."""
     tidy = triads(machine(name="two_packages"))
     older = resource_table(Measurements.from_table(tidy), [MEMORY])
-    assert not any("package" in line.name for line in older)
+    assert not any("one package" in line.name for line in older)
     whole = tidy.loc[tidy["initiator_kind"] == "package"].copy()
     whole[["relation", "target", "target_kind"]] = ["same_nodes", "nodes0-1", "nodes"]
     whole["value"] *= 3
     table = Measurements.from_table(pd.concat([tidy, whole.assign(point=whole["point"] + "all")]))
-    [line] = [line for line in resource_table(table, [MEMORY]) if "package" in line.name]
+    [line] = [line for line in resource_table(table, [MEMORY]) if "one package" in line.name]
     assert line.name == "Memory bandwidth, one package"
     assert float(line.best.value.split()[0]) > 50.0
 

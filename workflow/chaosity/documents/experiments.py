@@ -242,8 +242,11 @@ class DeclaredResource(TypedDict):
     metric: str
     where: NotRequired[Annotated[dict[Name, OneOrSeveral[Value]], MinLen(1)]]
     """Column, factor or level -> value, or list of values; only equal loads may be left."""
-    levels: NotRequired[Literal["initiator_kind", "target_kind"]]
-    """The column that splits the places into rows, from small to large; default: one row."""
+    levels: NotRequired[Literal["initiator_kind", "target_kind", "relation"]]
+    """The column that splits the places into rows, small to large or near to far.
+
+    Default: one row.
+    """
 
 
 class ExperimentDocument(TypedDict):

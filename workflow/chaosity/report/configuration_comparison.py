@@ -7,7 +7,6 @@ resource. The ratios of these places are computed separately.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,20 +14,17 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.compare.comparison_text import BETTER, NO_DIFFERENCE, WORSE, ratio_text
+from chaosity.compare.comparison_text import BETTER, WORSE, ratio_text
 from chaosity.compare.matched_cells import PLACE
 from chaosity.compare.two_sides import compare_selections
 from chaosity.errors import UserError
-from chaosity.figures.draw_and_write_figures import FigureFile, write_figure_of_rows
-from chaosity.figures.figure_spec import FigureSpec
+from chaosity.figures.draw_and_write_figures import FigureFile
 from chaosity.records.record_types_and_verdict import SIMULATED
 from chaosity.report.experiment_section import path_relative_to_report
 from chaosity.report.figures_by_configuration import draw_figures_by_configuration
 from chaosity.report.resource_table import (
     MeasuredPlace,
     ResourceLevel,
-    cells_best_first,
-    load_description,
     measured_place,
     resource_levels,
 )
@@ -36,9 +32,10 @@ from chaosity.store.measurements import Measurements
 from chaosity.units import format_count
 
 _CELL = ["experiment", "point", "load", "initiator", "target", "metric"]
-_BEST, _WORST = "best place", "worst place"
 # The resource declares what is equal; a responder belongs to the best place.
 _ALREADY_EQUAL = ("load", "asked", "file_backed")
+# Index of the best and of the worst place in the cells of a level.
+_ENDS = (0, -1)
 
 
 @dataclass(frozen=True)
@@ -69,17 +66,24 @@ class RatioWithVerdict:
 
 
 @dataclass(frozen=True)
-class ConfigurationCell:
-    """A resource in one configuration."""
+class ComparedPlace:
+    """The best or the worst place of a resource in one configuration.
 
-    # best, worst: places as in the table of resources; worst is None with a single place.
-    best: MeasuredPlace
-    worst: MeasuredPlace | None
-    detail: str  # size and number of places, such as "24 threads, 8 places"
-    # Ratio of the best place to the best place in this report's configuration; None for this
-    # report's configuration itself, or if that configuration has no value.
+    Its ratio is to the same end in this report's configuration; None in this configuration, or if
+    it has no value.
+    """
+
+    place: MeasuredPlace
     ratio: RatioWithVerdict | None
-    worst_ratio: RatioWithVerdict | None  # the same ratio for the worst places
+
+
+@dataclass(frozen=True)
+class ConfigurationCell:
+    """A resource in one configuration; `worst` is None with a single place."""
+
+    best: ComparedPlace
+    worst: ComparedPlace | None
+    detail: str  # size and number of places, such as "24 threads, 8 places"
 
 
 @dataclass(frozen=True)
@@ -101,16 +105,8 @@ class ConfigurationsSection:
     figures: tuple[FigureFile, ...]
 
 
-@dataclass(frozen=True)
-class _ComparedLevel:
-    """A level of a resource, with its cells, best first, in each configuration."""
-
-    level: ResourceLevel
-    cells: tuple[pd.DataFrame, ...]
-
-
-# The ratios of one configuration: (name of the level, _BEST or _WORST) -> row of compare's cells.
-_Ratios = Mapping[tuple[str, str], dict[Hashable, Any]]
+# The ratios of one configuration: (name of the level, end) -> row of compare's cells.
+_Ratios = Mapping[tuple[str, int], dict[Hashable, Any]]
 
 
 def compare_configurations(
@@ -133,22 +129,16 @@ def compare_configurations(
     tables = [measurements, *with_values.values()]
     columns = tuple(map(_column, tables, [None, *with_values], [output] * len(tables)))
     names = [column.name for column in columns]
-    levels = [
-        _ComparedLevel(level, tuple(map(cells_best_first, level.tables)))
-        for level in resource_levels(tables, experiments)
-    ]
+    levels = [level for level in resource_levels(tables, experiments) if any(map(len, level.cells))]
     ratios: list[_Ratios] = [{}, *(_ratios(levels, number) for number in range(1, len(tables)))]
-    rows = (_row(level, ratios) for level in levels)
-    verdicts = (_verdict(table, measurements, own) for table in with_values.values())
     return ConfigurationsSection(
-        verdicts=tuple(verdicts),
+        verdicts=tuple(_verdict(table, measurements, own) for table in with_values.values()),
         columns=columns,
-        rows=tuple(row for row in rows if any(row.cells)),
-        figures=(
-            *draw_figures_by_configuration(
+        rows=tuple(_row(level, ratios) for level in levels),
+        figures=tuple(
+            draw_figures_by_configuration(
                 experiments, dict(zip(names, tables, strict=True)), figures
-            ),
-            *_figures(levels, ratios, names, figures),
+            )
         ),
     )
 
@@ -183,20 +173,19 @@ def _verdict(other: Measurements, own: Measurements, own_name: str) -> Configura
     return ConfigurationVerdict(verdict, tuple(groups), (*notes, *unmatched))
 
 
-def _ratios(levels: Sequence[_ComparedLevel], number: int) -> _Ratios:
+def _ratios(levels: Sequence[ResourceLevel], number: int) -> _Ratios:
     """Return the ratios of a configuration's best and worst places to the first configuration's.
 
     All ratios are tested together, since some of many ratios are large by chance.
     """
     sides: tuple[list[pd.DataFrame], list[pd.DataFrame]] = ([], [])
-    for compared in levels:
-        name = compared.level.full_name
-        fewest = min(len(compared.cells[each]) for each in (number, 0))
-        for end, position in ((_BEST, 0), (_WORST, -1))[:fewest]:
-            labels = {"initiator": name, "target": end, "point": f"{name} {end}"}
+    for level in levels:
+        fewest = min(len(level.cells[each]) for each in (number, 0))
+        for end in _ENDS[:fewest]:
+            labels = {"initiator": level.full_name, "target": str(end)}
             for side, each in zip(sides, (number, 0), strict=True):
-                cell = compared.cells[each].iloc[position]
-                side.append(_replicates(compared.level.tables[each].rows, cell).assign(**labels))
+                rows = _replicates(level.tables[each].rows, level.cells[each].iloc[end])
+                side.append(rows.assign(**labels, point="".join(labels.values())))
     if not sides[0]:
         return {}
     left, right = (Measurements(pd.concat(side, ignore_index=True)) for side in sides)
@@ -204,7 +193,7 @@ def _ratios(levels: Sequence[_ComparedLevel], number: int) -> _Ratios:
         cells = compare_selections(left, right, by=PLACE, ignore=_ALREADY_EQUAL).cells
     except UserError:  # one configuration has no positive value
         return {}
-    return {(cell["initiator"], cell["target"]): cell for cell in cells.to_dict("records")}
+    return {(cell["initiator"], int(cell["target"])): cell for cell in cells.to_dict("records")}
 
 
 def _replicates(rows: pd.DataFrame, cell: pd.Series) -> pd.DataFrame:
@@ -213,25 +202,22 @@ def _replicates(rows: pd.DataFrame, cell: pd.Series) -> pd.DataFrame:
     return rows[same & (rows["status"] == "valid")]
 
 
-def _row(compared: _ComparedLevel, ratios: Sequence[_Ratios]) -> ConfigurationRow:
-    level = compared.level
-    cells = (_cell(level.full_name, *pair) for pair in zip(compared.cells, ratios, strict=True))
-    first = next(table for table in level.tables if len(table))
-    return ConfigurationRow(level.full_name, load_description(first), tuple(cells))
+def _row(level: ResourceLevel, ratios: Sequence[_Ratios]) -> ConfigurationRow:
+    name = level.full_name
+    cells = (_cell(name, *pair) for pair in zip(level.cells, ratios, strict=True))
+    return ConfigurationRow(name, level.load, tuple(cells))
 
 
 def _cell(name: str, cells: pd.DataFrame, ratios: _Ratios) -> ConfigurationCell | None:
-    if cells.empty:
+    places = []
+    for end in _ENDS[: len(cells)]:
+        found = ratios.get((name, end))
+        ratio = compared_ratio_with_verdict(found) if found else None
+        places.append(ComparedPlace(measured_place(cells.iloc[end]), ratio))
+    if not places:
         return None
-    found = {end: ratios.get((name, end)) for end in (_BEST, _WORST)}
-    texts = {end: ratio and compared_ratio_with_verdict(ratio) for end, ratio in found.items()}
-    return ConfigurationCell(
-        best=measured_place(cells.iloc[0]),
-        worst=measured_place(cells.iloc[-1]) if len(cells) > 1 else None,
-        detail=", ".join([*_size_text(cells), format_count(len(cells), "place")]),
-        ratio=texts[_BEST] or None,
-        worst_ratio=texts[_WORST] or None,
-    )
+    detail = ", ".join([*_size_text(cells), format_count(len(cells), "place")])
+    return ConfigurationCell(places[0], places[1] if len(places) > 1 else None, detail)
 
 
 def _size_text(cells: pd.DataFrame) -> Iterator[str]:
@@ -254,65 +240,3 @@ def compared_ratio_with_verdict(cell: Mapping[Hashable, Any]) -> RatioWithVerdic
         n = " and ".join(dict.fromkeys(str(int(cell[side])) for side in ("n_left", "n_right")))
         return RatioWithVerdict(f"no difference detected at n = {n}: {words}", verdict)
     return RatioWithVerdict(f"{words}, {verdict}" if verdict in (BETTER, WORSE) else words, verdict)
-
-
-def _figures(
-    levels: Sequence[_ComparedLevel], ratios: Sequence[_Ratios], names: Sequence[str], folder: Path
-) -> Iterator[FigureFile]:
-    """Yield a bar chart of the best places for each resource."""
-    for resource in dict.fromkeys(compared.level.resource for compared in levels):
-        own = [compared for compared in levels if compared.level.resource == resource]
-        cells, sources = [], []
-        for compared in own:
-            tables = compared.level.tables
-            for name, table, ranked in zip(names, tables, compared.cells, strict=True):
-                if not ranked.empty:
-                    labels = {"x": compared.level.level or resource, "series": name}
-                    cells.append(ranked.head(1).assign(**labels))
-                    sources.append(table.rows.assign(**labels))
-        if cells:
-            marks = pd.concat(cells, ignore_index=True)
-            spec = FigureSpec(
-                experiment="",
-                name="configurations_" + re.sub(r"\W+", "_", resource.lower()),
-                kind="bars",
-                title=f"{resource} by configuration, best place of each",
-                load=tuple(dict.fromkeys(marks["load"])),
-                metric=marks["metric"].iloc[0],
-                x="Resource",
-            )
-            yield write_figure_of_rows(
-                spec,
-                {"x": "Resource", "series": "configuration"},
-                marks,
-                pd.concat(sources, ignore_index=True),
-                caption=_figure_sentence(own, ratios, names),
-                directory=folder,
-            )
-
-
-def _figure_sentence(
-    levels: Sequence[_ComparedLevel], ratios: Sequence[_Ratios], names: Sequence[str]
-) -> str:
-    """Return the lowest and the highest clear ratio of each other configuration's best places."""
-    clauses = []
-    for name, own in list(zip(names, ratios, strict=True))[1:]:
-        keys = {each.level.level: (each.level.full_name, _BEST) for each in levels}
-        compared = {words: own[key] for words, key in keys.items() if key in own}
-        clear = [item for item in compared.items() if item[1]["verdict"] != NO_DIFFERENCE]
-        clear.sort(key=lambda item: float(item[1]["ratio"]))
-        extremes = [*clear[:1], *clear[1:][-1:]]
-        listed = ", and ".join(
-            f"{text} {compared_ratio_with_verdict(c).words}" for text, c in extremes
-        )
-        if compared:
-            n = next(iter(compared.values()))["n_left"]
-            resources = format_count(len(compared), "resource")
-            nothing = f"no difference of 5 % or more detected in {resources} at n = {n}"
-            clauses.append(f"{name}: {listed or nothing}")
-    if not clauses:
-        return f"Nothing was measured both in {names[0]} and in another configuration."
-    return (
-        f"The best places are compared with the best places of {names[0]}. "
-        f"Lowest and highest clear ratio: {'; '.join(clauses)}."
-    )

@@ -14,20 +14,13 @@ from chaosity.errors import malformed_as_user_error
 from chaosity.records.atomic_writes_and_record_files import read_regular_file
 from chaosity.report.build_report_data import ReportData
 from chaosity.report.findings_and_checks import OK
-from chaosity.report.resource_table import (
-    DRIVES,
-    INITIATORS,
-    cells_best_first,
-    load_description,
-    measured_place,
-    resource_levels,
-)
+from chaosity.report.resource_table import LEVELS, measured_place, resource_levels
 from chaosity.store.measurements import Measurements
 
 FINDING = "finding"
 _MOST_LINES = 3
 # Levels of which a host has several.
-_REPEATED = (INITIATORS["node"], DRIVES["drive"])
+_REPEATED = (LEVELS["node"], LEVELS["drive"])
 
 
 @dataclass(frozen=True)
@@ -58,7 +51,7 @@ class ReportSummary:
     measured: str  # time of the measurement, as text
     worst: tuple[ProblemAndSeverity, ...]  # the worst problems, the worst first
     points: dict[str, int]  # number of points by status: valid, failed, missing
-    # Resource -> its best places: of one node or drive, and of the largest level.
+    # Resource -> its best places: of one node or drive and of the largest level, or of all levels.
     resources: dict[str, tuple[BestValue, ...]]
     # For usable results without findings: what was tested and what was not; else "".
     tested: str = ""
@@ -124,18 +117,19 @@ def _points_by_status(rows: pd.DataFrame) -> dict[str, int]:
 def _best_values(
     measurements: Measurements, experiments: Iterable[Mapping[str, Any]]
 ) -> dict[str, tuple[BestValue, ...]]:
-    """Return the best places of each resource at one node or drive, and at the largest level."""
-    by_resource: dict[str, dict[str, BestValue]] = {}
+    """Return the best places of each resource, at the levels that `ReportSummary` names."""
+    found: dict[str, dict[str, BestValue]] = {}
     for level in resource_levels([measurements], experiments):
-        [rows] = level.tables
-        cells = cells_best_first(rows)
-        if not cells.empty:
-            best = measured_place(cells.iloc[0])
-            value = BestValue(level.level, best.value, best.where, load_description(rows))
-            by_resource.setdefault(level.resource, {})[level.level] = value
-    shown = {}
-    for resource, values in by_resource.items():
-        repeated = next((name for name in _REPEATED if name in values), next(iter(values)))
-        names = dict.fromkeys([repeated, list(values)[-1]])
-        shown[resource] = tuple(values[name] for name in names)
-    return shown
+        if len(level.cells[0]):
+            best = measured_place(level.cells[0].iloc[0])
+            value = BestValue(level.level, best.value, best.where, level.load)
+            found.setdefault(level.resource, {})[level.level] = value
+    return {resource: tuple(_compared_levels(values)) for resource, values in found.items()}
+
+
+def _compared_levels(values: Mapping[str, BestValue]) -> Iterable[BestValue]:
+    """Return the level of which a host has several, and the largest one; or else all levels."""
+    repeated = next((name for name in _REPEATED if name in values), None)
+    if repeated is None:
+        return values.values()
+    return [values[name] for name in dict.fromkeys([repeated, list(values)[-1]])]

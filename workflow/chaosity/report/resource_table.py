@@ -1,10 +1,11 @@
-"""Make the table of resources: a row for each resource with its best and its worst place."""
+"""What this machine can do: each resource that an experiment declares, its best and worst place."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
@@ -24,17 +25,12 @@ from chaosity.store.measurements import (
     parse_levels_json,
 )
 from chaosity.text_templates import fixed_texts
-from chaosity.units import (
-    choose_scale,
-    format_binary_bytes,
-    format_count,
-    format_percent,
-)
+from chaosity.units import choose_scale, format_binary_bytes, format_count, format_percent
 
-# Kinds of initiators and of drive sets with their names in the table, small to large.
-INITIATORS: dict[str, str] = fixed_texts("report")["initiators"]
-DRIVES: dict[str, str] = fixed_texts("report")["drive_sets"]
-_LEVELS = INITIATORS | DRIVES  # in this order in the table
+# Levels of the machine and distances of memory, with their names, in the order of the rows.
+_TEXTS = fixed_texts("report")
+DRIVES: dict[str, str] = _TEXTS["drive_sets"]
+LEVELS = _TEXTS["initiators"] | DRIVES | _TEXTS["relations"]
 # Percentiles such as latency_p99_of_block_means_ns are in the figures, not in this table.
 _PERCENTILE = re.compile(r"_p\d+_")
 
@@ -74,34 +70,64 @@ class ResourceLevel:
         """Return the resource and the level."""
         return ", ".join(filter(None, (self.resource, self.level)))
 
+    @cached_property
+    def cells(self) -> tuple[pd.DataFrame, ...]:
+        """Return the valid cells of `summarise_cells` of each table, the best first."""
+        return tuple(map(_cells_best_first, self.tables))
+
+    @property
+    def load(self) -> str:
+        """Return benchmark, kernel, label and levels of the load, the same at each place."""
+        return _load_text(next(table for table in self.tables if len(table)).rows.iloc[0])
+
 
 def resource_table(
     measurements: Measurements, experiments: Iterable[Mapping[str, Any]]
 ) -> list[ResourceRow]:
     """Return all rows: loads alone by level, then the slowdowns of co-running loads."""
-    rows = [_resource_row(level) for level in resource_levels([measurements], experiments)]
-    return [row for row in rows if row is not None] + _slowdown_rows(measurements)
+    levels = resource_levels([measurements], experiments)
+    rows = [_resource_row(level) for level in levels if len(level.cells[0])]
+    return rows + _slowdown_rows(measurements)
 
 
 def resource_levels(
     tables: Sequence[Measurements], experiments: Iterable[Mapping[str, Any]]
 ) -> Iterator[ResourceLevel]:
-    """Yield each resource that the experiments declare, at each level, small to large.
+    """Yield each resource that the experiments declare, at each of its levels, in their order.
 
     If firmware makes a package a single node, the level of the package has no name of its own. So
     where another table has a level that a table lacks, the rows with its number of threads count.
     """
-    loads_alone = [table.single_load_rows() if len(table) else table for table in tables]
+    alone = [table.single_load_rows() if len(table) else table for table in tables]
     for experiment in experiments:
         for entry in experiment.get("resources", ()):
-            chosen = [_declared_rows(rows, experiment["experiment"], entry) for rows in loads_alone]
+            chosen = [_declared_rows(rows, experiment["experiment"], entry) for rows in alone]
             if column := entry.get("levels"):
                 levels = {level for each in chosen for level in each.rows[column].dropna()}
                 for level in sorted(levels, key=_position):
-                    words = _LEVELS.get(level, level.replace("_", " "))
+                    words = LEVELS.get(level, level.replace("_", " "))
                     yield ResourceLevel(entry["name"], words, _at_level(chosen, column, level))
             elif any(map(len, chosen)):
                 yield ResourceLevel(entry["name"], "", tuple(chosen))
+
+
+def _declared_rows(
+    measurements: Measurements, experiment: str, entry: Mapping[str, Any]
+) -> Measurements:
+    """Return the rows that an entry of `resources` selects; none if it was not measured."""
+    keys = {"experiment": experiment, "load": entry["load"], "metric": entry["metric"]}
+    found = measurements.where(**keys)
+    for column, wanted in entry.get("where", {}).items():
+        known = column in found.rows
+        values = found.rows[column] if known else found.factor_level_of_each_row(column)
+        found = found.select(equals_or_in_list(values, wanted))
+    return found
+
+
+def _position(level: str) -> tuple[int, str]:
+    """Return the sort key of a level: small and near first, then levels without a name."""
+    known = list(LEVELS)
+    return (known.index(level) if level in known else len(known), level)
 
 
 def _at_level(tables: Sequence[Measurements], column: str, level: str) -> tuple[Measurements, ...]:
@@ -116,50 +142,19 @@ def _at_level(tables: Sequence[Measurements], column: str, level: str) -> tuple[
     return tuple(found)
 
 
-def _declared_rows(
-    measurements: Measurements, experiment: str, entry: Mapping[str, Any]
-) -> Measurements:
-    """Return the rows that an entry of `resources` selects; none where a level was not measured."""
-    keys = {"experiment": experiment, "load": entry["load"], "metric": entry["metric"]}
-    found = measurements.where(**keys)
-    for column, wanted in entry.get("where", {}).items():
-        known = column in found.rows
-        values = found.rows[column] if known else found.factor_level_of_each_row(column)
-        found = found.select(equals_or_in_list(values, wanted))
-    return found
-
-
-def _position(level: str) -> tuple[int, str]:
-    """Return the sort key of a level: small to large, then levels without a name."""
-    known = list(_LEVELS)
-    return (known.index(level) if level in known else len(known), level)
-
-
-def _resource_row(level: ResourceLevel) -> ResourceRow | None:
-    """Return the row of a level; None without a valid cell."""
-    [measurements] = level.tables
-    cells = cells_best_first(measurements)
+def _cells_best_first(measurements: Measurements) -> pd.DataFrame:
+    cells = summarise_cells(measurements.rows)
+    cells = cells[cells["status"] == "valid"]
     if cells.empty:
-        return None
-    best, worst, several = cells.iloc[0], cells.iloc[-1], len(cells) > 1
-    share = worst["median"] / best["median"]
-    share_text = f"{share:.2f} times" if less_is_better(best["metric"]) else format_percent(share)
-    return ResourceRow(
-        name=level.full_name,
-        detail=f"{load_description(measurements)}, {format_count(len(cells), 'place')}",
-        best=measured_place(best),
-        worst=measured_place(worst) if several else None,
-        share=share_text if several else None,
-        differ=is_variation_between_cells_significant(measurements.rows) if several else None,
-    )
+        return cells
+    ascending = less_is_better(cells["metric"].iloc[0])
+    return cells.sort_values("median", ascending=ascending, kind="stable")
 
 
-def load_description(measurements: Measurements) -> str:
-    """Return benchmark, kernel, label and levels of comparable loads."""
-    first = measurements.rows.iloc[0]
-    levels = dict(parse_levels_json(first["load_parameters"]))
+def _load_text(row: pd.Series) -> str:
+    levels = dict(parse_levels_json(row["load_parameters"]))
     levels.pop("responder", None)  # a place
-    named = (first["benchmark"], first["kernel"], first["label"])
+    named = (row["benchmark"], row["kernel"], row["label"])
     parts = [text.replace("_", " ") for text in named if isinstance(text, str)]
     if size := levels.pop("bytes", None):
         parts.append(format_binary_bytes(size))
@@ -171,30 +166,35 @@ def load_description(measurements: Measurements) -> str:
     return ", ".join(parts)
 
 
-def cells_best_first(measurements: Measurements) -> pd.DataFrame:
-    """Return the valid cells of `summarise_cells`, the best first."""
-    cells = summarise_cells(measurements.rows)
-    cells = cells[cells["status"] == "valid"]
-    if cells.empty:
-        return cells
-    ascending = less_is_better(cells["metric"].iloc[0])
-    return cells.sort_values("median", ascending=ascending, kind="stable")
-
-
 def measured_place(cell: pd.Series) -> MeasuredPlace:
     """Return value, interval and place of a cell."""
     where = f"{cell['initiator']} \N{RIGHTWARDS ARROW} {cell['target']}"
     if responder := parse_levels_json(cell.get("factors")).get("responder"):
         where = f"{cell['initiator']} \N{LEFT RIGHT ARROW} {responder}, line on {cell['target']}"
     scale = choose_scale(cell["metric"], [cell["median"]])
-    interval = Estimate.of_cell(cell.to_dict()).interval_and_n_text(scale.number)
-    return MeasuredPlace(scale.text(cell["median"]), interval, where)
+    return _place(cell, scale.text(cell["median"]), scale.number, where)
 
 
-def _resource_title(category: str, metric: str) -> str:
-    """Return a title such as "Memory bandwidth"."""
-    words = group_text(category, metric)
-    return words[:1].upper() + words[1:]
+def _place(
+    cell: pd.Series, value: str, number: Callable[[float], str], where: str
+) -> MeasuredPlace:
+    interval = Estimate.of_cell(cell.to_dict()).interval_and_n_text(number)
+    return MeasuredPlace(value, interval, where)
+
+
+def _resource_row(level: ResourceLevel) -> ResourceRow:
+    [measurements], [cells] = level.tables, level.cells
+    best, worst, several = cells.iloc[0], cells.iloc[-1], len(cells) > 1
+    share = worst["median"] / best["median"]
+    share_text = f"{share:.2f} times" if less_is_better(best["metric"]) else format_percent(share)
+    return ResourceRow(
+        name=level.full_name,
+        detail=f"{level.load}, {format_count(len(cells), 'place')}",
+        best=measured_place(best),
+        worst=measured_place(worst) if several else None,
+        share=share_text if several else None,
+        differ=is_variation_between_cells_significant(measurements.rows) if several else None,
+    )
 
 
 def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
@@ -211,13 +211,13 @@ def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
         category, metric = map(str, key)
         if _PERCENTILE.search(metric):
             continue
-        times = less_is_better(metric)
+        times, title = less_is_better(metric), group_text(category, metric)
         ordered = cells.sort_values("median", ascending=times, kind="stable")
-        unit = "ratio to" if times else "share of"
         rows.append(
             ResourceRow(
-                name=f"{_resource_title(category, metric)}, co-running",
-                detail=f"{unit} the value alone, {format_count(len(cells), 'value')}",
+                name=f"{title[:1].upper()}{title[1:]}, co-running",
+                detail=f"{'ratio to' if times else 'share of'} the value alone, "
+                f"{format_count(len(cells), 'value')}",
                 best=_slowdown_place(ordered.iloc[0], times),
                 worst=_slowdown_place(ordered.iloc[-1], times) if len(cells) > 1 else None,
                 share=None,
@@ -236,6 +236,4 @@ def _slowdown_place(cell: pd.Series, times: bool) -> MeasuredPlace:
     where = str(cell["point"])
     if cell["several"]:
         where = f"{cell['initiator']} \N{RIGHTWARDS ARROW} {cell['target']} in {where}"
-    interval = Estimate.of_cell(cell.to_dict()).interval_and_n_text(number)
-    value = f"{number(cell['median'])} {'times' if times else '%'}"
-    return MeasuredPlace(value, interval, where)
+    return _place(cell, f"{number(cell['median'])} {'times' if times else '%'}", number, where)
