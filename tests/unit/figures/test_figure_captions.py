@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from chaosity.figures.figure_captions import figure_caption
+from chaosity.figures.captions import figure_caption
 from chaosity.figures.figure_data_and_value_limits import (
     find_round_value_limits,
     select_figure_data,
@@ -47,8 +47,8 @@ def test_colour_limits_are_round_and_wide_enough_to_keep_noise_quiet():
 @pytest.mark.parametrize(
     ("shares", "words"),
     [
-        ([0.6, 0.6, 0.6], "40 % less for"),
-        ([1.1, 1.1, 1.1], "10 % more for "),
+        ([0.6, 0.6, 0.6], ": 0.60 ("),
+        ([1.1, 1.1, 1.1], ": 1.10 ("),
         ([0.99, 1.02, 1.0], "no difference detected at n = 3"),
     ],
 )

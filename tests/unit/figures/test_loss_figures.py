@@ -51,7 +51,7 @@ def drawn(tmp_path):
 
 @pytest.mark.parametrize(
     ("side", "loss", "beside"),
-    [("cores", "40 % less", "OpenCL device 0"), ("device", "25 % less", "PU 1")],
+    [("cores", ": 0.60 (", "OpenCL device 0"), ("device", ": 0.75 (", "PU 1")],
 )
 def test_each_side_has_a_bar_alone_a_bar_together_and_its_loss(drawn, side, loss, beside):
     folder, files = drawn

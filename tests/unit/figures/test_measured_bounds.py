@@ -11,12 +11,12 @@ from lxml import etree
 
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError
+from chaosity.figures.captions import figure_caption
 from chaosity.figures.column_values_and_upper_bounds import (
     lowest_bound_of_mark,
     read_measured_limits,
 )
 from chaosity.figures.draw_and_write_figures import draw_figures
-from chaosity.figures.figure_captions import figure_caption
 from chaosity.figures.figure_data_and_value_limits import (
     find_round_value_limits,
     select_figure_data,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from chaosity.figures.captions import figure_caption
 from chaosity.figures.draw_and_write_figures import draw_figures
-from chaosity.figures.figure_captions import figure_caption
 from chaosity.figures.figure_data_and_value_limits import (
     find_round_value_limits,
     select_figure_data,
@@ -77,7 +77,7 @@ def test_each_pair_has_its_sum_and_the_larger_load_alone():
 def test_the_caption_says_where_the_sum_stays_below_and_by_how_much():
     said = caption(table(*ALONE, BELOW, ABOVE))
     assert "in 1 of 2 cases (node 0)" in said
-    assert ": 0.90 (" in said and "to 1.50 (" in said
+    assert ": 0.90 (" in said and "; 1.50 (" in said
 
 
 def test_a_ratio_within_its_interval_of_one_is_not_below():
@@ -90,7 +90,7 @@ def test_a_ratio_within_its_interval_of_one_is_not_below():
 
 def test_a_ratio_that_is_barely_below_one_is_not_counted():
     nearly = {"memory node0": 29.9, "storage node0drives": 9.9}  # 39.8 of 40: noise of many cases
-    assert "in 0 of 1 case. Ratio" in caption(table(*ALONE, nearly))
+    assert "in 0 of 1 case." in caption(table(*ALONE, nearly))
 
 
 def test_the_larger_load_is_the_one_with_the_larger_median():

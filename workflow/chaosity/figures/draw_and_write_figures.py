@@ -17,7 +17,7 @@ from chaosity.errors import UserError
 from chaosity.figures import figure_style_header_and_legends as style
 from chaosity.figures.axis_order_and_labels import Axis, AxisValue
 from chaosity.figures.bar_charts import draw_bar_chart
-from chaosity.figures.figure_captions import figure_caption
+from chaosity.figures.captions import figure_caption
 from chaosity.figures.figure_data_and_value_limits import (
     FigureData,
     ShownValueRange,

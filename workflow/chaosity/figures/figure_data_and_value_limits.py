@@ -30,7 +30,7 @@ from chaosity.figures.sums_of_loads import LARGER_ALONE, SUM, add_sums_of_loads
 from chaosity.statistics.cell_summary import replace_values, summarise_cells
 from chaosity.statistics.latency_steps import LatencyStep, find_latency_steps
 from chaosity.store.left_out_points import PREDICTED, LeftOutPoints
-from chaosity.store.measurements import CELL, LOAD, Measurements, equals_or_in_list
+from chaosity.store.measurements import CELL, LOAD, Measurements, equals_or_in_list, less_is_better
 from chaosity.topology.topology_model import Topology
 from chaosity.units import UnitScale, choose_scale
 
@@ -154,6 +154,17 @@ class FigureData:
     def value_label_without_axis_title(self, role: Role, name: str) -> str:
         """Return the label of a value that is clear without the axis title."""
         return self.axes[role].find_value_by_name(name).long
+
+
+def best_mark(data: FigureData) -> FigureMark | None:
+    """Return the valid mark with the best median of the figure; of equal marks, the first.
+
+    None if all measurements failed.
+    """
+    valid = data.marks[data.marks["status"] == "valid"]
+    less = less_is_better(data.spec.metric)
+    best = mark_rows(valid.sort_values("median", ascending=less, kind="stable").head(1))
+    return best[0] if best else None
 
 
 def select_figure_data(

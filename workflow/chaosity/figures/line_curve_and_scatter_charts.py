@@ -19,11 +19,11 @@ from chaosity.errors import UserError
 from chaosity.figures import figure_style_header_and_legends as style
 from chaosity.figures.axis_order_and_labels import Axis, axis_title
 from chaosity.figures.cache_step_marks import cache_step_legend, draw_cache_steps
-from chaosity.figures.caption_comparisons import best_mark
 from chaosity.figures.figure_data_and_value_limits import (
     FigureData,
     FigureMark,
     ShownValueRange,
+    best_mark,
     mark_rows,
 )
 from chaosity.figures.panel_grid_and_series import (

@@ -1,0 +1,608 @@
+"""Write the caption of a figure: a few statements that are computed from its data."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from chaosity.documents.figures import LevelsToCompare
+from chaosity.figures.axis_order_and_labels import make_axis_value
+from chaosity.figures.column_values_and_upper_bounds import lowest_bound_of_mark
+from chaosity.figures.figure_data_and_value_limits import FigureData, best_mark, mark_rows
+from chaosity.figures.figure_spec import Role
+from chaosity.figures.figure_style_header_and_legends import STATUS_TEXTS
+from chaosity.figures.mark_labels_and_hover_texts import (
+    mark_location_text,
+    mark_value_text,
+    panel_title,
+    unmeasured_mark_reason_lines,
+)
+from chaosity.figures.sums_of_loads import LARGER_ALONE, SUM
+from chaosity.figures.value_and_curve_tables import latency_curve_numbers
+from chaosity.place_names import natural_sort_key
+from chaosity.statistics.block_ratios import estimate_group_ratio_paired_by_block
+from chaosity.statistics.cell_summary import UNMEASURED
+from chaosity.statistics.corun_interference import (
+    DIVERGING_RATIO,
+    LatencyDivergence,
+    compare_latency_together_and_alone,
+)
+from chaosity.statistics.estimates_and_ratios import Estimate
+from chaosity.statistics.latency_steps import RISE_PER_DOUBLING, LatencyStep
+from chaosity.statistics.loaded_latency_curves import repeat_unloaded_points_on_each_line
+from chaosity.statistics.significance_tests import is_variation_between_cells_significant
+from chaosity.store.left_out_points import PREDICTED
+from chaosity.store.measurements import is_performance_metric, less_is_better
+from chaosity.units import (
+    UnitScale,
+    choose_scale,
+    format_binary_bytes,
+    format_count,
+    format_percent,
+    format_quantity,
+    group_thousands,
+    join_with_and,
+    metric_words,
+)
+
+# Maximum number of slow initiators or cases that a caption names; of more, it gives the number.
+_MOST_NAMED = 8
+# Maximum number of series whose change is given; of more, only the smallest and the largest change.
+_MOST_SERIES = 4
+# A sum counts as below the larger load alone only if all of its interval is below this ratio. Of
+# many equal cases, some intervals miss 1 by a few tenths of a per cent.
+_CLEARLY_BELOW = 0.99
+# Ratio of mark to bound that needs an explanation. Mark and bound have a noise of a few per cent.
+_MOST_REACHED = 1.1
+# Share of the targets that each compared relation must have; other targets may have failed.
+_MOST_TARGETS = 0.8
+# Relations from near to far. Each relation is compared with the nearest measured relation.
+_RELATIONS = {
+    "same_node": "the same node",
+    "same_package": "another node of the package",
+    "other_package": "another package",
+}
+# Axes that separate the lines of a figure.
+_LINES: tuple[Role, ...] = ("panels", "series")
+# Statements begin in lower or upper case and have no full stop.
+Statements = Iterator[str]
+
+
+def figure_caption(data: FigureData, scale: UnitScale) -> str:
+    """Return the caption of a figure, one to five sentences.
+
+    The caption gives the most important values with interval and n, says when no difference was
+    detected, and counts the marks without a value. `scale` is the unit of the values.
+    """
+    if (data.marks["status"] == UNMEASURED).all():
+        return f"Not measured: {'; '.join(unmeasured_mark_reason_lines(data))}."
+    statements = [*_value_statements(data, scale), *_missing_statements(data)]
+    return " ".join(f"{text[:1].upper()}{text[1:]}." for text in statements)
+
+
+def _value_statements(data: FigureData, scale: UnitScale) -> Statements:
+    """Yield statements about the valid marks."""
+    valid = data.marks[data.marks["status"] == "valid"]
+    if valid.empty:
+        return
+    if len(valid) == 1:
+        [mark] = mark_rows(valid)
+        yield f"{mark_value_text(mark, scale)} ({mark_location_text(mark, data)})"
+        yield from _lowest_bound_statements(data)
+        return
+    keys = ["host", "configuration", *data.axes]
+    if data.spec.has_measured_x or data.spec.kind == "table":
+        keys += ["point", "initiator", "target"]
+    differ = is_variation_between_cells_significant(data.measurements, keys)
+    yield from _lowest_bound_statements(data)
+    yield from list(_main_statements(data)) or _range_statements(data, valid, differ)
+    if data.spec.cell_note == "distance":
+        yield from _order_statements(valid, "note", data.spec.metric, "distance")
+    if data.spec.kind == "heatmap":
+        yield from _relation_statements(data, differ)
+    if (valid["n"] == 1).all() and valid["low"].isna().all():
+        yield "the values have no intervals, since each point has one replicate"
+
+
+def _main_statements(data: FigureData) -> Statements:
+    """Yield what this kind of figure should show; nothing if the data do not have it."""
+    spec, found = data.spec, cast(Statements, iter(()))
+    if spec.loss_to is not None:
+        found = _difference_statements(data, spec.loss_to)
+    elif spec.sum:
+        found = _sum_statements(data)
+    elif spec.compare is not None:
+        found = _level_statements(data, spec.compare)
+    elif spec.mark_best:
+        found = _best_statements(data)
+    elif spec.cache_steps:
+        found = _cache_step_statements(data)
+    elif spec.kind == "curve":
+        found = _latency_curve_statements(data)
+    elif spec.kind == "scatter":
+        valid = data.marks[data.marks["status"] == "valid"]
+        name = "distance" if spec.x == "distance" else spec.x_title
+        name = name or data.measured_x_column.split(".")[-1].replace("_", " ")
+        found = _order_statements(valid, "position", spec.metric, name.lower())
+    first = next(found, None)
+    if first is not None:
+        yield first
+        yield from found
+    elif "x" in data.axes and data.axes["x"].is_numeric:
+        yield from _change_statements(data)
+
+
+def _decimals(ratio: float) -> str:
+    """Return a ratio with two decimals below 10, and with none from 10 on."""
+    return f"{ratio:.2f}" if ratio < 9.995 else f"{ratio:.0f}"
+
+
+def _ratio(ratio: Estimate) -> str:
+    """Return a ratio with its interval: "0.67 (95 % interval 0.66 to 0.68)"."""
+    if not ratio.low_and_high:
+        return _decimals(ratio.median)
+    unclear = "" if ratio.is_outside_interval(1.0) else "; no difference detected"
+    unclear += f" at {ratio.n_text}" * bool(unclear)
+    return f"{_decimals(ratio.median)} ({ratio.interval_text(_decimals)}{unclear})"
+
+
+def _span(values: Iterable[float], show: Callable[[float], str] = _decimals) -> str:
+    """Return the smallest and the largest of several numbers: "0.67 to 0.71"."""
+    known = [*values]
+    return " to ".join(dict.fromkeys((show(min(known)), show(max(known)))))
+
+
+def _ratios_to_base(
+    data: FigureData, column: str, base: str, levels: Iterable[str], per: Sequence[Role] = ()
+) -> Iterator[tuple[tuple[str | None, ...], str, Estimate]]:
+    """Yield the ratio of levels of a column to its level `base`, paired by replicate block.
+
+    Each ratio comes with the names of its group on the axes `per`, which separate the groups, and
+    with its level. A group without the base or without the level is left out.
+    """
+    groups: dict[Any, pd.DataFrame] = {(): data.measurements}
+    if per:
+        groups = dict(list(data.measurements.groupby([*per])))
+    compared = [level for level in levels if level != base]
+    for place in itertools.product(*map(data.value_names_on_axis, per)):
+        own = groups.get(place, data.measurements[:0])
+        for level in compared:
+            above, below = (own[own[column] == name] for name in (level, base))
+            ratio = estimate_group_ratio_paired_by_block(above, below)
+            if ratio.n:
+                yield place, level, ratio
+
+
+def _listed(ratios: Sequence[tuple[Estimate, str]], most: int | None = None) -> str:
+    """Return ratios with the text behind each; of too many, only the two ends."""
+    shown, some = ratios, ""
+    if most is not None and len(ratios) > most:
+        ordered = sorted(ratios, key=lambda pair: pair[0].median)
+        shown, some = (ordered[0], ordered[-1]), f" (smallest and largest of {len(ratios)})"
+    return "; ".join(f"{_ratio(ratio)}{text}" for ratio, text in shown) + some
+
+
+def _difference_statements(data: FigureData, base: str) -> Statements:
+    """Yield the ratio of each bar to the bar `base` of its group."""
+    label = data.value_label_without_axis_title
+    levels = data.axes["series"].value_names
+    ratios = [
+        (ratio, f" for {label('x', str(group))} with {label('series', series)}")
+        for (group,), series, ratio in _ratios_to_base(data, "series", base, levels, ["x"])
+    ]
+    if ratios:
+        words = f"{metric_words(data.spec.metric)} as a ratio to {make_axis_value(base).long}"
+        yield f"{words}: {_listed(ratios)}"
+
+
+def _sum_statements(data: FigureData) -> Statements:
+    """Yield where the sum of a point's loads stays below the larger of them alone."""
+    roles: list[Role] = [role for role in ("panels", "x") if role in data.axes]
+    cases = []
+    for place, _, ratio in _ratios_to_base(data, "series", LARGER_ALONE, [SUM], roles):
+        axes = [(data.axes[role], str(name)) for role, name in zip(roles, place, strict=True)]
+        labels = [axis.legend_label(axis.find_value_by_name(name)) for axis, name in axes]
+        cases.append((ratio, ", ".join(labels).replace("Number", "number")))
+    if not cases:
+        return
+    loads = [name for name in data.axes["series"].value_names if name not in (SUM, LARGER_ALONE)]
+    below = [case for ratio, case in cases if (ratio.high or ratio.median) < _CLEARLY_BELOW]
+    ratios = [(ratio, f" for {case}") for ratio, case in cases]
+    words = f"the sum of {join_with_and(loads)} as a ratio to the larger load alone"
+    yield f"{words}: {_listed(ratios, 2)}"
+    words = f"the sum is more than 1 % below the larger load in {len(below)} of"
+    named = f" ({'; '.join(below)})" if 0 < len(below) <= _MOST_NAMED else ""
+    yield f"{words} {format_count(len(cases), 'case')}{named}"
+
+
+def _relation_statements(data: FigureData, differ: bool | None) -> Statements:
+    """Yield how the values at farther relations compare with those at the nearest relation.
+
+    Without ratios if few targets are accessed from every relation: such ratios would compare
+    targets too.
+    """
+    rows = data.measurements[data.measurements["status"] == "valid"]
+    targets = rows.groupby("relation")["target"].nunique().to_dict()
+    found = [name for name in _RELATIONS if name in targets]
+    few = _MOST_TARGETS * rows["target"].nunique()
+    comparable = all(rows[column].nunique() <= 1 for column in ("kernel", "initiator_kind"))
+    comparable = comparable and len(found) == len(targets)
+    if len(found) < 2 or not comparable or min(targets.values()) < few:
+        return
+    compared = _ratios_to_base(data, "relation", found[0], found)
+    ratios = [(ratio, f" for {_RELATIONS[name]}") for _, name, ratio in compared]
+    # Many cells together can show a difference that is below the noise of each cell.
+    clear = any(ratio.is_outside_interval(1.0) for ratio, _ in ratios)
+    if ratios and (differ is not False or clear):
+        words = f"{metric_words(data.spec.metric)} as a ratio to {_RELATIONS[found[0]]}"
+        yield f"{words}: {_listed(ratios)}"
+
+
+def _change_statements(data: FigureData) -> Statements:
+    """Yield how each series changes from the first to the last x, in its worst panel."""
+    axis = data.axes["x"]
+    roles: list[Role] = [role for role in _LINES if role in data.axes]
+    rows = data.measurements[data.measurements["status"] == "valid"]
+    if "series" in data.axes:  # rows outside all series are the first point of each series
+        lines = rows.groupby("panels", sort=False) if "panels" in data.axes else [("", rows)]
+        repeated = [repeat_unloaded_points_on_each_line(own, "series") for _, own in lines]
+        rows = pd.concat(repeated, ignore_index=True)
+    rows = rows.assign(x=rows["x"].map({value.name: value.number for value in axis.values}))
+    labels = {value.number: value.short for value in axis.values}
+    by_line = rows.groupby(["host", *roles])["x"]
+    spans = {key[1:]: (labels[own.min()], labels[own.max()]) for key, own in by_line}
+    is_end = [rows["x"] == by_line.transform("min"), rows["x"] == by_line.transform("max")]
+    rows = rows.assign(end=np.select(is_end, ["first", "last"], ""))
+    # Where more is better, the smallest ratio is the worst.
+    sign = 1.0 if less_is_better(data.spec.metric) else -1.0
+    worst: dict[str | None, tuple[Estimate, tuple[str | None, ...]]] = {}
+    for place, _, ratio in _ratios_to_base(
+        replace(data, measurements=rows), "end", "first", ["last"], roles
+    ):
+        series = place[-1] if "series" in data.axes else None
+        if series not in worst or sign * ratio.median > sign * worst[series][0].median:
+            worst[series] = (ratio, place)
+    one = len({spans[place] for _, place in worst.values()}) == 1
+    ratios = []
+    for series, (ratio, place) in worst.items():
+        parts = [] if one else ["from {} to {}".format(*spans[place])]
+        if len(data.value_names_on_axis("panels")) > 1:
+            title = panel_title(data, str(place[0]))  # "PU" keeps its capitals
+            title = title if title[:2].isupper() else title[:1].lower() + title[1:]
+            parts.append(f"in the worst panel, {title}")
+        if len(data.value_names_on_axis("series")) > 1:
+            label = data.value_label_without_axis_title("series", str(series))
+            parts.insert(0, f"for {label}")
+        ratios.append((ratio, f" {', '.join(parts)}" if parts else ""))
+    if ratios:
+        title, span = axis.title.lower(), spans[next(iter(worst.values()))[1]]
+        words = f"{title} {' to '.join(span)}" if one else f"the first to the last {title}"
+        words = f"from {words}, {metric_words(data.spec.metric)} changes by the factor"
+        yield f"{words} {_listed(ratios, _MOST_SERIES)}"
+
+
+def _level_statements(data: FigureData, compare: LevelsToCompare) -> Statements:
+    """Yield the size from which on levels differ from another, and which initiators are slow."""
+    wanted = compare["level"] if isinstance(compare["level"], list) else [compare["level"]]
+    role: Role = "x" if "x" in data.axes else "columns"
+    axis = data.axes[role]
+    if not axis.is_numeric:
+        yield f"not compared: {axis.title.lower()} has values that are not numbers"
+        return
+    measured = [level for level in wanted if (data.measurements["level"] == level).any()]
+    numbers = {value.name: value.number for value in axis.values}
+    labels = {value.number: value.long for value in axis.values}
+    rows = data.measurements.assign(x=data.measurements[role].map(numbers))
+    for together in measured or wanted[:1]:
+        found = compare_latency_together_and_alone(rows, together, compare["to"])
+        level, base = (
+            f"{compare['column']} {name}".replace("_", " ") for name in (together, compare["to"])
+        )
+        yield from _divergence_statements(found, labels, level, base)
+
+
+def _divergence_statements(
+    found: LatencyDivergence, labels: dict[float, str], level: str, base: str
+) -> Statements:
+    """Yield where latency of a level is above that of another; `labels` are those of the sizes."""
+    ratios, limit = found.ratios, f"{DIVERGING_RATIO:g}"
+    if not ratios:
+        yield f"no latency was measured both with {level} and with {base}"
+        return
+    medians = [ratio.median for ratio in ratios.values()]
+    large = [size for size, each in ratios.items() if (each.low or each.median) > DIVERGING_RATIO]
+    if found.start is None:
+        above = (
+            f"the ratio is above {limit} at {join_with_and([labels[x] for x in large or ratios])}"
+        )
+        yield (
+            f"latency with {level} is {_span(medians)} times the latency with {base} over all "
+            f"sizes, and {medians[-1]:.2f} times at the largest size; "
+            + (above if large else f"no ratio is clearly above {limit}")
+        )
+    else:
+        large = [size for size in ratios if size >= found.start]
+        yield (
+            f"latency with {level} is {_ratio(ratios[found.start])} times the latency with {base} "
+            f"at {labels[found.start]}"
+            + f", and more than {limit} times at every larger size"
+            * (len(large) > 1)
+        )
+    if len(large) > (found.start is not None):
+        most = max(large, key=lambda size: ratios[size].median)
+        yield f"maximum: {_ratio(ratios[most])} at {labels[most]}"
+    if found.compared:
+        yield _slow_initiators(found, level, base)
+
+
+def _slow_initiators(found: LatencyDivergence, level: str, base: str) -> str:
+    """Return the initiators that are slower than others of their node."""
+    if not found.slow:
+        return f"no initiator is slower than others of its node with {level}"
+    slow = sorted(found.slow, key=lambda slow: natural_sort_key(slow.initiator))
+    alone = [each.alone for each in slow if not math.isnan(each.alone)]
+    one = len(slow) == 1
+    names = join_with_and([make_axis_value(each.initiator).long for each in slow])
+    return (
+        f"with {level}, {format_count(len(slow), 'initiator')} {'is' if one else 'are'} slower "
+        f"than others of {'its node' if one else 'their nodes'} "
+        f"({_span(each.together.median for each in slow)} times the latency of the others"
+        + (f"; {_span(alone)} times with {base})" if alone else ")")
+        + (f": {names}" if len(slow) <= _MOST_NAMED else "")
+    )
+
+
+def _best_statements(data: FigureData) -> Statements:
+    """Yield the best mark, and the other values of x whose best mark is not clearly worse."""
+    best = best_mark(data)
+    if best is None:
+        return
+    axis, estimate = data.axes["x"], Estimate.of_cell(best)
+    keys: list[Role] = [role for role in data.axes if role != "x" and best.get(role)]
+    valid = data.marks[data.marks["status"] == "valid"]
+    less = less_is_better(data.spec.metric)
+    ordered = valid.sort_values("median", ascending=less, kind="stable")
+    best_of_x = ordered.drop_duplicates("x")[["x", *keys]]
+    of_best = replace(data, measurements=data.measurements.merge(best_of_x, on=["x", *keys]))
+    ratios = _ratios_to_base(of_best, "x", best["x"], axis.value_names)
+    similar = [
+        axis.find_value_by_name(name).short
+        for _, name, ratio in ratios
+        if not ratio.is_outside_interval(1.0)
+    ]
+    labels = [data.value_label_without_axis_title(role, str(best[role])) for role in keys]
+    value = estimate.text(choose_scale(data.spec.metric, [estimate.median]))
+    place = f"{axis.title.lower()} {axis.find_value_by_name(best['x']).short}"
+    yield f"best: {', '.join([place, *labels, value])}"
+    if similar:
+        yield f"{axis.title} {join_with_and(similar)}: not clearly worse"
+    else:
+        yield "no other number is as good"
+
+
+def _range_statements(data: FigureData, valid: pd.DataFrame, differ: bool | None) -> Statements:
+    """Yield the best and the worst mark with their places, or the range if none differ."""
+    metric, less = data.spec.metric, less_is_better(data.spec.metric)
+    marks = mark_rows(valid.sort_values("median", ascending=less, kind="stable").iloc[[0, -1]])
+    best, worst = map(Estimate.of_cell, marks)
+    low, high = sorted((best.median, worst.median))
+    scale = choose_scale(metric, (low, high))
+    if differ is False:
+        yield (
+            f"{format_count(len(valid), data.mark_noun)} have {scale.number(low)} to "
+            f"{scale.text(high)}, n = {valid['n'].max()}; no difference between these "
+            f"{data.mark_noun}s is detected"
+        )
+        return
+    if low == high:
+        yield f"{scale.text(low)} in all {format_count(len(valid), data.mark_noun)}"
+        return
+
+    def text(end: Estimate) -> str:
+        own = choose_scale(metric, [end.median])
+        return end.text(own) if end.low_and_high else own.text(end.median)
+
+    # A count is neither good nor bad.
+    first, last = ("best", "worst") if is_performance_metric(metric) else ("highest", "lowest")
+    places = [mark_location_text(mark, data) for mark in marks]
+    yield f"{first}: {text(best)} ({places[0]})"
+    change = worst.median / best.median
+    words = f"{format_percent(abs(change - 1.0))} {'more' if less else 'less'} than"
+    # A large ratio is a multiple, not a percentage.
+    words = f"{change:.0f} times" if change >= 10.0 else words
+    yield f"{last}: {text(worst)} ({places[1]}; {words} the {first})"
+
+
+def _latency_curve_statements(data: FigureData) -> Statements:
+    """Yield the unloaded latency of the curves and the bandwidth at which it doubles."""
+    numbers, metric = latency_curve_numbers(data), data.spec.metric
+    known = numbers[numbers["median"].notna()]
+    unloaded, knees, peaks = (
+        known[known["quantity"] == name] for name in ("unloaded", "knee", "peak")
+    )
+    if len(unloaded):
+        values = _span(unloaded["median"], lambda value: format_quantity(metric, value))
+        yield f"unloaded {metric_words(metric)} is {values}"
+    curve: list[str] = [*data.axes] or ["host"]
+    doubled = knees[knees["note"].isna()].sort_values("median", kind="stable")
+    doubled = doubled.merge(peaks[[*curve, "median"]], on=curve, suffixes=("", "_of_peak"))
+    ends = []
+    for end in (
+        pd.concat([doubled.head(1), doubled.tail(1)]).drop_duplicates(curve).to_dict("records")
+    ):
+        named = [role for role in data.axes if len(doubled) > 1 and isinstance(end[role], str)]
+        labels = [data.value_label_without_axis_title(role, str(end[role])) for role in named]
+        share = f"{format_percent(end['median'] / end['median_of_peak'])} of the peak"
+        ends.append(
+            f"{format_quantity(data.x_metric, end['median'])} ({', '.join([share, *labels])})"
+        )
+    if ends:
+        yield f"{metric_words(metric)} doubles at {' to '.join(ends)}"
+    if others := len(knees) - len(doubled):
+        yield (
+            f"{metric_words(metric)} does not double before the peak on {others} of "
+            f"{format_count(len(knees), 'curve')}"
+        )
+
+
+def _order_statements(table: pd.DataFrame, by: str, metric: str, name: str) -> Statements:
+    """Yield whether valid marks have better values the smaller a number is, such as the distance.
+
+    `by` is the column of the number, and `name` its name in the text. Nothing is said if fewer than
+    two marks have the number.
+    """
+    known = table[table[by].notna()]
+    if len(known) < 2:
+        return
+    if known[by].nunique() == 1:
+        yield f"all pairs have the same {name} ({float(known[by].iloc[0]):g})"
+        return
+    has_intervals = bool(known["low"].notna().all())
+    ends = ("low", "high") if has_intervals else ("median", "median")
+    numbers, medians, low, high = (
+        known[column].to_numpy(float) for column in (by, "median", *ends)
+    )
+    nearer = np.less.outer(numbers, numbers)
+    # How much worse each mark is than each other mark, and whether noise cannot explain it.
+    excess, clear = np.log(medians[:, None] / medians), np.greater.outer(low, high)
+    if not less_is_better(metric):
+        excess, clear = -excess, np.less.outer(high, low)
+    wrong = nearer & clear
+    yield (
+        f"the {name} {'contradicts' if wrong.any() else 'agrees with'} the measurement: in "
+        f"{group_thousands(int(wrong.sum()))} of {format_count(int(nearer.sum()), 'comparison')} "
+        f"the pair with the smaller {name} has the worse value "
+        + ("and the intervals do not overlap" if has_intervals else "(without intervals)")
+    )
+    if wrong.any():
+        worst = np.unravel_index(np.where(wrong, excess, -np.inf).argmax(), wrong.shape)
+        pairs = [
+            f"{mark['initiator']} -> {mark['target']} ({name} {mark[by]:g}, "
+            f"{format_quantity(metric, mark['median'])})"
+            for mark in known.iloc[np.array(worst)].to_dict("records")
+        ]
+        yield f"largest contradiction: {' is worse than '.join(pairs)}"
+
+
+def _lowest_bound_statements(data: FigureData) -> Statements:
+    """Yield which bound is the lowest along x, and how near the marks are to that bound."""
+    names = data.axes["x"].value_names if data.bounds else []
+    # Panel and series -> position on x, title of the lowest bound, reached share.
+    lines: dict[tuple[str | None, str | None], list[tuple[int, str, float]]] = {}
+    for mark in mark_rows(data.marks[data.marks["status"] == "valid"]) if data.bounds else ():
+        line = (mark.get("panels"), mark.get("series"))
+        lowest = lowest_bound_of_mark(data.bounds, *line, mark["x"])
+        if lowest:
+            reached = (names.index(mark["x"]), lowest[0], mark["median"] / lowest[1])
+            lines.setdefault(line, []).append(reached)
+    # Lines with the same sequence of lowest bounds share a statement.
+    found: dict[str, list[tuple[str | None, str | None]]] = {}
+    for line, reached_bounds in lines.items():
+        reached_bounds.sort()
+        found.setdefault(_sequence_of_bounds(data, reached_bounds), []).append(line)
+    # Panels are named only where the lines of a series differ between panels.
+    pairs = {(text, series) for text, own in found.items() for _, series in own}
+    with_panels = len({series for _, series in pairs}) < len(pairs)
+    for text, own in found.items():
+        labels = {
+            ", ".join(
+                data.value_label_without_axis_title(role, name)
+                for role, name in zip(_LINES, line, strict=True)
+                if isinstance(name, str) and (role == "series" or with_panels)
+            ): None
+            for line in own
+        }
+        shares = [share for line in own for *_, share in lines[line]]
+        of_lines = f" for {join_with_and([*labels])}" if len(found) > 1 else ""
+        excess = (
+            f"; the largest value is {format_percent(max(shares) - 1.0)} above the bound, so bound "
+            "and values were measured under different conditions, or a load was disturbed"
+        )
+        yield (
+            f"lowest bound{of_lines}: {text}; the values reach {_span(shares, format_percent)} of "
+            f"this bound{excess if max(shares) > _MOST_REACHED else ''}"
+        )
+
+
+def _sequence_of_bounds(data: FigureData, bounds: Sequence[tuple[int, str, float]]) -> str:
+    """Return the names of the lowest bounds, and the x from which on the last of them is lowest."""
+    axis, last = data.axes["x"], bounds[-1][1]
+    title = axis.title.lower()
+    start = max((n + 1 for n, (_, name, _) in enumerate(bounds) if name != last), default=0)
+    if start == 0:
+        return f"{last} for every {title}"
+    before = " or ".join(dict.fromkeys(name for _, name, _ in bounds[:start]))
+    end, begin = (axis.values[bounds[n][0]].short for n in (start - 1, start))
+    return f"{before} up to {end} ({title}), {last} from {begin}"
+
+
+def _cache_step_statements(data: FigureData) -> Statements:
+    """Yield the size and the levels of each step, and what hwloc says of the caches there."""
+    if not data.steps:
+        rise = format_percent(RISE_PER_DOUBLING - 1.0)
+        yield f"no step is found: latency never rises by {rise} for a doubled size"
+    seen: set[str] = set()
+    for step in data.steps:
+        caches = [
+            (name, format_binary_bytes(size))
+            for name, size in data.cache_bytes
+            if step.first_bytes <= size <= step.last_bytes
+        ]
+        seen |= {name for name, _ in caches}
+        yield _step_text(step, caches, data)
+    missed = [
+        f"{name} ({format_binary_bytes(size)})"
+        for name, size in data.cache_bytes
+        if name not in seen
+    ]
+    if missed:
+        yield f"no step of the latency belongs to {join_with_and(missed)}, as hwloc reports"
+
+
+def _step_text(step: LatencyStep, caches: Sequence[tuple[str, str]], data: FigureData) -> str:
+    """Return a step in a sentence: "L2 ends between 512 KiB and 1 MiB, at about 590 KiB (...)"."""
+    size, metric = format_binary_bytes, data.spec.metric
+    end = step.end_bytes
+    at = (
+        f"between {size(step.below_bytes)} and {size(step.above_bytes)}, at about "
+        f"{size(end.median)} ({end.interval_and_n_text(size)})"
+    )
+    rise = (
+        f"rises from {format_quantity(metric, step.lower_ns)}{' or less' * step.is_open_below} to "
+        f"{format_quantity(metric, step.upper_ns)}{' or more' * step.is_open_above}"
+    )
+    if len(caches) == 1:
+        [(name, reported)] = caches
+        return f"{name} ends {at}: latency {rise}; hwloc reports {reported}"
+    if caches:
+        names, sizes = (join_with_and(each) for each in zip(*caches, strict=True))
+        known = f"{names} ({sizes} by hwloc) end in this step; more sizes would separate them"
+    else:
+        known = "hwloc has no cache of such a size" if data.cache_bytes else "caches are unknown"
+    return f"latency {rise} {at}; {known}"
+
+
+def _missing_statements(data: FigureData) -> Statements:
+    """Yield the number of marks without a value, by status."""
+    numbers = data.marks["status"].value_counts().to_dict()
+    total, predicted = len(data.marks), numbers.pop(PREDICTED, 0)
+    marks = format_count(total, data.mark_noun)
+    if predicted:
+        low, high, value = (data.marks[f"predicted_{name}"] for name in ("low", "high", "value"))
+        widths = (high - low) / value / 2.0
+        look = "hollow" if data.spec.kind == "lines" else "hatched"
+        yield (
+            f"{group_thousands(predicted)} of {marks} are predicted, not measured ({look}), with "
+            f"95 % intervals of ±{format_percent(widths.median())} in the median and at most "
+            f"±{format_percent(widths.max())}"
+        )
+    if without := total - predicted - numbers.pop("valid", 0):
+        reasons = [f"{numbers[key]} {text}" for key, text in STATUS_TEXTS.items() if key in numbers]
+        have = "has" if without == 1 else "have"
+        yield f"{without} of {marks} {have} no value: {', '.join(reasons)}"
