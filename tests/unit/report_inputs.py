@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from chaosity.records.record_types_and_verdict import make_check
 from chaosity.report.record_summaries import RecordSummary
+from chaosity.report.run import Run
+from chaosity.store.measurements import Measurements
+
+
+def run_of(tidy: pd.DataFrame | None = None, folder: Path = Path("nowhere"), **parts: Any) -> Run:
+    """A run with this tidy table, of which these parts are known, so that none is read."""
+    run = Run(folder / "plan.json", folder / "report.html")
+    if tidy is not None:
+        parts["measurements"] = Measurements.from_table(tidy)
+    vars(run).update(parts)
+    return run
+
 
 NO_PRODUCT = {"product_vendor": None, "product_name": None}
 

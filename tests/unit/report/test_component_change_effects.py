@@ -7,9 +7,10 @@ import json
 import pandas as pd
 import pytest
 from lxml import etree
+from report_inputs import run_of
 
 from chaosity.components.component_history import ComponentState
-from chaosity.report.component_change_effects import component_changes
+from chaosity.report.component_change_effects import component_changes_section
 from chaosity.report.html_pages_and_inline_svg import render_page
 from chaosity.store.measurements import Measurements
 
@@ -67,13 +68,15 @@ def repaired(points=1):
 
 
 def changes(history, states):
-    return component_changes(Measurements.from_table(history), states)
+    history = Measurements.from_table(history)
+    found = component_changes_section(run_of(history=history, histories=states))
+    return found.changes, found.omitted
 
 
 def shown_values(change):
     """Return the value before, the value after and the change of the first point on the page."""
-    report = {"changes": [change], "changes_omitted": 0}
-    page = etree.HTML(render_page("component_change_effects.html.j2", report=report))
+    data = {"changes": [change], "omitted": 0}
+    page = etree.HTML(render_page("component_change_effects.html.j2", data=data))
     cells = page.xpath("//tbody/tr[td]")[0].xpath("./td[position() > 1]")
     texts = (" ".join(cell.xpath(".//text()")) for cell in cells)
     return [" ".join(text.replace("\N{NO-BREAK SPACE}", " ").split()) for text in texts]
@@ -85,7 +88,7 @@ def test_a_replaced_drive_has_its_old_and_new_values():
     [component] = change.components
     assert (component.name, component.verb) == ("drive0", "was replaced")
     assert (component.before, component.after) == ("2026-11-01 08:00 UTC", "2026-11-02 08:00 UTC")
-    assert {fact.name: fact.value for fact in component.facts} == {
+    assert component.facts == {
         "serial": "OLD \N{RIGHTWARDS ARROW} NEW",
         "firmware": "1 \N{RIGHTWARDS ARROW} 2",
     }
@@ -152,7 +155,7 @@ def test_changes_are_separate_and_the_newest_is_first():
     found, _ = changes(pd.concat([repaired(), pd.DataFrame(later)]), STATES)
     assert [change.components[0].name for change in found] == ["system", "drive0"]
     assert found[0].components[0].verb == "changed"
-    assert found[0].components[0].facts[0].name == "tools fio"
+    assert [*found[0].components[0].facts] == ["tools fio"]
 
 
 def test_a_long_value_is_only_reported_as_changed():
@@ -163,10 +166,10 @@ def test_a_long_value_is_only_reported_as_changed():
         ]
     }
     [change], _ = changes(repaired(), states)
-    assert change.components[0].facts[0].value == "changed, see the component's file"
+    assert next(iter(change.components[0].facts.values())) == "changed, see the component's file"
 
 
 @pytest.mark.parametrize("states", [{}, {"drive0": []}])
 def test_a_missing_component_history_is_accepted(states):
     [change], _ = changes(repaired(), states)
-    assert change.components[0].facts == ()
+    assert change.components[0].facts == {}

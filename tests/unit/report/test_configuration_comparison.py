@@ -6,11 +6,12 @@ import re
 from functools import cache
 
 import pytest
+from report_inputs import run_of
 
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.report.configuration_comparison import (
-    compare_configurations,
     compared_ratio_with_verdict,
+    configurations_section,
 )
 from chaosity.report.resource_table import resource_table
 from chaosity.store.measurements import Measurements
@@ -42,10 +43,12 @@ def compared(tidy):
     return tidy[(tidy["drives"].fillna(1) == 1) & tidy["kernel"].isin(["triad", "copy", None])]
 
 
-def compare(tidy, others, output, figures):
-    """Call `compare_configurations` with tidy tables."""
+def compare(tidy, others, output):
+    """Call `configurations_section` with tidy tables."""
     tables = {path: Measurements.from_table(other) for path, other in others.items()}
-    return compare_configurations(Measurements.from_table(tidy), tables, output, figures, RESOURCES)
+    run = run_of(tidy, others=tables, experiments=RESOURCES)
+    run.output = output
+    return configurations_section(run)
 
 
 def half(tidy):
@@ -77,7 +80,7 @@ def found(tmp_path_factory):
     tables = {folder / name / "measurements.parquet": tidy for name, tidy in others.items()}
     own = nps4().copy()
     own.loc[own["initiator_kind"] == "package", ["threads", "relation"]] = [12, "same_nodes"]
-    compared = compare(own, tables, folder / "nps4/report.html", folder / "nps4")
+    compared = compare(own, tables, folder / "nps4/report.html")
     columns = {name: number for number, name in enumerate(others, start=1)}
     return compared, columns
 
@@ -136,7 +139,7 @@ def test_verdicts_are_adjusted_for_all_ratios_of_a_configuration(tmp_path):
     drive = (other["target_kind"] == "drive") & (other["load"] == "storage")
     other.loc[drive, "value"] *= 0.96
     other.loc[other["initiator_kind"] == "pu", "value"] *= 0.5
-    side = compare(nps4(), {tmp_path / "x": other}, tmp_path / "r.html", tmp_path)
+    side = compare(nps4(), {tmp_path / "x": other}, tmp_path / "r.html")
     given = side, {"nps1": 1}
     little = cell(given, "Storage bandwidth, one drive", "nps1").best.ratio
     assert re.match(r"0\.9[67] times", little.words)
@@ -148,17 +151,17 @@ def test_verdicts_are_adjusted_for_all_ratios_of_a_configuration(tmp_path):
 def test_configurations_without_common_cells_are_reported(tmp_path):
     own, other = nps4(), nps1()
     own, other = own[own["load"] == "memory"], other[other["load"] == "storage"]
-    side = compare(own, {tmp_path / "x": other}, tmp_path / "r.html", tmp_path)
+    side = compare(own, {tmp_path / "x": other}, tmp_path / "r.html")
     assert side.verdicts[0].verdict.startswith("nps1 against nps4: no comparable cell")
     assert all(row.cells[1] is None or row.cells[1].best.ratio is None for row in side.rows)
 
 
 def test_a_single_configuration_has_no_section(tmp_path):
     output, folder = tmp_path / "r.html", tmp_path
-    assert compare(nps4(), {}, output, folder) is None
+    assert compare(nps4(), {}, output) is None
     empty = nps1(missing=tuple(nps1()["point"]))
-    assert compare(nps4(), {folder / "x": empty}, output, folder) is None
-    assert compare(empty, {folder / "x": nps4()}, output, folder) is None
+    assert compare(nps4(), {folder / "x": empty}, output) is None
+    assert compare(empty, {folder / "x": nps4()}, output) is None
 
 
 def test_a_single_replicate_has_no_interval():

@@ -12,7 +12,7 @@ from test_report import machine, read, write
 
 from chaosity.cli.report import list_reports_command
 from chaosity.components.component_files import processor_model
-from chaosity.report.findings_and_checks import OK, PROBLEM
+from chaosity.report.checks import OK, PROBLEM
 from chaosity.report.overview_and_equal_hosts import compare_equal_hosts, write_overview
 from chaosity.report.report_summary import BestValue, ProblemAndSeverity, ReportSummary
 from chaosity.report.write_report_files import has_outdated_skip_note
@@ -91,7 +91,7 @@ def test_reports_of_a_host_whose_description_is_broken_say_what_is_there(tmp_pat
 
 def test_the_report_of_a_skipped_host_says_so(tmp_path):
     away = SkippedHost("lab", "2026-11-21T09:15:00.000Z", "no route to <host>.")
-    _, html = write(tmp_path, machine(name="one_node"), drawn=(), skipped=away)
+    _, html = write(tmp_path, machine(name="one_node"), drawn=(), skipped=away.skip_time_and_reason)
     assert "2026-11-21 09:15 UTC: no route to &lt;host&gt;." in html
 
 

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
-import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import hostile_texts as hostile
 import pandas as pd
 import pytest
 from lxml import etree
-from report_inputs import CONFIG, record_summaries, system_document
+from report_inputs import CONFIG, record_summaries, run_of, system_document
 from table_figures import DRAWN, draw
 
 from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError
 from chaosity.figures.draw_and_write_figures import FigureFile, draw_figures
-from chaosity.report.build_report_data import build_report_data
-from chaosity.report.findings_and_checks import shown_findings
-from chaosity.report.html_pages_and_inline_svg import inline_svg, render_page
+from chaosity.report.findings import problems_section
+from chaosity.report.html_pages_and_inline_svg import inline_svg
+from chaosity.report.page import report_page
 from chaosity.report.report_summary import summarise_report, terminal_lines
 from chaosity.report.resource_table import resource_table
 from chaosity.store.csv_for_spreadsheets import without_formula
@@ -32,6 +31,7 @@ from chaosity.store.left_out_points import (
     LeftOutPoints,
 )
 from chaosity.store.measurements import Measurements
+from chaosity.store.measurements_before_component_changes import HISTORY_COLUMNS
 from chaosity.store.tidy_table_parquet import rows_to_table
 from chaosity.topology.topology_json import topology_from_json
 from chaosity.topology.topology_model import Topology
@@ -81,17 +81,22 @@ def write(folder, found, tidy=None, experiments=(MEMORY,), **parts):
         draw(experiments, tidy, found.topology(), figures)
     given = {
         "experiments": experiments,
-        "drawn": DRAWN.get(figures),
-        "figures": figures,
+        "figures": parts.pop("drawn", DRAWN.get(figures)),
         "topology": topology_from_json(found.topology()),
         "system": system_document(),
         "summaries": record_summaries(tidy),
         "config": CONFIG,
+        "components": {},
+        "history": Measurements.from_table(rows_to_table([], HISTORY_COLUMNS)),
         **parts,
     }
-    output = folder / "report.html"
-    report = build_report_data(Measurements.from_table(tidy), output=output, **given)
-    return report, render_page("report.html.j2", report=report)
+    page = report_page(run_of(tidy, folder, **given))
+    return page, page.html()
+
+
+def section(page, name):
+    """The data of a section of a page."""
+    return next(each.data for each in page.sections if each.id == name)
 
 
 class Page(HTMLParser):
@@ -148,8 +153,8 @@ def hostile_report(tmp_path_factory):
     by_kernel |= {"columns": "kernel", "combine": "median"}
     shown = ({**MEMORY, "figures": [*MEMORY["figures"], by_kernel]},)
     (folder / "topology.svg").write_text(DRAWING)
-    drawing = folder / "topology.svg"
-    return *write(folder, found, tidy, shown, system=system, drawing=drawing), folder
+    parts = {"system": system, "drawing_file": folder / "topology.svg"}
+    return *write(folder, found, tidy, shown, **parts), folder
 
 
 def test_the_page_is_well_formed_with_unique_ids_and_needs_no_network(hostile_report):
@@ -159,12 +164,11 @@ def test_the_page_is_well_formed_with_unique_ids_and_needs_no_network(hostile_re
     assert len(page.identities) == len(set(page.identities))
     anchors = {link[1:] for link in page.references if link.startswith("#")}
     assert anchors <= set(page.identities)
-    assert context.findings[0].figure == "nodes" and 'href="#nodes">See the figure' in html
+    assert context.problems.findings[0].figure == "nodes" and 'href="#nodes">See the figure' in html
     outside = [link for link in page.references if re.match(r"(?:\w+:)?//|\w+:", link)]
     assert [link for link in outside if not link.startswith("data:")] == []
     own = re.sub(r'xmlns(:\w+)?="[^"]*"', "", html).replace("http://www.w3.org/2000/svg", "")
     assert not re.findall(r"@import|url\((?!#)|https?://", own)
-    json.dumps(dataclasses.asdict(context))
 
 
 def test_names_and_messages_of_others_are_text(hostile_report):
@@ -229,7 +233,7 @@ def test_a_finding_links_the_figure_that_shows_its_cells():
     tidy.loc[tidy["target"] == "nodes0,2drives", "value"] *= 0.4
     table = Measurements.from_table(tidy)
     found = analyse_host(table)
-    sets = [each for each in found.anomalies if "," in str(each.target)]
+    sets = tuple(each for each in found.anomalies if "," in str(each.target))
     places = {
         kind: tuple(map(tuple, own[["point", "initiator", "target"]].drop_duplicates().to_numpy()))
         for kind, own in tidy.groupby("target_kind")
@@ -238,10 +242,14 @@ def test_a_finding_links_the_figure_that_shows_its_cells():
         FigureFile(kind, "storage_bandwidth", "heatmap", "", "", None, None, shown=shown)
         for kind, shown in places.items()
     ]
-    linked = {each.figure for each in shown_findings(sets, figures, table)}
-    assert sets and linked == {"all_of_nodes"}
-    others = [each for each in figures if each.name != "all_of_nodes"]
-    assert {each.figure for each in shown_findings(sets, others, table)} == {None}
+
+    def linked(figures):
+        known = {"found": replace(found, anomalies=sets), "figures": figures, "summaries": ()}
+        run = run_of(tidy, topology=Topology(), system={}, **known)
+        return {each.figure for each in problems_section(run).findings}
+
+    assert sets and linked(figures) == {"all_of_nodes"}
+    assert linked([each for each in figures if each.name != "all_of_nodes"]) == {None}
 
 
 def left_out_drives(tidy):
@@ -267,15 +275,14 @@ def test_what_a_budget_left_out_is_told_first_and_predictions_are_in_columns_of_
     given = {"drawn": drawn, "left_out": left_out}
     context, html = write(tmp_path, found, measured, [STORAGE], **given)
     points = found.tidy()["point"].nunique()
-    assert context.coverage == (
+    assert context.run.coverage == (
         f"{points - 2} of {points} combinations measured, 1 predicted, 1 without a value"
     )
-    lines = terminal_lines(context, summarise_report(context, table, [STORAGE]))
-    assert lines[0] == context.coverage not in lines[1:]
-    assert html.index(context.coverage) < html.index('<section id="problems">')
-    [fact] = [fact for fact in context.methodology if fact.name == "Predictions"]
-    assert "sums; median error 2 %" in fact.value
-    [values] = [one.table for section in context.experiments for one in section.figures]
+    lines = terminal_lines(context.run, summarise_report(context.run, context.problems))
+    assert lines[0] == context.run.coverage not in lines[1:]
+    assert html.index(context.run.coverage) < html.index('<section id="problems">')
+    assert "sums; median error 2 %" in section(context, "methodology")["Predictions"]
+    [values] = [one.table for each in context.sections for one in each.figures]
     assert values.columns[-6:-4] == ("status", "predicted value")
     rows = {row[-6]: row[-5:] for row in values.rows}
     assert rows["predicted"] == ("5.00", "4.00", "6.00", "3.00", "7.00")
@@ -289,24 +296,25 @@ def test_disturbed_values_give_suspicions_and_too_many_of_them_no_verdict(tmp_pa
     marked = ((tidy["target"] == "node1") | (share == "all")) & (tidy["replicate"] > 1)
     tidy["remarks"] = marked.map({True: "disturbed", False: None}).astype("string")
     context, html = write(tmp_path, machine(), tidy, drawn=())
-    assert (context.findings, len(context.suspicions)) == ((), 1)
-    section = html[html.index('id="problems"') : html.index('id="resources"')]
-    folded = section.index('<details class="suspicions">')
-    assert "node1" in section[folded : section.index("</details>")]
+    found = context.problems
+    assert (found.findings, len(found.suspicions)) == ((), 1)
+    shown = html[html.index('id="problems"') : html.index('id="resources"')]
+    folded = shown.index('<details class="suspicions">')
+    assert "node1" in shown[folded : shown.index("</details>", folded)]
     if share == "own":
-        assert section.index(context.no_problems.split(" in ")[0]) < folded
+        assert shown.index(found.no_problems.split(" in ")[0]) < folded
     else:
-        first = context.problems[0]
-        assert (first.name, first.severity, context.no_problems) == ("Usability", "problem", "")
-        assert section.index(first.name) < folded
+        first = found.problems[0]
+        assert (first.name, first.severity, found.no_problems) == ("Usability", "problem", "")
+        assert shown.index(first.name) < folded
 
 
 def test_a_report_without_any_value_drawing_and_system_is_complete(tmp_path):
     tidy = triads(machine(name="one_node"))
     found = machine(name="one_node", missing=tuple(tidy["point"]))
-    nothing = {"summaries": [], "drawing": None, "system": {}, "topology": Topology()}
+    nothing = {"summaries": [], "system": {}, "topology": Topology()}
     context, html = write(tmp_path, found, **nothing)
-    assert (context.resources, context.drawing) == ((), None)
+    assert (section(context, "resources"), section(context, "parts").drawing) == ([], None)
     assert "No value was measured." in html
     assert read(html).open == []
 

@@ -1,20 +1,21 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import replace
 
 import pytest
 from lxml import etree
-from report_inputs import record_summaries, system_document
+from report_inputs import record_summaries, run_of, system_document
 
+from chaosity.anomalies.anomaly_results import Findings
 from chaosity.records.record_types_and_verdict import make_check
-from chaosity.report.findings_and_checks import SEVERITIES, check_results
+from chaosity.report.checks import SEVERITIES, check_results
 from chaosity.report.html_pages_and_inline_svg import render_page
-from chaosity.report.machine_facts import machine_facts, system_component_fact_groups
-from chaosity.store.measurements import Measurements
+from chaosity.report.machine import host_state_section, machine_section
 from chaosity.topology.topology_json import topology_from_json
 from machines import measured_host, shipped_topology
+
+NOTHING_FOUND = Findings(None, "", "", None, (), (), None, None)
 
 
 def checks(system=None, topology=None, tidy=None, runs=()):
@@ -22,11 +23,14 @@ def checks(system=None, topology=None, tidy=None, runs=()):
     return {
         check.name: check
         for check in check_results(
-            Measurements.from_table(found.tidy() if tidy is None else tidy).rows,
-            topology_from_json({**found.topology(), **(topology or {})}),
-            system_document(**(system or {})),
-            runs,
-            (),
+            run_of(
+                found.tidy() if tidy is None else tidy,
+                topology=topology_from_json({**found.topology(), **(topology or {})}),
+                system=system_document(**(system or {})),
+                summaries=runs,
+                figures=(),
+                found=NOTHING_FOUND,
+            )
         )
     }
 
@@ -92,20 +96,9 @@ def test_a_check_that_failed_and_that_was_unknown_is_told_once():
     first, *others = record_summaries(measured_host("one_node").tidy())
     unknown = make_check("memory: precision", None, "too short", decisive=False)
     runs = [replace(first, checks=(unknown,)), *others]
-    found = measured_host("one_node")
-    told = [
-        (check.severity, check.text)
-        for check in check_results(
-            Measurements.from_table(found.tidy()).rows,
-            topology_from_json(found.topology()),
-            system_document(),
-            runs,
-            (),
-        )
-        if check.name == "Precision"
-    ]
-    [(severity, text)] = told
-    assert severity == "warning"
+    check = checks(runs=runs)["Precision"]
+    text = check.text
+    assert check.severity == "warning"
     assert text.startswith("not met in 33 % of 30 records, for example ±1.71 %")
     assert text.endswith("; could not be determined in 3.3 % of 30 records, for example too short")
 
@@ -127,7 +120,7 @@ def test_a_missing_drive_is_a_note():
 def test_machine_facts_of_the_papers_server():
     topology = shipped_topology("epyc_7413_nps4")
     system = system_document()
-    facts = {fact.name: fact.value for fact in machine_facts(topology, system)}
+    facts = machine_section(run_of(topology=topology, system=system)).facts
     assert facts["Structure"].startswith("2 packages, 8 memory nodes, 48 cores")
     assert facts["Memory"] == "256 GiB"
     assert facts["Memory modules"].startswith("peak unknown: ")
@@ -136,18 +129,14 @@ def test_machine_facts_of_the_papers_server():
 
 def test_the_table_of_nodes_of_the_papers_server():
     topology = shipped_topology("epyc_7413_nps4")
-    drives = Counter(drive.node for drive in topology.drives)
-    report = {"nodes": topology.nodes, "drives_of_nodes": drives, "drawing": None}
-    page = etree.HTML(render_page("topology.html.j2", report=report))
+    data = machine_section(run_of(topology=topology, system={}))
+    page = etree.HTML(render_page("machine.html.j2", data=data))
     cells = page.xpath("//tbody/tr[5]/td")
     assert [cell.text or "" for cell in cells] == ["4", "1", "48-59", "32 GiB", "DRAM", "3"]
 
 
 def test_host_state_has_units_and_unknown_values():
-    groups = {
-        group.name: {fact.name: fact.value for fact in group.facts}
-        for group in system_component_fact_groups(system_document())
-    }
+    groups = host_state_section(run_of(system=system_document(), summaries=()))
     assert groups["General"]["cpu flags"] == "40 values, see the component file"
     assert groups["General"]["huge page pools"] == "node 0 page 2 MiB pages 0"
     assert groups["General"]["hypervisor"] == "no"

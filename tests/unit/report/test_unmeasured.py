@@ -6,11 +6,13 @@ import csv
 import re
 
 import pandas as pd
+from report_inputs import run_of
 from table_figures import draw
 from test_report import MEMORY, machine
 
+from chaosity.anomalies.anomaly_results import Findings
+from chaosity.report.checks import check_results
 from chaosity.report.experiment_section import experiment_section
-from chaosity.report.findings_and_checks import check_results
 from chaosity.report.resource_table import resource_table
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
@@ -18,6 +20,10 @@ from chaosity.topology.topology_model import Topology
 
 COUNT, RATIO = "misses_remote_memory_count", "advantage"
 REASON = "this machine has no such counter (ENOENT)"
+NOTHING = {
+    "found": Findings(None, "", "", None, (), (), None, None),
+    **{"topology": Topology(), "system": {}, "summaries": (), "figures": ()},
+}
 WHERE = {"initiator_kind": "node", "kernel": "triad"}
 
 
@@ -114,11 +120,12 @@ def test_the_report_lists_unmeasured_metrics_with_reasons(tmp_path):
     plain = machine().tidy()
     tidy = with_metric(plain, COUNT, nothing, everywhere)
     [file] = drawn(tmp_path, tidy, COUNT, "map").values()
-    section = experiment_section(MEMORY, [file], tmp_path, (), tidy, ())
-    assert section.unmeasured == (f"misses remote memory of memory: not measured: {REASON}",)
+    known = {"figures": [file], "summaries": (), "experiments": [MEMORY]}
+    shown = experiment_section(run_of(tidy, tmp_path, **known), MEMORY)
+    assert shown.remarks == (f"misses remote memory of memory: not measured: {REASON}",)
     # It is no gap, no failure and no resource of the machine.
     for judge in (
-        lambda rows: check_results(rows, Topology(), {}, (), ()),
+        lambda rows: check_results(run_of(rows, **NOTHING)),
         lambda rows: resource_table(Measurements.from_table(rows), [MEMORY]),
     ):
         assert judge(tidy) == judge(plain)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
+from report_inputs import run_of
 
 from chaosity.design.even_samples_and_plan_notes import PlanNotes
 from chaosity.design.find_reference_loads_of_ratios import add_reference_loads
@@ -128,9 +129,12 @@ def test_the_three_indicators_are_figures_with_intervals_of_90_percent(host, tab
 
 
 def test_the_analysis_of_variance_has_the_confidence_of_its_experiment(table):
-    rows = table.where(metric="speedup")
-    [wide] = analysis_sections(rows)["numa_runtime"]
-    [narrow] = analysis_sections(rows, {"numa_runtime": 0.9})["numa_runtime"]
+    rows = table.where(metric="speedup").rows
+    documents = ({"experiment": "numa_runtime", **given} for given in ({}, {"confidence": 0.9}))
+    [wide], [narrow] = (
+        analysis_sections(run_of(rows, experiments=[document]), "numa_runtime")
+        for document in documents
+    )
     assert (wide.confidence, narrow.confidence) == ("95 %", "90 %")
     effects = [section.levels[0].rows[0].effect for section in (wide, narrow)]
     ends = [(effect.low, effect.high) for effect in effects]

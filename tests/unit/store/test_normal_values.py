@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from report_inputs import run_of
 
 from chaosity.documents.check_document import check_document
 from chaosity.documents.published import ProcessorsDocument
 from chaosity.documents.shipped_documents import PROCESSORS, read_document, yaml_file_names
 from chaosity.documents.yaml_files import read_yaml
 from chaosity.errors import UserError
-from chaosity.report.findings_and_checks import OK, WARNING, normal_value_checks
+from chaosity.report.checks import OK, WARNING, check_results
 from chaosity.report.overview_and_equal_hosts import compare_equal_hosts
 from chaosity.report.report_summary import ReportSummary
 from chaosity.store.normal_values import (
@@ -94,7 +95,9 @@ def test_a_value_of_an_amd_processor_counts_in_its_firmware_mode(nodes, normal):
 
 @pytest.mark.parametrize(("share", "severity"), [(0.95, OK), (0.7, WARNING)])
 def test_the_report_says_what_is_published_and_warns_of_a_clear_loss(host, share, severity):
-    checks = normal_value_checks(at_published_rate(host, share), TOPOLOGY, {"cpu_model": MODEL})
+    rows = at_published_rate(host, share).rows
+    run = run_of(rows, topology=TOPOLOGY, system={"cpu_model": MODEL}, figures=(), summaries=())
+    checks = [check for check in check_results(run) if check.name == "Normal values"]
     [bandwidth, _latency] = checks
     assert bandwidth.severity == severity
     value = f"{share * 175.80175:.0f} GB/s (read)"

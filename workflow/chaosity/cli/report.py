@@ -28,22 +28,27 @@ if TYPE_CHECKING:
 
 @click.command("report")
 @click.argument("plan", type=EXISTING_FILE)
-@click.option("--table", type=EXISTING_FILE, help="Tidy table. Default: made from the records.")
+@click.option(
+    "--table", "table_file", type=EXISTING_FILE, help="Tidy table. Default: made from the records."
+)
 @click.option(
     "--history",
-    "former",
+    "history_file",
     type=EXISTING_FILE,
     help="Table of the values measured before components changed. Default: made from the records.",
 )
 @click.option(
     "--findings",
+    "findings_file",
     type=EXISTING_FILE,
     help="Output of `chaosity anomalies --json`. Default: made from the table.",
 )
-@click.option("--drawing", type=EXISTING_FILE, help="Topology as SVG, drawn by lstopo.")
+@click.option(
+    "--drawing", "drawing_file", type=EXISTING_FILE, help="Topology as SVG, drawn by lstopo."
+)
 @click.option(
     "--beside",
-    "others",
+    "other_tables",
     type=EXISTING_FILE,
     multiple=True,
     help="Tidy table of another configuration of the host, to compare with; repeatable.",
@@ -55,10 +60,11 @@ def write_report_command(plan: Path, output: Path, **inputs: Any) -> None:
 
     The command works at any time: the report shows points without a measurement as missing.
     """
+    from chaosity.report.run import Run
     from chaosity.report.write_report_files import write_report
 
-    # The other options have the names of the parameters of `write_report`.
-    echo("\n".join(write_report(plan, output, **inputs)))
+    # The other options have the names of the attributes of `Run`.
+    echo("\n".join(write_report(Run(plan, output, **inputs))))
 
 
 @click.command("overview")

@@ -101,7 +101,7 @@ def _write_drawing(host: MeasuredHost, path: Path) -> None:
     from chaosity.cli.anomalies import analyse_results
     from chaosity.figures.machine_drawing import draw_machine
     from chaosity.records.atomic_writes_and_record_files import write_atomically
-    from chaosity.report.findings_and_checks import first_findings
+    from chaosity.report.findings import first_findings
 
     if path.suffix != ".svg":
         raise UserError("a drawing is an SVG file", str(path), "give it a name that ends in .svg")

@@ -253,6 +253,8 @@ class ExperimentDocument(TypedDict):
     """A file of workflow/experiments."""
 
     experiment: Name
+    title: NotRequired[Text]
+    """Heading in the report, in a few words. Default: words of the name."""
     question: str
     source: str
     """Section or figure of the document that it follows."""

@@ -11,10 +11,10 @@ import pandas as pd
 
 from chaosity.components.component_differences import component_differences
 from chaosity.components.component_history import ComponentState
-from chaosity.report.machine_facts import Fact
+from chaosity.report.run import Run
 from chaosity.statistics.before_and_after_change import compare_neighbouring_periods
 from chaosity.statistics.estimates_and_ratios import Estimate, Ratio, change_text
-from chaosity.store.measurements import LOAD, POINT, Measurements
+from chaosity.store.measurements import LOAD, POINT
 from chaosity.units import format_count, group_thousands
 
 # The report shows this many newest changes; the components' history has all changes.
@@ -33,7 +33,7 @@ class ChangedComponent:
     verb: str
     before: str
     after: str
-    facts: tuple[Fact, ...]
+    facts: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -63,19 +63,22 @@ class ComponentChange:
     not_comparable: int  # number of points whose request changed too
 
 
-def component_changes(
-    history: Measurements, histories: Histories
-) -> tuple[list[ComponentChange], int]:
-    """Return the newest changes, the newest first, and the number of omitted older changes.
+@dataclass(frozen=True)
+class ComponentChangesSection:
+    """The newest changes, the newest first, and the number of older ones."""
 
-    `history` has the values by period, from `store.split_measurements_at_component_changes`.
-    """
+    changes: tuple[ComponentChange, ...]
+    omitted: int
+
+
+def component_changes_section(run: Run) -> ComponentChangesSection | None:
+    """Return the changes of components that have values before and after; None without any."""
     # `compare` is not used here, because each cell has other periods to compare.
-    cells = _with_load_counts(compare_neighbouring_periods(history))
+    cells = _with_load_counts(compare_neighbouring_periods(run.history))
     groups = [(json.loads(str(text)), rows) for text, rows in cells.groupby("changed", sort=False)]
     groups.sort(key=lambda item: max((at for _, at in item[0].values()), default=""), reverse=True)
-    shown = [_change(changed, rows, histories) for changed, rows in groups[:_MOST_CHANGES]]
-    return shown, len(groups) - len(shown)
+    shown = [_change(changed, rows, run.histories) for changed, rows in groups[:_MOST_CHANGES]]
+    return ComponentChangesSection(tuple(shown), len(groups) - len(shown)) if shown else None
 
 
 def _with_load_counts(cells: pd.DataFrame) -> pd.DataFrame:
@@ -119,13 +122,10 @@ def _changed_component(
         verb="changed" if old.get("serial") == new.get("serial") else "was replaced",
         before=_minute(before),
         after=_minute(after),
-        facts=tuple(
-            Fact(
-                each.key,
-                "changed, see the component's file" if each.text is None else each.text,
-            )
+        facts={
+            each.key: each.text or "changed, see the component's file"
             for each in component_differences(old, new)
-        ),
+        },
     )
 
 

@@ -18,9 +18,12 @@ from chaosity.compare.comparison_text import BETTER, WORSE, ratio_text
 from chaosity.compare.matched_cells import PLACE
 from chaosity.compare.two_sides import compare_selections
 from chaosity.errors import UserError
-from chaosity.figures.draw_and_write_figures import FigureFile
 from chaosity.records.record_types_and_verdict import SIMULATED
-from chaosity.report.experiment_section import path_relative_to_report
+from chaosity.report.experiment_section import (
+    FigureSection,
+    figure_section,
+    path_relative_to_report,
+)
 from chaosity.report.figures_by_configuration import draw_figures_by_configuration
 from chaosity.report.resource_table import (
     MeasuredPlace,
@@ -28,6 +31,7 @@ from chaosity.report.resource_table import (
     measured_place,
     resource_levels,
 )
+from chaosity.report.run import Run
 from chaosity.store.measurements import Measurements
 from chaosity.units import format_count
 
@@ -99,47 +103,42 @@ class ConfigurationRow:
 class ConfigurationsSection:
     """The section on configurations; that of the report is the first column, without a verdict."""
 
+    own: str  # name of this report's configuration
     verdicts: tuple[ConfigurationVerdict, ...]
     columns: tuple[ConfigurationHeading, ...]
     rows: tuple[ConfigurationRow, ...]
-    figures: tuple[FigureFile, ...]
+    figures: tuple[FigureSection, ...]
 
 
 # The ratios of one configuration: (name of the level, end) -> row of compare's cells.
 _Ratios = Mapping[tuple[str, int], dict[Hashable, Any]]
 
 
-def compare_configurations(
-    measurements: Measurements,
-    others: Mapping[Path, Measurements],
-    output: Path,
-    figures: Path,
-    experiments: Sequence[Mapping[str, Any]] = (),
-) -> ConfigurationsSection | None:
-    """Compare a host's configurations, and draw the comparison into the folder `figures`.
+def configurations_section(run: Run) -> ConfigurationsSection | None:
+    """Compare the host's configurations, and draw the comparison.
 
-    `others` maps the path of each table to its measurements; `output` is the file of the report;
-    `experiments` are the YAML documents whose resources are compared and whose figures may ask for
-    all configurations. The result is None if this configuration or all others have no value.
+    The result is None if this configuration or all others have no value.
     """
-    own = first_valid_configuration(measurements)
-    with_values = {path: each for path, each in others.items() if first_valid_configuration(each)}
+    own = first_valid_configuration(run.measurements)
+    with_values = {
+        path: each for path, each in run.others.items() if first_valid_configuration(each)
+    }
     if own is None or not with_values:
         return None
-    tables = [measurements, *with_values.values()]
-    columns = tuple(map(_column, tables, [None, *with_values], [output] * len(tables)))
-    names = [column.name for column in columns]
-    levels = [level for level in resource_levels(tables, experiments) if any(map(len, level.cells))]
+    tables = [run.measurements, *with_values.values()]
+    columns = tuple(map(_column, tables, [None, *with_values], [run.output] * len(tables)))
+    by_name = dict(zip((column.name for column in columns), tables, strict=True))
+    levels = [
+        level for level in resource_levels(tables, run.experiments) if any(map(len, level.cells))
+    ]
     ratios: list[_Ratios] = [{}, *(_ratios(levels, number) for number in range(1, len(tables)))]
+    drawn = draw_figures_by_configuration(run.experiments, by_name, run.figures_folder)
     return ConfigurationsSection(
-        verdicts=tuple(_verdict(table, measurements, own) for table in with_values.values()),
+        own=own,
+        verdicts=tuple(_verdict(table, run.measurements, own) for table in with_values.values()),
         columns=columns,
         rows=tuple(_row(level, ratios) for level in levels),
-        figures=tuple(
-            draw_figures_by_configuration(
-                experiments, dict(zip(names, tables, strict=True)), figures
-            )
-        ),
+        figures=tuple(figure_section(each, run.figures_folder) for each in drawn),
     )
 
 

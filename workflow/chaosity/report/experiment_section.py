@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,9 @@ from chaosity.figures.axis_order_and_labels import is_byte_column
 from chaosity.figures.draw_and_write_figures import FigureFile
 from chaosity.figures.mark_labels_and_hover_texts import reasons_with_counts
 from chaosity.report.html_pages_and_inline_svg import svg_width
-from chaosity.report.machine_facts import Fact
-from chaosity.report.record_summaries import RecordSummary, tool_note_sentences
-from chaosity.report.variance_analysis_section import AnalysisSection
+from chaosity.report.record_summaries import tool_note_sentences
+from chaosity.report.run import Run
+from chaosity.report.variance_analysis_section import AnalysisSection, analysis_sections
 from chaosity.store.csv_for_spreadsheets import original_text
 from chaosity.store.left_out_points import PREDICTED
 from chaosity.units import choose_scale, format_binary_bytes, format_quantity, metric_words
@@ -54,45 +54,30 @@ class FigureSection:
 class ExperimentSection:
     """An experiment in the report."""
 
-    # name, question: name and question of the experiment.
-    name: str
-    question: str
-    source: str | None  # the published figure or table that the experiment repeats, or None
-    figures: tuple[FigureSection, ...]  # figures of the experiment
+    title: str
+    document: Mapping[str, Any]  # its YAML document
+    figures: tuple[FigureSection, ...]
     without_points: tuple[str, ...]  # titles of figures for which this machine has no points
-    broken: tuple[Fact, ...]  # titles of figures that could not be drawn, with their errors
-    # Analyses of what explains the differences between values.
-    analysis: tuple[AnalysisSection, ...] = ()
-    unmeasured: tuple[str, ...] = ()  # metrics without a value, with the reason
-    tool_notes: tuple[str, ...] = ()  # messages of tools in valid runs
+    broken: Mapping[str, str]  # titles of figures that could not be drawn -> the errors
+    analysis: tuple[AnalysisSection, ...]  # what explains the differences between values
+    # Metrics without a value, with the reason, and messages of tools in valid runs.
+    remarks: tuple[str, ...]
 
 
-def experiment_section(
-    document: Mapping[str, Any],
-    figures: Iterable[FigureFile],
-    folder: Path,
-    analysis: tuple[AnalysisSection, ...],
-    rows: pd.DataFrame,
-    summaries: Iterable[RecordSummary],
-) -> ExperimentSection:
-    """Return the section of one experiment from its YAML document and its analysis.
-
-    `figures`, `rows` (of the tidy table) and `summaries` (of the records) are from all
-    experiments. `folder` has the files of the figures.
-    """
+def experiment_section(run: Run, document: Mapping[str, Any]) -> ExperimentSection:
+    """Return the section of one of the run's experiments."""
     name = document["experiment"]
-    own = [figure for figure in figures if figure.experiment == name]
-    own_summaries = [summary for summary in summaries if summary.experiment == name]
+    rows = run.measurements.rows
+    figures = [figure for figure in run.figures if figure.experiment == name]
+    summaries = [summary for summary in run.summaries if summary.experiment == name]
     return ExperimentSection(
-        name=name,
-        question=document.get("question", ""),
-        source=document.get("source"),
-        figures=tuple(figure_section(each, folder) for each in own if each.csv),
-        without_points=tuple(each.title for each in own if not each.csv and not each.problem),
-        broken=tuple(Fact(each.title, each.problem) for each in own if each.problem),
-        analysis=analysis,
-        unmeasured=tuple(_unmeasured(rows[rows["experiment"] == name])),
-        tool_notes=tuple(tool_note_sentences(own_summaries)),
+        title=document.get("title", name.replace("_", " ").capitalize()),
+        document=document,
+        figures=tuple(figure_section(each, run.figures_folder) for each in figures if each.csv),
+        without_points=tuple(each.title for each in figures if not each.csv and not each.problem),
+        broken={each.title: each.problem for each in figures if each.problem},
+        analysis=tuple(analysis_sections(run, name)),
+        remarks=(*_unmeasured(rows[rows["experiment"] == name]), *tool_note_sentences(summaries)),
     )
 
 

@@ -30,8 +30,8 @@ from chaosity.errors import UserError
 from chaosity.health.check_series import read_series
 from chaosity.health.steps_in_series import SeriesStep, steps_in_series
 from chaosity.records.atomic_writes_and_record_files import write_atomically
+from chaosity.report.checks import OK, PROBLEM, SEVERITIES, WARNING
 from chaosity.report.experiment_section import path_relative_to_report
-from chaosity.report.findings_and_checks import OK, PROBLEM, SEVERITIES, WARNING
 from chaosity.report.html_pages_and_inline_svg import render_page
 from chaosity.report.report_summary import FINDING, ProblemAndSeverity, ReportSummary
 from chaosity.result_folders import MEASUREMENTS_FILE, skipped_hosts

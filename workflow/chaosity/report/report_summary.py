@@ -12,9 +12,10 @@ import pandas as pd
 
 from chaosity.errors import malformed_as_user_error
 from chaosity.records.atomic_writes_and_record_files import read_regular_file
-from chaosity.report.build_report_data import ReportData
-from chaosity.report.findings_and_checks import OK
+from chaosity.report.checks import OK
+from chaosity.report.findings import ProblemsSection
 from chaosity.report.resource_table import LEVELS, measured_place, resource_levels
+from chaosity.report.run import Run
 from chaosity.store.measurements import Measurements
 
 FINDING = "finding"
@@ -74,34 +75,32 @@ class ReportSummary:
             return cls(**stored)
 
 
-def summarise_report(
-    report: ReportData, measurements: Measurements, experiments: Iterable[Mapping[str, Any]]
-) -> ReportSummary:
-    """Return the summary of a report, made from the measurements and experiments of the report."""
+def summarise_report(run: Run, problems: ProblemsSection) -> ReportSummary:
+    """Return the summary of a run and its findings and checks."""
     return ReportSummary(
-        host=report.host,
-        configuration=report.configuration,
-        measured=report.measured,
-        worst=tuple(_worst_problems(report)),
-        points=_points_by_status(measurements.rows),
-        resources=_best_values(measurements, experiments),
-        tested="" if report.findings else report.no_problems,
-        left_out=report.skipped,
+        host=run.host,
+        configuration=run.configuration,
+        measured=run.measured,
+        worst=tuple(_worst_problems(problems)),
+        points=_points_by_status(run.measurements.rows),
+        resources=_best_values(run.measurements, run.experiments),
+        tested=problems.no_problems,
+        left_out=run.skipped,
     )
 
 
-def _worst_problems(report: ReportData) -> list[ProblemAndSeverity]:
-    """Return the worst three findings and problems of a report."""
-    lines = [ProblemAndSeverity(FINDING, finding.title) for finding in report.findings]
+def _worst_problems(found: ProblemsSection) -> list[ProblemAndSeverity]:
+    """Return the worst three findings and problems."""
+    lines = [ProblemAndSeverity(FINDING, finding.title) for finding in found.findings]
     lines += [
-        ProblemAndSeverity(each.severity, f"{each.name}: {each.text}") for each in report.problems
+        ProblemAndSeverity(each.severity, f"{each.name}: {each.text}") for each in found.problems
     ]
-    return lines[:_MOST_LINES] or [ProblemAndSeverity(OK, report.no_problems)]
+    return lines[:_MOST_LINES] or [ProblemAndSeverity(OK, found.no_problems)]
 
 
-def terminal_lines(report: ReportData, summary: ReportSummary) -> list[str]:
+def terminal_lines(run: Run, summary: ReportSummary) -> list[str]:
     """Return what is simulated or left out, the worst problems and what was tested, a line each."""
-    notices = (report.measured if report.simulated else None, report.coverage)
+    notices = (run.measured if run.is_simulated else None, run.coverage)
     worst = [f"{each.severity}: {each.text}" for each in summary.worst if each.severity != OK]
     return [*filter(None, notices), *worst, *filter(None, [summary.tested])]
 

@@ -7,11 +7,11 @@ and the levels follow.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from chaosity.report.resource_table import DRIVES
+from chaosity.report.run import Run
 from chaosity.statistics.anova import AnovaResult
 from chaosity.statistics.anova_effects import (
     MOST_LEVELS_IN_PAIRS,
@@ -24,8 +24,7 @@ from chaosity.statistics.anova_table import (
     variation_percent_text,
 )
 from chaosity.statistics.estimates_and_ratios import confidence_text
-from chaosity.statistics.find_anova_studies import LOCAL, REMOTE, AnovaStudy, analyse_all_studies
-from chaosity.store.measurements import Measurements
+from chaosity.statistics.find_anova_studies import LOCAL, REMOTE, AnovaStudy
 from chaosity.text_templates import fixed_texts, write_text
 from chaosity.units import join_with_and, metric_words
 
@@ -71,18 +70,11 @@ class AnalysisSection:
     confidence: str  # confidence of the intervals, in per cent
 
 
-def analysis_sections(
-    measurements: Measurements, confidences: Mapping[str, float] | None = None
-) -> defaultdict[str, tuple[AnalysisSection, ...]]:
-    """Return experiment -> analyses, of one host in one configuration.
-
-    `confidences`: experiment -> confidence of its intervals, if this confidence is not 95 %.
-    """
-    sections: defaultdict[str, tuple[AnalysisSection, ...]] = defaultdict(tuple)
-    found = analyse_all_studies(measurements, confidences or {})
-    for study, analysis in found:
-        sections[study.experiment] += (_section(study, analysis),)
-    return sections
+def analysis_sections(run: Run, experiment: str) -> Iterator[AnalysisSection]:
+    """Yield the analyses of an experiment of the run."""
+    for study, analysis in run.analyses:
+        if study.experiment == experiment:
+            yield _section(study, analysis)
 
 
 def _section(study: AnovaStudy, analysis: AnovaResult) -> AnalysisSection:

@@ -1,4 +1,4 @@
-"""Make the top of the report: findings with their figures, and checks of results with advice."""
+"""Check the results of a run and the settings of its host, with advice."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings
-from chaosity.figures.draw_and_write_figures import FigureFile
-from chaosity.place_names import node_name
+from chaosity.anomalies.anomaly_results import Findings
 from chaosity.report.record_summaries import RecordSummary
-from chaosity.store.measurements import LOAD, POINT, Measurements
+from chaosity.report.run import Run
+from chaosity.store.measurements import LOAD, POINT
 from chaosity.store.normal_values import published_values
 from chaosity.text_templates import fill_text, fixed_texts, write_text
 from chaosity.topology.host_fact_types import HostFacts
@@ -43,41 +42,37 @@ class ResultCheck:
     link: str | None = None  # id of the report's section with details, or None
 
 
-def check_results(
-    rows: pd.DataFrame,
-    topology: Topology,
-    system: HostFacts,
-    summaries: Sequence[RecordSummary],
-    figures: Sequence[FigureFile],
-) -> list[ResultCheck]:
-    """Return all checks of the rows of a tidy table and of their host, the worst first."""
-    measured = not Measurements(rows).is_simulated
-    broken = [figure.problem for figure in figures if figure.problem]
+def check_results(run: Run) -> list[ResultCheck]:
+    """Return all checks of a run's values, records and host, the worst first."""
+    rows, found = run.measurements.rows, run.found
+    broken = [figure.problem for figure in run.figures if figure.problem]
+    usable = not found.unusable
     checks = [
+        *([] if usable else [ResultCheck("Usability", PROBLEM, found.unusable)]),
         _failed_points(rows),
         _missing_points(rows),
         *([_check("Figures", PROBLEM, problems=broken)] if broken else []),
         _drives(rows),
-        *(_setting_checks(system, topology) if measured else ()),
-        *(_clocks(rows, summaries) if measured else ()),
+        *(() if run.is_simulated else _setting_checks(run.system, run.topology)),
+        *(() if run.is_simulated else _clocks(rows, run.summaries)),
         *_replicates(rows),
-        *_record_checks(summaries),
+        *_record_checks(run.summaries),
+        *([_anomaly_search(found)] if usable else []),
+        *_normal_values(run),
     ]
     return sorted(checks, key=lambda check: SEVERITIES.index(check.severity))
 
 
-def normal_value_checks(
-    measurements: Measurements, topology: Topology, system: HostFacts
-) -> list[ResultCheck]:
+def _normal_values(run: Run) -> list[ResultCheck]:
     """Return a check for each published value of the host's processor."""
-    model = system.get("cpu_model") or topology.cpu_model
+    model = run.system.get("cpu_model") or run.topology.cpu_model
     return [
         _check(
             "Normal values",
             WARNING if each.is_clear else OK,
             text=write_text("overview", "normal", each=each, hosts=0),
         )
-        for each in published_values([measurements], model, topology)
+        for each in published_values([run.measurements], model, run.topology)
     ]
 
 
@@ -215,57 +210,7 @@ def _record_checks(summaries: Sequence[RecordSummary]) -> Iterator[ResultCheck]:
             )
 
 
-# The report shows this many findings; findings.json has all.
-MOST_FINDINGS = 8
-
-
-@dataclass(frozen=True)
-class ShownFinding:
-    """A finding as the report shows it."""
-
-    title: str  # the finding in one sentence
-    text: str  # evidence: size of the loss, confidence, comparable cells
-    advice: str | None = None  # what to look at, or None
-    figure: str | None = None  # name of the figure that shows it, or None
-
-
-def shown_findings(
-    anomalies: Sequence[Anomaly], figures: Sequence[FigureFile], measurements: Measurements
-) -> Iterator[ShownFinding]:
-    """Yield the first findings or suspicions, with the figures that show them."""
-    for anomaly, similar in first_findings(anomalies):
-        sentences = [anomaly.doubt] * bool(anomaly.doubt)
-        sentences += [anomaly.evidence_sentence, *anomaly.also]
-        if similar:
-            nodes = (f"{each.components[0]} ({each.loss_percent:.0f} %)" for each in similar)
-            sentences.append(f"The same contention occurs within {', '.join(nodes)}.")
-        figure = _figure_of(anomaly, figures, measurements)
-        yield ShownFinding(anomaly.sentence, " ".join(sentences), anomaly.advice, figure)
-
-
-def first_findings(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Anomaly]]]:
-    """Return the anomalies that the report shows, by their numbers, with similar ones."""
-    return merge_similar_contention(anomalies)[:MOST_FINDINGS]
-
-
-def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Anomaly]]]:
-    """Return each anomaly, the worst first, with similar contention in other nodes.
-
-    Contention in several nodes has one cause, the design of the processor, so all is one finding.
-    """
-    merged: list[tuple[Anomaly, list[Anomaly]]] = []
-    for anomaly in anomalies:
-        for first, similar in merged:
-            same_slice = anomaly.where == first.where
-            if anomaly.kind == AnomalyKind.CONTENTION == first.kind and same_slice:
-                similar.append(anomaly)
-                break
-        else:
-            merged.append((anomaly, []))
-    return merged
-
-
-def anomaly_search_coverage_check(findings: Findings) -> ResultCheck:
+def _anomaly_search(findings: Findings) -> ResultCheck:
     """Return what was tested for anomalies, and the smallest loss that would have been found."""
     if not findings.checked:
         text = ". ".join((findings.verdict.rstrip("."), *findings.notes))
@@ -280,24 +225,3 @@ def anomaly_search_coverage_check(findings: Findings) -> ResultCheck:
         f"{result} {'; '.join(findings.checked)}. A loss of the smallest detectable size is found "
         f"in 95 of 100 cases{''.join(f'. {note}' for note in notes)}",
     )
-
-
-def _figure_of(
-    anomaly: Anomaly, figures: Sequence[FigureFile], measurements: Measurements
-) -> str | None:
-    """Return the experiment's figure that shows most of the anomaly's cells, None without one.
-
-    If figures show none of its cells, that with most marks of its initiator and target is returned.
-    """
-    rows = anomaly.rows_of_cells(measurements)[["point", "initiator", "target"]]
-    cells = set(rows.itertuples(index=False, name=None))
-    places = [part for part in (anomaly.initiator, anomaly.target) if part is not None]
-    names = {node_name(part) if isinstance(part, int) else part for part in places}
-
-    def shown(figure: FigureFile) -> tuple[int, int]:
-        marks = [names <= {*place} for _, *place in figure.shown] if names else []
-        return len(cells.intersection(figure.shown)), sum(marks)
-
-    own = [each for each in figures if each.experiment == anomaly.where.get("experiment")]
-    best = max(own, key=shown, default=None)
-    return best.name if best and any(shown(best)) else None

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from chaosity.report.machine_facts import Document, Fact, facts_of_templates
-from chaosity.report.record_summaries import RecordSummary
+from chaosity.report.machine import Facts, facts_of_templates
+from chaosity.report.run import Run
 from chaosity.statistics.cell_summary import compute_outlier_mask, summarise_cells
-from chaosity.store.measurements import Measurements
 from chaosity.text_templates import fill_text, fixed_texts
 
 # The report gives the precision that this share of the cells reaches, not only the worst cell's.
 _MOST_CELLS = 0.9
 
 
-def methodology_facts(
-    rows: pd.DataFrame, summaries: Sequence[RecordSummary], config: Document
-) -> list[Fact]:
-    """Return facts about how the values of a tidy table were measured and computed.
-
-    `config` has the workflow's `seed` and `stopping`, and the `notes` of the plan.
-    """
+def methods_section(run: Run) -> Facts:
+    """Return facts about how the values were measured, computed and predicted."""
+    rows, summaries, config = run.measurements.rows, run.summaries, run.config
     cells, texts = summarise_cells(rows), fixed_texts("methods")
     known = cells[cells["precision"].notna()]
     moderated, tested = known[known["prior_cells"] > 0], cells["outliers"].notna()
@@ -62,12 +56,14 @@ def methodology_facts(
         texts["records"],
         config=config,
         summaries=summaries,
-        is_simulated=Measurements(rows).is_simulated,
+        is_simulated=run.is_simulated,
         checked=checked,
         passed=passed,
         always=[name for name in checked if passed[name] == checked[name]],
     )
-    return [*values, *_stopping_rules(rows, config), *records]
+    predictions = run.left_out.method_texts() if run.left_out else ()
+    predicted = {"Predictions": "\n".join(predictions)} if predictions else {}
+    return {**values, **_stopping_rules(run), **records, **predicted}
 
 
 def _range_text(values: pd.Series) -> str:
@@ -76,10 +72,13 @@ def _range_text(values: pd.Series) -> str:
     return " to ".join(map(str, dict.fromkeys(ends)))
 
 
-def _stopping_rules(rows: pd.DataFrame, config: Document) -> Iterator[Fact]:
-    """Yield the stopping rule of each measured category."""
-    measured = set(rows["category"].dropna())
-    for category, rule in (config.get("stopping") or {}).items():
-        if category in measured:
-            text = fill_text(fixed_texts("methods")["stopping_rule"], rule=rule)
-            yield Fact(f"Stopping rule, {category.replace('_', ' ')}", text)
+def _stopping_rules(run: Run) -> Facts:
+    """Return the stopping rule of each measured category."""
+    measured = set(run.measurements.rows["category"].dropna())
+    return {
+        f"Stopping rule, {category.replace('_', ' ')}": fill_text(
+            fixed_texts("methods")["stopping_rule"], rule=rule
+        )
+        for category, rule in (run.config.get("stopping") or {}).items()
+        if category in measured
+    }

@@ -1,0 +1,242 @@
+"""Read the results of a host in one configuration, as its report shows them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from chaosity.anomalies.anomaly_results import Findings
+from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
+from chaosity.components.component_files import facts_of_system_component, read_component_documents
+from chaosity.components.component_history import ComponentState, read_component_histories
+from chaosity.components.make_component_documents import Components
+from chaosity.documents.shipped_documents import CONFIG, load_experiment
+from chaosity.documents.yaml_files import read_yaml
+from chaosity.errors import UserError, malformed_as_user_error
+from chaosity.figures.checks_over_time import draw_checks_over_time
+from chaosity.figures.draw_and_write_figures import FigureFile, draw_figures
+from chaosity.health.check_history import read_check_history
+from chaosity.health.check_series import SERIES_FILE
+from chaosity.records.atomic_writes_and_record_files import read_regular_file
+from chaosity.report.record_summaries import RecordSummary, read_record_summaries
+from chaosity.statistics.anova import AnovaResult
+from chaosity.statistics.cell_summary import with_variance_priors
+from chaosity.statistics.estimates_and_ratios import CONFIDENCE
+from chaosity.statistics.find_anova_studies import AnovaStudy, analyse_all_studies
+from chaosity.store.left_out_points import LeftOutPoints
+from chaosity.store.measurements import Measurements
+from chaosity.store.measurements_before_component_changes import (
+    HISTORY_COLUMNS,
+    split_measurements_at_component_changes,
+)
+from chaosity.store.tidy_table_from_records import (
+    build_tidy_table,
+    note_on_records_without_digest,
+)
+from chaosity.store.tidy_table_parquet import read_parquet_table
+from chaosity.topology.host_fact_types import HostFacts
+from chaosity.topology.topology_json import read_topology
+from chaosity.topology.topology_model import Topology
+from chaosity.transport.skipped_hosts import read_skipped_host
+
+Parsed = TypeVar("Parsed")
+
+
+def _read_json(path: Path, parse: Callable[[Any], Parsed], what: str) -> Parsed:
+    """Return the parsed content of a JSON file; an error says that the file is not `what`."""
+    with malformed_as_user_error(f"the file is not {what}", str(path)):
+        return parse(json.loads(read_regular_file(path)))
+
+
+@dataclass
+class Run:
+    """The results of a host in one configuration; each part is read or computed once, when used.
+
+    Without the files of the tables and findings, they are made from the records.
+    """
+
+    plan_file: Path  # `plan.json` in the folder of the results
+    output: Path  # the HTML file; links are relative to its folder
+    table_file: Path | None = None  # the tidy table
+    history_file: Path | None = None  # the table of values before changes of components
+    findings_file: Path | None = None  # output of `chaosity anomalies --json`
+    drawing_file: Path | None = None  # the topology as SVG, drawn by lstopo
+    other_tables: tuple[Path, ...] = ()  # tidy tables of the host's other configurations
+    config_file: Path = CONFIG  # the workflow's config
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of the results."""
+        return self.plan_file.parent
+
+    @cached_property
+    def plan(self) -> Mapping[str, Any]:
+        """The plan: its experiments, config and notes."""
+
+        def parse(read: Mapping[str, Any]) -> Mapping[str, Any]:
+            return {**read, "experiments": [*read["experiments"]]}
+
+        return _read_json(self.plan_file, parse, "the plan.json of a host")
+
+    @cached_property
+    def experiments(self) -> Sequence[Mapping[str, Any]]:
+        """The YAML documents of the plan's experiments."""
+        return [load_experiment(name) for name in self.plan["experiments"]]
+
+    @cached_property
+    def config(self) -> Mapping[str, Any]:
+        """The workflow's config, with the plan's values and what could not be measured."""
+        note = note_on_records_without_digest(self.folder)
+        notes = [*self.plan.get("notes", []), *filter(None, [note])]
+        return {**read_yaml(self.config_file), **self.plan.get("config", {}), "notes": notes}
+
+    @cached_property
+    def measurements(self) -> Measurements:
+        """The tidy table."""
+        if self.table_file:
+            return with_variance_priors(Measurements.read(self.table_file))
+        rows = build_tidy_table(self.folder / "points", self.folder)
+        return with_variance_priors(Measurements.from_table(rows))
+
+    @cached_property
+    def history(self) -> Measurements:
+        """The values before and after changes of components, by period."""
+        points, components = self.folder / "points", self.folder / "components"
+        return Measurements.from_table(
+            read_parquet_table(self.history_file, HISTORY_COLUMNS)
+            if self.history_file
+            else split_measurements_at_component_changes(points, self.folder, components)
+        )
+
+    @cached_property
+    def histories(self) -> Mapping[str, list[ComponentState]]:
+        """The states of each component by its name."""
+        return read_component_histories(self.folder / "components")
+
+    @cached_property
+    def others(self) -> dict[Path, Measurements]:
+        """The tidy tables of the host's other configurations."""
+        return {path: with_variance_priors(Measurements.read(path)) for path in self.other_tables}
+
+    @cached_property
+    def components(self) -> Components:
+        """The components of the host."""
+        return read_component_documents(self.folder / "components")
+
+    @cached_property
+    def system(self) -> HostFacts:
+        """The facts of the system component."""
+        return facts_of_system_component(self.components)
+
+    @cached_property
+    def topology(self) -> Topology:
+        """The topology of the host; empty when it is unknown."""
+        return read_topology(self.folder / "topology.json") or Topology()
+
+    @cached_property
+    def found(self) -> Findings:
+        """The findings of the analysis."""
+        if self.findings_file:
+            what = "an output of `chaosity anomalies --json`"
+            return _read_json(self.findings_file, Findings.from_json, what)
+        return analyse_host(self.measurements, host_component_facts(self.topology, self.components))
+
+    @cached_property
+    def analyses(self) -> list[tuple[AnovaStudy, AnovaResult]]:
+        """The analyses of variance of all experiments."""
+        confidences = {
+            each["experiment"]: each.get("confidence", CONFIDENCE) for each in self.experiments
+        }
+        return [*analyse_all_studies(self.measurements, confidences)]
+
+    @cached_property
+    def summaries(self) -> list[RecordSummary]:
+        """The summaries of the records of the plan's points, without those of earlier plans."""
+        files = self.folder.glob("points/*/*.json")
+        names = [path.relative_to(self.folder / "points").with_suffix("") for path in files]
+        records = (path for name in names for path in self.folder.glob(f"{name}/rep*.json"))
+        return read_record_summaries(records)
+
+    @cached_property
+    def left_out(self) -> LeftOutPoints | None:
+        """The points that a budget left out, with their predictions."""
+        return LeftOutPoints.read(self.folder)
+
+    @property
+    def figures_folder(self) -> Path:
+        """Return the folder of the figures' files."""
+        return self.output.parent / "figures"
+
+    @cached_property
+    def figures(self) -> list[FigureFile]:
+        """The figures of all experiments, which are written when this is first used."""
+        return draw_figures(
+            self.experiments,
+            self.measurements,
+            self.topology,
+            self.figures_folder,
+            self.left_out,
+        )
+
+    @cached_property
+    def checks(self) -> FigureFile | None:
+        """The figure of the host's checks; None without checks. It tells of a damaged series."""
+        if not (self.folder / SERIES_FILE).exists():
+            return None
+        place = f"{self.folder.parent.name}, {self.folder.name}"
+        try:
+            history = read_check_history(self.folder)
+            return draw_checks_over_time(history, place, self.figures_folder)
+        except UserError as error:
+            text = str(error)
+            return FigureFile("checks_over_time", "", "lines", "Checks", text, text, None)
+
+    @property
+    def host(self) -> str:
+        """Return the name of the host."""
+        return self._name("host")
+
+    @property
+    def configuration(self) -> str:
+        """Return the name of the configuration."""
+        return self._name("configuration")
+
+    def _name(self, column: str) -> str:
+        rows = self.measurements.rows
+        return str(rows[column].iloc[0]) if len(rows) else f"unknown {column}"
+
+    @property
+    def is_simulated(self) -> bool:
+        """Return whether the values come from the description of a machine."""
+        return self.measurements.is_simulated
+
+    @property
+    def measured(self) -> str:
+        """Return first and last time as text: "measured 2026-11-21 09:15 to 10:02 UTC"."""
+        if self.is_simulated:
+            return "SIMULATED: this machine does not exist, and nothing was measured"
+        stamps = self.measurements.rows["measured_at"]
+        moments = sorted(moment for moment in stamps if isinstance(moment, str))
+        if not moments:
+            return "not measured yet"
+        first, last = (moment[:16].replace("T", " ") for moment in (moments[0], moments[-1]))
+        if first[:10] == last[:10]:
+            last = last[11:]
+        span = first if first.endswith(last) else f"{first} to {last}"
+        return f"measured {span} UTC"
+
+    @cached_property
+    def skipped(self) -> str | None:
+        """When and why the last run skipped the host; None if it did not."""
+        skipped = read_skipped_host(self.folder.parent)
+        return skipped.skip_time_and_reason if skipped else None
+
+    @cached_property
+    def coverage(self) -> str | None:
+        """How much a budget left out; None without a budget."""
+        left_out = self.left_out
+        return None if left_out is None else left_out.coverage_text(self.measurements)
