@@ -139,6 +139,17 @@ def test_results_are_unusable_if_half_of_the_intervals_include_zero():
     assert found.anomalies == ()
 
 
+def test_disturbed_replicates_next_to_others_make_no_results_unusable():
+    host, tidy = measured()
+    some = (tidy["replicate"] == 1) & (tidy["order"] % 3 > 0)
+    pairs = tidy[tidy["replicate"] <= 2]
+    disturbed = pairs.assign(
+        value=pairs["value"].where(~some, 0.1 * pairs["value"]),
+        remarks=pairs["remarks"].where(~some, "disturbed"),
+    )
+    assert findings(host, disturbed).unusable == ""
+
+
 def test_findings_are_in_the_order_of_loss_times_certainty(slow):
     host, tidy = measured(**{SLOW: 0.7, OTHER: 0.4})
     found = findings(host, tidy)

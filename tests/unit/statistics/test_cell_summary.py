@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -41,6 +42,21 @@ def test_outliers_are_marked_and_kept():
     assert np.flatnonzero(compute_outlier_mask(rows)).tolist() == [17]
     cell = summarise_cells(rows).iloc[5]
     assert (cell["outliers"], cell["n"], cell["minimum"]) == (1, 3, 50.0)
+
+
+def test_what_disturbed_some_cells_widens_no_interval_of_others():
+    random = np.random.default_rng(6)
+    values = 100.0 * np.exp(random.normal(0.0, 0.01, 50))
+    points, remarks = np.repeat(np.arange(25), 2), np.full(50, None, object)
+    table_of = partial(table, point=points.astype(str))
+    quiet = summarise_cells(table_of(values, remarks=remarks))["precision"]
+    values[:20:2], remarks[:20:2] = values[:20:2] / 2.0, "disturbed"
+    values[49], remarks[48:] = np.nan, "disturbed"
+    found = summarise_cells(table_of(values, remarks=remarks))["precision"]
+    assert found[:10].min() > 0.5
+    np.testing.assert_allclose(found[10:24], quiet[10:24], rtol=0.5)
+    # Nobody knows how much the others of a disturbed cell were disturbed.
+    assert found[24] > 10.0 * quiet.median()
 
 
 def test_without_similar_cells_or_a_third_replicate_no_outlier_is_marked():

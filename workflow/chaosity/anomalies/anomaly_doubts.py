@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pandas as pd
-
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
 from chaosity.anomalies.anomaly_text import advice_text
 from chaosity.anomalies.departure_significance import LEVEL
 from chaosity.statistics.cell_summary import summarise_cells
-from chaosity.store.measurements import POINT, Measurements
+from chaosity.store.measurements import POINT, Measurements, disturbed_mask
 from chaosity.text_templates import write_text
 
 # Kinds in which a value is compared with a single better one, and those in which with a group.
@@ -83,25 +81,20 @@ def without_disturbed_replicates(measurements: Measurements) -> Measurements:
 
     A load keeps its disturbed replicates if it has no other one.
     """
-    rows, disturbed = measurements.rows, _disturbed_mask(measurements.rows)
+    rows, disturbed = measurements.rows, disturbed_mask(measurements.rows)
     loads = [rows[name] for name in (*POINT, "load", "metric")]
     return measurements.select(~disturbed | disturbed.groupby(loads, dropna=False).transform("all"))
-
-
-def _disturbed_mask(rows: pd.DataFrame) -> pd.Series:
-    """Return, for each row, whether its record says that other programs or a clock disturbed it."""
-    disturbed: pd.Series = rows["remarks"].str.contains("disturbed", na=False)
-    return disturbed
 
 
 def reason_for_unusable_results(measurements: Measurements) -> str:
     """Return why results are useless and what to do, as sentences; empty if they are not.
 
-    `measurements` are valid rows of rates and times.
+    `measurements` are valid rows of rates and times. Disturbed replicates count as such, and not
+    for the width of the intervals where there are others.
     """
     replicates = measurements.rows.drop_duplicates([*POINT, "replicate"])
-    disturbed = _disturbed_mask(replicates).mean()
-    precision = summarise_cells(measurements)["precision"].dropna()
+    disturbed = disturbed_mask(replicates).mean()
+    precision = summarise_cells(without_disturbed_replicates(measurements))["precision"].dropna()
     wide = (precision > _USELESS_PRECISION).mean() if len(precision) else 0.0
     if max(disturbed, wide) < _HALF:
         return ""

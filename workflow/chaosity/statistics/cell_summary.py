@@ -26,7 +26,13 @@ from chaosity.statistics.moderated_variances import (
     estimate_noise,
     fit_priors_of_kinds,
 )
-from chaosity.store.measurements import CELL, Measurements, Table, as_measurements
+from chaosity.store.measurements import (
+    CELL,
+    Measurements,
+    Table,
+    as_measurements,
+    disturbed_mask,
+)
 from chaosity.store.tidy_table_from_records import MISSING
 
 # Status of a cell with valid replicates without a value: an optional metric, see docs/design.md, 6.
@@ -195,7 +201,29 @@ class _Sample:
         else:
             kind = [column for column in KIND if column in cells]
             kinds = cells.groupby(kind, dropna=False, observed=True).ngroup().to_numpy(np.intp)
-            prior = fit_priors_of_kinds(scaled, own, np.where(moderable, kinds, -1))
+            prior = _fit_priors(
+                scaled, own, np.where(moderable, kinds, -1), disturbed_mask(tidy).to_numpy()[valid]
+            )
         noise = estimate_noise(scaled, own, number, prior)
         values = np.where(valid, values, np.nan)
         return cls(codes, first_rows, values, valid, n, is_positive, prior, noise)
+
+
+def _fit_priors(
+    values: NDArray[np.float64],
+    cells: NDArray[np.intp],
+    kinds: NDArray[np.intp],
+    disturbed: NDArray[np.bool_],
+) -> VariancePrior:
+    """Return the prior of each cell, see `fit_priors_of_kinds`.
+
+    A run with a budget repeats what departs, so half of its cells with two replicates may have a
+    disturbed one. They do not say how much the others scatter, whose records report no disturbance.
+    """
+    prior = fit_priors_of_kinds(values[~disturbed], cells[~disturbed], kinds)
+    if not disturbed.any():
+        return prior
+    with_disturbed = fit_priors_of_kinds(values, cells, kinds)
+    is_quiet = np.bincount(cells[~disturbed], minlength=len(kinds)) > 0
+    both = zip(vars(prior).values(), vars(with_disturbed).values(), strict=True)
+    return VariancePrior(*(np.where(is_quiet, own, other) for own, other in both))

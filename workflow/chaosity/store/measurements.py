@@ -63,6 +63,14 @@ def is_percentile_of_slow_accesses(metric: str) -> bool:
     return re.search(r"_p\d+_", metric) is not None
 
 
+def disturbed_mask(rows: pd.DataFrame) -> pd.Series:
+    """Return, for each row, whether its record says that other programs or a clock disturbed it."""
+    if "remarks" not in rows:
+        return pd.Series(False, rows.index)
+    found: pd.Series = rows["remarks"].str.contains("disturbed", na=False)
+    return found.astype(bool)
+
+
 @lru_cache(maxsize=1 << 16)
 def parse_levels_json(text: object) -> Mapping[str, Any]:
     """Return the mapping in a text of the column `factors` or `levels`; empty without a text."""
