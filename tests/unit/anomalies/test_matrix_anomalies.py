@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -112,6 +114,29 @@ def test_healthy_machines_have_no_anomalies(layout, n, metric):
     assert found.verdict.startswith("No anomaly was detected in ")
     assert f"n = {n}" in found.verdict
     assert found.detectable_percent > 5.0
+
+
+@pytest.mark.parametrize("layout", faulty.LAYOUTS, ids=lambda layout: layout.name)
+@pytest.mark.parametrize("gaps", [1, 2, 5])
+def test_cells_that_were_not_measured_make_no_anomaly(layout, gaps):
+    random = rng(22)
+    complete = measure(layout, random, n=3)
+    lost = {
+        tuple(pair) for pair in random.permutation([*complete.samples])[: min(gaps, layout.nodes)]
+    }
+    kept = {pair: values for pair, values in complete.samples.items() if pair not in lost}
+    blocks = {pair: complete.blocks[pair] for pair in kept}
+    assert analyse_matrix(replace(complete, samples=kept, blocks=blocks)).anomalies == ()
+
+
+def test_from_few_cells_a_slow_path_is_only_suspected():
+    layout = faulty.full_mesh(4)
+    complete = measure(layout, rng(23), faulty.slow_direction(layout, (0, 1), 0.3), n=3)
+    kept = {pair: complete.samples[pair] for pair in complete.samples if 3 not in pair}
+    found = analyse_matrix(replace(complete, samples=kept, blocks={}))
+    assert [one.components for one in found.anomalies] == []
+    assert [one.components for one in found.suspicions] == [("node0->node1",)]
+    assert "Fewer than 75 % of the cells were measured" in found.suspicions[0].doubt
 
 
 def test_disturbed_replicates_of_healthy_machines_are_not_reported(monkeypatch):

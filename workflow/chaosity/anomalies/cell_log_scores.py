@@ -97,6 +97,11 @@ class ScoredCells(Generic[Name]):
         error: Scores = self.own_noise * np.sqrt(variance_of_median(self.n))
         return error
 
+    @property
+    def typical_standard_error(self) -> float:
+        """The median of the standard errors of the measured cells."""
+        return float(np.median(self.standard_error[self.measured_mask]))
+
     def value_of_score(self, log_score: float) -> float:
         """Convert a score to the value in the metric's unit."""
         return float(np.exp(-log_score if less_is_better(self.metric) else log_score))

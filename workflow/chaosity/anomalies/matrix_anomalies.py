@@ -21,6 +21,7 @@ from chaosity.anomalies.cell_log_scores import (
 from chaosity.anomalies.departure_significance import Departure
 from chaosity.anomalies.matrix_departures import MatrixAnalysis
 from chaosity.anomalies.matrix_structure import (
+    ENOUGH_CELLS,
     NONE,
     EqualCellGroups,
     PackageNodes,
@@ -44,9 +45,12 @@ def analyse_matrix(
 ) -> Findings:
     """Return the findings of a machine from its matrix alone; for the arguments see below."""
     found, analysis, notes = analyse_one_of_matrices(matrix, packages, distances)
-    found = [with_doubt(anomaly, doubt_of_single_run(anomaly)) for anomaly in found]
-    told = [anomaly for anomaly in found if not anomaly.doubt]
     cells, structure = analysis.cells, analysis.structure
+    gaps = ""
+    if matrix.share_of_measured_cells < ENOUGH_CELLS and not packages and not distances:
+        gaps = write_text("anomalies", "unknown_structure", least=ENOUGH_CELLS)
+    found = [with_doubt(anomaly, gaps or doubt_of_single_run(anomaly)) for anomaly in found]
+    told = [anomaly for anomaly in found if not anomaly.doubt]
     detectable = None
     if analysis.has_comparable_cells:
         detectable = analysis.smallest_detectable_loss_percent()

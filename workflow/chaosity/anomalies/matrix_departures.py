@@ -173,7 +173,7 @@ def _remote_cells_better_than_local(
     """
     if structure.kind == NONE:
         return []
-    noise = np.hypot(np.nanmedian(cells.standard_error[cells.measured_mask]), 0.01)
+    noise = np.hypot(cells.typical_standard_error, 0.01)
     error = float(np.sqrt(2.0) * noise)
     comparisons = int(cells.measured_mask.sum())
     matters = MATTERS if cells.freedom else MATTERS_IN_ONE_RUN

@@ -102,9 +102,7 @@ def _same_groups(labels: Labels, others: Labels) -> bool:
 
 def structure_cost(cells: ScoredCells[int], structure: EqualCellGroups) -> float:
     """Return unexplained departures plus a penalty for each group; smaller is better."""
-    scale = max(
-        LEAST_SCALE, cells.noise if not cells.freedom else float(np.nanmedian(cells.standard_error))
-    )
+    scale = max(LEAST_SCALE, cells.typical_standard_error if cells.freedom else cells.noise)
     of_groups = best_middle_score_of_each_group(cells, structure.labels)
     expected = np.append(of_groups, np.nan)[structure.labels]  # label -1 takes the NaN
     departures = (cells.log_score - expected)[cells.measured_mask]
@@ -312,7 +310,7 @@ def _steps(cells: ScoredCells[int], part: Mask, gap: float, *, join_worse: bool)
     values = np.sort(cells.log_score[part])[::-1]
     if not len(values):
         return []
-    gap = max(gap, 4.0 * float(np.nanmedian(cells.standard_error)))
+    gap = max(gap, 4.0 * cells.typical_standard_error)
     limits = [(a + b) / 2.0 for a, b in pairwise(values) if a - b > gap]
     missing = np.isnan(cells.log_score)
     steps: list[Mask] = []
