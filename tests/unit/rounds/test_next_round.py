@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
+import pandas as pd
 import pytest
 
 from chaosity.design.host_plan import PlannedHost, plan_host
@@ -159,6 +160,18 @@ def test_what_departs_is_measured_again_and_found():
     slow = [counts["memory_bandwidth", f"memory=node{node}+node3+triad"] for node in (0, 1, 2)]
     assert min(slow) > 1
     assert max(counts.values()) <= 3
+
+
+def test_what_was_disturbed_is_measured_again_first(host):
+    [first, *_] = simulate_rounds(host, Budget(SECONDS))
+    rows = first.measured.rows
+    some = [key for key in first.rounds[0].measurements if key[0] == "latency_matrix"][:2]
+    keys = pd.MultiIndex.from_frame(rows[["experiment", "point"]])
+    remarks = rows["remarks"].where(~keys.isin(some), "disturbed by other programs")
+    disturbed = replace(first, measured=first.measured.with_columns(remarks=remarks))
+    second = next_round(disturbed, Budget(SECONDS), 0)
+    assert second is not None and set(some) <= set(second.measurements)
+    assert second.reason.startswith("2 measurements of what was disturbed")
 
 
 def test_records_of_earlier_runs_cost_no_time_and_a_complete_plan_needs_no_round(host):

@@ -28,7 +28,7 @@ from chaosity.rounds.round_types import (
     Round,
     point_key,
 )
-from chaosity.store.measurements import Measurements
+from chaosity.store.measurements import Measurements, disturbed_mask
 from chaosity.store.tidy_table_from_records import (
     MISSING,
     ReplicateOutcome,
@@ -81,6 +81,15 @@ class MachineSoFar:
         """Return the points with a valid value of any replicate."""
         rows = self.measured.valid_rows().rows[["experiment", "point"]].drop_duplicates()
         return set(rows.itertuples(index=False, name=None))
+
+    @property
+    def undisturbed_replicates(self) -> Counter[PointKey]:
+        """Return how many replicates of each point have values that nothing disturbed."""
+        rows = self.measured.valid_rows().rows
+        names = [rows[name] for name in ("experiment", "point", "replicate")]
+        of_replicates = disturbed_mask(rows).groupby(names).any()
+        quiet = of_replicates[~of_replicates].reset_index()
+        return Counter(zip(quiet["experiment"], quiet["point"], strict=True))
 
     @cached_property
     def unmeasured(self) -> Measurements:

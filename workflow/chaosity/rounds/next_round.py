@@ -31,7 +31,7 @@ FIRST_SHARE = 0.85
 # A later round uses this share of the time that is left, so that the next can react to it ...
 _LATER_SHARE = 0.5
 # ... unless less than this share of the budget is left: then the round is the last.
-_LAST_SHARE = 0.1
+_LAST_SHARE = 0.04
 # Random drive sets for the audit of predictions: if none of 58 departs, at most 5 % of all do, with
 # 95 % confidence (0.95 ** 58 = 0.05). The audit takes at most this share of the budget.
 _AUDIT_SETS, _AUDIT_SHARE = 58, 0.05
@@ -68,6 +68,7 @@ class _NextRound:
         self.done = so_far.replicates_of(so_far.rounds)
         # The next run tries these again. Within a run, they would only use up the budget.
         self.failed = {key for key, n in self.done.items() if n} - so_far.points_with_values
+        self.undisturbed = so_far.undisturbed_replicates
         self.seconds = SecondsOfPoints(so_far)
         self.random = random.Random(f"{seed}/{len(so_far.rounds)}")
         self.priority = point_priorities(so_far.points, so_far.topology)
@@ -130,6 +131,12 @@ class _NextRound:
 
     def _choose_later(self, limit: float, *, second: bool) -> None:
         """Choose replicates and further points that narrow the intervals most."""
+        disturbed = [
+            key
+            for key in self.so_far.points_with_values
+            if not self.undisturbed[key] and self.done[key] < _DEPARTING_REPLICATES
+        ]
+        self._take(sorted(disturbed), limit / 4.0, "{} of what was disturbed")
         departing = self._departing_points()
         again = [k for k in departing if 0 < self.done[k] < _DEPARTING_REPLICATES]
         surprises = [(each.experiment, each.point) for each in self.so_far.surprises]
@@ -172,8 +179,8 @@ class _NextRound:
             key: {(key[0], load["role"], load["benchmark"], load["kernel"]) for load in p["loads"]}
             for key, p in self.points.items()
         }
-        known = Counter(kind for key in kinds if self.done[key] > 1 for kind in kinds[key])
-        single = [key for key in kinds if self.done[key] == 1 and key not in self.failed]
+        known = Counter(kind for key in kinds if self.undisturbed[key] > 1 for kind in kinds[key])
+        single = [key for key in kinds if self.done[key] == self.undisturbed[key] == 1]
         self.random.shuffle(single)
         found: list[PointKey] = []
         for key in single:
