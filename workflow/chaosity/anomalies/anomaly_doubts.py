@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
-from chaosity.anomalies.anomaly_text import advice_text
+from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, advice_text
 from chaosity.anomalies.departure_significance import LEVEL
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.store.measurements import POINT, Measurements, disturbed_mask

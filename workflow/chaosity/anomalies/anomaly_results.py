@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
+from pydantic import ConfigDict, PlainSerializer, TypeAdapter, computed_field
+from pydantic.dataclasses import dataclass
 
 from chaosity.store.measurements import SLICE, Measurements, less_is_better
-from chaosity.text_templates import write_text
+from chaosity.text_templates import fixed_texts, write_text
+from chaosity.units import format_quantity
 
 
 class AnomalyKind(StrEnum):
@@ -27,6 +30,13 @@ class AnomalyKind(StrEnum):
     SLIT_MISMATCH = "slit_mismatch"
 
 
+# Parts of a node matrix that can be suspected.
+TARGET, INITIATOR, INTO, OUT_OF = "target", "initiator", "into", "out_of"
+LINKS, BLOCK, LOCAL, PATH = "links", "block", "local", "path"
+PROCESSING_UNITS = "processing_units"  # some of a node
+BOTH_WAYS = "both_ways"  # both paths between two nodes
+LINK = "link"  # a link between packages, by the direction of the data
+
 CellNames = tuple[int | str, int | str]  # initiator and target
 SliceKey = Mapping[str, str | None]  # column of the tidy table -> its value
 
@@ -37,51 +47,44 @@ _JSON_NAMES = {
     "groups": "classes",
     "detectable_percent": "detectable_loss_percent",
 }
-# Significant digits in JSON.
-_DIGITS = {
-    **{"loss_percent": 4, "loss_percent_low": 4, "loss_percent_high": 4, "confidence": 6},
-    "p_value": 3,
-    **{"detectable_percent": 3, "noise_percent": 3},
-}
-_DEFAULT_DIGITS = 7
+_SETTINGS = ConfigDict(
+    alias_generator=lambda name: _JSON_NAMES.get(name, name), populate_by_name=True
+)
 
 
-def _json_value(value: Any, digits: int = _DEFAULT_DIGITS) -> Any:
-    """Return a JSON value: tuples as lists, numbers rounded, null if a number is not finite."""
-    if isinstance(value, _JsonResult):
-        return value.to_json()
-    if isinstance(value, tuple):
-        return [_json_value(part, digits) for part in value]
-    if isinstance(value, Mapping):
-        return dict(value)
-    if not isinstance(value, float):
-        return value
-    return (float(f"{value:.{digits}g}") or 0.0) if math.isfinite(value) else None  # no -0.0
+def _digits(most: int) -> PlainSerializer:
+    """Return what writes a number in JSON with so many digits, and as null if it is not finite."""
+
+    def _rounded(value: float | None) -> float | None:
+        if value is None or not math.isfinite(value):
+            return None
+        return float(f"{value:.{most}g}") or 0.0  # no -0.0
+
+    return PlainSerializer(_rounded, when_used="json")
 
 
-def _frozen(value: Any) -> Any:
-    """Return a JSON value with tuples for lists."""
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+_Quantity = Annotated[float, _digits(7)]
+_Loss = Annotated[float, _digits(4)]
+_LossOrNone = Annotated[float | None, _digits(4)]
+_Noise = Annotated[float | None, _digits(3)]
 
 
 class _JsonResult:
-    """A dataclass that can be written as JSON."""
+    """A dataclass of pydantic, which checks and reads JSON, and can be written as JSON."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the attributes as JSON values; an unknown value is null."""
-        return {
-            _JSON_NAMES.get(name, name): _json_value(value, _DIGITS.get(name, _DEFAULT_DIGITS))
-            for name, value in vars(self).items()
-        }
+        adapter: TypeAdapter[Any] = TypeAdapter(type(self))
+        found: dict[str, Any] = adapter.dump_python(self, mode="json", by_alias=True)
+        return found
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Return the result from the JSON values that `to_json` returned."""
-        python_names = {renamed: name for name, renamed in _JSON_NAMES.items()}
-        return cls(**{python_names.get(name, name): _frozen(each) for name, each in values.items()})
+        return TypeAdapter(cls).validate_python(values)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, config=_SETTINGS)
 class Anomaly(_JsonResult):
     """A loss that is statistically clear and large enough to matter, with the evidence."""
 
@@ -94,16 +97,18 @@ class Anomaly(_JsonResult):
     # `node1->node3`.
     components: tuple[str, ...]
     metric: str  # name of the metric of `observed` and `expected`
-    observed: float  # the measured median, in the metric's unit
-    expected: float  # the value that follows from comparable cells, in the metric's unit
-    loss_percent: float  # how much worse the observed value is, in per cent of the expected value
+    observed: _Quantity  # the measured median, in the metric's unit
+    expected: _Quantity  # the value that follows from comparable cells, in the metric's unit
+    loss_percent: _Loss  # how much worse the observed value is, in per cent of the expected value
     # loss_percent_low, loss_percent_high: 95 % interval of the loss; None when it is unknown.
-    loss_percent_low: float | None
-    loss_percent_high: float | None
+    loss_percent_low: _LossOrNone
+    loss_percent_high: _LossOrNone
     # Probability that this is not noise, adjusted for all comparisons, 0 to 1. Those of a host are
     # all comparisons of all its tests.
-    confidence: float
-    p_value: float = 1.0  # probability that noise alone shows this anywhere in its own test
+    confidence: Annotated[float, _digits(6)]
+    p_value: Annotated[float, _digits(3)] = (
+        1.0  # probability that noise alone shows this anywhere in its own test
+    )
     n: int  # replicates of `observed`
     compared_with: str  # description of the comparable cells
     sentence: str  # what is wrong, in one sentence
@@ -145,17 +150,19 @@ def shared_initiator_and_target(
     return initiator, target
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_SETTINGS)
 class CellGroup(_JsonResult):
     """Cells that should be equal on a healthy machine, because of the machine's structure."""
 
     name: str  # name of the group, such as local, same package, far
     cells: tuple[tuple[int, int], ...]  # (initiator, target) of each cell
-    typical: float  # median over the cells, in the metric's unit
+    typical: _Quantity  # median over the cells, in the metric's unit
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the attributes and `n_cells`, the number of cells."""
-        return {**super().to_json(), "n_cells": len(self.cells)}
+    @computed_field  # type: ignore[prop-decorator] # as pydantic's manual says
+    @property
+    def n_cells(self) -> int:
+        """Number of cells."""
+        return len(self.cells)
 
 
 def no_problems_text(
@@ -169,7 +176,7 @@ def no_problems_text(
     return write_text("anomalies", "no_problems", **values)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_SETTINGS)
 class Findings(_JsonResult):
     """All findings of a matrix or of a host."""
 
@@ -181,19 +188,45 @@ class Findings(_JsonResult):
     groups: tuple[CellGroup, ...]  # the cell groups of a matrix, the best first; empty for a host
     anomalies: tuple[Anomaly, ...]  # those with the largest product of loss and certainty first
     # Smallest detectable loss of a single cell in per cent (95 % power), or None.
-    detectable_percent: float | None
-    noise_percent: float | None  # assumed or measured scatter, in per cent of a value
+    detectable_percent: _Noise
+    noise_percent: _Noise  # assumed or measured scatter, in per cent of a value
     notes: tuple[str, ...] = ()  # what was not tested and why, and which departures are structural
     checked: tuple[str, ...] = ()  # names of the tests that were made
     suspicions: tuple[Anomaly, ...] = ()  # anomalies of a host with a doubt, sorted as `anomalies`
     untested: tuple[str, ...] = ()  # kinds of places of a host that no test covers
     unusable: str = ""  # why the results are useless and what to do; empty if they are not
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return a host's findings from the values that `to_json` returned, without cell groups."""
-        parts = {
-            name: [Anomaly.from_json(each) for each in values.get(name, ())]
-            for name in ("anomalies", "suspicions")
-        }
-        return super().from_json({**values, **parts})
+
+def advice_text(name: str) -> str:
+    """Return the advice for a suspected part of a node, a path or a kind of finding."""
+    return str(fixed_texts("anomalies")["advice"][name])
+
+
+def loss_text(metric: str, percent: float) -> str:
+    """Return a loss with its direction: "12 % less" or "12 % longer"."""
+    number = f"{percent:.0f}" if percent >= 9.5 else f"{percent:.1f}"
+    return f"{number} % longer" if less_is_better(metric) else f"{number} % less"
+
+
+def verb_before_value(metric: str) -> str:
+    """Return the verb for a metric: a pair of nodes "gets" a bandwidth or "takes" a time."""
+    return "takes" if less_is_better(metric) else "gets"
+
+
+def values_and_loss_text(
+    metric: str, observed: float, expected: float, percent: float, between: str = ""
+) -> str:
+    """Return "30 GB/s instead of 50 GB/s, 40 % less"; the text `between` follows the values."""
+    values = f"{format_quantity(metric, observed)} instead of {format_quantity(metric, expected)}"
+    return f"{values}{between}, {loss_text(metric, percent)}"
+
+
+def shorten_list(items: Sequence[str], most: int) -> list[str]:
+    """Return the first `most` items and, as the last item, the number of omitted items."""
+    more = len(items) - most
+    return [*items[:most], f"{more} more"] if more > 0 else list(items)
+
+
+def suspected_part_text(part: str, *numbers: int) -> str:
+    """Return the beginning of a sentence that names the suspected part of nodes or packages."""
+    return str(fixed_texts("anomalies")["suspected_part"][part]).format(*numbers)

@@ -16,8 +16,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from chaosity.anomalies.anomaly_results import Anomaly, SliceKey, shared_initiator_and_target
-from chaosity.anomalies.anomaly_text import advice_text, values_and_loss_text
+from chaosity.anomalies.anomaly_results import (
+    Anomaly,
+    SliceKey,
+    advice_text,
+    shared_initiator_and_target,
+    values_and_loss_text,
+)
 from chaosity.anomalies.cell_log_scores import (
     Mask,
     Name,

@@ -8,8 +8,7 @@ from itertools import compress
 
 import numpy as np
 
-from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
-from chaosity.anomalies.anomaly_text import PATH, PROCESSING_UNITS, TARGET
+from chaosity.anomalies.anomaly_results import PATH, PROCESSING_UNITS, TARGET, Anomaly, AnomalyKind
 from chaosity.anomalies.cell_groups import TidyTableSliceCells
 from chaosity.anomalies.departure_significance import Departure, SuspectedComponent
 from chaosity.cpusets import parse_cpu_list

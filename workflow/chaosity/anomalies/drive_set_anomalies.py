@@ -17,8 +17,7 @@ from itertools import permutations
 import numpy as np
 import pandas as pd
 
-from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, SliceKey
-from chaosity.anomalies.anomaly_text import shorten_list
+from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, SliceKey, shorten_list
 from chaosity.anomalies.cell_groups import Comparison, TidyTableSliceCells
 from chaosity.anomalies.cell_log_scores import Mask, Position, Scores, cell_positions_in_mask
 from chaosity.anomalies.component_anomalies import CheckResult

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from chaosity.anomalies import anomaly_text
-from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, CellNames
+from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, CellNames, loss_text
 from chaosity.anomalies.component_anomalies import threads_of_nodes
 from chaosity.anomalies.package_links import package_of_nodes
 from chaosity.place_names import node_name, packages_of_link
@@ -71,8 +70,7 @@ def merge_findings_of_one_place(found: Iterable[Anomaly]) -> list[Anomaly]:
     for similar in by_place.values():
         first, *others = sorted(similar, key=_merge_rank)
         also = dict.fromkeys(
-            f"Also by {_source_text(other)}: "
-            f"{anomaly_text.loss_text(other.metric, other.loss_percent)}."
+            f"Also by {_source_text(other)}: {loss_text(other.metric, other.loss_percent)}."
             for other in others
         )
         merged.append(replace(first, also=(*first.also, *list(also)[:_MAX_ALSO])))

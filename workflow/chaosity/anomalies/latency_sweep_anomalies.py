@@ -16,8 +16,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, shared_initiator_and_target
-from chaosity.anomalies.anomaly_text import advice_text
+from chaosity.anomalies.anomaly_results import (
+    Anomaly,
+    AnomalyKind,
+    advice_text,
+    shared_initiator_and_target,
+)
 from chaosity.anomalies.component_anomalies import CheckResult
 from chaosity.anomalies.departure_significance import (
     LEVEL,

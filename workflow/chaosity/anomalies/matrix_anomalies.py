@@ -8,9 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from chaosity.anomalies import anomaly_text
 from chaosity.anomalies.anomaly_doubts import doubt_of_single_run, with_doubt
-from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, CellGroup, Findings
+from chaosity.anomalies.anomaly_results import (
+    Anomaly,
+    AnomalyKind,
+    CellGroup,
+    Findings,
+    shorten_list,
+)
 from chaosity.anomalies.cell_log_scores import (
     Mask,
     Position,
@@ -129,7 +134,7 @@ def _notes(analysis: MatrixAnalysis) -> list[str]:
         "anomalies",
         "matrix_notes",
         assumed_noise_percent=None if cells.freedom else 100.0 * analysis.scatter.single,
-        structural=anomaly_text.shorten_list(_cell_texts(cells, structural), _MAX_NAMED),
+        structural=shorten_list(_cell_texts(cells, structural), _MAX_NAMED),
         single=[text for part in parts if part.sum() == 1 for text in _cell_texts(cells, part)],
         missing=int((~measured).sum()),
         cells=measured.size,

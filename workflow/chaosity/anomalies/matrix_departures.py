@@ -9,7 +9,7 @@ from itertools import combinations, permutations
 import numpy as np
 from scipy import stats
 
-from chaosity.anomalies import anomaly_text as text
+from chaosity.anomalies import anomaly_results as text
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
 from chaosity.anomalies.cell_groups import GroupedCells, best_middle_score_of_each_group
 from chaosity.anomalies.cell_log_scores import Position, ScoredCells, cell_positions_in_mask

@@ -17,12 +17,13 @@ import numpy as np
 import pandas as pd
 
 from chaosity.anomalies.anomaly_results import (
+    BLOCK,
+    LINK,
     Anomaly,
     AnomalyKind,
     SliceKey,
     shared_initiator_and_target,
 )
-from chaosity.anomalies.anomaly_text import BLOCK, LINK
 from chaosity.anomalies.cell_groups import TidyTableSliceCells
 from chaosity.anomalies.cell_log_scores import (
     Position,

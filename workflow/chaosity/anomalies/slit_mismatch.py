@@ -17,8 +17,7 @@ from itertools import chain, combinations
 
 import numpy as np
 
-from chaosity.anomalies import anomaly_text
-from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
+from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, advice_text, shorten_list
 from chaosity.anomalies.cell_groups import GroupedCells
 from chaosity.anomalies.cell_log_scores import (
     Position,
@@ -183,7 +182,7 @@ def _mismatch(
         n=int(cells.n[cells.measured_mask].min()),
         compared_with=compared_with,
         sentence=sentence,
-        advice=anomaly_text.advice_text("slit" if len(kinds) == 1 else "slit_of_unlike_memory"),
+        advice=advice_text("slit" if len(kinds) == 1 else "slit_of_unlike_memory"),
         cells=tuple(pairs),
     )
 
@@ -266,7 +265,7 @@ def _wrong_entries(
     sentence = write_text(
         "anomalies",
         "wrong_entries",
-        pairs=anomaly_text.shorten_list(names, _MAX_NAMED),
+        pairs=shorten_list(names, _MAX_NAMED),
         nodes=nodes_in_common(pairs),
         distance=distance,
         measured=measured,
