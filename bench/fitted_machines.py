@@ -24,7 +24,7 @@ from chaosity.simulation.true_values import true_values
 from chaosity.twin.faults_of_findings import faults_of_findings
 from chaosity.twin.fit_machine import fit_machine
 from chaosity.twin.machine_parameters import can_be_fitted
-from chaosity.twin.measured_cells import RATES
+from chaosity.twin.model_values import RATES
 from chaosity.twin.predict_loads import predict_loads
 from machines import TODAY, SimulatedHost, shipped_machine, shipped_topology
 

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from chaosity.compare.cell_ratios import moderated, ratios_of_pairs, ratios_of_runs
+from chaosity.compare.matched_cells import moderated, ratios_of_pairs, ratios_of_runs
 
 
 def samples(logs):

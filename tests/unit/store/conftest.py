@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from profile_results import machine, write_results
 
-from chaosity.store.add_profiles_to_database import update_profiles_from_results
 from chaosity.store.profile_bundles import publish_bundle
+from chaosity.store.profile_database import update_profiles_from_results
 
 
 @pytest.fixture(scope="session")

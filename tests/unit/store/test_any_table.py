@@ -18,10 +18,14 @@ from hypothesis import strategies as st
 
 from chaosity.compare.selections import read_selections
 from chaosity.documents.shipped_documents import PUBLISHED, yaml_file_names
-from chaosity.store.add_profiles_to_database import update_profiles_from_results
 from chaosity.store.measurements import Measurements
 from chaosity.store.profile_bundles import import_bundle, publish_bundle
-from chaosity.store.profile_database import TABLES, find_profiles, read_profile_tables
+from chaosity.store.profile_database import (
+    TABLES,
+    find_profiles,
+    read_profile_tables,
+    update_profiles_from_results,
+)
 from chaosity.store.read_node_matrix_csv import read_distances_csv, read_matrix_csv
 from chaosity.store.read_published_csv import read_published_csv
 from chaosity.store.tidy_table_from_records import build_tidy_table

@@ -19,10 +19,14 @@ from profile_results import machine, write_results
 from report_inputs import system_document
 
 from chaosity.errors import UserError
-from chaosity.store.add_profiles_to_database import update_profiles_from_results
 from chaosity.store.profile_anonymisation import topology_without_private_facts
 from chaosity.store.profile_bundles import import_bundle, publish_bundle, read_bundle
-from chaosity.store.profile_database import TABLES, find_profiles, read_profile_measurements
+from chaosity.store.profile_database import (
+    TABLES,
+    find_profiles,
+    read_profile_measurements,
+    update_profiles_from_results,
+)
 from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
 from strategies import ODD_TEXTS
 

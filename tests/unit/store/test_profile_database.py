@@ -10,13 +10,13 @@ import pytest
 from profile_results import machine, rows_of, write_results
 
 from chaosity.errors import UserError
-from chaosity.store.add_profiles_to_database import update_profiles_from_results
 from chaosity.store.profile_database import (
     find_profiles,
     is_duckdb_file,
     open_database,
     read_profile_measurements,
     read_profile_tables,
+    update_profiles_from_results,
 )
 from chaosity.store.tidy_table_parquet import (
     connect_isolated,

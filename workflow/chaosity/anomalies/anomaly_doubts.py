@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, advice_text
-from chaosity.anomalies.departure_significance import LEVEL
+from chaosity.anomalies.cell_log_scores import LEVEL
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.store.measurements import POINT, Measurements, disturbed_mask
 from chaosity.text_templates import write_text

@@ -1,6 +1,6 @@
 """Groups of cells that should be equal: their expected scores, departures, scatter and anomalies.
 
-The groups of a node matrix are learned from the matrix itself (`matrix_departures`). The groups of
+The groups of a node matrix are learned from the matrix itself (`matrix_structure`). The groups of
 drives, cores and L3 domains follow from the topology: cells of the same relation and distance,
 initiators with the same number of threads, drives of the same model.
 """
@@ -24,24 +24,22 @@ from chaosity.anomalies.anomaly_results import (
     values_and_loss_text,
 )
 from chaosity.anomalies.cell_log_scores import (
+    LEVEL,
+    Departure,
     Mask,
     Name,
     Position,
+    ScatterWithoutFaults,
     ScoredCells,
     Scores,
-    cell_positions_in_mask,
-    loss_percent,
-    mask_of_cells,
-    score_cells,
-)
-from chaosity.anomalies.departure_significance import (
-    LEVEL,
-    Departure,
-    ScatterWithoutFaults,
     SuspectedComponent,
+    cell_positions_in_mask,
     estimate_scatter_without_faults,
     is_significant_and_large,
     limit_confidence_by_replicates,
+    loss_percent,
+    mask_of_cells,
+    score_cells,
 )
 from chaosity.store.measurements import less_is_better
 

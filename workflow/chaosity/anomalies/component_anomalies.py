@@ -10,7 +10,7 @@ import numpy as np
 
 from chaosity.anomalies.anomaly_results import PATH, PROCESSING_UNITS, TARGET, Anomaly, AnomalyKind
 from chaosity.anomalies.cell_groups import TidyTableSliceCells
-from chaosity.anomalies.departure_significance import Departure, SuspectedComponent
+from chaosity.anomalies.cell_log_scores import Departure, SuspectedComponent
 from chaosity.cpusets import parse_cpu_list
 from chaosity.place_names import initiator_to_target_name, node_name, parse_place_name
 from chaosity.store.measurements import Measurements

@@ -19,13 +19,19 @@ import pandas as pd
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, SliceKey, shorten_list
 from chaosity.anomalies.cell_groups import Comparison, TidyTableSliceCells
-from chaosity.anomalies.cell_log_scores import Mask, Position, Scores, cell_positions_in_mask
+from chaosity.anomalies.cell_log_scores import (
+    Departure,
+    Mask,
+    Position,
+    Scores,
+    SuspectedComponent,
+    cell_positions_in_mask,
+)
 from chaosity.anomalies.component_anomalies import CheckResult
-from chaosity.anomalies.departure_significance import Departure, SuspectedComponent
 from chaosity.anomalies.matrix_structure import PackageNodes
 from chaosity.cpusets import parse_cpu_list
 from chaosity.place_names import initiator_to_target_name, node_name, package_name
-from chaosity.prediction.drives_of_sets import DrivesByNode, drives_by_node_of_sets
+from chaosity.prediction.drive_set_bounds import DrivesByNode, drives_by_node_of_sets
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.units import format_count, join_with_and
 

@@ -22,12 +22,12 @@ from chaosity.anomalies.anomaly_results import (
     advice_text,
     shared_initiator_and_target,
 )
-from chaosity.anomalies.component_anomalies import CheckResult
-from chaosity.anomalies.departure_significance import (
+from chaosity.anomalies.cell_log_scores import (
     LEVEL,
     MAX_CONFIDENCE,
     MAX_CONFIDENCE_OF_ONE_RUN,
 )
+from chaosity.anomalies.component_anomalies import CheckResult
 from chaosity.place_names import natural_sort_key
 from chaosity.statistics.corun_interference import (
     compare_latency_together_and_alone,

@@ -28,12 +28,12 @@ from chaosity.anomalies.cell_groups import TidyTableSliceCells
 from chaosity.anomalies.cell_log_scores import (
     Position,
     Scores,
+    SuspectedComponent,
     cell_positions_in_mask,
     mask_of_cells,
     score_cells,
 )
 from chaosity.anomalies.component_anomalies import CheckResult
-from chaosity.anomalies.departure_significance import SuspectedComponent
 from chaosity.anomalies.matrix_structure import PackageNodes, learn_matrix_structure
 from chaosity.cpusets import parse_cpu_list
 from chaosity.place_names import link_name

@@ -23,11 +23,9 @@ from chaosity.anomalies.cell_log_scores import (
     Position,
     ScoredCells,
     cell_positions_in_mask,
-    loss_percent,
-)
-from chaosity.anomalies.departure_significance import (
     is_significant_and_large,
     limit_confidence_by_replicates,
+    loss_percent,
 )
 from chaosity.anomalies.matrix_structure import (
     ENOUGH_CELLS,

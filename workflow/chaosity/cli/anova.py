@@ -68,8 +68,7 @@ def anova_command(
     chaosity anova stream.csv --response MBps --factors node,kernel --block run
     """  # noqa: D301 (click's mark for lines that are not to be filled)
     from chaosity.figures.residual_plots import write_residual_plots
-    from chaosity.statistics.anova import analyse_variance
-    from chaosity.statistics.anova_table import p_value_text, variation_percent_text
+    from chaosity.statistics.anova import analyse_variance, p_value_text, variation_percent_text
     from chaosity.statistics.estimates_and_ratios import confidence_text
 
     table = _read_csv_texts(file)

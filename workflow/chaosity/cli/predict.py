@@ -187,7 +187,7 @@ def _print_together(
         is_simulated: whether the values are those of a machine that does not exist.
         as_json: whether to print JSON.
     """
-    from chaosity.twin.measured_cells import ALL
+    from chaosity.twin.model_values import ALL
     from chaosity.twin.predict_loads import predict_loads, undetermined_parameters
 
     missing = undetermined_parameters(fitted, topology, loads)

@@ -58,7 +58,7 @@ def collect_profiles_command(results: tuple[Path, ...], database: Path) -> None:
     A newer run of a host and configuration replaces the older run; an unchanged run changes
     nothing.
     """
-    from chaosity.store.add_profiles_to_database import update_profiles_from_results
+    from chaosity.store.profile_database import update_profiles_from_results
 
     collected = update_profiles_from_results(results, database)
     texts = {

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import pandas as pd
 
-from chaosity.compare.cell_ratios import moderated, ratios_of_pairs, ratios_of_runs
 from chaosity.compare.comparison_text import (
     BETTER,
     NO_DIFFERENCE,
@@ -31,7 +30,10 @@ from chaosity.compare.matched_cells import (
     key_columns,
     keys_of_rows,
     match_cells,
+    moderated,
     prepare_sides,
+    ratios_of_pairs,
+    ratios_of_runs,
     reduce_relations_to_own_or_other_node,
     summarise_logs,
 )

@@ -26,9 +26,9 @@ from chaosity.prediction.drive_set_bounds import (
     DriveSetBounds,
     NoisyValue,
     bound_drive_set,
+    drives_by_node_of_sets,
     raise_to_best_subset,
 )
-from chaosity.prediction.drives_of_sets import drives_by_node_of_sets
 from chaosity.statistics.cell_summary import with_variance_priors
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import Row, none_for_missing_values

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.figures.svg_hover_texts import REFERENCES, prefix_svg_ids
-from chaosity.statistics.anova_table import p_value_text, variation_percent_text
+from chaosity.statistics.anova import p_value_text, variation_percent_text
 from chaosity.statistics.estimates_and_ratios import change_text
 from chaosity.text_templates import FORMATS, TEMPLATES, write_text
 

@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 
 from chaosity.report.resource_table import DRIVES
 from chaosity.report.run import Run
-from chaosity.statistics.anova import AnovaResult
+from chaosity.statistics.anova import (
+    IMPORTANT_FROM_PERCENT,
+    AnovaResult,
+    VariationTerm,
+    variation_percent_text,
+)
 from chaosity.statistics.anova_effects import (
     MOST_LEVELS_IN_PAIRS,
     InteractionEffect,
     LevelEffect,
-)
-from chaosity.statistics.anova_table import (
-    IMPORTANT_FROM_PERCENT,
-    VariationTerm,
-    variation_percent_text,
 )
 from chaosity.statistics.estimates_and_ratios import confidence_text
 from chaosity.statistics.find_anova_studies import LOCAL, REMOTE, AnovaStudy

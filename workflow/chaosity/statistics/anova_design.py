@@ -1,15 +1,25 @@
-"""Read the design of an analysis of variance: a response, crossed factors, and maybe blocks."""
+"""Read a design (a response, crossed factors, maybe blocks), and fit nested linear models to it.
+
+The sum of squares of a term is of type II: what the model gains when the term joins all terms that
+do not contain it. Of the usual types only this one is independent of the coding of levels, defined
+with empty cells, and the most powerful where there is no interaction (Langsrud, "ANOVA for
+unbalanced data: Use Type II instead of Type III sums of squares", Statistics and Computing 13,
+2003). In balanced data it is the sum of squares of the term's effects (Jain, "The Art of Computer
+Systems Performance Analysis", 1991, chapters 20 to 23).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import linalg, sparse
 
 from chaosity.errors import UserError
 from chaosity.place_names import natural_sort_key
@@ -17,6 +27,12 @@ from chaosity.place_names import natural_sort_key
 Values = NDArray[np.float64]
 # Numbers of the columns that make a term; () is the grand mean.
 Term = tuple[int, ...]
+# An interaction of four factors has hundreds of effects, which nobody can interpret.
+MOST_FACTORS_INTERACTING = 3
+# Effects that a model of unbalanced data has to solve; more take seconds.
+_MOST_EFFECTS = 300
+# Indicator columns are independent or exactly dependent, so a small share of a count is rounding.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -166,3 +182,138 @@ def _text(cell: object) -> str:
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
     return str(cell).strip()
+
+
+@dataclass(frozen=True)
+class FittedTerms:
+    """The largest model that leaves an error, fitted to each response."""
+
+    terms: list[Term]  # all terms of the model, without the grand mean
+    squares: list[Values]  # sum of squares of each term, for each response
+    freedom: list[int]  # degrees of freedom of each term
+    residuals: Values  # shape (rows, responses)
+    error_freedom: int  # degrees of freedom of the residuals
+    # Interactions that count as error: their number of factors, and whether the model is too large;
+    # else it leaves no error.
+    omitted: Sequence[tuple[int, bool]] = ()
+    lost: Sequence[Term] = ()  # terms that the data cannot separate from the others
+
+
+def fit_largest_model(design: AnovaDesign, responses: Values) -> FittedTerms:
+    """Fit factors, interactions and the block to each column of `responses`."""
+    centred = responses - responses.mean(axis=0)  # a large common part would cost digits
+    fit_terms = _fit_balanced_data if design.is_balanced else _fit_any_data
+    omitted = []
+    for order in range(min(len(design.cells), MOST_FACTORS_INTERACTING), 0, -1):
+        terms = [term for n in range(1, order + 1) for term in combinations(design.cells, n)]
+        terms += [design.block] if design.block else []
+        solved = map(design.effect_count, _split_off_largest(design, terms)[1])
+        too_large = order > 1 and not design.is_balanced and sum(solved) > _MOST_EFFECTS
+        if not too_large:
+            found = fit_terms(design, terms, centred)
+            if found.error_freedom > 0 or order == 1:
+                break
+        omitted.append((order, too_large))
+    return replace(found, omitted=omitted)
+
+
+def _fit_balanced_data(design: AnovaDesign, terms: list[Term], centred: Values) -> FittedTerms:
+    """Fit terms that are orthogonal: the means of one after the other are subtracted.
+
+    `_fit_any_data` finds the same, but takes longer: 9 s in place of 0.1 s for ten factors of two
+    levels, whose 175 terms are then 350 models.
+    """
+    residuals, squares = centred, []
+    for term in terms:
+        effects = means(design.combination_of_each_row(term), residuals)
+        residuals = residuals - effects
+        squares.append((effects**2).sum(axis=0))
+    freedom = [design.effect_count(term) for term in terms]
+    rest = design.value_count - 1 - sum(freedom)
+    return FittedTerms(terms, squares, freedom, residuals, rest)
+
+
+def _fit_any_data(design: AnovaDesign, terms: list[Term], centred: Values) -> FittedTerms:
+    """Fit all terms whose effects the data can tell apart; each is the difference of two models.
+
+    Of two terms that cannot be told apart, the last is left out, and interactions before factors.
+    """
+    columns = cache(lambda term: indicators(_effect_of_each_row(design, term)))
+
+    @cache
+    def fit(chosen: frozenset[Term]) -> tuple[Values, int]:
+        largest, solved = _split_off_largest(design, sorted(chosen))
+        cells = design.combination_of_each_row(largest)
+        return _residuals_and_rank(cells, list(map(columns, solved)), centred)
+
+    lost: list[Term] = []
+    while True:
+        kept = [term for term in terms if term not in lost]
+        others = [frozenset(o for o in kept if not set(term) <= set(o)) for term in kept]
+        steps = [(fit(own), fit(own | {term})) for own, term in zip(others, kept, strict=True)]
+        freedom = [rank - rank_without for (_, rank_without), (_, rank) in steps]
+        if all(freedom):
+            break
+        nothing = [term for term, df in zip(kept, freedom, strict=True) if not df]
+        lost.append(max(nothing, key=lambda term: (len(term), term)))
+    squares = [((before - after) ** 2).sum(axis=0) for (before, _), (after, _) in steps]
+    residuals, rank = fit(frozenset(kept))
+    rest = design.value_count - rank
+    return FittedTerms(kept, squares, freedom, residuals, rest, lost=lost)
+
+
+def _split_off_largest(design: AnovaDesign, terms: list[Term]) -> tuple[Term, list[Term]]:
+    """Return the term with most combinations, and the terms that it does not contain."""
+    largest: Term = max(terms, key=design.combination_count, default=())
+    return largest, [term for term in terms if not set(term) <= set(largest)]
+
+
+def _residuals_and_rank(
+    cells: NDArray[np.intp], solved: list[sparse.csc_array], responses: Values
+) -> tuple[Values, int]:
+    """Return the residuals of a model with a grand mean, and its number of independent columns.
+
+    `cells` has the combination of each row of the largest term. Their means are taken, and only the
+    columns of the other effects, `solved`, are solved, within these combinations (the theorem of
+    Frisch, Waugh and Lovell). So few columns are left, whatever the number of cells.
+    """
+    residuals, count = responses - means(cells, responses), int(cells.max()) + 1
+    if not solved:
+        return residuals, count
+    columns = sparse.hstack(solved, format="csc")
+    sums = indicators(cells).T @ columns
+    of_cells = (sparse.diags_array(1.0 / np.bincount(cells)) @ sums).tocsc()
+    within = (columns.T @ columns - sums.T @ of_cells).toarray()
+    # The Cholesky factor of the independent columns, and their numbers from 1 on.
+    tolerance = _ROUNDING * float(columns.sum(axis=0).max())
+    factor, order, rank, _ = linalg.lapack.dpstrf(within, tol=tolerance)
+    if not rank:
+        return residuals, count
+    factor, kept = factor[:rank, :rank], order[:rank] - 1
+    columns, of_cells = columns[:, kept], of_cells[:, kept]
+    for _ in range(2):  # the second time removes the rounding of the first
+        solution = linalg.cho_solve((factor, False), columns.T @ residuals)
+        residuals = residuals - columns @ solution + (of_cells @ solution)[cells]
+    return residuals, count + int(rank)
+
+
+def _effect_of_each_row(design: AnovaDesign, term: Term) -> NDArray[np.intp]:
+    """Return, for each row, the number of its effect; -1 for the first level of any factor."""
+    codes = design.codes[:, list(term)] - 1
+    shape = [len(design.levels[member]) - 1 for member in term]
+    effects = np.ravel_multi_index(tuple(np.maximum(codes, 0).T), shape)
+    return np.where((codes < 0).any(axis=1), -1, effects)
+
+
+def indicators(codes: NDArray[np.intp]) -> sparse.csc_array:
+    """Return a column for each code: 1 in its rows, else 0; rows with the code -1 have only 0."""
+    rows = np.flatnonzero(codes >= 0)
+    shape = (len(codes), int(codes.max(initial=0)) + 1)
+    return sparse.csc_array((np.ones(len(rows)), (rows, codes[rows])), shape)
+
+
+def means(codes: NDArray[np.intp], values: Values) -> Values:
+    """Return, for each row, the mean of the values (rows, columns) over all rows with its code."""
+    sums = np.column_stack([np.bincount(codes, column) for column in values.T])
+    found: Values = (sums / np.bincount(codes)[:, None])[codes]
+    return found

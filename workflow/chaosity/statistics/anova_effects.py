@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, optimize, sparse, special, stats
 
-from chaosity.statistics.anova_design import AnovaDesign, Term, Values
-from chaosity.statistics.nested_least_squares import indicators, means
+from chaosity.statistics.anova_design import AnovaDesign, Term, Values, indicators, means
 
 # All pairs of twelve levels are 66 lines; of more levels only the extremes are reported.
 MOST_LEVELS_IN_PAIRS = 12

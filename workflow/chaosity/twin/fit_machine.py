@@ -36,16 +36,17 @@ from chaosity.twin.machine_parameters import (
     described,
     factor_of_fault,
 )
-from chaosity.twin.measured_cells import (
+from chaosity.twin.model_values import (
     ALL,
     RATES,
     Cell,
     CellKey,
+    ModelOfPoints,
+    ModelValues,
     cell_medians,
     departs,
     kind_of_value,
 )
-from chaosity.twin.model_values import ModelOfPoints, ModelValues
 
 # Least standard deviation of the difference between model and values, on logarithms.
 _LEAST_SCALE = 0.002

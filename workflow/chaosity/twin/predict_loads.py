@@ -29,7 +29,7 @@ from chaosity.twin.machine_parameters import (
     can_be_fitted,
     model_of,
 )
-from chaosity.twin.measured_cells import ALL, RATES, cell_medians, departs, kind_of_value
+from chaosity.twin.model_values import ALL, RATES, cell_medians, departs, kind_of_value
 
 # Draws of the parameters: the 2.5th of the 100 percentiles is then the mean of two draws.
 DRAWS = 200
