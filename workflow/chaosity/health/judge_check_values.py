@@ -22,6 +22,7 @@ from scipy import stats
 
 from chaosity.health.change_points import variance_of_neighbours
 from chaosity.health.choose_check_points import CheckPoint, PointKey
+from chaosity.statistics.moderated_variances import variance_of_median
 from chaosity.store.measurements import less_is_better
 
 # Standard deviation between sessions of a healthy host, and the number of earlier deviations that
@@ -37,8 +38,6 @@ RECENT, _REFERENCE = 7, 14
 _FAULT = 0.10
 # If at least this share of values of several parts is slow, the cause is common to all of them.
 _COMMON_SHARE = 0.7
-# Variance of the median of a normal sample, divided by that of its mean.
-_OF_A_MEDIAN = math.pi / 2
 
 FINE, WARNING, FAULTY = 0, 1, 2
 
@@ -196,9 +195,9 @@ class Expectation:
         # From three earlier checks on, their median tells what a short measurement gives.
         first = logs[:_REFERENCE]
         shift = median(first) if len(first) > 2 else 0.0
-        of_reference = nightly / len(first) if len(first) > 2 else known.variance / known.n
+        each, size = (nightly, len(first)) if len(first) > 2 else (known.variance, known.n)
         variance = self.session_variance + known.variance / len(values)
-        least = quantile * math.sqrt(variance + _OF_A_MEDIAN * of_reference)
+        least = quantile * math.sqrt(variance + each * variance_of_median(size))
         is_time = less_is_better(check.metric)
         limit = math.expm1(least) if is_time else -math.expm1(-least)
         judged = CheckedValue(
@@ -214,7 +213,7 @@ class Expectation:
             return judged
         last = [*last, math.log(judged.value / known.median)]
         away = fmean(last) - median(reference)
-        variance = nightly * (1.0 / RECENT + _OF_A_MEDIAN / len(reference))
+        variance = nightly * (1.0 / RECENT + float(variance_of_median(len(reference))))
         least = quantile * math.sqrt(variance)
         losses = [
             math.expm1(x) if is_time else -math.expm1(-x)

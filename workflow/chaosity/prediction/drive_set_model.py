@@ -30,6 +30,7 @@ from chaosity.prediction.drive_set_bounds import (
     raise_to_best_subset,
 )
 from chaosity.statistics.cell_summary import with_variance_priors
+from chaosity.statistics.moderated_variances import variance_of_median
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import Row, none_for_missing_values
 from chaosity.topology.topology_model import SAME_NODE, SAME_PACKAGE
@@ -105,8 +106,7 @@ class DriveSetModel:
         found: dict[str, dict[Drives, NoisyValue]] = {}
         for (initiator, target), middle, n, variance in cells.itertuples():
             noise = _UNKNOWN_NOISE if math.isnan(variance) else math.sqrt(variance)
-            # The variance of a median of more than two values is larger than that of their mean.
-            error = noise * math.sqrt((math.pi / 2.0 if n > 2 else 1.0) / n)
+            error = noise * math.sqrt(variance_of_median(n))
             if target in self._drives:
                 own = found.setdefault(initiator, {})
                 own[self._drives[target]] = NoisyValue(math.exp(middle), error)

@@ -13,37 +13,28 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
-from statistics import fmean
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
 from chaosity.documents.machines import Fault, MachineDescription, Noise
-from chaosity.errors import UserError
 from chaosity.records.point_types import Point
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
+from chaosity.twin.fit_data import FitData
 from chaosity.twin.fitted_description import FittedMachine, FittedParameter
 from chaosity.twin.machine_parameters import (
     PARAMETERS,
     Parameter,
-    ParameterUses,
     Values,
-    can_be_fitted,
     capacity_of_factor,
     described,
-    factor_of_fault,
 )
 from chaosity.twin.model_values import (
     ALL,
-    RATES,
-    Cell,
-    CellKey,
-    ModelOfPoints,
     ModelValues,
-    cell_medians,
     departs,
     kind_of_value,
 )
@@ -67,8 +58,6 @@ _FIRST_STEPS = 6
 _HELD_SIGMAS, _FEWEST_HELD = 2.0, 2
 _NO_LIMIT = 1e3  # a capacity that the format needs, times this, limits nothing
 _ORDER = {parameter: place for place, parameter in enumerate(PARAMETERS)}
-_DRIVE_RATE = "drives.read_bytes_per_second"
-_NODE_TO_PACKAGE = "links.node_to_package_bytes_per_second"
 
 
 def fit_machine(
@@ -102,97 +91,16 @@ def _loss(residuals: NDArray[np.float64]) -> float:
     return float(np.sum(2 * (np.sqrt(1 + residuals**2) - 1)))
 
 
-class _Fit:
-    """The data of a fit, and the model's values for given parameters."""
+class _Fit(FitData):
+    """A search for the parameters with the least loss."""
 
-    def __init__(
-        self,
-        measured: Measurements,
-        points: Sequence[Point],
-        topology: Topology,
-        faults: Sequence[Fault],
-    ) -> None:
-        self._points = [point for point in points if can_be_fitted(point)]
-        cells = cell_medians(measured, self._points)
-        factors = [factor_of_fault(fault, topology) for fault in faults]
-        uses = ParameterUses(topology, factors)
-        # Number of each point -> number of the first point with the same flows.
-        first: dict[Hashable, int] = {}
-        same = {
-            number: first.setdefault(
-                uses.flows_without_names(self._points[number]["loads"]), number
-            )
-            for number in sorted({number for number, _, _ in cells})
-        }
-        self.least = self._least_capacities(uses, same, cells)
-        if not any(parameter.name == _DRIVE_RATE for parameter in self.least):
-            # Without the rate of a drive alone, the description has no drives.
-            self.least = {each: v for each, v in self.least.items() if each.section != "drives"}
-            same = {
-                number: other
-                for number, other in same.items()
-                if not any(load["target"]["drives"] for load in self._points[number]["loads"])
-            }
-        # If each package has one node, memory uses the links of nodes and packages alike.
-        one_node_each = len(topology.packages) == len(topology.nodes)
-        self._limits = {
-            parameter: least
-            for parameter, least in self.least.items()
-            if not (parameter.fault or (one_node_each and parameter.name == _NODE_TO_PACKAGE))
-        }
-        # Factor of a part that a finding names -> the smallest share of its capacity with which the
-        # measured rates are possible.
-        self._factors = {
-            factor: least / self._limits[capacity]
-            for factor in factors
-            if (least := self.least.pop(factor, None)) is not None
-            and (capacity := capacity_of_factor(factor)) in self._limits
-        }
-        self._keys = [key for key in cells if key[0] in same]
-        self._logs = np.log([cells[key][0] for key in self._keys])
-        self._model = ModelOfPoints(topology, uses, self._points, same, self._keys)
-        spread = [(variance, n - 1) for _, variance, n in cells.values() if n > 1]
-        self._noise = (
-            math.sqrt(sum(v * n for v, n in spread) / sum(n for _, n in spread)) if spread else 0.0
-        )
-        # Standard deviation of a median over that of a run, if the logarithms are normal.
-        counts = [cells[key][2] for key in self._keys]
-        self._median_per_run = math.sqrt(fmean(min(1.0, math.pi / 2 / n) for n in counts))
-        needed = [own for own in PARAMETERS if own.section == "memory" and own.required]
-        if not all(each in self.least for each in needed):
-            remedy = "measure the experiment memory_bandwidth first"
-            raise UserError("there is no valid memory bandwidth to fit", remedy=remedy)
-        # While the start values are far away, all cells count; then the scale is that of the
-        # residuals.
-        self.scale = 0.5
-
-    def _least_capacities(
-        self, uses: ParameterUses, same: Mapping[int, int], cells: Mapping[CellKey, Cell]
-    ) -> dict[Parameter, float]:
-        """Return the capacities that the machine must have at least to reach the measured rates."""
-        rates: dict[int, dict[str, float]] = defaultdict(dict)
-        for (number, name, metric), (value, _, _) in cells.items():
-            if metric in RATES:
-                rates[number][name] = value
-        per_rate = {
-            number: uses.capacities_for_rates(self._points[number]["loads"])
-            for number in set(same.values())
-        }
-        least: dict[Parameter, float] = {}
-        for number, own in rates.items():
-            used: dict[tuple[Parameter, str], float] = defaultdict(float)
-            loads = self._points[number]["loads"]
-            for load, shares in zip(loads, per_rate[same[number]], strict=True):
-                for use, share in shares.items():
-                    used[use] += share * own.get(load["name"], 0.0)
-            for (parameter, _), rate in used.items():
-                if rate:
-                    least[parameter] = max(rate, least.get(parameter, 0.0))
-        return least
+    # Standard deviation of the logarithms of cells around the model. While the start values are far
+    # away, all cells count; then the scale is that of the residuals.
+    scale = 0.5
 
     def cost(self, now: ModelValues) -> float:
         """Return the loss of the cells."""
-        return _loss((now.logs - self._logs) / self.scale)
+        return _loss((now.logs - self.logs) / self.scale)
 
     def start(self) -> Values:
         """Return the start values: the least capacities, and usual latencies.
@@ -201,18 +109,18 @@ class _Fit:
         """
         values: Values = {}
         for parameter in PARAMETERS:
-            if parameter.resources and parameter in self._limits:
-                values[parameter] = self._limits[parameter]
+            if parameter.resources and parameter in self.limits:
+                values[parameter] = self.limits[parameter]
             elif not parameter.resources and (
-                self._model.is_used(parameter) or parameter.section == "latency_ns"
+                self.model.is_used(parameter) or parameter.section == "latency_ns"
             ):
                 values[parameter] = parameter.usual
-        return values | {own: remains for own, remains in self._factors.items() if remains < 1}
+        return values | {own: remains for own, remains in self.factors.items() if remains < 1}
 
     def refined(self, start: Values, steps: int = _MOST_STEPS) -> Values:
         """Return the values with the least loss near the start values; the scale becomes theirs."""
         values = self._search(start, steps)
-        off = np.abs(self._model.at(values).logs - self._logs)
+        off = np.abs(self.model.at(values).logs - self.logs)
         self.scale = max(_LEAST_SCALE, float(np.median(off) / stats.norm.ppf(0.75)))
         return values
 
@@ -226,11 +134,11 @@ class _Fit:
             return dict(zip(free, map(float, np.exp(logs)), strict=True)) | (fixed or {})
 
         def residuals(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-            model = self._model.at(values_of(logs))
-            return np.append((model.logs - self._logs) / self.scale, (logs - centre) / spreads)
+            model = self.model.at(values_of(logs))
+            return np.append((model.logs - self.logs) / self.scale, (logs - centre) / spreads)
 
         def derivatives(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-            own = self._model.jacobian(self._model.at(values_of(logs))) / self.scale
+            own = self.model.jacobian(self.model.at(values_of(logs))) / self.scale
             return np.vstack([own[:, : len(free)], np.diag(1 / spreads)])
 
         found = optimize.least_squares(
@@ -247,8 +155,8 @@ class _Fit:
         """Return the machine with as few capacities as explain the data."""
         values = self.refined(self.refined(self.start(), _FIRST_STEPS))
         values, others = self._determined(values)
-        now = self._model.at(values)
-        jacobian = self._model.jacobian(now)
+        now = self.model.at(values)
+        jacobian = self.model.jacobian(now)
         covariance = self._covariance(now, jacobian)
         deviations = dict(zip(values, map(float, np.sqrt(np.diag(covariance))), strict=True))
         unused = [
@@ -269,19 +177,19 @@ class _Fit:
         for parameter in self.least.keys() - deviations.keys():
             parameters.append(self._parameter(parameter, None, math.inf, 0))
         parameters.sort(key=lambda fitted: _ORDER.get(fitted.parameter, len(_ORDER)))
-        noise: Noise = {"between_runs": min(1.0, round(self._noise, 5))}
+        noise: Noise = {"between_runs": min(1.0, round(self.noise, 5))}
         document: MachineDescription = {**described(values), "noise": noise}
-        away = self._logs - self._model.at(values).logs
+        away = self.logs - self.model.at(values).logs
         departures = {}
         for row in np.argsort(-np.abs(away)):
             if departs(away[row], self.scale):
-                number, load, _ = self._keys[row]
-                point = self._points[number]
+                number, load, _ = self.keys[row]
+                point = self.points[number]
                 departures[f"{point['experiment']}/{point['point']}, {load}"] = math.exp(away[row])
         return FittedMachine(
             document,
             tuple(parameters),
-            len(self._keys),
+            len(self.keys),
             self.scale,
             departures,
             values,
@@ -299,12 +207,12 @@ class _Fit:
         """
         # A parameter that only its usual value determines adapts to no value.
         adapted = sum(1 - (each / own.spread) ** 2 for own, each in deviations.items())
-        cells = len(self._keys)
+        cells = len(self.keys)
         further = math.sqrt(cells / max(1.0, cells - adapted))
-        least = self._noise * self._median_per_run
+        least = self.noise * self.median_per_run
         kinds: dict[str, list[float]] = defaultdict(list)
-        for (number, name, metric), difference in zip(self._keys, np.abs(away), strict=True):
-            loads = self._points[number]["loads"]
+        for (number, name, metric), difference in zip(self.keys, np.abs(away), strict=True):
+            loads = self.points[number]["loads"]
             load = next(load for load in loads if load["name"] == name)
             kinds[kind_of_value(load, metric, len(loads))].append(float(difference))
         kinds[ALL] = [*map(float, np.abs(away))]
@@ -327,8 +235,8 @@ class _Fit:
         determine has no factor either: the fault can be that of another part.
         """
         values, others = self._explained(self._needed(values))
-        now = self._model.at(values)
-        deviations = np.sqrt(np.diag(self._covariance(now, self._model.jacobian(now))))
+        now = self.model.at(values)
+        deviations = np.sqrt(np.diag(self._covariance(now, self.model.jacobian(now))))
         sure = {
             own: value
             for (own, value), deviation in zip(values.items(), deviations, strict=True)
@@ -352,7 +260,7 @@ class _Fit:
         unneeded = [each for each, own in others.items() if own.keys() < values.keys()]
         if not unneeded:
             return values, others
-        least = min(unneeded, key=lambda each: self.cost(self._model.at(others[each])))
+        least = min(unneeded, key=lambda each: self.cost(self.model.at(others[each])))
         return self._explained(self.refined(others[least]))
 
     def _adapted(self, values: Values, parameter: Parameter) -> Values | None:
@@ -363,7 +271,7 @@ class _Fit:
         that the format needs: that is the simplest explanation of the same rates. Slower parts of
         this capacity stay as slow as they are.
         """
-        spare, fixed = {each: own for each, own in self._limits.items() if each not in values}, {}
+        spare, fixed = {each: own for each, own in self.limits.items() if each not in values}, {}
         kept = {each: own for each, own in values.items() if each is not parameter}
         factors = {own for own in values if own.fault and capacity_of_factor(own) is parameter}
         if parameter.required:
@@ -371,28 +279,28 @@ class _Fit:
         if parameter.required or factors:
             fixed = {parameter: values[parameter] * _NO_LIMIT}
             kept |= {factor: values[factor] / _NO_LIMIT for factor in factors}
-        now = self._model.at(values)
+        now = self.model.at(values)
         adapted = self._search({**kept, **spare}, _MOST_STEPS, fixed)
         adapted = self._without_unneeded(adapted) or adapted
-        then = self._model.at(adapted)
+        then = self.model.at(adapted)
         faster = then.logs - now.logs > _HELD_SIGMAS * self.scale
-        held = {self._keys[row][0] for row in np.flatnonzero(faster)}
+        held = {self.keys[row][0] for row in np.flatnonzero(faster)}
         clear = self.cost(then) - self.cost(now) > self._required_gain()
         return None if clear and len(held) >= _FEWEST_HELD else adapted
 
     def _required_gain(self) -> float:
         """Return by how much a capacity or a factor must lower the loss, so that it is kept."""
-        return math.log(len(self._keys)) + 2 * math.log(len(self._limits) + len(self._factors))
+        return math.log(len(self.keys)) + 2 * math.log(len(self.limits) + len(self.factors))
 
     def _without_unneeded(self, values: Values) -> Values | None:
         """Return the values without the capacities that explain too little; None if there are none.
 
         The capacity that explains least is left out first, since two can explain the same values.
         """
-        now = kept = self._model.at(values)
+        now = kept = self.model.at(values)
         while True:
             others = {
-                parameter: self._model.without(kept, parameter)
+                parameter: self.model.without(kept, parameter)
                 for parameter in kept.values
                 if parameter.resources and not parameter.required
             }
@@ -404,11 +312,11 @@ class _Fit:
 
     def _covariance(self, now: ModelValues, jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the covariance of the logarithms of the parameters."""
-        residuals = (now.logs - self._logs) / self.scale
+        residuals = (now.logs - self.logs) / self.scale
         # The influence of each cell on the estimate, and its mean slope, for the soft L1 loss.
         influence = residuals / np.sqrt(1 + residuals**2)
         slope = float(np.mean((1 + residuals**2) ** -1.5))
-        freedom = max(1, len(self._keys) - len(now.values))
+        freedom = max(1, len(self.keys) - len(now.values))
         variance = float(np.sum(influence**2)) / freedom / slope**2 * self.scale**2
         variance = max(variance, _LEAST_SCALE**2)  # values without noise would give no variance
         spreads = np.array([parameter.spread for parameter in now.values])
@@ -418,7 +326,7 @@ class _Fit:
     def _points_that_determine(self, column: NDArray[np.float64]) -> int:
         """Return the number of points with a value that depends on a parameter."""
         rows = np.flatnonzero(np.abs(column) > _DEPENDS)
-        return len({self._keys[row][0] for row in rows})
+        return len({self.keys[row][0] for row in rows})
 
     def _parameter(
         self, parameter: Parameter, value: float | None, deviation: float, points: int
@@ -428,6 +336,6 @@ class _Fit:
         least = self.least.get(parameter)
         if value is None or deviation > most or not points:
             return FittedParameter(parameter, value, None, None, least, points)
-        freedom = max(1, len(self._keys) - len(PARAMETERS))
+        freedom = max(1, len(self.keys) - len(PARAMETERS))
         factor = math.exp(float(stats.t.ppf(0.975, freedom)) * deviation)
         return FittedParameter(parameter, value, value / factor, value * factor, least, points)
