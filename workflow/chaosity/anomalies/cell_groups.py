@@ -35,8 +35,6 @@ from chaosity.anomalies.cell_log_scores import (
     SuspectedComponent,
     cell_positions_in_mask,
     estimate_scatter_without_faults,
-    is_significant_and_large,
-    limit_confidence_by_replicates,
     loss_percent,
     mask_of_cells,
     score_cells,
@@ -114,32 +112,8 @@ class Comparison(Generic[Name]):
         noise *= (_MEDIAN_VARIANCE if own.sum() > 2 else 1.0) / own.sum()
         error = float(np.sqrt(noise + self.scatter.natural**2))
         loss = float(np.median(-self.departures[own]))
-        return self._if_clear(suspect, cell_positions_in_mask(own), loss, error, comparisons)
-
-    def significant_loss_against_cell(
-        self, worse: Position, better: Position, error: float, comparisons: int
-    ) -> Departure | None:
-        """Return the loss of a cell against a cell that it should equal or exceed, if it is clear.
-
-        `error` is the standard deviation of the difference of both cells.
-        """
-        loss = float(self.cells.log_score[better] - self.cells.log_score[worse])
-        return self._if_clear(None, [worse], loss, error, comparisons)
-
-    def _if_clear(
-        self,
-        suspect: SuspectedComponent | None,
-        positions: Sequence[Position],
-        loss: float,
-        error: float,
-        comparisons: int,
-    ) -> Departure | None:
-        """Return a departure with its interval if the loss is clear and large enough to matter."""
-        clear, confidence = is_significant_and_large(loss, error, self.scatter, comparisons)
-        if not clear:
-            return None
-        half = float(stats.t.isf(0.025, self.scatter.freedom)) * error
-        return Departure(suspect, tuple(positions), loss, loss - half, loss + half, confidence)
+        positions = cell_positions_in_mask(own)
+        return self.scatter.departure_if_clear(suspect, positions, loss, error, comparisons)
 
 
 class GroupedCells(Generic[Name]):
@@ -205,6 +179,16 @@ class GroupedCells(Generic[Name]):
         of_groups[medians.index] = medians
         expected: Scores = of_groups[self.labels] + self.structural
         return np.where(self.limits < expected, self.limits, expected)
+
+    def loss_against_cell(
+        self, worse: Position, better: Position, error: float, comparisons: int
+    ) -> Departure | None:
+        """Return the loss of a cell against a cell that it should equal or exceed, if it is clear.
+
+        `error` is the standard deviation of the difference of both cells.
+        """
+        loss = float(self.cells.log_score[better] - self.cells.log_score[worse])
+        return self.scatter.departure_if_clear(None, [worse], loss, error, comparisons)
 
     def smallest_detectable_loss_percent(self, looks: int = 1) -> float:
         """Return the smallest loss of a cell that is found with 95 % probability, in per cent.
@@ -349,7 +333,7 @@ class GroupedCells(Generic[Name]):
             loss_percent=percent,
             loss_percent_low=low,
             loss_percent_high=high,
-            confidence=limit_confidence_by_replicates(self.cells, departure.confidence),
+            confidence=self.cells.limit_confidence(departure.confidence),
             p_value=1.0 - departure.confidence,
             n=int(min(self.cells.n[position] for position in compared)),
             compared_with=compared_with,
@@ -388,15 +372,11 @@ class TidyTableSliceCells(GroupedCells[str]):
             if max(part.any(axis=1).sum(), part.any(axis=0).sum()) <= _TOO_FEW:
                 self.untested |= part
 
-    def each_initiator_as_suspect(self) -> Iterator[SuspectedComponent]:
-        """Yield each initiator as a suspect with its cells."""
-        for name in self.cells.rows:
-            yield SuspectedComponent("initiator", name, self.cells.mask_of_place(initiator=name))
-
-    def each_target_as_suspect(self, part: str) -> Iterator[SuspectedComponent]:
-        """Yield each target as a suspect with its cells; `part` says what the targets are."""
-        for name in self.cells.columns:
-            yield SuspectedComponent(part, name, self.cells.mask_of_place(target=name))
+    def each_initiator_or_target(self, part: str, axis: int) -> Iterator[SuspectedComponent]:
+        """Yield each initiator (axis 0) or target (axis 1) as a suspect; `part` says what it is."""
+        for number, name in enumerate((self.cells.rows, self.cells.columns)[axis]):
+            of_axis = np.indices(self.labels.shape)[axis]
+            yield SuspectedComponent(part, name, of_axis == number)
 
     @property
     def tested_mask(self) -> Mask:

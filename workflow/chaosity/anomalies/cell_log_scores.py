@@ -114,6 +114,10 @@ class ScoredCells(Generic[Name]):
         """The median of the standard errors of the measured cells."""
         return float(np.median(self.standard_error[self.measured_mask]))
 
+    def limit_confidence(self, confidence: float) -> float:
+        """Return the confidence, limited to the highest that this number of replicates allows."""
+        return min(confidence, MAX_CONFIDENCE if self.freedom else MAX_CONFIDENCE_OF_ONE_RUN)
+
     def value_of_score(self, log_score: float) -> float:
         """Convert a score to the value in the metric's unit."""
         return float(np.exp(-log_score if less_is_better(self.metric) else log_score))
@@ -221,6 +225,31 @@ class ScatterWithoutFaults:
     single: float  # standard deviation of a single replicate, as a share of its value
     matters: float  # smallest loss that is reported, as a share of the expected value
 
+    def confidence_in_loss(self, loss: float, error: float, comparisons: int) -> float:
+        """Return the probability that a loss is not noise; 0 for a loss too small to matter.
+
+        `loss` is a difference of logarithms and `error` its standard deviation, computed from the
+        scatter. `comparisons` is the number of tested cells.
+        """
+        if loss <= -np.log1p(-self.matters):
+            return 0.0
+        return 1.0 - min(1.0, float(stats.t.sf(loss / error, self.freedom)) * comparisons)
+
+    def departure_if_clear(
+        self,
+        suspect: SuspectedComponent | None,
+        positions: Sequence[Position],
+        loss: float,
+        error: float,
+        comparisons: int,
+    ) -> Departure | None:
+        """Return a departure with its interval if the loss is clear and large enough to matter."""
+        confidence = self.confidence_in_loss(loss, error, comparisons)
+        if confidence <= 1.0 - LEVEL:
+            return None
+        half = float(stats.t.isf(0.025, self.freedom)) * error
+        return Departure(suspect, tuple(positions), loss, loss - half, loss + half, confidence)
+
 
 @dataclass(frozen=True)
 class SuspectedComponent:
@@ -292,22 +321,3 @@ def estimate_scatter_without_faults(
         error = np.sqrt(total * (1.0 + np.pi / 2.0 / np.maximum(size, 1)))
     matters = MATTERS if cells.freedom else MATTERS_IN_ONE_RUN
     return ScatterWithoutFaults(error, np.sqrt(total), freedom, natural, single, matters)
-
-
-def is_significant_and_large(
-    difference: float, error: float, scatter: ScatterWithoutFaults, comparisons: int
-) -> tuple[bool, float]:
-    """Return whether a loss is clear and large enough to matter, and the confidence in the loss.
-
-    `difference` is the loss as a difference of logarithms; `error` is its standard deviation,
-    computed from the scatter. `comparisons` is the number of tested cells.
-    """
-    if difference <= -np.log1p(-scatter.matters):
-        return False, 0.0
-    p = float(stats.t.sf(difference / error, scatter.freedom)) * comparisons
-    return bool(p < LEVEL), 1.0 - min(1.0, p)
-
-
-def limit_confidence_by_replicates(cells: ScoredCells[Name], confidence: float) -> float:
-    """Return the confidence, limited to the highest value that this number of replicates allows."""
-    return min(confidence, MAX_CONFIDENCE if cells.freedom else MAX_CONFIDENCE_OF_ONE_RUN)

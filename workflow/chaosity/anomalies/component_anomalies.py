@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import compress
 
@@ -31,12 +31,13 @@ class CheckResult:
     detectable: list[Callable[[int], float]] = field(default_factory=list)
     tests_count: int = 0  # number of tests, each with its own adjustment for its comparisons
 
-    def add_tested_cells(self, cells: TidyTableSliceCells, names: Sequence[str], axis: int) -> None:
+    def add_tested_cells(self, cells: TidyTableSliceCells, axis: int) -> None:
         """Add the names and smallest detectable loss of the tested cells of a slice.
 
-        `axis` is the axis along which the cells of one component in `names` lie.
+        The tested components are the initiators (axis 0) or the targets (axis 1).
         """
-        tested = np.any(cells.tested_mask, axis=axis).tolist()
+        names = (cells.cells.rows, cells.cells.columns)[axis]
+        tested = np.any(cells.tested_mask, axis=1 - axis).tolist()
         if any(tested):
             self.tests_count += 1
             self.detectable.append(cells.smallest_detectable_loss_percent)
@@ -69,8 +70,11 @@ def find_slow_initiators_and_memory(
         cells = TidyTableSliceCells(
             own, where, ("relation", "known_distance", "threads", "core_kind")
         )
-        check.add_tested_cells(cells, cells.cells.rows, axis=1)
-        suspects = [*cells.each_initiator_as_suspect(), *cells.each_target_as_suspect("target")]
+        check.add_tested_cells(cells, axis=0)
+        suspects = [
+            *cells.each_initiator_or_target("initiator", 0),
+            *cells.each_initiator_or_target("target", 1),
+        ]
         departures = cells.find_departing_suspects_and_cells(suspects, cells.untested)
         check.anomalies += [_slow_on_memory(cells, departure, units) for departure in departures]
     return check
@@ -124,7 +128,7 @@ def find_slow_drives_and_drive_paths(rows: Measurements, models: Mapping[str, st
     for where, part in rows.comparable_slices():
         own = part.rows.assign(model=[models.get(name, name) for name in part.rows["target"]])
         cells = TidyTableSliceCells(own, where, ("relation", "model"))
-        check.add_tested_cells(cells, cells.cells.columns, axis=0)
+        check.add_tested_cells(cells, axis=1)
         found = cells.find_departing_suspects_and_cells(
             list(_drive_suspects(cells)), cells.untested
         )
@@ -135,8 +139,8 @@ def find_slow_drives_and_drive_paths(rows: Measurements, models: Mapping[str, st
 
 
 def _drive_suspects(cells: TidyTableSliceCells) -> Iterator[SuspectedComponent]:
-    yield from cells.each_target_as_suspect("drive")
-    yield from cells.each_initiator_as_suspect()
+    yield from cells.each_initiator_or_target("drive", 1)
+    yield from cells.each_initiator_or_target("initiator", 0)
     nodes: dict[str, list[str]] = {}
     for (_, drive), first in cells.first_rows.items():
         nodes.setdefault(str(first["target_nodes"]), []).append(drive)
@@ -193,9 +197,7 @@ def _remote_better(slice_cells: TidyTableSliceCells) -> Iterator[Anomaly]:
         )
         noise = np.hypot(cells.standard_error[own], cells.standard_error[best])
         error = float(np.hypot(noise, scatter.natural))
-        departure = slice_cells.comparison.significant_loss_against_cell(
-            own, best, error, comparisons
-        )
+        departure = slice_cells.loss_against_cell(own, best, error, comparisons)
         if departure is not None:
             home, source = cells.rows[own[0]], cells.rows[best[0]]
             yield slice_cells.build_anomaly(

@@ -67,7 +67,7 @@ def find_slow_drive_sets(
     ]
     check.tests_count = 1 if slices else 0  # drives that are slow together, in all slices
     for cells in slices:
-        check.add_tested_cells(cells, cells.cells.columns, axis=0)
+        check.add_tested_cells(cells, axis=1)
         check.anomalies += _losses_by_adding_drives(cells)
         excluded = cells.untested | cells.explained_by_drives(slow_drives)
         suspects = list(cells.suspects(packages or ()))
@@ -169,7 +169,7 @@ class DriveSetCells(TidyTableSliceCells):
         for column in columns:
             for label in np.unique(self.labels[self.tested_mask[:, column], column]):
                 yield self._suspect(_PATH, column, self.labels[:, column] == label)
-        for suspect in self.each_initiator_as_suspect():
+        for suspect in self.each_initiator_or_target(_INITIATOR, 0):
             yield replace(suspect, cells=suspect.cells & self.tested_mask)
 
     def _suspect(self, part: str, column: int, rows: Mask) -> SuspectedComponent:
@@ -352,9 +352,7 @@ def _losses_by_adding_drives(cells: DriveSetCells) -> Iterator[Anomaly]:
             best = row, parts[int(np.argmax(gains[row]))]
             errors = cells.cells.standard_error
             error = float(np.hypot(errors[best], errors[row, column]))
-            departure = cells.comparison.significant_loss_against_cell(
-                (row, column), best, error, comparisons
-            )
+            departure = cells.loss_against_cell((row, column), best, error, comparisons)
             if departure is not None:
                 nodes = cells.nodes[column]
                 key = nodes if len(nodes) == 1 else frozenset[int]()

@@ -23,7 +23,6 @@ from chaosity.anomalies.anomaly_results import (
 from chaosity.anomalies.cell_groups import GroupedCells, best_middle_score_of_each_group
 from chaosity.anomalies.cell_log_scores import (
     LEVEL,
-    Departure,
     Mask,
     Position,
     ScoredCells,
@@ -177,14 +176,6 @@ def _add_or_explain(found: list[Anomaly], anomaly: Anomaly) -> None:
     found.append(anomaly)
 
 
-def _loss_against(
-    analysis: MatrixAnalysis, worse: Position, better: Position, comparisons: int
-) -> Departure | None:
-    """Return the loss of a cell against a better cell, if the loss is clear."""
-    error = float(np.hypot(analysis.scatter.own[worse], analysis.scatter.own[better]))
-    return analysis.comparison.significant_loss_against_cell(worse, better, error, comparisons)
-
-
 def _remote_better(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
     """Yield the worst case of each node that gets better values from remote than from own memory.
 
@@ -194,7 +185,8 @@ def _remote_better(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
     comparisons = int(cells.measured_mask.sum()) * analysis.looks
     for remote, local in analysis.remote_better:
         (source, target), node = cells.initiator_and_target(remote), cells.rows[local[0]]
-        departure = _loss_against(analysis, local, remote, comparisons)
+        error = float(np.hypot(*(analysis.scatter.own[each] for each in (local, remote))))
+        departure = analysis.loss_against_cell(local, remote, error, comparisons)
         if node in reported or departure is None:
             continue
         reported.add(node)

@@ -23,8 +23,6 @@ from chaosity.anomalies.cell_log_scores import (
     Position,
     ScoredCells,
     cell_positions_in_mask,
-    is_significant_and_large,
-    limit_confidence_by_replicates,
     loss_percent,
 )
 from chaosity.anomalies.matrix_structure import (
@@ -175,7 +173,7 @@ def _mismatch(
         loss_percent=loss_percent(worse - better, cells.metric),
         loss_percent_low=None,
         loss_percent_high=None,
-        confidence=limit_confidence_by_replicates(cells, confidence),
+        confidence=cells.limit_confidence(confidence),
         p_value=1.0 - confidence,
         n=int(cells.n[cells.measured_mask].min()),
         compared_with=compared_with,
@@ -255,7 +253,7 @@ def _wrong_entries(
     others = [pair for pair in of_group if distances[pair] == distance] or of_group
     scores = float(cells.log_score[positions[worst]]), typical[group_of[distance]]
     error = float(np.nanmedian(groups.scatter.own) * np.sqrt(2.0))
-    _, confidence = is_significant_and_large(wrong[worst], error, groups.scatter, len(positions))
+    confidence = groups.scatter.confidence_in_loss(wrong[worst], error, len(positions))
     measured, other = (
         format_quantity(cells.metric, cells.value_of_score(score)) for score in scores
     )
