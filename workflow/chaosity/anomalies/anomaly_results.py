@@ -30,13 +30,6 @@ class AnomalyKind(StrEnum):
     SLIT_MISMATCH = "slit_mismatch"
 
 
-# Parts of a node matrix that can be suspected.
-TARGET, INITIATOR, INTO, OUT_OF = "target", "initiator", "into", "out_of"
-LINKS, BLOCK, LOCAL, PATH = "links", "block", "local", "path"
-PROCESSING_UNITS = "processing_units"  # some of a node
-BOTH_WAYS = "both_ways"  # both paths between two nodes
-LINK = "link"  # a link between packages, by the direction of the data
-
 CellNames = tuple[int | str, int | str]  # initiator and target
 SliceKey = Mapping[str, str | None]  # column of the tidy table -> its value
 
@@ -225,8 +218,3 @@ def shorten_list(items: Sequence[str], most: int) -> list[str]:
     """Return the first `most` items and, as the last item, the number of omitted items."""
     more = len(items) - most
     return [*items[:most], f"{more} more"] if more > 0 else list(items)
-
-
-def suspected_part_text(part: str, *numbers: int) -> str:
-    """Return the beginning of a sentence that names the suspected part of nodes or packages."""
-    return str(fixed_texts("anomalies")["suspected_part"][part]).format(*numbers)

@@ -7,7 +7,7 @@ initiators with the same number of threads, drives of the same model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic
 
@@ -18,6 +18,7 @@ from scipy import stats
 
 from chaosity.anomalies.anomaly_results import (
     Anomaly,
+    AnomalyKind,
     SliceKey,
     advice_text,
     shared_initiator_and_target,
@@ -40,6 +41,7 @@ from chaosity.anomalies.cell_log_scores import (
     score_cells,
 )
 from chaosity.store.measurements import less_is_better
+from chaosity.text_templates import fixed_texts
 
 # Of two comparable initiators or targets, either can be the faulty one.
 _TOO_FEW = 2
@@ -284,10 +286,9 @@ class GroupedCells(Generic[Name]):
     def build_anomaly(
         self,
         departure: Departure,
-        kind: str,
+        found: str,
+        names: Iterable[object],
         components: tuple[str, ...],
-        what: str,
-        advice: str,
         *,
         than: str = " than comparable cells",
         compared_with: str | None = None,
@@ -297,11 +298,12 @@ class GroupedCells(Generic[Name]):
     ) -> Anomaly:
         """Return the anomaly for a departure from the group or from a reference cell.
 
-        The sentence begins with `what`, the slow part, and ends with `than`. `reference` is the
-        position of the reference cell. `cells` are the positions of the explained cells. Default:
-        the cells of the departure. `seen_at` is the initiator and target of the anomaly. Default:
-        with a reference those of the first explained cell, else those that all cells share.
-        `advice` is a name for `advice_text`. The other arguments are attributes of `Anomaly`.
+        `found` is a key of `found` in ``templates/texts/anomalies.yaml``: the kind, the begin of
+        the sentence with these `names`, and the advice. The sentence ends with `than`. `reference`
+        is the position of the reference cell. `cells` are the positions of the explained cells, by
+        default those of the departure. `seen_at` is the initiator and target of the anomaly, by
+        default with a reference those of the first explained cell, else those of all cells.
+        The other arguments are attributes of `Anomaly`.
         """
         positions: tuple[Position, ...] = departure.cells
         scores, metric = self.cells.log_score, self.cells.metric
@@ -315,15 +317,16 @@ class GroupedCells(Generic[Name]):
             labels = [self.labels[position] for position in positions]
             others = int(np.isin(self.labels, labels).sum()) - len(positions)
             compared_with = f"{others} other values of the same relation"
-        names = tuple(self.cells.initiator_and_target(position) for position in cells or positions)
+        places = tuple(self.cells.initiator_and_target(position) for position in cells or positions)
         initiator, target = seen_at or shared_initiator_and_target(
-            names[:1] if reference is not None else names
+            places[:1] if reference is not None else places
         )
         between = f" in the median of {len(positions)} cells" if len(positions) > 1 else ""
         values = values_and_loss_text(metric, observed, expected, percent, between)
+        text = fixed_texts("anomalies")["found"][found]
         compared = [*positions, *([] if reference is None else [reference])]
         return Anomaly(
-            kind=kind,
+            kind=AnomalyKind(text["kind"]),
             initiator=initiator,
             target=target,
             components=components,
@@ -337,9 +340,9 @@ class GroupedCells(Generic[Name]):
             p_value=1.0 - departure.confidence,
             n=int(min(self.cells.n[position] for position in compared)),
             compared_with=compared_with,
-            sentence=f"{what} {values}{than}.",
-            advice=advice_text(advice),
-            cells=names,
+            sentence=f"{text['text'].format(*names)} {values}{than}.",
+            advice=advice_text(text.get("advice", found)),
+            cells=places,
             where=self.where,
         )
 

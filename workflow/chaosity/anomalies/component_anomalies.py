@@ -8,7 +8,7 @@ from itertools import compress
 
 import numpy as np
 
-from chaosity.anomalies.anomaly_results import PATH, PROCESSING_UNITS, TARGET, Anomaly, AnomalyKind
+from chaosity.anomalies.anomaly_results import Anomaly
 from chaosity.anomalies.cell_groups import TidyTableSliceCells
 from chaosity.anomalies.cell_log_scores import Departure, SuspectedComponent
 from chaosity.cpusets import parse_cpu_list
@@ -85,20 +85,17 @@ def _slow_on_memory(
 ) -> Anomaly:
     source, target = cells.cells.initiator_and_target(departure.cells[0])
     on_one_target = int(cells.cells.measured_mask[departure.cells[0][0]].sum()) == 1
-    kind = AnomalyKind.SLOW_COMPONENT
     nodes = str(cells.first_rows[source, target]["initiator_nodes"])
     # Cores of several nodes find it slow, those of its own node too: they share only the memory.
     from_all = not nodes.isdigit() and target in map(node_name, parse_cpu_list(nodes))
     if from_all or (departure.suspect is not None and departure.suspect.part == "target"):
-        component, what, advice = target, f"The memory of {target} is slow:", TARGET
-    elif departure.suspect is not None or on_one_target:
-        component = _single_unit(source, units) or source
-        what, advice = f"{component} is slow on memory:", PROCESSING_UNITS
-    else:
-        # The path between the nodes is suspected, whichever unit of the node it was seen from.
-        kind, component = AnomalyKind.SLOW_PATH, initiator_to_target_name(f"node{nodes}", target)
-        what, advice = f"The path from {source} to {target} is slow:", PATH
-    return cells.build_anomaly(departure, kind, (component,), what, advice)
+        return cells.build_anomaly(departure, "memory", (target,), (target,))
+    if departure.suspect is not None or on_one_target:
+        unit = _single_unit(source, units) or source
+        return cells.build_anomaly(departure, "processing_units", (unit,), (unit,))
+    # The path between the nodes is suspected, whichever unit of the node it was seen from.
+    path = initiator_to_target_name(f"node{nodes}", target)
+    return cells.build_anomaly(departure, "path_of_units", (source, target), (path,))
 
 
 def _single_unit(initiator: str, units: Mapping[int, str]) -> str | None:
@@ -153,27 +150,17 @@ def _drive_suspects(cells: TidyTableSliceCells) -> Iterator[SuspectedComponent]:
 def _slow_drive(cells: TidyTableSliceCells, departure: Departure) -> Anomaly:
     names = [cells.cells.initiator_and_target(position) for position in departure.cells]
     source, drive = names[0]
-    part = departure.suspect.part if departure.suspect else "drive"
     on_several = int(cells.cells.measured_mask[:, departure.cells[0][1]].sum()) > 1
-    kind = AnomalyKind.SLOW_COMPONENT
-    components: tuple[str, ...] = (drive,)
     if departure.suspect is None and on_several:
-        kind, advice = AnomalyKind.SLOW_PATH, "drive_path"
-        what = f"The path from {source} to {drive} is slow:"
-    elif part == "initiator":
-        components, advice = (source,), PROCESSING_UNITS
-        what = f"{source} is slow on drives:"
-    elif departure.suspect is None or part != "node":
-        what, advice = f"{drive} is slow:", "drive"
-    else:
-        drives, node = sorted({name for _, name in names}), str(departure.suspect.name)
-        components, advice = (
-            (*([f"node{node}"] if node else []), *drives),
-            "drives_with_shared_parts",
-        )
-        owner = f"node {node}" if node else "no known node"
-        what = f"All {len(drives)} drives of {owner} are slow:"
-    return cells.build_anomaly(departure, kind, components, what, advice)
+        return cells.build_anomaly(departure, "drive_path", (source, drive), (drive,))
+    if departure.suspect is None or departure.suspect.part == "drive":
+        return cells.build_anomaly(departure, "drive", (drive,), (drive,))
+    if departure.suspect.part == "initiator":
+        return cells.build_anomaly(departure, "units_on_drives", (source,), (source,))
+    drives, node = sorted({name for _, name in names}), str(departure.suspect.name)
+    owner, own = (f"node {node}", [f"node{node}"]) if node else ("no known node", [])
+    shared = "drives_with_shared_parts"
+    return cells.build_anomaly(departure, shared, (len(drives), owner), (*own, *drives))
 
 
 def _remote_better(slice_cells: TidyTableSliceCells) -> Iterator[Anomaly]:
@@ -202,10 +189,9 @@ def _remote_better(slice_cells: TidyTableSliceCells) -> Iterator[Anomaly]:
             home, source = cells.rows[own[0]], cells.rows[best[0]]
             yield slice_cells.build_anomaly(
                 departure,
-                AnomalyKind.REMOTE_BETTER,
-                (drive,),
-                f"{source} reads {drive} better than {home} on the drive's own node: locally",
                 "drive_wiring",
+                (source, drive, home),
+                (drive,),
                 reference=best,
                 compared_with=f"{source} on the same drive",
                 cells=[best, own],

@@ -303,33 +303,32 @@ def _slow_together(cells: DriveSetCells, departure: Departure, explained: Mask) 
     part, name = departure.suspect.part, departure.suspect.name
     nodes = [node_name(node) for node in sorted(cells.nodes[columns[0]])]
     initiators = [cells.cells.rows[row] for row in dict.fromkeys(rows)]
+    values: tuple[str, ...]
     if isinstance(name, tuple):
         source, target = map(package_name, name)
         seen_at: tuple[str | None, str] = (source, target)
         components = [initiator_to_target_name(source, target)]
-        advice = "path_between_packages"
         together = f", {len(nodes)} nodes at a time" if len(nodes) > 1 else ""
-        what = f"{source} reads the drives of {target} slowly{together}:"
+        found, values = "path_between_packages", (source, target, together)
     else:
         seen_at = (initiators[0] if len(initiators) == 1 else None, str(name))
-        components, advice = nodes, "shared_drive_path"
+        found, components = "shared_drive_path", nodes
         # Of drives that were only read together, a single one can be the reason.
         read_alone = cells.drives[columns[0]] <= set(cells.cells.columns)
         if len(nodes) == 1 and (part == _DRIVES or not read_alone):
             drives = sorted(drive for drive in cells.drives[columns[0]] if "#" not in drive)
-            components, advice = [*nodes, *drives], "drives_with_shared_parts"
+            found, components = "drives_together", [*nodes, *drives]
         some = "" if cells.is_whole(columns[0]) else f"first {len(cells.drives[columns[0]])} "
         readers = join_with_and(shorten_list(initiators, _MOST_INITIATORS))
         readers = "all initiators" if len(initiators) == len(cells.cells.rows) else readers
-        what = f"The {some}drives of {join_with_and(nodes)} are slow together, read from {readers}:"
+        values = some, join_with_and(nodes), readers
     comparable = np.isin(cells.labels, [cells.labels[position] for position in departure.cells])
     others = format_count(int(comparable.sum()) - len(rows), "value")
     anomaly = cells.build_anomaly(
         departure,
-        AnomalyKind.SLOW_PATH,
+        found,
+        values,
         tuple(components),
-        what,
-        advice,
         than=" than comparable drive sets",
         compared_with=f"the sum of their parts and {others} of comparable drive sets",
         seen_at=seen_at,
@@ -366,10 +365,9 @@ def _losses_by_adding_drives(cells: DriveSetCells) -> Iterator[Anomaly]:
         nodes = cells.nodes[worst.cells[0][1]]
         anomaly = cells.build_anomaly(
             worst,
-            AnomalyKind.ADDING_DRIVES,
-            tuple(map(node_name, sorted(nodes))),
-            f"{source} gets less bandwidth from {name} than from {part}, a part of these drives:",
             "added_drives",
+            (source, name, part),
+            tuple(map(node_name, sorted(nodes))),
             than="",
             reference=best,
             compared_with=f"{part}, a part of these drives",

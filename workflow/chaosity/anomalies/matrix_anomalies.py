@@ -11,7 +11,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from chaosity.anomalies import anomaly_results as text
 from chaosity.anomalies.anomaly_doubts import doubt_of_single_run, with_doubt
 from chaosity.anomalies.anomaly_results import (
     Anomaly,
@@ -19,6 +18,7 @@ from chaosity.anomalies.anomaly_results import (
     CellGroup,
     Findings,
     shorten_list,
+    verb_before_value,
 )
 from chaosity.anomalies.cell_groups import GroupedCells, best_middle_score_of_each_group
 from chaosity.anomalies.cell_log_scores import (
@@ -46,10 +46,13 @@ from chaosity.store.read_node_matrix_csv import NodeMatrix
 from chaosity.text_templates import write_sentences, write_text
 from chaosity.units import format_quantity, join_with_and
 
+# Parts of a node matrix that can be suspected.
+TARGET, INITIATOR, INTO, OUT_OF = "target", "initiator", "into", "out_of"
+LINKS, BLOCK, LOCAL, PATH = "links", "block", "local", "path"
+PROCESSING_UNITS = "processing_units"  # some of a node
+BOTH_WAYS = "both_ways"  # both paths between two nodes
 # Most cells that a note names.
 _MAX_NAMED = 8
-# A suspected part of a node, not a path.
-_OF_A_NODE = (text.TARGET, text.INITIATOR, text.LINKS, text.LOCAL, text.PROCESSING_UNITS)
 # Noise makes equal losses different. So a loss is similar to another if it is at least this share
 # of it.
 _SIMILAR = 0.4
@@ -193,10 +196,9 @@ def _remote_better(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
         served = "its own memory" if local[0] == remote[0] else f"node {target} does"
         yield analysis.build_anomaly(
             departure,
-            AnomalyKind.REMOTE_BETTER,
-            (node_name(node),),
-            f"Node {source} reaches the memory of node {target} better than {served}: locally",
             "node_numbers",
+            (source, target, served),
+            (node_name(node),),
             reference=remote,
             compared_with=f"node {source} to the memory of node {target}",
             cells=[remote, local],
@@ -256,26 +258,22 @@ class MatrixAnalysis(GroupedCells[int]):
         cells, packages = self.cells, self.structure.packages or ()
         remote = ~cells.local_mask
         for node in cells.columns:
-            yield SuspectedComponent(text.TARGET, node, cells.mask_of_place(target=node))
-            yield SuspectedComponent(text.INTO, node, cells.mask_of_place(target=node) & remote)
+            yield SuspectedComponent(TARGET, node, cells.mask_of_place(target=node))
+            yield SuspectedComponent(INTO, node, cells.mask_of_place(target=node) & remote)
         for node in cells.rows:
-            yield SuspectedComponent(text.INITIATOR, node, cells.mask_of_place(initiator=node))
-            yield SuspectedComponent(
-                text.OUT_OF, node, cells.mask_of_place(initiator=node) & remote
-            )
+            yield SuspectedComponent(INITIATOR, node, cells.mask_of_place(initiator=node))
+            yield SuspectedComponent(OUT_OF, node, cells.mask_of_place(initiator=node) & remote)
         for node in cells.rows:
             if node in cells.columns:
-                yield SuspectedComponent(text.LINKS, node, cells.mask_of_place(node, node) & remote)
+                yield SuspectedComponent(LINKS, node, cells.mask_of_place(node, node) & remote)
         for source, target in permutations(range(len(packages)), 2):
             rows = np.isin(cells.rows, packages[source])
             columns = np.isin(cells.columns, packages[target])
-            yield SuspectedComponent(
-                text.BLOCK, (source, target), np.logical_and.outer(rows, columns)
-            )
+            yield SuspectedComponent(BLOCK, (source, target), np.logical_and.outer(rows, columns))
         for one, other in combinations([node for node in cells.rows if node in cells.columns], 2):
             there = cells.mask_of_path(one, other)
             yield SuspectedComponent(
-                text.BOTH_WAYS, (one, other), there | cells.mask_of_path(other, one)
+                BOTH_WAYS, (one, other), there | cells.mask_of_path(other, one)
             )
 
     def find_slow_components_and_paths(self) -> Iterator[Anomaly]:
@@ -283,36 +281,29 @@ class MatrixAnalysis(GroupedCells[int]):
         for departure in self.found:
             suspect, seen_at, than = departure.suspect, None, " than comparable cells"
             source, target = self.cells.initiator_and_target(departure.cells[0])
-            numbers: tuple[int, ...]
+            numbers: tuple[object, ...]
             if suspect is not None:
                 part = suspect.part
                 if isinstance(suspect.name, tuple):
-                    numbers = suspect.name
-                    name = package_name if part == text.BLOCK else node_name
-                    component = initiator_to_target_name(*map(name, numbers))
-                    seen_at = (None, None)
+                    numbers, seen_at = suspect.name, (None, None)
+                    name = package_name if part == BLOCK else node_name
+                    component = initiator_to_target_name(*map(name, suspect.name))
                 else:
-                    numbers = (int(suspect.name),)
-                    component = node_name(*numbers)
-                what = f"{text.suspected_part_text(part, *numbers)}:"
-                if part == text.INITIATOR and numbers[0] in self.units:
-                    part, component = text.PROCESSING_UNITS, self.units[numbers[0]]
-                    what = f"{component} is slow on memory:"
+                    numbers, component = (suspect.name,), node_name(int(suspect.name))
+                    if part == INITIATOR and suspect.name in self.units:
+                        part, component = PROCESSING_UNITS, self.units[int(suspect.name)]
+                        numbers = (component,)
             elif source == target:
-                part, component, than = text.LOCAL, node_name(target), " than other nodes"
-                what = f"{text.suspected_part_text(part, target)}:"
+                part, numbers, than = LOCAL, (target,), " than other nodes"
+                component = node_name(target)
             else:
-                part = text.PATH
+                part, numbers = PATH, (source, target, verb_before_value(self.cells.metric))
                 component = initiator_to_target_name(node_name(source), node_name(target))
-                verb = text.verb_before_value(self.cells.metric)
-                path = f"The path from node {source} to the memory of node {target}"
-                what = f"{path} is slow: it {verb}"
             anomaly = self.build_anomaly(
                 departure,
-                AnomalyKind.SLOW_COMPONENT if part in _OF_A_NODE else AnomalyKind.SLOW_PATH,
-                (component,),
-                what,
                 part,
+                numbers,
+                (component,),
                 than=than,
                 compared_with=self._compared_with(departure.cells),
                 seen_at=seen_at,
@@ -322,10 +313,10 @@ class MatrixAnalysis(GroupedCells[int]):
     def _opposite_direction(self, source: int, target: int, part: str) -> tuple[str, ...]:
         """Return a sentence on the opposite direction of a slow path, if it is not slow."""
         opposite = self.cells.mask_of_path(target, source) & self.cells.measured_mask
-        if part != text.PATH or not (opposite & ~self.comparison.departing_mask).any():
+        if part != PATH or not (opposite & ~self.comparison.departing_mask).any():
             return ()
         value = self.cells.value_of_score(float(self.cells.log_score[opposite][0]))
-        verb = text.verb_before_value(self.cells.metric)
+        verb = verb_before_value(self.cells.metric)
         shown = format_quantity(self.cells.metric, value)
         return (f"The opposite direction {verb} {shown}.",)
 

@@ -17,10 +17,7 @@ import numpy as np
 import pandas as pd
 
 from chaosity.anomalies.anomaly_results import (
-    BLOCK,
-    LINK,
     Anomaly,
-    AnomalyKind,
     SliceKey,
     shared_initiator_and_target,
 )
@@ -162,11 +159,10 @@ class PackageLinkCells(TidyTableSliceCells):
         ]
         if len(self.packages) > 2:
             pairs = list(combinations(self.packages, 2))
-            suspected += [("both", pair, [pair, pair[::-1]]) for pair in pairs]
-            suspected += [
-                ("links", own, [pair for pair in permutations(self.packages, 2) if own in pair])
-                for own in self.packages
-            ]
+            suspected += [("link_both_ways", pair, [pair, pair[::-1]]) for pair in pairs]
+            for own in self.packages:
+                of_package = [pair for pair in permutations(self.packages, 2) if own in pair]
+                suspected.append(("links_of_package", own, of_package))
         for part, name, pairs in suspected:
             own = (position for position, pair in self.directions.items() if pair in pairs)
             yield SuspectedComponent(part, name, mask_of_cells(own, self.labels.shape))
@@ -178,20 +174,16 @@ class PackageLinkCells(TidyTableSliceCells):
             list(self.suspects()), self.untested
         ):
             first = self.facts[departure.cells[0]]
-            if departure.suspect is None:  # only reads or only writes are slow
-                kind, part, advice = AnomalyKind.SLOW_PATH, str(first["access"]), BLOCK
-                numbers: tuple[int, ...] = (first["source"], first["package"])
-            else:
-                kind, part, advice = AnomalyKind.SLOW_COMPONENT, departure.suspect.part, LINK
-                name = departure.suspect.name
-                numbers = name if isinstance(name, tuple) else (int(name),)
+            name: int | str | tuple[int, int] = (first["source"], first["package"])
+            part = str(first["access"])
+            if departure.suspect is not None:  # else only reads or only writes are slow
+                part, name = departure.suspect.part, departure.suspect.name
             directions = dict.fromkeys(map(self.directions.__getitem__, departure.cells))
             anomaly = self.build_anomaly(
                 departure,
-                kind,
+                part,
+                name if isinstance(name, tuple) else (name,),
                 tuple(link_name(*direction) for direction in directions),
-                write_text("anomalies", "slow_link", part=part, packages=numbers),
-                advice,
                 than=" than in the opposite direction" if opposite else " than comparable links",
                 compared_with="the opposite direction of the link" if opposite else None,
             )
