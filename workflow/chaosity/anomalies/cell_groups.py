@@ -350,7 +350,7 @@ class GroupedCells(Generic[Name]):
             p_value=1.0 - departure.confidence,
             n=int(min(self.cells.n[position] for position in compared)),
             compared_with=compared_with,
-            sentence=f"{what} {values}{than}.",
+            sentence=f"{what[:1].upper()}{what[1:]} {values}{than}.",
             advice=advice_text(advice),
             cells=names,
             where=self.where,

@@ -13,7 +13,12 @@ from chaosity.anomalies.anomaly_text import PATH, PROCESSING_UNITS, TARGET
 from chaosity.anomalies.cell_groups import TidyTableSliceCells
 from chaosity.anomalies.departure_significance import Departure, SuspectedComponent
 from chaosity.cpusets import parse_cpu_list
-from chaosity.place_names import initiator_to_target_name, node_name, parse_place_name
+from chaosity.place_names import (
+    initiator_to_target_name,
+    node_name,
+    parse_place_name,
+    place_words,
+)
 from chaosity.store.measurements import Measurements
 from chaosity.units import format_count
 
@@ -87,14 +92,17 @@ def _slow_on_memory(
     # Cores of several nodes find it slow, those of its own node too: they share only the memory.
     from_all = not nodes.isdigit() and target in map(node_name, parse_cpu_list(nodes))
     if from_all or (departure.suspect is not None and departure.suspect.part == "target"):
-        component, what, advice = target, f"The memory of {target} is slow:", TARGET
+        component, what, advice = target, f"The memory of {place_words(target)} is slow:", TARGET
     elif departure.suspect is not None or on_one_target:
         component = _single_unit(source, units) or source
-        what, advice = f"{component} is slow on memory:", PROCESSING_UNITS
+        what, advice = f"{place_words(component)} is slow on memory:", PROCESSING_UNITS
     else:
         # The path between the nodes is suspected, whichever unit of the node it was seen from.
         kind, component = AnomalyKind.SLOW_PATH, initiator_to_target_name(f"node{nodes}", target)
-        what, advice = f"The path from {source} to {target} is slow:", PATH
+        what, advice = (
+            f"The path from {place_words(source)} to {place_words(target)} is slow:",
+            PATH,
+        )
     return cells.build_anomaly(departure, kind, (component,), what, advice)
 
 
@@ -156,12 +164,12 @@ def _slow_drive(cells: TidyTableSliceCells, departure: Departure) -> Anomaly:
     components: tuple[str, ...] = (drive,)
     if departure.suspect is None and on_several:
         kind, advice = AnomalyKind.SLOW_PATH, "drive_path"
-        what = f"The path from {source} to {drive} is slow:"
+        what = f"The path from {place_words(source)} to {place_words(drive)} is slow:"
     elif part == "initiator":
         components, advice = (source,), PROCESSING_UNITS
-        what = f"{source} is slow on drives:"
+        what = f"{place_words(source)} is slow on drives:"
     elif departure.suspect is None or part != "node":
-        what, advice = f"{drive} is slow:", "drive"
+        what, advice = f"{place_words(drive)} is slow:", "drive"
     else:
         drives, node = sorted({name for _, name in names}), str(departure.suspect.name)
         components, advice = (
@@ -198,12 +206,13 @@ def _remote_better(slice_cells: TidyTableSliceCells) -> Iterator[Anomaly]:
             own, best, error, comparisons
         )
         if departure is not None:
-            home, source = cells.rows[own[0]], cells.rows[best[0]]
+            home, source = (place_words(cells.rows[row]) for row, _ in (own, best))
             yield slice_cells.build_anomaly(
                 departure,
                 AnomalyKind.REMOTE_BETTER,
                 (drive,),
-                f"{source} reads {drive} better than {home} on the drive's own node: locally",
+                f"{source} reads {place_words(drive)} better than {home} on the drive's own node:"
+                " locally",
                 "drive_wiring",
                 reference=best,
                 compared_with=f"{source} on the same drive",

@@ -18,17 +18,22 @@ import numpy as np
 import pandas as pd
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, SliceKey
-from chaosity.anomalies.anomaly_text import shorten_list
 from chaosity.anomalies.cell_groups import Comparison, TidyTableSliceCells
 from chaosity.anomalies.cell_log_scores import Mask, Position, Scores, cell_positions_in_mask
 from chaosity.anomalies.component_anomalies import CheckResult
 from chaosity.anomalies.departure_significance import Departure, SuspectedComponent
 from chaosity.anomalies.matrix_structure import PackageNodes
 from chaosity.cpusets import parse_cpu_list
-from chaosity.place_names import initiator_to_target_name, node_name, package_name
+from chaosity.place_names import (
+    initiator_to_target_name,
+    list_of_places,
+    node_name,
+    package_name,
+    place_words,
+)
 from chaosity.prediction.drives_of_sets import DrivesByNode, drives_by_node_of_sets
 from chaosity.store.measurements import Measurements, less_is_better
-from chaosity.units import format_count, join_with_and
+from chaosity.units import format_count
 
 # Two losses are alike if the smaller is at least this share of the larger: both have noise.
 _SIMILAR = 0.4
@@ -304,7 +309,7 @@ def _slow_together(cells: DriveSetCells, departure: Departure, explained: Mask) 
         components = [initiator_to_target_name(source, target)]
         advice = "path_between_packages"
         together = f", {len(nodes)} nodes at a time" if len(nodes) > 1 else ""
-        what = f"{source} reads the drives of {target} slowly{together}:"
+        what = f"{place_words(source)} reads the drives of {place_words(target)} slowly{together}:"
     else:
         seen_at = (initiators[0] if len(initiators) == 1 else None, str(name))
         components, advice = nodes, "shared_drive_path"
@@ -314,9 +319,11 @@ def _slow_together(cells: DriveSetCells, departure: Departure, explained: Mask) 
             drives = sorted(drive for drive in cells.drives[columns[0]] if "#" not in drive)
             components, advice = [*nodes, *drives], "drives_with_shared_parts"
         some = "" if cells.is_whole(columns[0]) else f"first {len(cells.drives[columns[0]])} "
-        readers = join_with_and(shorten_list(initiators, _MOST_INITIATORS))
+        readers = _readers_text(initiators)
         readers = "all initiators" if len(initiators) == len(cells.cells.rows) else readers
-        what = f"The {some}drives of {join_with_and(nodes)} are slow together, read from {readers}:"
+        what = (
+            f"The {some}drives of {list_of_places(nodes)} are slow together, read from {readers}:"
+        )
     comparable = np.isin(cells.labels, [cells.labels[position] for position in departure.cells])
     others = format_count(int(comparable.sum()) - len(rows), "value")
     anomaly = cells.build_anomaly(
@@ -331,6 +338,13 @@ def _slow_together(cells: DriveSetCells, departure: Departure, explained: Mask) 
     )
     names = map(cells.cells.initiator_and_target, cell_positions_in_mask(explained))
     return replace(anomaly, cells=tuple(dict.fromkeys([*anomaly.cells, *names])))
+
+
+def _readers_text(initiators: Sequence[str]) -> str:
+    more = len(initiators) - _MOST_INITIATORS
+    if more > 0:
+        return f"{list_of_places(initiators[:_MOST_INITIATORS])} and {more} more"
+    return list_of_places(initiators)
 
 
 def _losses_by_adding_drives(cells: DriveSetCells) -> Iterator[Anomaly]:
@@ -365,17 +379,18 @@ def _losses_by_adding_drives(cells: DriveSetCells) -> Iterator[Anomaly]:
             worst,
             AnomalyKind.ADDING_DRIVES,
             tuple(map(node_name, sorted(nodes))),
-            f"{source} gets less bandwidth from {name} than from {part}, a part of these drives:",
+            f"{place_words(source)} gets less bandwidth from {place_words(name)} than from"
+            f" {place_words(part)}, a part of these drives:",
             "added_drives",
             than="",
             reference=best,
-            compared_with=f"{part}, a part of these drives",
+            compared_with=f"{place_words(part)}, a part of these drives",
         )
         places = [cells.cells.initiator_and_target(each.cells[0]) for each, _ in similar]
         others = [place for place in places if place != (source, name)]
         if others:
             number = format_count(len({target for _, target in others}), "other set")
-            sources = join_with_and(sorted({initiator for initiator, _ in others}))
+            sources = list_of_places(sorted({initiator for initiator, _ in others}))
             also = f"The same holds for {number}, seen from {sources}."
             anomaly = replace(anomaly, cells=tuple(places), also=(also,))
         yield anomaly

@@ -19,7 +19,7 @@ from chaosity.anomalies.departure_significance import (
 )
 from chaosity.anomalies.matrix_structure import NONE, EqualCellGroups
 from chaosity.anomalies.node_positions import losses_explained_by_node_position
-from chaosity.place_names import initiator_to_target_name, node_name, package_name
+from chaosity.place_names import initiator_to_target_name, node_name, package_name, place_words
 from chaosity.statistics.significance_tests import MATTERS, MATTERS_IN_ONE_RUN
 from chaosity.units import format_quantity, join_with_and
 
@@ -120,7 +120,7 @@ class MatrixAnalysis(GroupedCells[int]):
                 what = f"{text.suspected_part_text(part, *numbers)}:"
                 if part == text.INITIATOR and numbers[0] in self.units:
                     part, component = text.PROCESSING_UNITS, self.units[numbers[0]]
-                    what = f"{component} is slow on memory:"
+                    what = f"{place_words(component)} is slow on memory:"
             elif source == target:
                 part, component, than = text.LOCAL, node_name(target), " than other nodes"
                 what = f"{text.suspected_part_text(part, target)}:"
