@@ -15,9 +15,8 @@ import duckdb
 import hostile_texts as hostile
 import pandas as pd
 import pytest
-from rich.text import Text
 
-from chaosity.cli.terminal_output import borderless_table, echo, json_text, print_rich
+from chaosity.cli.terminal_output import echo, json_text, print_line, print_table
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.documents.yaml_files import read_yaml
 from chaosity.errors import UserError, printable_line, printable_text
@@ -145,9 +144,8 @@ def test_yaml_with_objects_or_without_an_end_is_refused(tmp_path, text):
 def test_control_characters_of_others_do_not_reach_the_terminal(capsys):
     error = UserError(hostile.TERMINAL, hostile.TERMINAL, hostile.TERMINAL)
     echo(hostile.TERMINAL)
-    table = borderless_table(["name"])
-    table.add_row(hostile.TERMINAL)
-    print_rich([Text(hostile.TERMINAL), table], wrap=True)
+    print_line(hostile.TERMINAL)
+    print_table([[hostile.TERMINAL]], [hostile.TERMINAL], title=hostile.TERMINAL)
     echo(error, err=True)
     out, err = capsys.readouterr()
     for text in (out, err, str(error)):

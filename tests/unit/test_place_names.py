@@ -16,10 +16,12 @@ from chaosity.documents.shipped_documents import EXPERIMENTS, yaml_file_names
 from chaosity.place_names import (
     PlaceName,
     initiator_to_target_name,
+    list_of_places,
     node_name,
     nodes_name,
     package_name,
     parse_place_name,
+    place_words,
     pu_name,
 )
 from chaosity.topology.configuration_names import configuration_name
@@ -193,3 +195,33 @@ def test_every_place_in_every_plan_parses(topology, experiments):
             sides = [load["initiator"], load["target"], load.get("responder")]
             names |= {s["name"] for s in sides if s and s["kind"] not in ("policy", "none")}
     assert {name for name in names if str(parse_place_name(name)) != name} == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    {
+        "node3": "node 3",
+        "nodes0,2-3": "nodes 0, 2 and 3",
+        "node3drives": "the drives of node 3",
+        "node3drives2": "the first 2 drives of node 3",
+        "unknowndrives": "the drives of an unknown node",
+        "node0_threads4": "4 threads of node 0",
+        "machine_without_node0": "the machine without node 0",
+        "drive-0000-41-00-0": "drive 0000:41:00.0",
+        "disk-sdb": "disk sdb",
+        "efficiency_cores": "efficiency cores",
+        "package0->package1": "from package 0 to package 1",
+        "link package0->package1": "the link from package 0 to package 1",
+        "some other text": "some other text",
+    }.items(),
+)
+def test_sentences_name_places_in_words(name, words):
+    assert place_words(name) == words
+
+
+def test_places_of_one_kind_are_listed_by_number():
+    assert list_of_places(["node4", "node5", 6]) == "nodes 4, 5 and 6"
+    assert list_of_places(["node4"]) == "node 4"
+    assert list_of_places(["node1", "node2drives", "pu3"]) == (
+        "node 1, the drives of node 2 and processing unit 3"
+    )

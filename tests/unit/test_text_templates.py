@@ -6,7 +6,7 @@ import jinja2
 import pytest
 import yaml
 
-from chaosity.cli.terminal_output import print_template
+from chaosity.cli.terminal_output import print_line, print_table
 from chaosity.text_templates import TEMPLATES, fixed_texts, write_sentences, write_text
 from chaosity.units import group_thousands
 
@@ -39,13 +39,11 @@ def test_lines_with_two_hyphens_are_between_sentences():
 
 
 def test_values_on_the_terminal_are_no_markup(capsys):
-    group = {"name": "[red]near", "cells": [(0, 1)], "typical": 2e9}
-    findings = {"verdict": ":100: [bold]", "anomalies": (), "suspicions": (), "groups": [group]}
-    findings |= {"structure": "near", "metric": None, "checked": (), "notes": ["[/bold] end"]}
-    print_template("anomalies", findings=findings)
-    lines = capsys.readouterr().out.splitlines()
-    assert (lines[0], lines[-1]) == (":100: [bold]", "[/bold] end")
-    assert lines[-2].split() == ["[red]near", "2000000000", "0->1"]
+    print_line(":100: [bold]")
+    print_table([("[red]near", 2, "0->1")], ["group"], ["[b]n"], ["cell"])
+    line, head, row = capsys.readouterr().out.splitlines()
+    assert line == ":100: [bold]"
+    assert (head.split(), row.split()) == (["group", "[b]n", "cell"], ["[red]near", "2", "0->1"])
 
 
 def test_fixed_texts_have_no_line_breaks():

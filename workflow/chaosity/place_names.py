@@ -218,3 +218,84 @@ def packages_of_link(name: str) -> tuple[int, int] | None:
 def initiator_to_target_name(initiator: str, target: str) -> str:
     """Return the name of the path from an initiator to a target: `node0->node3`."""
     return f"{initiator}->{target}"
+
+
+# Words for places of a kind with one index; the other kinds have words of their own.
+_WORDS: dict[PlaceKind, str] = {
+    "pu": "processing unit",
+    "core": "core",
+    "l3": "L3 domain",
+    "node": "node",
+    "package": "package",
+    "core_kind": "cores of kind",
+    "drive": "drive",
+    "disk": "disk",
+    "gpu": "GPU",
+    "file": "file",
+    "opencl": "OpenCL device",
+}
+_PCI_ADDRESS = re.compile(r"([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])", re.ASCII)
+_PCI_FORM = r"\1:\2:\3.\4"  # as lspci prints it
+
+
+def place_words(name: int | str) -> str:
+    """Return the words for a place, as sentences have them: "the drives of node 3".
+
+    Args:
+        name: of a place, of a path between two places (`node0->node3`) or of a link between
+            packages; the number of a node; any other text is returned as it is.
+    """
+    if isinstance(name, int):
+        return f"node {name}"
+    begin, is_link, path = name.rpartition("link ")
+    ends = path.split("->")
+    if len(ends) == 2 and not begin:
+        return f"{'the link ' if is_link else ''}from {' to '.join(map(place_words, ends))}"
+    place = parse_place_name(name)
+    return name if place is None else _words_of_place(place)
+
+
+def _words_of_place(place: PlaceName) -> str:
+    if place.without:
+        return f"{_words_of_groups(place)} without {_words_of_place(place.without)}"
+    if place.groups:
+        threads = "thread" if place.count == 1 else "threads"
+        how = "" if place.kind == "threads" else f"{place.kind} "
+        return f"{place.count} {how}{threads} of {_words_of_groups(place)}"
+    if place.kind == "machine":
+        return "the machine"
+    if place.kind == "all_drives":
+        return "all drives"
+    if place.kind.endswith("_drives"):
+        owner = place.kind.removesuffix("s_drives").removesuffix("_drives")
+        of = "an unknown node" if owner == "unknown" else _numbered(owner, place.indices)
+        first = {None: "drives", 1: "first drive"}.get(place.count, f"first {place.count} drives")
+        return f"the {first} of {of}"
+    if place.word:
+        return f"{place.word} cores"
+    if place.address:
+        return f"{_WORDS[place.kind]} {_PCI_ADDRESS.sub(_PCI_FORM, place.address)}"
+    return _numbered(_WORDS.get(place.kind, "node"), place.indices)
+
+
+def _words_of_groups(place: PlaceName) -> str:
+    return " and ".join(map(_words_of_place, place.groups))
+
+
+def _numbered(noun: str, numbers: Iterable[int]) -> str:
+    """Return a noun with its numbers: "node 3", "nodes 0, 2 and 3"."""
+    *most, last = map(str, numbers)
+    return f"{noun}s {', '.join(most)} and {last}" if most else f"{noun} {last}"
+
+
+def list_of_places(names: Iterable[int | str]) -> str:
+    """Return the words for several places: "node 3", "nodes 4, 5 and 6", "node 1 and core 2"."""
+    listed = [*names]
+    places = [
+        PlaceName("node", (n,)) if isinstance(n, int) else parse_place_name(n) for n in listed
+    ]
+    kinds = {place.kind if place and len(place.indices) == 1 else None for place in places}
+    if len(kinds) == 1 and (kind := kinds.pop()) in ("pu", "core", "l3", "node", "package"):
+        return _numbered(_WORDS[kind], [place.indices[0] for place in places if place])
+    *most, final = map(place_words, listed)
+    return f"{', '.join(most)} and {final}" if most else final

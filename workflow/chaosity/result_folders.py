@@ -44,6 +44,19 @@ def find_results_folder(folder: Path) -> Path:
     raise UserError(what, str(folder), f"name one of them: {listed}")
 
 
+def measured_table(folder: Path) -> Path:
+    """Return the path of the tidy table in a folder ``results/HOST/CONFIGURATION``.
+
+    Raises:
+        UserError: nothing was measured.
+    """
+    table = folder / MEASUREMENTS_FILE
+    if not table.exists():
+        remedy = "name a folder results/HOST/CONFIGURATION of a run"
+        raise UserError(f"{MEASUREMENTS_FILE} is missing", str(folder), remedy)
+    return table
+
+
 def other_configuration_tables(results: Path, host: str, configuration: str) -> list[Path]:
     """Return the paths of the tidy tables of a host's other configurations, sorted by name."""
     found = sorted((results / host).glob(f"*/{MEASUREMENTS_FILE}"))

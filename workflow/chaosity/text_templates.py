@@ -18,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from chaosity import units
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.documents.yaml_files import read_yaml
+from chaosity.place_names import list_of_places, place_words
 
 TEMPLATES = ROOT / "templates"
 # The functions of `chaosity.units` that templates can call.
@@ -25,7 +26,7 @@ FORMATS = {
     name: getattr(units, name)
     for name in dir(units)
     if name.startswith("format_") or name in ("choose_scale", "group_thousands", "metric_words")
-} | {"and_list": units.join_with_and}
+} | {"and_list": units.join_with_and, "place_words": place_words, "list_of_places": list_of_places}
 # Thin spaces and no-break spaces are parts of numbers.
 _WHITE_SPACE, _SPACES = re.compile(r"[ \n]+"), re.compile(" +")
 _LINE_BETWEEN, _SPACE_BEFORE_MARK = (

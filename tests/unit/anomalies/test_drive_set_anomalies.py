@@ -133,7 +133,7 @@ def test_a_path_that_two_nodes_share_is_named_with_its_loss_and_initiators():
     assert one.loss_percent_low < 100 * (1 - 24 / 31) < one.loss_percent_high
     assert one.confidence > 0.999
     assert one.sentence.startswith(
-        "The drives of node4 and node7 are slow together, read from node0, node1, node2 and node3:"
+        "The drives of nodes 4 and 7 are slow together, read from nodes 0, 1, 2 and 3:"
     )
     assert set(one.cells) == {(f"node{node}", "nodes4,7drives") for node in range(4)}
     assert "Read these drives from their own package" in one.advice
@@ -185,7 +185,9 @@ def test_a_port_of_two_drives_is_named_with_its_drives():
 
     (one,) = found(table(rate))
     assert one.components == ("node1", drive(1, 0), drive(1, 1))
-    assert "The first 2 drives of node1 are slow together, read from all initiators" in one.sentence
+    assert (
+        "The first 2 drives of node 1 are slow together, read from all initiators" in one.sentence
+    )
     assert one.loss_percent == pytest.approx(50, abs=2)
 
 
@@ -212,7 +214,7 @@ def test_drives_of_a_whole_package_that_are_slow_for_another_are_one_path(unmeas
     (one,) = found(tidy)
     assert one.components == ("package0->package1",)
     assert (one.initiator, one.target) == ("package0", "package1")
-    assert one.sentence.startswith("package0 reads the drives of package1 slowly: ")
+    assert one.sentence.startswith("Package 0 reads the drives of package 1 slowly: ")
     assert one.loss_percent == pytest.approx(30, abs=2)
 
 

@@ -149,7 +149,7 @@ def test_cores_that_are_slow_only_when_all_run_show_contention():
     [second] = [one for one in contention if one.components == ("node1",)]
     assert (second.initiator, second.cells) == ("pu8", (("pu8", "node1"),))
     assert second.loss_percent == pytest.approx(50.0, abs=4.0)
-    assert "32 MiB" in second.sentence and "pu12" in second.compared_with
+    assert "32 MiB" in second.sentence and "processing unit 12" in second.compared_with
 
 
 def test_a_single_slow_value_is_no_contention():

@@ -12,7 +12,6 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as plain_families
 
 from chaosity.cli import chaosity
-from chaosity.cli.export import _TEXT_FORMATS
 from chaosity.errors import UserError
 from chaosity.topology.topology_discovery import discover_topology
 from table_rows import BANDWIDTH, LATENCY, drive_rows, folder_of, rows, table, whole_map
@@ -31,7 +30,7 @@ def epyc(tmp_path_factory) -> Path:
     return whole_map(EPYC, tmp_path_factory.mktemp("measured") / "r")
 
 
-@pytest.mark.parametrize("form", _TEXT_FORMATS)
+@pytest.mark.parametrize("form", ["fio", "openmetrics", "reframe", "roofline", "slurm"])
 def test_a_map_without_values_is_refused(form, tmp_path):
     other = table(rows(lambda i, j: 1.0, [0], [1], "other_metric"))
     found = CliRunner().invoke(chaosity, ["export", form, str(folder_of(EPYC, other, tmp_path))])

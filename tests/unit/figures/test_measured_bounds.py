@@ -12,10 +12,7 @@ from lxml import etree
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError
 from chaosity.figures.captions import figure_caption
-from chaosity.figures.column_values_and_upper_bounds import (
-    lowest_bound_of_mark,
-    read_measured_limits,
-)
+from chaosity.figures.column_values_and_upper_bounds import lowest_bound_of_mark
 from chaosity.figures.draw_and_write_figures import draw_figures
 from chaosity.figures.figure_data_and_value_limits import (
     find_round_value_limits,
@@ -69,7 +66,7 @@ def streams(drive=6.9, memory=80.0, done=0.95):
 
 
 def bounds(measured, **changes):
-    return read_measured_limits(spec_of(**changes), measured)
+    return select_figure_data(spec_of(**changes), measured, Topology()).bounds
 
 
 def caption(measured):
@@ -114,7 +111,8 @@ def test_what_was_not_measured_bounds_nothing():
     status = measured.rows["status"].where(measured.rows["load"] != "drives", "failed")
     titles = [bound.title for bound in bounds(measured.with_columns(status=status))]
     assert titles == ["half the memory's read bandwidth", "the array in memory"]
-    assert bounds(measured.where(load="nothing")) == ()
+    [in_memory] = bounds(measured.where(load="sum"))
+    assert in_memory.title == "the array in memory"
 
 
 def test_a_bound_of_a_column_that_is_not_there_is_an_error():

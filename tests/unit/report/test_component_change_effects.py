@@ -146,8 +146,10 @@ def test_loads_of_the_same_name_have_separate_changes():
         for row in rows("p", era, [era * value, 1.01 * era * value], drive=drive, initiator=core)
     ]
     [change], _ = changes(pd.DataFrame(found), STATES)
-    loads = [point.load for point in change.lowest]
-    assert loads == ["storage of pu0 on drive0", "storage of pu1 on drive0"]
+    assert [point.place for point in change.lowest] == [
+        "storage, from processing unit 0 to drive 0",
+        "storage, from processing unit 1 to drive 0",
+    ]
 
 
 def test_changes_are_separate_and_the_newest_is_first():

@@ -300,7 +300,7 @@ def test_disturbed_values_give_suspicions_and_too_many_of_them_no_verdict(tmp_pa
     assert (found.findings, len(found.suspicions)) == ((), 1)
     shown = html[html.index('id="problems"') : html.index('id="resources"')]
     folded = shown.index('<details class="suspicions">')
-    assert "node1" in shown[folded : shown.index("</details>", folded)]
+    assert "node 1" in shown[folded : shown.index("</details>", folded)]
     if share == "own":
         assert shown.index(found.no_problems.split(" in ")[0]) < folded
     else:

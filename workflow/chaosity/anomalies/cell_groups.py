@@ -40,6 +40,7 @@ from chaosity.anomalies.cell_log_scores import (
     mask_of_cells,
     score_cells,
 )
+from chaosity.place_names import place_words
 from chaosity.store.measurements import less_is_better
 from chaosity.text_templates import fixed_texts
 
@@ -324,6 +325,8 @@ class GroupedCells(Generic[Name]):
         between = f" in the median of {len(positions)} cells" if len(positions) > 1 else ""
         values = values_and_loss_text(metric, observed, expected, percent, between)
         text = fixed_texts("anomalies")["found"][found]
+        words = (place_words(name) if isinstance(name, str) else name for name in names)
+        what = text["text"].format(*words)
         compared = [*positions, *([] if reference is None else [reference])]
         return Anomaly(
             kind=AnomalyKind(text["kind"]),
@@ -340,7 +343,7 @@ class GroupedCells(Generic[Name]):
             p_value=1.0 - departure.confidence,
             n=int(min(self.cells.n[position] for position in compared)),
             compared_with=compared_with,
-            sentence=f"{text['text'].format(*names)} {values}{than}.",
+            sentence=f"{what[:1].upper()}{what[1:]} {values}{than}.",
             advice=advice_text(text.get("advice", found)),
             cells=places,
             where=self.where,

@@ -12,7 +12,7 @@ from chaosity.anomalies.anomaly_results import Anomaly
 from chaosity.anomalies.cell_groups import TidyTableSliceCells
 from chaosity.anomalies.cell_log_scores import Departure, SuspectedComponent
 from chaosity.cpusets import parse_cpu_list
-from chaosity.place_names import initiator_to_target_name, node_name, parse_place_name
+from chaosity.place_names import initiator_to_target_name, node_name, parse_place_name, place_words
 from chaosity.store.measurements import Measurements
 from chaosity.units import format_count
 
@@ -186,7 +186,7 @@ def _remote_better(slice_cells: TidyTableSliceCells) -> Iterator[Anomaly]:
         error = float(np.hypot(noise, scatter.natural))
         departure = slice_cells.loss_against_cell(own, best, error, comparisons)
         if departure is not None:
-            home, source = cells.rows[own[0]], cells.rows[best[0]]
+            home, source = (place_words(cells.rows[row]) for row, _ in (own, best))
             yield slice_cells.build_anomaly(
                 departure,
                 "drive_wiring",

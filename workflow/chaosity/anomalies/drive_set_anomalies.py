@@ -17,7 +17,7 @@ from itertools import permutations
 import numpy as np
 import pandas as pd
 
-from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, SliceKey, shorten_list
+from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, SliceKey
 from chaosity.anomalies.cell_groups import Comparison, TidyTableSliceCells
 from chaosity.anomalies.cell_log_scores import (
     Departure,
@@ -30,10 +30,16 @@ from chaosity.anomalies.cell_log_scores import (
 from chaosity.anomalies.component_anomalies import CheckResult
 from chaosity.anomalies.matrix_structure import PackageNodes
 from chaosity.cpusets import parse_cpu_list
-from chaosity.place_names import initiator_to_target_name, node_name, package_name
+from chaosity.place_names import (
+    initiator_to_target_name,
+    list_of_places,
+    node_name,
+    package_name,
+    place_words,
+)
 from chaosity.prediction.drive_set_bounds import DrivesByNode, drives_by_node_of_sets
 from chaosity.store.measurements import Measurements, less_is_better
-from chaosity.units import format_count, join_with_and
+from chaosity.units import format_count
 
 # Two losses are alike if the smaller is at least this share of the larger: both have noise.
 _SIMILAR = 0.4
@@ -319,9 +325,9 @@ def _slow_together(cells: DriveSetCells, departure: Departure, explained: Mask) 
             drives = sorted(drive for drive in cells.drives[columns[0]] if "#" not in drive)
             found, components = "drives_together", [*nodes, *drives]
         some = "" if cells.is_whole(columns[0]) else f"first {len(cells.drives[columns[0]])} "
-        readers = join_with_and(shorten_list(initiators, _MOST_INITIATORS))
+        readers = _readers_text(initiators)
         readers = "all initiators" if len(initiators) == len(cells.cells.rows) else readers
-        values = some, join_with_and(nodes), readers
+        values = some, list_of_places(nodes), readers
     comparable = np.isin(cells.labels, [cells.labels[position] for position in departure.cells])
     others = format_count(int(comparable.sum()) - len(rows), "value")
     anomaly = cells.build_anomaly(
@@ -335,6 +341,13 @@ def _slow_together(cells: DriveSetCells, departure: Departure, explained: Mask) 
     )
     names = map(cells.cells.initiator_and_target, cell_positions_in_mask(explained))
     return replace(anomaly, cells=tuple(dict.fromkeys([*anomaly.cells, *names])))
+
+
+def _readers_text(initiators: Sequence[str]) -> str:
+    more = len(initiators) - _MOST_INITIATORS
+    if more > 0:
+        return f"{list_of_places(initiators[:_MOST_INITIATORS])} and {more} more"
+    return list_of_places(initiators)
 
 
 def _losses_by_adding_drives(cells: DriveSetCells) -> Iterator[Anomaly]:
@@ -370,13 +383,13 @@ def _losses_by_adding_drives(cells: DriveSetCells) -> Iterator[Anomaly]:
             tuple(map(node_name, sorted(nodes))),
             than="",
             reference=best,
-            compared_with=f"{part}, a part of these drives",
+            compared_with=f"{place_words(part)}, a part of these drives",
         )
         places = [cells.cells.initiator_and_target(each.cells[0]) for each, _ in similar]
         others = [place for place in places if place != (source, name)]
         if others:
             number = format_count(len({target for _, target in others}), "other set")
-            sources = join_with_and(sorted({initiator for initiator, _ in others}))
+            sources = list_of_places(sorted({initiator for initiator, _ in others}))
             also = f"The same holds for {number}, seen from {sources}."
             anomaly = replace(anomaly, cells=tuple(places), also=(also,))
         yield anomaly

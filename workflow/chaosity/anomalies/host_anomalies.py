@@ -42,7 +42,7 @@ from chaosity.anomalies.package_links import (
     select_loads_between_packages,
     weakest_node_of_each_package,
 )
-from chaosity.place_names import pu_name
+from chaosity.place_names import place_words, pu_name
 from chaosity.store.measurements import (
     Measurements,
     is_percentile_of_slow_accesses,
@@ -272,7 +272,8 @@ def _with_description(anomaly: Anomaly, parts: HostComponentFacts) -> Anomaly:
     """Return the anomaly, with the description of its first component that has one."""
     for name in anomaly.components:
         if name in parts.descriptions:
-            sentence = f"{name} is a {parts.descriptions[name]}."
+            words = place_words(name)
+            sentence = f"{words[:1].upper()}{words[1:]} is a {parts.descriptions[name]}."
             return replace(anomaly, also=(*anomaly.also, sentence))
     return anomaly
 

@@ -28,14 +28,13 @@ from chaosity.anomalies.cell_log_scores import (
     MAX_CONFIDENCE_OF_ONE_RUN,
 )
 from chaosity.anomalies.component_anomalies import CheckResult
-from chaosity.place_names import natural_sort_key
+from chaosity.place_names import list_of_places, natural_sort_key, place_words
 from chaosity.statistics.corun_interference import (
     compare_latency_together_and_alone,
 )
 from chaosity.statistics.significance_tests import MATTERS_IN_ONE_RUN
 from chaosity.store.measurements import Measurements
 from chaosity.text_templates import write_text
-from chaosity.units import join_with_and
 
 SERIAL = "serial"
 # Other levels of the mode, in which loads run at the same time, and which loads these are.
@@ -119,7 +118,7 @@ def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
         own = large[large["initiator_nodes"] == nodes]
         names = sorted(own["initiator"].unique(), key=natural_sort_key)
         affected = [name for name in names if name in alone]
-        others = join_with_and([name for name in names if name not in alone])
+        others = list_of_places(name for name in names if name not in alone)
         slow = own["initiator"].isin(affected)
         loss_percent = 100.0 * float(np.expm1(np.median(per_block)))
         initiator, target = shared_initiator_and_target((name, f"node{nodes}") for name in affected)
@@ -273,7 +272,7 @@ def _clear_inversion(look: _Look, confidence: float) -> Anomaly | None:
     at_size = look.medians.iloc[look.position]
     rest = at_size.drop(initiator)
     loss_percent = 100.0 * float(np.expm1(look.lead))
-    others = join_with_and(list(rest.index))
+    others = list_of_places(rest.index)
     return Anomaly(
         kind=AnomalyKind.INVERSION,
         initiator=initiator,
@@ -294,7 +293,7 @@ def _clear_inversion(look: _Look, confidence: float) -> Anomaly | None:
             "inversion",
             size=size,
             node=nodes,
-            initiator=initiator,
+            initiator=place_words(initiator),
             before=-100.0 * float(np.expm1(look.usual.median())),
             others=others,
             percent=loss_percent,

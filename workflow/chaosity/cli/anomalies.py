@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING
 import click
 
 from chaosity.cli.shared_options import EXISTING_FILE, FILE_OR_RESULTS, JSON_OPTION, UNIT_OPTION
-from chaosity.cli.terminal_output import print_json, print_template
+from chaosity.cli.terminal_output import print_json, print_line, print_table
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
+from chaosity.units import format_quantity, join_with_and
 
 if TYPE_CHECKING:
-    from chaosity.anomalies.anomaly_results import Findings
+    from chaosity.anomalies.anomaly_results import CellGroup, Findings
     from chaosity.anomalies.matrix_structure import PackageNodes
     from chaosity.store.read_node_matrix_csv import NodeMatrix
+
+
+# Number of cells of a group that the terminal lists.
+_MOST_CELLS = 12
 
 
 @click.command("anomalies")
@@ -80,21 +85,52 @@ def find_anomalies_command(
     if as_json:
         print_json(findings.to_json())
     else:
-        print_template("anomalies", findings=findings)
+        print_findings(findings)
+
+
+def print_findings(findings: Findings) -> None:
+    """Print the findings of a matrix or of a host. The JSON has all cells of a group."""
+    print_line(findings.verdict, style="bold")
+    for number, anomaly in enumerate(findings.anomalies, 1):
+        print_line(f"\n{number}. {anomaly.sentence}", style="bold red")
+        for line in (anomaly.evidence_sentence, *anomaly.also):
+            print_line(f"   {line}")
+        print_line(f"   {anomaly.advice}", style="italic")
+    if findings.suspicions:
+        print_line(f"\nSuspicions ({len(findings.suspicions)}), to be measured again:")
+    for anomaly in findings.suspicions:
+        print_line(f"- {anomaly.sentence} {anomaly.doubt}")
+    if findings.groups:
+        print_line(f"\nStructure: {findings.structure}")
+        rows = [_group_row(group, findings.metric or "") for group in findings.groups]
+        print_table(rows, ["group", "typical", "cells"])
+    # The verdict on a host without findings says what was tested.
+    if findings.checked and (findings.anomalies or findings.groups):
+        print_line(f"\nTested: {', '.join(findings.checked)}.")
+        if findings.untested:
+            print_line(f"Not tested: {join_with_and(findings.untested)}.")
+    for note in findings.notes:
+        print_line(note)
+
+
+def _group_row(group: CellGroup, metric: str) -> tuple[str, str, str]:
+    """Return the name of a group, its typical value and its first cells."""
+    cells = ["->".join(map(str, cell)) for cell in group.cells[:_MOST_CELLS]]
+    if len(group.cells) > _MOST_CELLS:
+        cells.append(f"and {len(group.cells) - _MOST_CELLS} more")
+    return group.name, format_quantity(metric, group.typical), " ".join(cells)
 
 
 def analyse_results(path: Path) -> Findings:
     """Return the findings of a results folder, or of a tidy table and the files in its folder."""
     from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
     from chaosity.components.component_files import read_component_documents
+    from chaosity.result_folders import measured_table
     from chaosity.store.measurements import Measurements
     from chaosity.topology.topology_json import read_topology
 
     folder = path if path.is_dir() else path.parent
-    table = folder / "measurements.parquet" if path.is_dir() else path
-    if not table.exists():
-        remedy = "name a folder results/HOST/CONFIGURATION of a run"
-        raise UserError("measurements.parquet is missing", str(folder), remedy)
+    table = measured_table(folder) if path.is_dir() else path
     topology = read_topology(folder / "topology.json")
     components = read_component_documents(folder / "components")
     return analyse_host(Measurements.read(table), host_component_facts(topology, components))

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from chaosity.cli.shared_options import EXISTING_FILE, FOLDER
-from chaosity.cli.terminal_output import print_json, print_template
+from chaosity.cli.terminal_output import print_json, print_line, print_table
 from chaosity.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from chaosity.statistics.anova import AnovaResult
+    from chaosity.statistics.anova_effects import DifferenceWithInterval
 
 # Number of lines of a table that the terminal shows. The JSON has all lines.
 _MOST_LINES = 40
@@ -68,8 +71,7 @@ def anova_command(
     chaosity anova stream.csv --response MBps --factors node,kernel --block run
     """  # noqa: D301 (click's mark for lines that are not to be filled)
     from chaosity.figures.residual_plots import write_residual_plots
-    from chaosity.statistics.anova import analyse_variance, p_value_text, variation_percent_text
-    from chaosity.statistics.estimates_and_ratios import confidence_text
+    from chaosity.statistics.anova import analyse_variance
 
     table = _read_csv_texts(file)
     names = [name.strip() for name in factors.split(",") if name.strip()]
@@ -82,15 +84,99 @@ def anova_command(
     if as_json:
         print_json(analysis.to_json())
     else:
-        print_template(
-            "anova",
-            analysis=analysis,
-            drawn=drawn,
-            most_lines=_MOST_LINES,
-            confidence=confidence_text(confidence),
-            variation_percent_text=variation_percent_text,
-            p_value_text=p_value_text,
+        _print_analysis(analysis, confidence)
+        for path in drawn:
+            print_line(path)
+
+
+def _print_analysis(analysis: AnovaResult, confidence: float) -> None:
+    """Print the tables of an analysis, each with at most `_MOST_LINES` lines, and its sentences."""
+    from chaosity.statistics.anova import p_value_text, variation_percent_text
+    from chaosity.statistics.estimates_and_ratios import confidence_text
+
+    logs = analysis.transform == "log"
+    interval = f"{confidence_text(confidence)} interval"
+    print_table(
+        [
+            (
+                term.name,
+                variation_percent_text(term.variation_percent),
+                term.degrees_of_freedom,
+                _number(term.sum_of_squares, 6),
+                _number(term.mean_square, 6),
+                _number(term.f, 5),
+                "" if term.p_value is None else p_value_text(term.p_value)[2:].removeprefix("= "),
+            )
+            for term in analysis.terms
+        ],
+        ["source"],
+        ["share", "degrees of freedom", "sum of squares", "mean square", "F", "p"],
+        title=f"Variation of {analysis.response}, n = {analysis.n}",
+        style="headed",
+    )
+    print_line()
+    print_table(
+        [
+            (each.factor, each.level, each.n, _number(each.mean, 4), *_value_cells(each.effect))
+            for each in analysis.effects[:_MOST_LINES]
+        ],
+        ["factor", "level"],
+        ["n", "mean", "ratio to the mean" if logs else "effect", interval],
+        title="Levels",
+        style="headed",
+    )
+    print_line()
+    print_table(
+        [
+            (
+                *(pair.factor, pair.level, pair.against, *_value_cells(pair.difference)),
+                f"{pair.adjusted}, all pairs" if pair.adjusted else "Student",
+            )
+            for pair in analysis.contrasts[:_MOST_LINES]
+        ],
+        ["factor", "level", "against"],
+        ["ratio" if logs else "difference", interval],
+        ["interval by"],
+        title="Differences between levels",
+        style="headed",
+    )
+    print_line()
+    if analysis.interactions:
+        print_table(
+            [
+                (each.term, " x ".join(each.levels), each.n, *_value_cells(each.effect))
+                for each in analysis.interactions[:_MOST_LINES]
+            ],
+            ["interaction", "levels"],
+            ["n", "ratio" if logs else "effect", interval],
+            title="Interactions: what a combination adds to the effects of its levels",
+            style="headed",
         )
+        print_line()
+    tables = (analysis.effects, analysis.contrasts, analysis.interactions)
+    if omitted := sum(len(table[_MOST_LINES:]) for table in tables):
+        print_line(f"{omitted} more lines are in the JSON (--json).")
+    print_line(
+        f"The sums of squares are those of {'the logarithm of ' * logs}{analysis.response}. "
+        f"{analysis.transform_reason}"
+    )
+    for sentence in (*analysis.notes, *(term.sentence for term in analysis.terms)):
+        if sentence:
+            print_line(sentence)
+    print_line(analysis.conclusion, style="bold")
+
+
+def _number(value: float | None, digits: int) -> str:
+    """Return a number with so many significant digits; nothing for None."""
+    return "" if value is None else f"{value:.{digits}g}"
+
+
+def _value_cells(each: DifferenceWithInterval) -> tuple[str, str]:
+    """Return an effect, or its ratio if logarithms were analysed, and its interval."""
+    value, low, high = each.value, each.low, each.high
+    if each.ratio is not None:
+        value, low, high = each.ratio, each.ratio_low, each.ratio_high
+    return _number(value, 4), "none" if low is None else f"{low:.4g} to {high:.4g}"
 
 
 def _read_csv_texts(path: Path) -> pd.DataFrame:

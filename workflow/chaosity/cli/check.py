@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chaosity.cli.shared_options import FILE, JSON_OPTION, RESULTS_FOLDER, refuse_without_effect
-from chaosity.cli.terminal_output import echo, print_json, print_template
+from chaosity.cli.terminal_output import echo, print_json, print_line, print_table
 from chaosity.errors import UserError, file_system_error
+from chaosity.units import format_count, format_quantity
 
 if TYPE_CHECKING:
-    from chaosity.health.check_host import CheckResult
-    from chaosity.health.judge_check_values import CheckedValue
+    from chaosity.health.check_host import CheckResult, HostCheck
+    from chaosity.health.judge_check_values import CheckedValue, Suspect
 
 # Exit status if nothing was judged. 0, 1 and 2 are fine, warning and fault.
 NOT_CHECKED = 3
@@ -81,7 +82,6 @@ def check_command(
     the host.
     """
     from chaosity.health.check_host import HostCheck
-    from chaosity.health.judge_check_values import RECENT
 
     with _failure_is_no_result():
         if dry_run:
@@ -92,12 +92,7 @@ def check_command(
         try:
             check = HostCheck(folder, with_equal_hosts=not without_equal_hosts)
             if dry_run:
-                print_template(
-                    "check_plan",
-                    points=check.points,
-                    unreadable=check.unreadable,
-                    total=sum(p.seconds for p in check.points),
-                )
+                _print_plan(check)
                 return
             result = check.run(seconds, _show_progress, ignore_load=ignore_load)
         finally:
@@ -109,8 +104,101 @@ def check_command(
         if as_json:
             print_json(_document(result))
         else:
-            print_template("check", result=result, every=every, recent=RECENT)
+            print_result(result, every=every)
     sys.exit(result.status)
+
+
+def _print_plan(check: HostCheck) -> None:
+    """Print what a check would measure."""
+    rows = [
+        ("->".join(each.parts), "/".join(each.key), f"{each.seconds:.1f}") for each in check.points
+    ]
+    print_table(rows, ["component", "point"], ["s"])
+    if check.unreadable:
+        them = "them" if len(check.unreadable) > 1 else "it"
+        files = ", ".join(check.unreadable)
+        print_line(f"This user may not read {files}, so the check leaves {them} out.")
+    total = sum(each.seconds for each in check.points)
+    print_line(f"{format_count(len(check.points), 'point')}, about {total:.0f} s.")
+
+
+def print_result(result: CheckResult, *, every: bool) -> None:
+    """Print a line for each suspected component: what is wrong, and what to do.
+
+    `every`: whether to print all values too.
+    """
+    host = result.host
+    if result.is_simulated:
+        print_line("SIMULATED: this machine does not exist, and nothing was measured.")
+    for suspect in result.suspects:
+        print_line(f"{host}: {_suspect_text(suspect)}.")
+    if not result.suspects and not result.failed:
+        number = format_count(len(result.values), "value")
+        print_line(f"{host}: fine: none of {number} is worse than in the map.")
+    for place, reason in result.failed.items():
+        print_line(f"{host}: warning [node_problem] {place} has no valid value: {reason}.")
+    if result.unreadable:
+        them = "them" if len(result.unreadable) > 1 else "it"
+        files = ", ".join(result.unreadable)
+        print_line(f"{host}: this user may not read {files}, so the check left {them} out.")
+    limits = [f"{100 * limit:.1f}" for limit in sorted(each.limit for each in result.values)]
+    ends = " to ".join(dict.fromkeys((limits[0], limits[-1]) if limits else ()))
+    by_value = ", depending on the value" * (" " in ends)
+    print_line(
+        f"{result.seconds:.0f} s. The smallest loss that would be told is {ends} %{by_value}."
+    )
+    if result.left:
+        left = format_count(len(result.left), "point")
+        print_line(f"{left} did not fit into the time and will be measured by the next check.")
+    if every:
+        print_table(
+            [
+                (
+                    *("->".join(each.check.parts), "/".join(each.check.key)),
+                    *(format_quantity(each.check.metric, x) for x in (each.value, each.expected)),
+                    *(f"{100 * share:.1f} %" for share in (each.loss, each.limit)),
+                )
+                for each in result.values
+            ],
+            ["component", "point"],
+            ["value", "expected", "loss", "would be told"],
+        )
+
+
+def _suspect_text(suspect: Suspect) -> str:
+    """Return what is wrong with a suspected component, and what to do."""
+    from chaosity.health.judge_check_values import RECENT
+
+    worst, parts = suspect.values[0], suspect.parts
+    drives = worst.check.load["target"]["drives"]
+    if worst.disturbed:
+        remedy = "check it again when nobody works on the host"
+    elif worst.hypervisor_may_explain:
+        remedy = "look first at what else runs on the processors of this virtual machine"
+    elif not parts:
+        remedy = "look for other programs, power, cooling and clock settings"
+    elif drives and "pci" in drives[0]:
+        remedy = "look at its health and link (nvme smart-log, lspci -vv)"
+    elif drives:
+        remedy = "look at the health and the link of the drive (smartctl, dmesg)"
+    elif len(parts) > 1:
+        remedy = "look at the link between the nodes"
+    else:
+        remedy = "look at its memory modules and at the clock of its cores"
+    seen, usual = (format_quantity(worst.check.metric, x) for x in (worst.value, worst.expected))
+    if worst.is_clear:
+        how = f"{100 * worst.loss:.0f} % worse than in the map, {seen} instead of {usual}"
+        how += f", {len(worst.values)} measured"
+    elif worst.is_recently_slow:
+        how = f"{100 * worst.recent_loss:.1f} % worse in the last {RECENT} checks than in the first"
+        how += " checks after the map"
+    else:
+        how = f"{100 * worst.loss_to_equals:.1f} % worse than in the recent checks of"
+        how += f" {worst.equal_hosts} equal hosts, in the map already"
+    kind = "fault" if worst.is_fault else "warning"
+    whose = "[user_problem]" if worst.disturbed else "[node_problem]"
+    name = "->".join(parts) or "most parts"
+    return f"{kind} {whose} {name}: {how} ({'/'.join(worst.check.key)}); {remedy}"
 
 
 @contextmanager

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from chaosity.cli.terminal_output import print_json, print_template
+from chaosity.cli.terminal_output import print_json, print_line, print_table, styled
 from chaosity.errors import UserError
+from chaosity.units import format_count, format_quantity
 
 if TYPE_CHECKING:
     from chaosity.compare.outlier_hosts import OutlierHosts
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 # Number of rows that fit on a terminal below the verdict.
 _MOST_ROWS = 15
+# Longest names of selections that stand at the head of a column.
+_LONGEST_HEAD = 14
+_COLOURS = {"worse": "red", "better": "green"}
 
 
 @click.command("compare")
@@ -83,11 +87,77 @@ def compare_command(
         print_json({**result.to_json(), **listed})
         return
     most = None if print_all else _MOST_ROWS
-    groups = None
+    for sentence in (*result.sentences, *(verdict.sentence for verdict in crossovers)):
+        print_line(sentence, wrap=True)
     if isinstance(result, SelectionComparison):
-        by_group = result.cells[:most].groupby("group", sort=False)
-        groups = [(group, cells.to_dict("records")) for group, cells in by_group]
-    sentences = [*result.sentences, *(verdict.sentence for verdict in crossovers)]
-    print_template(
-        "compare", wrap=True, result=result, sentences=sentences, groups=groups, most=most
+        _print_cells(result, most)
+        left_out, noun = len(result.cells[most:]) if most else 0, "more cell"
+    else:
+        _print_hosts(result, most)
+        left_out, noun = len(result.hosts[most:]) if most else 0, "more host"
+    if left_out:
+        print_line(f"and {format_count(left_out, noun)}: --all prints them.")
+
+
+def _print_cells(result: SelectionComparison, most: int | None) -> None:
+    """Print the notes of a comparison, and the cells of each group in a table."""
+    for note in result.notes:
+        print_line(f"note: {note}.", wrap=True)
+    heads = [result.left, result.right]
+    if max(map(len, heads)) > _LONGEST_HEAD:
+        heads = ["first", "second"]
+    for group, cells in result.cells[:most].groupby("group", sort=False):
+        print_line()
+        print_table(
+            [_cells_of_row(cell) for cell in cells.to_dict("records")],
+            [""],
+            [*heads, "ratio", "95 % interval", "n"],
+            [""],
+            title=str(group),
+        )
+
+
+def _cells_of_row(cell: dict[Any, Any]) -> list[object]:
+    """Return the row of a compared cell, in the colour of its verdict."""
+    verdict = cell["verdict"] if cell["verdict"] in _COLOURS else ""
+    numbers = sorted({cell["n_left"], cell["n_right"]})
+    texts = [
+        ", ".join(filter(None, (cell["where"], cell["asked_words"]))),
+        *(format_quantity(cell["metric"], cell[f"median_{side}"]) for side in ("left", "right")),
+        _ratio(cell["ratio"]),
+        _interval(cell["low"], cell["high"]),
+        " and ".join(map(str, numbers)),
+        verdict,
+    ]
+    return [styled(text, _COLOURS.get(verdict, "")) for text in texts]
+
+
+def _print_hosts(result: OutlierHosts, most: int | None) -> None:
+    """Print the table of hosts; outliers are red."""
+    rows = [
+        (
+            host.host,
+            _ratio(host.speed),
+            _interval(host.low, host.high),
+            f"{host.clear} of {host.cells}",
+            _ratio(host.worst_ratio),
+            host.worst,
+        )
+        for host in result.hosts[:most]
+    ]
+    styles = ["red" if host.differs else "" for host in result.hosts]
+    print_line()
+    print_table(
+        [[styled(cell, style) for cell in row] for row, style in zip(rows, styles, strict=False)],
+        ["host"],
+        ["speed", "95 % interval", "cells that differ", "largest ratio"],
+        ["in the cell"],
     )
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "none" if low is None or low != low else f"{low:.3f} to {high:.3f}"

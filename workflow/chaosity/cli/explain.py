@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,16 +10,15 @@ from typing import TYPE_CHECKING
 import click
 
 from chaosity.cli.shared_options import RESULTS_FOLDER
-from chaosity.cli.terminal_output import echo, print_template
-from chaosity.errors import UserError, malformed_as_user_error
-from chaosity.units import format_quantity
+from chaosity.cli.terminal_output import echo, print_line
+from chaosity.errors import UserError
+from chaosity.units import choose_scale
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # An error names at most this many points.
 _SHOWN_NAMES = 12
-_MARKS = {True: "met", False: "NOT met", None: "unknown"}
 
 
 @click.command("explain")
@@ -50,8 +47,8 @@ def explain_value_command(
     """
     from scipy.stats import t
 
-    from chaosity.records.atomic_writes_and_record_files import record_file
     from chaosity.statistics.cell_summary import summarise_cells, with_variance_priors
+    from chaosity.store.explain_record_value import explain_replicate
     from chaosity.store.measurements import Measurements
     from chaosity.store.tidy_table_from_records import build_tidy_table
 
@@ -80,14 +77,46 @@ def explain_value_command(
         ]
         values = of_cell.loc[of_cell["status"] == "valid", "value"].dropna().astype(float)
         quantile = None if cell["low"] != cell["low"] else t.ppf(0.975, cell["freedom"])
-        print_template("explain_cell", cell=cell.to_dict(), numbers=[*values], t=quantile)
+        for line in _cell_lines(cell, [*values], quantile):
+            print_line(line)
         for _, row in of_cell.iterrows():
             if replicate in (None, row["replicate"]):
-                path = folder / record_file(row["experiment"], row["point"], int(row["replicate"]))
-                with malformed_as_user_error("the record is not complete", str(path)):
-                    for line in _replicate_lines(folder, path, row, every_sample=samples):
-                        echo(line)
+                for line in explain_replicate(folder, row, every_sample=samples):
+                    echo(line)
         echo()
+
+
+def _cell_lines(cell: pd.Series, values: list[float], t: float | None) -> Iterator[str]:
+    """Yield the value of a cell, and how median and interval follow from the replicates.
+
+    `t` is the quantile of Student's distribution for the interval; None without an interval.
+    """
+    scale = choose_scale(cell["metric"], [cell["median"]])
+    interval = f", 95 % interval {scale.number(cell['low'])} to {scale.number(cell['high'])}"
+    median = scale.text(cell["median"]) if values else "no value"
+    yield f"{cell['metric']} of {cell['load']}: {median}{interval if t else ''}"
+    yield (
+        f"  n = {cell['n']}, {cell['n_failed']} failed, {cell['n_missing']} missing; "
+        f"host {cell['host']}, configuration {cell['configuration']}, "
+        f"experiment {cell['experiment']}, point {cell['point']}, "
+        f"{cell['initiator']} -> {cell['target']}"
+    )
+    if values:
+        yield f"  median of {', '.join(map(str, values))}"
+    if t is None:
+        return
+    formula = f"mean ± t x sqrt(variance / {cell['counted']})"
+    formula = f"exp({formula}) of the logarithms" if cell["is_positive"] else formula
+    yield f"  interval: {formula}{', without outliers' * (cell['counted'] < cell['n'])}"
+    own = f"own variance {cell['own_variance']}, {cell['counted'] - 1} degrees of freedom"
+    own = "no variance of its own" if cell["counted"] == 1 else own
+    prior = (
+        f"; moderated by the prior of {cell['prior_cells']} cells of one kind, variance "
+        f"{cell['prior_variance']} with {cell['prior_freedom']} degrees of freedom: "
+        f"{cell['variance']}, {cell['freedom']}"
+    )
+    yield f"    mean {cell['mean']}, t {t}, {own}{prior if cell['prior_cells'] else ''}"
+    yield "    An interval without the median is widened to the median."
 
 
 def _full_name(name: str, column: pd.Series, kind: str, folder: Path) -> str:
@@ -103,45 +132,3 @@ def _full_name(name: str, column: pd.Series, kind: str, folder: Path) -> str:
     near = found or difflib.get_close_matches(name, names, _SHOWN_NAMES, 0.3) or names
     more = f" or {len(near) - _SHOWN_NAMES} more" if len(near) > _SHOWN_NAMES else ""
     raise UserError(what, str(folder), f"use {' or '.join(near[:_SHOWN_NAMES])}{more}")
-
-
-def _replicate_lines(
-    folder: Path, path: Path, row: pd.Series, *, every_sample: bool
-) -> Iterator[str]:
-    """Yield how the value of a replicate came about, from its record and its row of the table."""
-    from chaosity.records.atomic_writes_and_record_files import load_record, read_regular_file
-    from chaosity.store.explain_record_value import explain_record_value
-
-    value = None if row["value"] != row["value"] else float(row["value"])
-    quantity = format_quantity(row["metric"], value)
-    shown = row["reason"] if value is None else f"{quantity} ({value!r})"
-    yield f"  replicate {row['replicate']}, {row['status']}: {shown}"
-    if not path.exists():
-        return
-    record = load_record(path)
-    yield f"    record: {path}, measured {record['finished_at']} as number {record['order']}"
-    planned = folder / "points" / row["experiment"] / f"{row['point']}.json"
-    again = ["chaosity", "run", str(planned), "--replicate", str(row["replicate"])]
-    yield f"    again: {shlex.join(again)}"
-    for load in record["loads"]:
-        environment = [f"{name}={text}" for name, text in load["environment"].items()]
-        yield f"    command of {load['name']}: {shlex.join([*environment, *load['command']])}"
-        program = load.get("program") or {}
-        yield f"    program of {load['name']}: {program.get('version')}, {program.get('path')}"
-    named = (load for load in record["loads"] if load.get("role", load["name"]) == row["load"])
-    own = next((load for load in named if load["initiator"]["name"] == row["initiator"]), None)
-    if own is None:
-        raise UserError(f"the record has no load {row['load']}", str(path))
-    point = json.loads(read_regular_file(planned))
-    metric = row["metric"]
-    sources = [load["metrics"].get(metric, {}) for load in point["loads"]]
-    former = next((source["formerly"] for source in sources if source.get("formerly")), metric)
-    derived = [each for each in point.get("relative", []) if each["name"] == metric]
-    if derived:
-        yield f"    formula: derived from other values: {json.dumps(derived)}"
-    elif value is not None:
-        name = metric if metric in own["metrics"] else former
-        for line in explain_record_value(record, own, name, every_sample=every_sample):
-            yield f"    {line}"
-    for check in record["verdict"]["checks"]:
-        yield f"    check {_MARKS[check['passed']]}: {check['name']}: {check['detail']}"

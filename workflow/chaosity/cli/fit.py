@@ -11,14 +11,18 @@ import click
 
 from chaosity.cli.anomalies import analyse_results
 from chaosity.cli.shared_options import FILE, RESULTS_FOLDER
-from chaosity.cli.terminal_output import echo, print_template
+from chaosity.cli.terminal_output import echo, print_line, print_table
 from chaosity.errors import UserError
+from chaosity.units import format_count, format_quantity
 
 if TYPE_CHECKING:
     from chaosity.records.point_types import Point
     from chaosity.store.measurements import Measurements
     from chaosity.topology.topology_model import Topology
-    from chaosity.twin.fitted_description import FittedMachine
+    from chaosity.twin.fitted_description import FittedMachine, FittedParameter
+
+# Number of medians that no parameter explains and that the terminal lists.
+_MOST_DEPARTURES = 10
 
 
 @click.command("fit")
@@ -45,7 +49,9 @@ def fit_command(folder: Path, output: Path | None) -> None:
         raise UserError("the name of the file cannot name a machine", str(output), remedy)
     measured, points, topology = read_folder_to_fit(folder)
     fitted = fit_results(folder, measured, points, topology)
-    print_template("fit", fitted=fitted, is_simulated=measured.is_simulated)
+    if measured.is_simulated:
+        print_line("SIMULATED: this machine does not exist.")
+    _print_fitted(fitted)
     if output:
         host = folder.resolve()
         document = named_description(
@@ -56,22 +62,57 @@ def fit_command(folder: Path, output: Path | None) -> None:
         echo(f"description: {output}")
 
 
+def _print_fitted(fitted: FittedMachine) -> None:
+    """Print the parameters of a machine, and how well it fits."""
+    rows = [
+        (each.parameter.name, *_value_and_interval(each), each.points) for each in fitted.parameters
+    ]
+    print_table(rows, ["parameter"], ["value", "95 % interval", "points"])
+    medians = format_count(fitted.cells, "median")
+    scale = f"{100 * fitted.scale:.1f} % (1 sigma)"
+    print_line(f"{medians} fitted; they differ from the model by {scale}.")
+    if faults := sum(1 for each in fitted.parameters if each.parameter.fault):
+        print_line(f"{format_count(faults, 'single part')} slower than all others of the kind.")
+    if fitted.departures:
+        departures = format_count(len(fitted.departures), "median")
+        print_line(f"No parameter explains {departures}:")
+        for place, ratio in [*fitted.departures.items()][:_MOST_DEPARTURES]:
+            print_line(f"{place}: {100 * (ratio - 1):+.0f} % of the model's value")
+
+
+def _value_and_interval(each: FittedParameter) -> tuple[str, str]:
+    """Return the value of a parameter and its interval, or what is known without them."""
+    metric = each.parameter.key + "_ns" * each.parameter.is_latency
+    if each.parameter.fault and each.value is not None:
+        value = f"{100 * each.value:.1f} % remain"
+        if each.low is None or each.high is None:
+            return value, "not determined"
+        return value, f"{100 * each.low:.1f} to {100 * each.high:.1f} %"
+    low, high = (format_quantity(metric, end) for end in (each.low, each.high))
+    if each.low is not None and each.high is not None:
+        return format_quantity(metric, each.value), f"{low} to {high}"
+    if each.at_least is not None:
+        return "not determined", f"at least {format_quantity(metric, each.at_least)}"
+    assumed = "" if each.value is None else f"assumed {format_quantity(metric, each.value)}"
+    return "not determined", assumed
+
+
 def read_folder_to_fit(folder: Path) -> tuple[Measurements, list[Point], Topology]:
     """Return the tidy table, the planned points and the topology of a host.
 
     Raises:
         UserError: the folder is not that of a run.
     """
-    from chaosity.result_folders import MEASUREMENTS_FILE
+    from chaosity.result_folders import measured_table
     from chaosity.store.measurements import Measurements
     from chaosity.store.tidy_table_from_records import read_points
     from chaosity.topology.topology_json import read_topology
 
+    measured = Measurements.read(measured_table(folder))
     topology = read_topology(folder / "topology.json")
-    if topology is None or not (folder / MEASUREMENTS_FILE).exists():
+    if topology is None:
         remedy = "name a folder results/HOST/CONFIGURATION of a run"
-        raise UserError("the folder has no measurements", str(folder), remedy)
-    measured = Measurements.read(folder / MEASUREMENTS_FILE)
+        raise UserError("topology.json is missing", str(folder), remedy)
     return measured, list(read_points(folder / "points")), topology
 
 

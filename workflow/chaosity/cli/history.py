@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from chaosity.cli.shared_options import FILE, JSON_OPTION, RESULTS_FOLDER, refuse_without_effect
-from chaosity.cli.terminal_output import print_json, print_template
+from chaosity.cli.terminal_output import print_json, print_line, print_table
+from chaosity.units import format_count, format_quantity, metric_words
 
 if TYPE_CHECKING:
-    from chaosity.health.check_history import CheckHistory
+    from collections.abc import Sequence
+
+    from chaosity.health.check_history import CheckHistory, ValueSeries
 
 
 @click.command("history")
@@ -39,8 +42,28 @@ def history_command(folder: Path, every: bool, csv_file: Path | None, as_json: b
     if as_json:
         print_json(_document(history))
     else:
-        shown = history.series if every else history.changed_series
-        print_template("history", history=history, sentences=history.sentences(), shown=shown)
+        _print_history(history, history.series if every else history.changed_series)
+
+
+def _print_history(history: CheckHistory, shown: Sequence[ValueSeries]) -> None:
+    """Print what changed, the newest change first, and a table of series."""
+    if history.is_simulated:
+        print_line("SIMULATED: this machine does not exist, and nothing was measured.")
+    for sentence in history.sentences():
+        print_line(sentence)
+    if history.unknown:
+        number = format_count(len(history.unknown), "value")
+        names = history.unknown[0] + ", ..." * (len(history.unknown) > 1)
+        print_line(f"{number} of points that the plan does not have any more: {names}.")
+    if not shown:
+        return
+    rows = []
+    for each in shown:
+        metric, (first, now) = each.check.metric, each.ends
+        place = ("->".join(each.check.parts), metric_words(metric), len(each.times))
+        ends = (format_quantity(metric, first), format_quantity(metric, now))
+        rows.append((*place, *ends, f"{100 * (now / first - 1):+.1f} %"))
+    print_table(rows, ["component", "metric"], ["checks", "at first", "now", "change"])
 
 
 def _document(history: CheckHistory) -> dict[str, object]:

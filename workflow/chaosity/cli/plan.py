@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from chaosity.cli.shared_options import CONFIG_OPTION, JSON_OPTION, refuse_without_effect
-from chaosity.cli.terminal_output import echo, print_json, print_template
+from chaosity.cli.terminal_output import echo, print_json, print_line, print_table
+from chaosity.units import format_duration
 
 if TYPE_CHECKING:
+    from chaosity.design.host_plan import PlanSummary
     from chaosity.records.point_types import Point
 
 
@@ -72,11 +74,29 @@ def plan_command(
     elif commands:
         echo("\n".join(line for point in host_plan.points for line in _command_lines(point)))
     else:
-        print_template("plan", wrap=True, summary=host_plan.summarize_plan())
+        _print_summary(host_plan.summarize_plan())
         if has_budget(config):
             from chaosity.campaign.measured_rounds import RoundsOfHost
 
             echo(RoundsOfHost(host_plan, folder, config, writes=False).describe_next_round())
+
+
+def _print_summary(summary: PlanSummary) -> None:
+    """Print the points and the time of each experiment of a plan, and its notes."""
+    counted = [*summary["experiments"].items(), ("total", summary)]
+    rows: list[list[object]] = [
+        [name, own["points"], own["measurements"], format_duration(own["estimated_seconds"])]
+        for name, own in counted
+    ]
+    print_table(
+        [*rows[:-1], [], rows[-1]],
+        ["experiment"],
+        ["points", "measurements", "about"],
+        title=f"{summary['host']} as {summary['configuration']}",
+        style="ruled",
+    )
+    for note in summary["notes"]:
+        print_line(f"note: {note}", wrap=True)
 
 
 def _command_lines(point: Point) -> Iterator[str]:

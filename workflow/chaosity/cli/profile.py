@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,9 +16,9 @@ from chaosity.cli.shared_options import (
     RESULTS_FOLDER,
     is_given,
 )
-from chaosity.cli.terminal_output import echo, print_json, print_template, short_processor_name
+from chaosity.cli.terminal_output import echo, print_json, print_table, short_processor_name
 from chaosity.errors import UserError
-from chaosity.units import format_count
+from chaosity.units import format_binary_bytes, format_count, format_quantity
 
 _DATABASE = click.option(
     "--database",
@@ -134,13 +135,32 @@ def query_profiles_command(database: Path, as_json: bool, **filters: str | None)
         for each in profiles
     ]
     categories = sorted({category for rows in best for category in rows})
-    print_template(
-        "profiles",
-        wrap=True,
-        profiles=list(zip(profiles, best, strict=True)),
-        categories=categories,
-        short_processor_name=short_processor_name,
-    )
+    heads = [f"best {name.replace('_bandwidth', '').replace('_', ' ')}" for name in categories]
+    rows = [
+        [*_facts_of_profile(profile), *(_highest(of_profile.get(name)) for name in categories)]
+        for profile, of_profile in zip(profiles, best, strict=True)
+    ]
+    facts = ["id", "host", "processor", "memory", "drives", "measured"]
+    print_table(rows, facts + heads, on_right=heads, whole=["id"])
+
+
+def _facts_of_profile(profile: dict[str, Any]) -> list[str]:
+    """Return id, host, processor, memory, drives and date of a profile as text."""
+    host = [profile["host"], profile["configuration"]]
+    packages = f"{profile['packages']} x " if profile["packages"] else ""
+    drives = [f"{number} x {model}" for model, number in profile["drives"].items()]
+    return [
+        profile["id"],
+        " ".join(filter(None, [*host, "(imported)" * (profile["origin"] == "imported")])),
+        packages + short_processor_name(profile["cpu_model"]),
+        profile["memory"] or format_binary_bytes(profile["memory_bytes"]),
+        ", ".join(drives) or "none",
+        (profile["measured_to"] or "unknown")[:10],
+    ]
+
+
+def _highest(row: dict[str, Any] | None) -> str:
+    return format_quantity(row["metric"], row["highest"]) if row else "-"
 
 
 @profile_command.command("normal")
@@ -154,7 +174,7 @@ def compare_with_normal_values_command(folder: Path, database: Path, as_json: bo
     (templates/processors), and with other hosts in the database, if there is one.
     """
     from chaosity.components.component_files import processor_model
-    from chaosity.result_folders import MEASUREMENTS_FILE
+    from chaosity.result_folders import measured_table
     from chaosity.store.measurements import Measurements
     from chaosity.store.normal_values import published_values, values_of_profiles
     from chaosity.text_templates import write_text
@@ -164,7 +184,7 @@ def compare_with_normal_values_command(folder: Path, database: Path, as_json: bo
     model = processor_model(folder)
     if model is None:
         raise UserError("the processor model is unknown", str(folder), "discover the host again")
-    measured = Measurements.read(folder / MEASUREMENTS_FILE)
+    measured = Measurements.read(measured_table(folder))
     found = published_values([measured], model, read_topology(folder / "topology.json"))
     if database.exists() or is_given("database"):
         found += values_of_profiles(measured, model, folder.name, folder.parent.name, database)

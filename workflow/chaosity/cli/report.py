@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +19,10 @@ from chaosity.cli.shared_options import (
 )
 from chaosity.cli.terminal_output import echo
 from chaosity.errors import UserError, check_allowed
-from chaosity.units import format_count, format_percent, format_quantity
+from chaosity.units import format_count
 
 if TYPE_CHECKING:
-    from chaosity.store.measurements import Measurements
+    pass
 
 
 @click.command("report")
@@ -167,6 +166,7 @@ def draw_published_command(
     """
     from chaosity.documents.shipped_documents import EXPERIMENTS, load_experiment, yaml_file_names
     from chaosity.figures.draw_and_write_figures import draw_figures
+    from chaosity.statistics.corun_interference import slowdown_sentences
     from chaosity.store.measurements import Measurements
     from chaosity.store.read_published_csv import read_published_csv
     from chaosity.store.tidy_table_parquet import write_parquet_table
@@ -181,25 +181,5 @@ def draw_published_command(
     for figure in draw_figures(experiments, measurements, Topology(), output / "figures"):
         if figure.csv is not None:
             echo(f"{output / 'figures' / figure.csv}: {figure.sentence}")
-    for sentence in _slowdown_sentences(measurements):
+    for sentence in slowdown_sentences(measurements):
         echo(sentence)
-
-
-def _slowdown_sentences(measurements: Measurements) -> Iterator[str]:
-    """Yield a sentence for each co-running load with its slowdown."""
-    from chaosity.statistics.cell_summary import summarise_cells
-    from chaosity.statistics.corun_interference import summarise_corun_to_alone_ratios
-    from chaosity.store.measurements import LOAD, less_is_better
-
-    table = measurements.rows
-    medians = summarise_cells(measurements).set_index(["point", *LOAD])["median"]
-    for _, cost in summarise_corun_to_alone_ratios(measurements).iterrows():
-        metric, ratio = cost["metric"], cost["median"]
-        loads = table[table["point"] == cost["point"]]
-        others = ", ".join(sorted(set(loads["initiator"]) - {cost["initiator"]}))
-        value = medians[(cost["point"], *(cost[column] for column in LOAD))]
-        effect = f"loses {format_percent(1.0 - ratio)}"
-        if less_is_better(metric) or ratio > 1.0:
-            effect = f"has {ratio:.2f} times its value alone"
-        own, alone = (format_quantity(metric, each) for each in (value, value / ratio))
-        yield f"{cost['initiator']} {effect} with {others} co-running: {own}, alone {alone}."

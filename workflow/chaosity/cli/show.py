@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 import click
 
 from chaosity.cli.shared_options import FILE, RESULTS_FOLDER, refuse_without_effect
-from chaosity.cli.terminal_output import line_width, print_template
+from chaosity.cli.terminal_output import line_width, print_line, print_table, styled
 from chaosity.errors import UserError
-from chaosity.units import choose_scale
+from chaosity.units import choose_scale, format_count
 
 if TYPE_CHECKING:
     from chaosity.export.host_measurements_for_export import MeasuredHost
     from chaosity.export.main_matrices import MainMatrix
+    from chaosity.statistics.estimates_and_ratios import Estimate
 
+# Number of missing values that are listed with their reason.
+_MOST_MISSING = 3
 # Least share of the best value of the matrix -> colour; the numbers say the same.
 _COLOURS = ((0.9, "green"), (0.7, "yellow"), (0.0, "red"))
 
@@ -52,7 +55,6 @@ def show_command(folder: Path, intervals: bool, svg: Path | None) -> None:
         package_bandwidths,
         read_main_matrices,
     )
-    from chaosity.store.read_node_matrix_csv import BANDWIDTH
 
     host = read_measured_host(folder)
     if svg is not None:
@@ -62,34 +64,72 @@ def show_command(folder: Path, intervals: bool, svg: Path | None) -> None:
     matrices = read_main_matrices(host)
     if not matrices:
         raise UserError("no matrix was measured", str(folder), "run `make run`")
-    packages = package_bandwidths(host)
+    _print_heading(host)
+    for name, matrix in matrices.items():
+        of_drives = name == DRIVE_BANDWIDTH
+        _print_matrix(_fit(matrix, line_width(), intervals, transposed=of_drives), of_drives)
+    if packages := package_bandwidths(host):
+        _print_packages(packages, intervals)
+    print_line(
+        "\n",
+        *(styled("Green", "green"), ": at least 90 % of the best value of the matrix. "),
+        *(styled("Yellow", "yellow"), ": at least 70 %. "),
+        *(styled("Red", "red"), ": less."),
+    )
+
+
+def _print_heading(host: MeasuredHost) -> None:
+    """Print which host was measured, and when."""
+    origin, measured = host.origin_of_values, ""
+    if origin["measured_at_first"]:
+        measured = f", measured {origin['measured_at_first']} to {origin['measured_at_last']}"
+    name = styled(f"{origin['host']} as {origin['configuration']}", "bold")
+    print_line(name, f", {origin['cpu_model'] or 'unknown processor'}{measured}")
+    if host.measurements.is_simulated:
+        print_line(
+            "SIMULATED: this machine does not exist, and nothing was measured.", style="bold"
+        )
+
+
+def _print_matrix(shown: _ShownMatrix, of_drives: bool) -> None:
+    """Print a matrix, the number of columns that did not fit, and the first missing values."""
+    matrix = shown.matrix
+    title = styled(f"\n{matrix.quantity.capitalize()} in {shown.unit}", "bold")
+    nodes = "node of the cores" if of_drives else "node of the memory"
+    print_line(title, f", columns: {nodes}; {matrix.source}")
+    rows = [[name, *(styled(*cell) for cell in cells)] for name, cells in shown.rows.items()]
+    print_table(rows, ["drive" if of_drives else "from node"], shown.heads)
+    if shown.left_out:
+        further = format_count(shown.left_out, "further column")
+        print_line(f"{further}: use a wider terminal, or less -S.")
+    for (node, target), reason in [*matrix.missing.items()][:_MOST_MISSING]:
+        print_line(f"- node{node} -> {target}: {reason}")
+    if more := len([*matrix.missing][_MOST_MISSING:]):
+        print_line(f"- {format_count(more, 'further value is', 'further values are')} missing")
+
+
+def _print_packages(packages: dict[tuple[str, str], dict[str, Estimate]], intervals: bool) -> None:
+    """Print the memory bandwidth of packages, a column for each kernel."""
+    from chaosity.store.read_node_matrix_csv import BANDWIDTH
+
     medians = [each.median for by_kernel in packages.values() for each in by_kernel.values()]
     scale = choose_scale(BANDWIDTH, medians)
     kernels = list(dict.fromkeys(chain.from_iterable(packages.values())))
-    width = line_width()
-    print_template(
-        "show",
-        origin=host.origin_of_values,
-        is_simulated=host.measurements.is_simulated,
-        shown=[
-            _fit(matrix, width, intervals, transposed=name == DRIVE_BANDWIDTH)
-            for name, matrix in matrices.items()
-        ],
-        package_unit=scale.symbol,
-        package_kernels=kernels,
-        packages=[
-            [
-                *place,
-                *(
-                    by_kernel[kernel].short_text(scale, with_interval=intervals)
-                    if kernel in by_kernel
-                    else "-"
-                    for kernel in kernels
-                ),
-            ]
-            for place, by_kernel in packages.items()
-        ],
-    )
+    title = f"\nMemory bandwidth of packages and the machine in {scale.symbol}"
+    print_line(styled(title, "bold"), ", all nodes of the memory at the same time")
+    rows = [
+        [
+            *place,
+            *(
+                by_kernel[kernel].short_text(scale, with_interval=intervals)
+                if kernel in by_kernel
+                else "-"
+                for kernel in kernels
+            ),
+        ]
+        for place, by_kernel in packages.items()
+    ]
+    print_table(rows, ["from", "memory"], kernels)
 
 
 def _write_drawing(host: MeasuredHost, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""JSON, templates of output, tables, headings and short names that several commands print."""
+"""JSON, lines, tables and short names that several commands print."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import json
 import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import zip_longest
+from typing import Literal
 
 import click
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.markup import escape
 from rich.segment import Segment
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from chaosity.errors import printable_text
@@ -64,134 +63,79 @@ def line_width() -> int:
     return shutil.get_terminal_size((_NO_LIMIT, 0)).columns
 
 
-def print_rich(parts: Iterable[RenderableType], *, wrap: bool = False) -> None:
-    """Print texts and tables to the terminal, without highlighted numbers.
+def styled(text: object, style: str = "") -> Text:
+    """Return a text with a style of rich, such as "bold red"; see `printable_text`."""
+    return Text(printable_text(str(text)), style)
 
-    Colours are used only in a terminal, and only without the environment variable NO_COLOR.
 
-    Args:
-        parts: objects that rich can print; a plain `str` can have rich's markup.
-        wrap: break lines at the width of the terminal, as tables do; see `line_width`.
-    """
+def _print(part: RenderableType, *, wrap: bool) -> None:
+    """Print to the terminal; colours only there, and only without the variable NO_COLOR."""
     console = _PrintableConsole(
         highlight=False, emoji=False, soft_wrap=not wrap, width=line_width()
     )
-    for part in parts:
-        console.print(part)
+    console.print(part)
 
 
-def borderless_table(left: Sequence[str], right: Sequence[str] = ()) -> Table:
-    """Return a table without lines.
+def print_line(*parts: object, style: str = "", wrap: bool = False) -> None:
+    """Print a line.
 
     Args:
+        parts: its parts, each a text or `styled`.
+        style: of the whole line.
+        wrap: whether to break the line between words at the width of the terminal.
+    """
+    texts = (part if isinstance(part, Text) else styled(part) for part in parts)
+    _print(Text.assemble(*texts, style=style), wrap=wrap)
+
+
+def print_table(
+    rows: Iterable[Sequence[object]],
+    left: Sequence[str] = (),
+    right: Sequence[str] = (),
+    last: Sequence[str] = (),
+    *,
+    on_right: Collection[str] = (),
+    whole: Collection[str] = (),
+    missing: str = "",
+    style: Literal["plain", "headless", "ruled", "headed"] = "plain",
+    title: str | None = None,
+) -> None:
+    """Print a table, which is as wide as it needs to be where lines have no limit.
+
+    Args:
+        rows: cells of each row, texts or `styled`; an empty row separates sections.
         left: heads of the first columns, which are aligned on the left; long texts are wrapped.
         right: heads of further columns, which are aligned on the right; texts are not wrapped.
+        last: heads of the last columns, which are like those of `left`.
+        on_right: columns of `left` that are aligned on the right, but wrapped.
+        whole: columns of `left` that are not wrapped.
+        missing: text of a cell that is None.
+        style: plain (without lines), headless (without heads too), ruled (with all lines) or headed
+            (with a line below the heads).
+        title: line above the table.
     """
+    if title:
+        print_line(title, style="italic")
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for head in left:
-        table.add_column(head, overflow="fold")
-    for head in right:
-        table.add_column(head, justify="right", no_wrap=True)
-    return table
-
-
-class _Place(str):
-    """The place of a table among the lines of a template."""
-
-    mark = "\0"  # no value has it: `_finalize` shows it by its number
-
-
-def _finalize(value: object) -> object:
-    """Return a value of a template without control characters and markup of others."""
-    return (
-        value if value is None or isinstance(value, _Place) else escape(printable_text(str(value)))
-    )
-
-
-class _TablesOfTemplate:
-    """Tables of a template: its function `columns` begins a table, and `row` adds to the last one.
-
-    A table is drawn at the place of `columns`, which returns a mark with the table's number.
-    """
-
-    def __init__(self) -> None:
-        self.tables: list[Table] = []
-        self.missing = ""
-
-    def columns(
-        self,
-        left: Sequence[str],
-        right: Sequence[str] = (),
-        last: Sequence[str] = (),
-        *,
-        on_right: Collection[str] = (),
-        whole: Collection[str] = (),
-        missing: str = "",
-        style: str = "plain",
-        title: str | None = None,
-        caption: str | None = None,
-    ) -> _Place:
-        """Begin a table; `last` are further columns on the left side of their cells.
-
-        Columns of `left` that are in `on_right` too are aligned on the right, but wrapped. Those in
-        `whole` are not wrapped. A cell without a value shows `missing`.
-        Styles are plain (without lines), headless (without heads too), ruled (with all lines) and
-        headed (with a line below the heads).
-        """
-        table = borderless_table([*map(escape, left)], [*map(escape, right)])
-        if style in ("ruled", "headed"):
-            heads = [Column(head) for head in left] + [Column(h, justify="right") for h in right]
-            table = Table(*heads, box=box.SIMPLE_HEAD if style == "headed" else box.HEAVY_HEAD)
-            table.show_edge = style == "ruled"
-        for head in last:
-            table.add_column(head, overflow="fold")
-        for column in table.columns:
-            column.justify = "right" if column.header in on_right else column.justify
-            column.no_wrap |= column.header in whole
-        self.missing = missing
-        table.show_header = style != "headless"
-        table.title, table.title_justify = title, "left"
-        table.caption, table.caption_justify = caption, "left"
-        self.tables.append(table)
-        return _Place(f"{_Place.mark}{len(self.tables) - 1}")
-
-    def add_row(
-        self,
-        *cells: object,
-        style: str | None = None,
-        cell_styles: Sequence[str] = (),
-        ends_section: bool = False,
-    ) -> None:
-        """Add a row to the last table; cells are texts or numbers, each with a style if given."""
-        styled = zip_longest(cells, cell_styles, fillvalue="")
-        texts = (
-            Text(printable_text(str(self.missing if cell is None else cell)), style=style_of_cell)
-            for cell, style_of_cell in styled
+    if style in ("ruled", "headed"):
+        table = Table(box=box.SIMPLE_HEAD if style == "headed" else box.HEAVY_HEAD)
+        table.show_edge = style == "ruled"
+    for head in (*left, *right, *last):
+        of_numbers = head in right or head in on_right
+        table.add_column(
+            styled(head),
+            justify="right" if of_numbers else "left",
+            overflow="ellipsis" if head in right else "fold",
+            no_wrap=head in right or head in whole,
         )
-        self.tables[-1].add_row(*texts, style=style or None, end_section=ends_section)
-
-
-def print_template(name: str, *, wrap: bool = False, **values: object) -> None:
-    """Print the lines and tables of ``templates/terminal/NAME.j2``.
-
-    The lines of the template can have rich's markup; `values` are printed as they are.
-
-    Args:
-        name: of the template.
-        wrap: break lines at the width of the terminal.
-        values: values that the template uses.
-    """
-    from chaosity.text_templates import TEMPLATES, make_environment
-
-    tables = _TablesOfTemplate()
-    environment = make_environment(TEMPLATES / "terminal", ("jinja2.ext.do",), _finalize)
-    template = environment.get_template(f"{name}.j2")
-    text = template.render(columns=tables.columns, row=tables.add_row, **values)
-    lines = text.removesuffix("\n").split("\n")
-    print_rich(
-        (tables.tables[int(line[1:])] if line.startswith(_Place.mark) else line for line in lines),
-        wrap=wrap,
-    )
+    table.show_header = style != "headless"
+    for cells in rows:
+        if cells:
+            shown = (missing if cell is None else cell for cell in cells)
+            table.add_row(*(cell if isinstance(cell, Text) else styled(cell) for cell in shown))
+        else:
+            table.add_section()
+    _print(table, wrap=True)
 
 
 def short_processor_name(name: str | None) -> str:

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from chaosity.cli.shared_options import JSON_OPTION
-from chaosity.cli.terminal_output import print_json, print_template, short_processor_name
+from chaosity.cli.terminal_output import print_json, print_line, print_table, short_processor_name
 from chaosity.cpusets import format_cpu_list
-from chaosity.units import format_binary_bytes
+from chaosity.units import (
+    format_binary_bytes,
+    format_count,
+    format_decimal_bytes,
+    format_quantity,
+)
 
 if TYPE_CHECKING:
-    from chaosity.topology.topology_model import Topology
+    from chaosity.topology.topology_model import SlitDistances, Topology
 
 # Where CPUs are numbered in turn over nodes (0,4,8,...), their lists can be very long.
 _LONGEST_CPU_LIST, _START_OF_LONG_LIST = 28, 14
+# Nodes of the widest matrix of distances that fits on 100 columns.
+_MOST_DISTANCES = 16
 
 
 @click.command("topology")
@@ -36,28 +43,164 @@ def topology_command(source: str, as_json: bool) -> None:
     if as_json:
         print_json(topology_to_json(host_topology))
     else:
-        print_template("topology", wrap=True, **_values(host_topology))
+        _print_topology(host_topology)
 
 
-def _values(topology: Topology) -> dict[str, Any]:
-    """Return the values of the template: the topology, names and numbers of parts."""
+def _print_topology(topology: Topology) -> None:
+    """Print the parts of a host; what a machine does not have is left out."""
     from chaosity.topology.configuration_names import configuration_name
 
-    rows = topology.distances.matrix if topology.distances else ()
-    return {
-        "topology": topology,
-        "configuration": configuration_name(topology),
-        "processor": short_processor_name(topology.host.get("cpu_model")),
-        "l3_caches": Counter(format_binary_bytes(l3.size_bytes) for l3 in topology.l3_domains),
-        "cores_of": Counter(node for core in topology.cores for node in core.nodes),
-        "drives_of": Counter(drive.node for drive in topology.drives),
-        "bare_drives_of": Counter(drive.node for drive in topology.drives if not drive.name),
-        "gpus_of": Counter(gpu.node for gpu in topology.compute_gpus),
-        "accelerators": Counter((item.kind, item.node) for item in topology.accelerators),
-        "pairs_at": Counter(distance for row in rows for distance in row),
-        "unusable": list(unusable_part_sentences(topology)),
-        "short_cpu_list": short_cpu_list,
+    host, counts = topology.host, topology.counts
+    maker = host.get("firmware") or {}
+    names = [host.get("name"), maker.get("product_vendor"), maker.get("product_name")]
+    if any(names):
+        print_line(", ".join(filter(None, names)), style="bold")
+    kinds, processor = len(topology.core_kinds), short_processor_name(host.get("cpu_model"))
+    parts = [
+        f"{counts.packages} x {processor}",
+        format_count(counts.cores, "core"),
+        f"{kinds} kinds of cores" if kinds > 1 else "",
+        format_count(counts.pus, "PU"),
+    ]
+    print_line(", ".join(filter(None, parts)))
+    caches = Counter(format_binary_bytes(l3.size_bytes) for l3 in topology.l3_domains)
+    line, kernel = topology.cache_line_bytes, host.get("kernel_release")
+    parts = [
+        configuration_name(topology),
+        " + ".join(f"{number} x {size} L3" for size, number in caches.items()) or "no L3",
+        f"{line} B cache line" if line else "",
+        f"kernel {kernel}" if kernel else "",
+    ]
+    print_line(", ".join(filter(None, parts)))
+    print_line(f"memory modules: {topology.memory_peak.text}")
+    if topology.nodes:
+        _print_nodes(topology)
+    if topology.distances and len(topology.distances.nodes) > 1:
+        _print_distances(topology.distances)
+    _print_devices(topology)
+    if sentences := [*unusable_part_sentences(topology)]:
+        print_line("\nWhat cannot be used", style="bold")
+        print_line("\n".join(sentences))
+
+
+def _print_nodes(topology: Topology) -> None:
+    """Print a table of the NUMA nodes."""
+    cores_of = Counter(node for core in topology.cores for node in core.nodes)
+    drives_of = Counter(drive.node for drive in topology.drives)
+    gpus_of = Counter(gpu.node for gpu in topology.compute_gpus)
+    numbers = {node.os_index for node in topology.nodes}
+    has = {
+        "side cache": any(node.memory_side_cache_bytes for node in topology.nodes),
+        "drives": bool(numbers & drives_of.keys()),
+        "GPUs": bool(numbers & gpus_of.keys()),
     }
+    rows = []
+    for node in topology.nodes:
+        number, empty = node.os_index, node.memory_bytes == 0
+        side_cache = node.memory_side_cache_bytes
+        rows.append(
+            {
+                "node": number,
+                "package": node.package,
+                "cores": cores_of[number] or None,
+                "CPUs": short_cpu_list(node.cpus) or None,
+                "initiator": "yes" if node.initiator else None,
+                "target": "yes" if node.target else None,
+                "memory": "none" if empty else format_binary_bytes(node.size_bytes),
+                "side cache": format_binary_bytes(side_cache) if side_cache else None,
+                "kind": None if empty else node.kind,
+                "tier": node.tier,
+                "drives": drives_of[number] or None,
+                "GPUs": gpus_of[number] or None,
+            }
+        )
+    heads = [head for head in rows[0] if has.get(head, True)]
+    print_line("\nNUMA nodes", style="bold")
+    print_table(
+        [[row[head] for head in heads] for row in rows],
+        heads,
+        on_right={*heads} - {"CPUs", "kind"},
+        missing="-",
+    )
+
+
+def _print_distances(distances: SlitDistances) -> None:
+    """Print the firmware's distances; of a matrix too wide for 100 columns, how often each is."""
+    print_line("\nDistances (10 is local)", style="bold")
+    nodes = distances.nodes
+    if len(nodes) > _MOST_DISTANCES:
+        pairs = Counter(distance for row in distances.matrix for distance in row)
+        print_line(", ".join(f"{value} ({pairs[value]} pairs)" for value in sorted(pairs)))
+        return
+    rows = [(node, *row) for node, row in zip(nodes, distances.matrix, strict=True)]
+    print_table(rows, right=["from \\ to", *map(str, nodes)])
+
+
+def _print_devices(topology: Topology) -> None:
+    """Print drives, GPUs, OpenCL devices, network interfaces and accelerators."""
+    rate = "link_bytes_per_second"
+    drives = [
+        (
+            *(drive.pci or "-", drive.name, drive.model, drive.serial),
+            format_decimal_bytes(drive.size_bytes),
+            *(format_quantity(rate, drive.link_bytes_per_second), drive.node),
+        )
+        for drive in topology.drives
+        if drive.name
+    ]
+    gpus = [
+        (
+            *(gpu.pci, gpu.name, gpu.model),
+            format_binary_bytes(gpu.memory_bytes) if gpu.compute else "display only",
+            gpu.node,
+        )
+        for gpu in topology.gpus
+    ]
+    opencl = [
+        (
+            *(device.name, device.device, device.platform),
+            "processor" if device.is_processor else device.type,
+            *(device.pci or "-", device.memory_text or None, device.node),
+        )
+        for device in topology.opencl_devices
+    ]
+    nics = [
+        (
+            *(nic.pci or "-", nic.name, nic.kind, nic.model),
+            *(format_quantity(rate, nic.link_bytes_per_second), nic.node),
+        )
+        for nic in topology.nics
+    ]
+    bare = Counter(drive.node for drive in topology.drives if not drive.name)
+    units = Counter((item.kind, item.node) for item in topology.accelerators)
+    _print_parts("NVMe drives", drives, "slot name model serial size link node")
+    functions = [f"{number} on {_node_text(node)}" for node, number in bare.items()]
+    _print_counts("NVMe functions without a block device", functions)
+    _print_parts("GPUs", gpus, "slot name model memory node")
+    _print_parts("OpenCL devices", opencl, "name device platform type slot memory node")
+    _print_parts("Network", nics, "slot name kind model rate node")
+    accelerators = [
+        f"{number} x {kind} on {_node_text(node)}" for (kind, node), number in units.items()
+    ]
+    _print_counts("Accelerators", accelerators)
+
+
+def _print_parts(title: str, rows: Sequence[Sequence[object]], heads: str) -> None:
+    """Print a table of parts, if there are any; `heads` are separated by spaces."""
+    if rows:
+        print_line(f"\n{title}", style="bold")
+        print_table(rows, heads.split(), missing="unknown")
+
+
+def _print_counts(title: str, texts: Sequence[str]) -> None:
+    """Print how many parts of a kind each node has, if there are any."""
+    if texts:
+        print_line(f"\n{title}", style="bold")
+        print_line(", ".join(texts))
+
+
+def _node_text(node: int | None) -> str:
+    return "an unknown node" if node is None else f"node {node}"
 
 
 def unusable_part_sentences(topology: Topology) -> Iterator[str]:

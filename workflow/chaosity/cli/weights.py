@@ -18,12 +18,22 @@ from chaosity.cli.shared_options import (
     parse_worker_nodes,
     refuse_without_effect,
 )
-from chaosity.cli.terminal_output import print_json, print_template
+from chaosity.cli.terminal_output import print_json, print_line, print_table
 from chaosity.cpusets import format_cpu_list
-from chaosity.errors import UserError
+from chaosity.text_templates import write_sentences
+from chaosity.units import format_quantity
 
 if TYPE_CHECKING:
-    from chaosity.store.read_node_matrix_csv import NodeMatrix
+    from chaosity.weights.canonical_weights import WeightsComparison
+    from chaosity.weights.interleave_weight_advice import PlacementAdvice
+
+
+_PLACEMENTS = {
+    "weights": "with these weights",
+    "uniform_all": "equal shares on all nodes",
+    "uniform_workers": "equal shares on the workers",
+}
+_MEASURED = {"canonical": "each path alone", "canonical_contended": "all workers at once"}
 
 
 @click.command("weights")
@@ -67,8 +77,8 @@ def weights_command(
     Prints the canonical weights of BWAP (Gureya et al., IPDPS 2020): the share of the pages for
     each node, the same as integer weights for the Linux kernel, and the commands that use them.
     """
+    from chaosity.export.host_measurements_for_export import read_bandwidths_alone_and_contended
     from chaosity.store.read_published_csv import read_published_csv
-    from chaosity.text_templates import write_sentences
     from chaosity.weights.canonical_weights import compare_alone_and_contended_weights
     from chaosity.weights.interleave_weight_advice import advise_interleave_weights
     from chaosity.weights.placement_bandwidth_model import rank_correlations_of_all_and_interleaved
@@ -92,43 +102,57 @@ def weights_command(
             document["rank_correlation"] = {name: asdict(rank) for name, rank in ranks.items()}
         print_json(document)
         return
-    print_template(
-        "weights",
-        advice=advice,
-        format_cpu_list=format_cpu_list,
-        comparison=comparison,
-        is_table=is_table,
-        ranks=write_sentences("weights", "ranks", ranks=ranks),
+    _print_advice(advice)
+    if comparison:
+        _print_comparison(comparison)
+    elif is_table:
+        print_line(
+            "These bandwidths were measured one path at a time. The experiment contended_paths has "
+            "no measurement of these workers all at once."
+        )
+    for sentence in write_sentences("weights", "ranks", ranks=ranks):
+        print_line(sentence)
+
+
+def _print_advice(advice: PlacementAdvice) -> None:
+    """Print the weights for a program, the expected bandwidth, commands and notes."""
+    nodes = f"node{'s' * (len(advice.workers) > 1)} {format_cpu_list(advice.workers)}"
+    dwp = f", data-to-worker proximity {advice.dwp:g}" if advice.dwp else ""
+    print_line(f"Weights for a program on {nodes}{dwp}", style="bold")
+    print_table(
+        [
+            (node, f"{100.0 * share:.1f} %", advice.kernel_weights.get(node, "-"))
+            for node, share in advice.weights.items()
+        ],
+        right=["node", "share", "kernel weight"],
     )
+    error = f"{advice.error_percent:.1f} %"
+    print_line(f"kernel weights differ from shares by at most {error}", style="dim italic")
+    print_line("\nExpected bandwidth, equal shares on all nodes = 1", style="bold")
+    ratios = advice.relative_to_equal_shares.items()
+    rows = [(_PLACEMENTS[name], f"{ratio:.2f}") for name, ratio in ratios]
+    print_table(rows, ["", ""], style="headless")
+    print_line("\nCommands", style="bold")
+    for command in advice.commands_to_copy:
+        print_line(command)
+    print_line("\nNotes", style="bold")
+    for note in (*advice.sentences_before_commands, f"Bandwidths: {advice.source}."):
+        print_line(note)
 
 
-def read_bandwidths_alone_and_contended(
-    path: Path, unit: str | None, workers: list[int]
-) -> tuple[NodeMatrix, NodeMatrix | None]:
-    """Return the bandwidth of each path measured alone, and measured with all workers at once.
-
-    Args:
-        path: CSV file, tidy table, or folder of results; for a CSV file the second is None.
-        unit: unit of the values in a CSV file, or None to infer it.
-        workers: worker nodes.
-
-    Raises:
-        UserError: the path has no bandwidths, or a unit is given for a tidy table.
-    """
-    from chaosity.export.host_measurements_for_export import (
-        read_measured_host,
-        select_node_bandwidths,
-    )
-    from chaosity.result_folders import MEASUREMENTS_FILE
-    from chaosity.store.read_node_matrix_csv import read_matrix_csv
-    from chaosity.weights.canonical_weights import find_contended_bandwidth_matrix
-
-    if path.suffix != ".parquet" and not path.is_dir():
-        return read_matrix_csv(path, "bandwidth", unit), None
-    if path.is_file() and path.name != MEASUREMENTS_FILE:
-        raise UserError("the table is another one", str(path), f"name {MEASUREMENTS_FILE}")
-    if unit:
-        raise UserError("a tidy table has units of its own", "--unit", "remove the option --unit")
-    host = read_measured_host(path if path.is_dir() else path.parent)
-    contended = find_contended_bandwidth_matrix(host.measurements, workers)
-    return select_node_bandwidths(host).matrix, contended
+def _print_comparison(comparison: WeightsComparison) -> None:
+    """Print the weights from each path alone beside those from all workers at once."""
+    print_line("\nMeasured in two ways", style="bold")
+    shares = [*comparison.weights.values()]
+    rows: list[list[object]] = [
+        [node, *(f"{100.0 * own.get(node, 0.0):.1f} %" for own in shares)]
+        for node in sorted({node for own in shares for node in own})
+    ]
+    expected = [
+        format_quantity("bandwidth_bytes_per_second", value)
+        for value in comparison.expected.values()
+    ]
+    rows += [[], ["expected", *expected]]
+    print_table(rows, right=["node", *(_MEASURED[name] for name in comparison.weights)])
+    node, difference = comparison.node_with_largest_share_difference
+    print_line(f"Largest difference: node {node}, {100.0 * difference:.1f} % of all pages.")

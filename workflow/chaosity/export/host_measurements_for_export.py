@@ -14,9 +14,10 @@ from chaosity.records.record_types_and_verdict import SIMULATED
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.statistics.cell_summary import summarise_cells, with_variance_priors
 from chaosity.store.measurements import WORKING_SET, Measurements, SliceKey
-from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY, NodeMatrix
+from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY, NodeMatrix, read_matrix_csv
 from chaosity.topology.topology_json import read_topology
 from chaosity.topology.topology_model import Topology
+from chaosity.weights.canonical_weights import find_contended_bandwidth_matrix
 
 # Prefix of memory categories. Core-to-core transfers too have a latency and a node.
 MEMORY = "memory_"
@@ -182,3 +183,27 @@ def text_or_none(value: object) -> str | None:
 def reason_without_value(reason: object) -> str:
     """Return the reason in a row of a cell without a value, as text."""
     return text_or_none(reason) or "not measured yet"
+
+
+def read_bandwidths_alone_and_contended(
+    path: Path, unit: str | None, workers: list[int]
+) -> tuple[NodeMatrix, NodeMatrix | None]:
+    """Return the bandwidth of each path measured alone, and measured with all workers at once.
+
+    Args:
+        path: CSV file, tidy table, or folder of results; for a CSV file the second is None.
+        unit: unit of the values in a CSV file, or None to infer it.
+        workers: worker nodes.
+
+    Raises:
+        UserError: the path has no bandwidths, or a unit is given for a tidy table.
+    """
+    if path.suffix != ".parquet" and not path.is_dir():
+        return read_matrix_csv(path, "bandwidth", unit), None
+    if path.is_file() and path.name != MEASUREMENTS_FILE:
+        raise UserError("the table is another one", str(path), f"name {MEASUREMENTS_FILE}")
+    if unit:
+        raise UserError("a tidy table has units of its own", "--unit", "remove the option --unit")
+    host = read_measured_host(path if path.is_dir() else path.parent)
+    contended = find_contended_bandwidth_matrix(host.measurements, workers)
+    return select_node_bandwidths(host).matrix, contended

@@ -1,7 +1,4 @@
-"""Read the values of the columns that a figure's YAML names, and the bounds of its marks.
-
-A bound, such as the roof of a roofline, is measured by other points of the experiment.
-"""
+"""Read the values of the columns that a figure's YAML names; bounds of its marks."""
 
 from __future__ import annotations
 
@@ -11,15 +8,12 @@ from dataclasses import dataclass
 import pandas as pd
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.documents.figures import Bound
 from chaosity.errors import UserError
-from chaosity.figures.axis_order_and_labels import make_axis_value
-from chaosity.figures.figure_spec import FigureSpec, Level, Role
+from chaosity.figures.figure_spec import FigureSpec
 from chaosity.store.measurements import (
     LOAD,
     POINT,
     Measurements,
-    equals_or_in_list,
     parse_levels_json,
 )
 
@@ -139,15 +133,9 @@ def _join_values(values: pd.Series, *, summed: bool) -> object:
     return known[0] if len(known) == 1 else "+".join(map(str, known)) or None
 
 
-# Axes that a bound depends on. A bound that is constant along x is the same for all series: the
-# resource behind it, such as memory, need not belong to a series.
-_ALONG: tuple[Role, ...] = ("panels", "series", "x")
-_CONSTANT: tuple[Role, ...] = ("panels",)
-
-
 @dataclass(frozen=True)
 class MeasuredBound:
-    """A bound of a figure."""
+    """A bound of a figure, such as the roof of a roofline; other points measured it."""
 
     title: str  # title in the figure's YAML
     along_x: bool  # whether the bound has a value for each x instead of a single value
@@ -158,45 +146,6 @@ class MeasuredBound:
     def bound_of_mark(self, panel: str | None, series: str | None, x: str | None) -> float | None:
         """Return the bound of a mark; None if the bound was not measured."""
         return self.values.get((panel, series, x) if self.along_x else (panel, None, None))
-
-
-def read_measured_limits(spec: FigureSpec, experiment: Measurements) -> tuple[MeasuredBound, ...]:
-    """Return the bounds of a figure that were measured; `experiment` has all rows.
-
-    Raises:
-        UserError: a bound names an unknown column.
-    """
-    bounds = (_read_bound(spec, entry, experiment) for entry in spec.bounds)
-    return tuple(bound for bound in bounds if bound.values)
-
-
-def _read_bound(spec: FigureSpec, entry: Bound, experiment: Measurements) -> MeasuredBound:
-    """Return a bound; a bound that was not measured has no values."""
-    along_x = entry.get("along_x", False)
-    measured = experiment.where(load=entry["load"], metric=entry["metric"]).valid_rows()
-    if not len(measured):
-        return MeasuredBound(entry["title"], along_x, {})
-    columns, rows = FigureColumnValues(spec, measured, experiment), measured.rows
-    for column, wanted in entry.get("where", {}).items():
-        rows = rows[equals_or_in_list(columns.values_of_column(column).loc[rows.index], wanted)]
-    used = {role: spec.column_of_axis(role) for role in (_ALONG if along_x else _CONSTANT)}
-    named = {role: name for role, name in used.items() if name is not None}
-    names = {role: columns.values_of_column(name).map(_name) for role, name in named.items()}
-    roles, rows = list(names), rows.assign(**names)
-    # As for marks of a figure, points of a bound are combined within each replicate block.
-    values: dict[tuple[str | None, str | None, str | None], float] = {}
-    for key, own in rows.groupby(list(roles)) if roles else [((), rows)]:
-        place: dict[Role, str] = dict(zip(roles, map(str, key), strict=True))
-        blocks = own.groupby("replicate")["value"].median() if roles else own["value"]
-        if len(blocks):
-            at = (place.get("panels"), place.get("series"), place.get("x"))
-            values[at] = float(blocks.median()) * entry.get("times", 1.0)
-    return MeasuredBound(entry["title"], along_x, values)
-
-
-def _name(level: Level) -> str | None:
-    """Return the name of a level on an axis; None for a missing level."""
-    return None if pd.isna(level) else make_axis_value(level).name
 
 
 def lowest_bound_of_mark(

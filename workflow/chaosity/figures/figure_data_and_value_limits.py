@@ -23,7 +23,6 @@ from chaosity.figures.column_values_and_upper_bounds import (
     FigureColumnValues,
     MeasuredBound,
     parse_node_list,
-    read_measured_limits,
 )
 from chaosity.figures.figure_spec import FigureSpec, Role
 from chaosity.figures.sums_of_loads import LARGER_ALONE, SUM, add_sums_of_loads
@@ -229,8 +228,42 @@ def select_figure_data(
     marks = summarise_cells(combined, list(dict.fromkeys(["host", "configuration", *by])))
     if left_out is not None:
         marks = left_out.mark_cells(marks)
-    data = FigureData(spec, axes, marks, rows, bounds=read_measured_limits(spec, experiment))
+    bounds = _measured_bounds(spec, measurements, topology)
+    data = FigureData(spec, axes, marks, rows, bounds=bounds)
     return _with_latency_steps(data, combined, topology) if spec.cache_steps else data
+
+
+def _measured_bounds(
+    spec: FigureSpec, measurements: Measurements, topology: Topology
+) -> tuple[MeasuredBound, ...]:
+    """Return the bounds of a figure that were measured.
+
+    A bound is a figure of its own: the median of the points with its load and metric. A bound that
+    is constant along x is the same for all series: the resource behind it, such as memory, need not
+    belong to a series.
+    """
+    bounds = []
+    for entry in spec.bounds:
+        along_x = entry.get("along_x", False)
+        figure = FigureSpec(
+            *(spec.experiment, spec.name, "lines", entry["title"], (entry["load"],)),
+            metric=entry["metric"],
+            where=entry.get("where", {}),
+            panels=spec.panels,
+            series=spec.series if along_x else None,
+            x=spec.x if along_x else None,
+            combine="median",
+        )
+        data = select_figure_data(figure, measurements, topology)
+        marks = mark_rows(data.marks[data.marks["status"] == "valid"]) if data else []
+        values = {
+            (mark.get("panels"), mark.get("series"), mark.get("x")): mark["median"]
+            * entry.get("times", 1.0)
+            for mark in marks
+        }
+        if values:
+            bounds.append(MeasuredBound(entry["title"], along_x, values))
+    return tuple(bounds)
 
 
 def _with_latency_steps(data: FigureData, rows: pd.DataFrame, topology: Topology) -> FigureData:

@@ -11,10 +11,10 @@ import pandas as pd
 
 from chaosity.components.component_differences import component_differences
 from chaosity.components.component_history import ComponentState
+from chaosity.report.failed_points import load_words
 from chaosity.report.run import Run
 from chaosity.statistics.before_and_after_change import compare_neighbouring_periods
 from chaosity.statistics.estimates_and_ratios import Estimate, Ratio, change_text
-from chaosity.store.measurements import LOAD, POINT
 from chaosity.units import format_count, group_thousands
 
 # The report shows this many newest changes; the components' history has all changes.
@@ -42,7 +42,7 @@ class ChangedPoint:
 
     experiment: str
     point: str
-    load: str | None
+    place: str  # load, kernel and places in words
     metric: str
     before: Estimate
     after: Estimate
@@ -74,21 +74,11 @@ class ComponentChangesSection:
 def component_changes_section(run: Run) -> ComponentChangesSection | None:
     """Return the changes of components that have values before and after; None without any."""
     # `compare` is not used here, because each cell has other periods to compare.
-    cells = _with_load_counts(compare_neighbouring_periods(run.history))
+    cells = compare_neighbouring_periods(run.history)
     groups = [(json.loads(str(text)), rows) for text, rows in cells.groupby("changed", sort=False)]
     groups.sort(key=lambda item: max((at for _, at in item[0].values()), default=""), reverse=True)
     shown = [_change(changed, rows, run.histories) for changed, rows in groups[:_MOST_CHANGES]]
     return ComponentChangesSection(tuple(shown), len(groups) - len(shown)) if shown else None
-
-
-def _with_load_counts(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return cells with two counts: the loads of their point, and its loads of the same name."""
-    loads = cells[[*POINT, *LOAD]].drop_duplicates()
-    counts = {}
-    for column, keys in (("loads", [*POINT]), ("same_name_loads", [*POINT, "load"])):
-        sizes = loads.groupby(keys, dropna=False).size()
-        counts[column] = sizes.reindex(pd.MultiIndex.from_frame(cells[keys])).to_numpy()
-    return cells.assign(**counts)
 
 
 def _change(
@@ -157,13 +147,10 @@ def _changed_point(row: Mapping[Hashable, Any]) -> ChangedPoint:
         for side in ("before", "after")
     )
     low, high = (None if pd.isna(row[end]) else row[end] for end in ("ratio_low", "ratio_high"))
-    load = str(row["load"])
-    if row["same_name_loads"] > 1:
-        load = f"{load} of {row['initiator']} on {row['target']}"
     return ChangedPoint(
         experiment=row["experiment"],
         point=row["point"],
-        load=load if row["loads"] > 1 else None,
+        place=load_words(row),
         metric=row["metric"],
         before=before,
         after=after,

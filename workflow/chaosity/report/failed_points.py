@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from chaosity.place_names import place_words
 from chaosity.records.atomic_writes_and_record_files import record_file
 from chaosity.report.run import Run
 from chaosity.store.measurements import POINT
@@ -22,11 +24,20 @@ class FailedPoint:
     """
 
     experiment: str
-    point: str
+    loads: tuple[str, ...]  # each load with its places in words
     replicates: str
     reason: str
     commands: Mapping[str, str]
     repeat: str
+
+
+def load_words(row: Mapping[Hashable, Any]) -> str:
+    """Return a load with its places: "memory (triad), from node 0 to node 1"."""
+    kernel = f" ({row['kernel']})" if isinstance(row.get("kernel"), str) else ""
+    return (
+        f"{row['load']}{kernel}, from {place_words(row['initiator'])} to "
+        f"{place_words(row['target'])}"
+    )
 
 
 @dataclass(frozen=True)
@@ -42,6 +53,7 @@ def failed_points_section(run: Run) -> FailedPointsSection | None:
     rows = run.measurements.rows
     by_replicate = {(each.experiment, each.point, each.replicate): each for each in run.summaries}
     results = str(run.config.get("results", "results"))
+    titles = {each["experiment"]: each.get("title", "") for each in run.experiments}
     points = []
     for key, group in rows[rows["status"] == "failed"].groupby(list(POINT), sort=False):
         host, configuration, experiment, point = map(str, key)
@@ -51,8 +63,8 @@ def failed_points_section(run: Run) -> FailedPointsSection | None:
         file = record_file(experiment, point, replicates[0])
         points.append(
             FailedPoint(
-                experiment=experiment,
-                point=point,
+                experiment=titles.get(experiment) or experiment,
+                loads=tuple(dict.fromkeys(map(load_words, group.to_dict("records")))),
                 replicates=", ".join(map(str, replicates)),
                 reason="; ".join(reasons) or "no reason recorded",
                 commands=summary.commands if summary else {},

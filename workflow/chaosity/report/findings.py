@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, no_problems_text
 from chaosity.figures.draw_and_write_figures import FigureFile
-from chaosity.place_names import node_name
+from chaosity.place_names import node_name, place_words
 from chaosity.report.checks import OK, ResultCheck, check_results
 from chaosity.report.run import Run
 
@@ -58,7 +58,9 @@ def _shown(anomalies: Sequence[Anomaly], run: Run) -> Iterator[ShownFinding]:
         sentences = [anomaly.doubt] * bool(anomaly.doubt)
         sentences += [anomaly.evidence_sentence, *anomaly.also]
         if similar:
-            nodes = (f"{each.components[0]} ({each.loss_percent:.0f} %)" for each in similar)
+            nodes = (
+                f"{place_words(each.components[0])} ({each.loss_percent:.0f} %)" for each in similar
+            )
             sentences.append(f"The same contention occurs within {', '.join(nodes)}.")
         figure = _figure_of(anomaly, run)
         yield ShownFinding(anomaly.sentence, " ".join(sentences), anomaly.advice, figure)

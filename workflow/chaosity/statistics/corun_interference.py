@@ -8,6 +8,7 @@ an experiment at each size: each core alone (serial), and all cores together (co
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +16,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from chaosity.statistics.block_ratios import summarise_cell_ratios_paired_by_block
+from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.estimates_and_ratios import Estimate
-from chaosity.store.measurements import CELL, Measurements, Table, as_measurements
+from chaosity.store.measurements import (
+    CELL,
+    LOAD,
+    Measurements,
+    Table,
+    as_measurements,
+    less_is_better,
+)
+from chaosity.units import format_percent, format_quantity
 
 # Two loads are the same when they agree in these columns.
 _SAME_LOAD = (
@@ -137,3 +147,19 @@ def _to_others(rows: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]
     keys = ["initiator", "initiator_nodes"]
     blocks = compared.groupby([*keys, "replicate"])["ratio"].mean()
     return {place: own.to_numpy(float) for place, own in blocks.groupby(keys)}  # type: ignore
+
+
+def slowdown_sentences(measurements: Measurements) -> Iterator[str]:
+    """Yield a sentence for each co-running load with its slowdown."""
+    table = measurements.rows
+    medians = summarise_cells(measurements).set_index(["point", *LOAD])["median"]
+    for _, cost in summarise_corun_to_alone_ratios(measurements).iterrows():
+        metric, ratio = cost["metric"], cost["median"]
+        loads = table[table["point"] == cost["point"]]
+        others = ", ".join(sorted(set(loads["initiator"]) - {cost["initiator"]}))
+        value = medians[(cost["point"], *(cost[column] for column in LOAD))]
+        effect = f"loses {format_percent(1.0 - ratio)}"
+        if less_is_better(metric) or ratio > 1.0:
+            effect = f"has {ratio:.2f} times its value alone"
+        own, alone = (format_quantity(metric, each) for each in (value, value / ratio))
+        yield f"{cost['initiator']} {effect} with {others} co-running: {own}, alone {alone}."

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
+import pandas as pd
+
+from chaosity.errors import UserError, malformed_as_user_error
+from chaosity.records.atomic_writes_and_record_files import (
+    load_record,
+    read_regular_file,
+    record_file,
+)
 from chaosity.records.record_types_and_verdict import LoadRecord, Record
 from chaosity.runner.metric_values import (
     method_of_metric,
@@ -20,6 +31,7 @@ from chaosity.runner.progress_samples_and_rates import (
     samples_in_spans,
     spans_without_pauses,
 )
+from chaosity.units import format_quantity
 
 _COUNT = (
     "sum over units and events of sign x count x longest enabled time / running time, of the "
@@ -27,6 +39,64 @@ _COUNT = (
 )
 _RATE = "amount / seconds of the window; a sample across an edge of the window counts in part"
 _NODES = "for each node: amount / seconds that all threads spent on the node x threads"
+
+
+_MARKS = {True: "met", False: "NOT met", None: "unknown"}
+
+
+def explain_replicate(folder: Path, row: pd.Series, *, every_sample: bool) -> Iterator[str]:
+    """Yield how the value of a replicate came about, from its record and its row of the table.
+
+    Args:
+        folder: ``results/HOST/CONFIGURATION``.
+        row: of the tidy table.
+        every_sample: whether to give each sample too.
+
+    Raises:
+        UserError: the record is damaged.
+    """
+    path = folder / record_file(row["experiment"], row["point"], int(row["replicate"]))
+    with malformed_as_user_error("the record is not complete", str(path)):
+        yield from _replicate_lines(folder, path, row, every_sample=every_sample)
+
+
+def _replicate_lines(
+    folder: Path, path: Path, row: pd.Series, *, every_sample: bool
+) -> Iterator[str]:
+    """Yield the lines of a replicate; its record is in the file `path`, if there is one."""
+    value = None if row["value"] != row["value"] else float(row["value"])
+    quantity = format_quantity(row["metric"], value)
+    shown = row["reason"] if value is None else f"{quantity} ({value!r})"
+    yield f"  replicate {row['replicate']}, {row['status']}: {shown}"
+    if not path.exists():
+        return
+    record = load_record(path)
+    yield f"    record: {path}, measured {record['finished_at']} as number {record['order']}"
+    planned = folder / "points" / row["experiment"] / f"{row['point']}.json"
+    again = ["chaosity", "run", str(planned), "--replicate", str(row["replicate"])]
+    yield f"    again: {shlex.join(again)}"
+    for load in record["loads"]:
+        environment = [f"{name}={text}" for name, text in load["environment"].items()]
+        yield f"    command of {load['name']}: {shlex.join([*environment, *load['command']])}"
+        program = load.get("program") or {}
+        yield f"    program of {load['name']}: {program.get('version')}, {program.get('path')}"
+    named = (load for load in record["loads"] if load.get("role", load["name"]) == row["load"])
+    own = next((load for load in named if load["initiator"]["name"] == row["initiator"]), None)
+    if own is None:
+        raise UserError(f"the record has no load {row['load']}", str(path))
+    point = json.loads(read_regular_file(planned))
+    metric = row["metric"]
+    sources = [load["metrics"].get(metric, {}) for load in point["loads"]]
+    former = next((source["formerly"] for source in sources if source.get("formerly")), metric)
+    derived = [each for each in point.get("relative", []) if each["name"] == metric]
+    if derived:
+        yield f"    formula: derived from other values: {json.dumps(derived)}"
+    elif value is not None:
+        name = metric if metric in own["metrics"] else former
+        for line in explain_record_value(record, own, name, every_sample=every_sample):
+            yield f"    {line}"
+    for check in record["verdict"]["checks"]:
+        yield f"    check {_MARKS[check['passed']]}: {check['name']}: {check['detail']}"
 
 
 def explain_record_value(
