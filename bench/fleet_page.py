@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from scipy import stats
 
 from chaosity.compare.outlier_hosts import find_outlier_hosts
-from chaosity.report.overview_and_equal_hosts import HeatMap
+from chaosity.report.equal_hosts import HeatMap
 from checks import FAULTS
 from machines import server
 from nightly_checks import check_points

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import json
 import random
 import re
 from datetime import date, timedelta
@@ -13,7 +14,8 @@ import pytest
 
 from chaosity.compare.outlier_hosts import find_outlier_hosts
 from chaosity.health.check_series import COLUMNS, SERIES_FILE
-from chaosity.report.overview_and_equal_hosts import write_overview
+from chaosity.report.overview import write_overview
+from chaosity.topology.topology_json import topology_to_json
 from machines import planned
 from simulated_fleet import fleet_tables, write_fleet
 
@@ -42,6 +44,13 @@ def write_checks(folder, *, nights, step=None, loss=0.0, seed=1, noise=0.01):
             rows.writerow({**names, "point": point, "metric": metric, "value": value})
 
 
+def with_topologies(folders):
+    """Write the topology of each host, which its drawing needs."""
+    for folder in folders:
+        (folder / "topology.json").write_text(json.dumps(topology_to_json(server().topology)))
+    return folders
+
+
 def page(results):
     found = write_overview(results.glob("*/*/summary.json"), results / "index.html")
     return found, (results / "index.html").read_text(encoding="utf-8")
@@ -50,7 +59,7 @@ def page(results):
 @pytest.fixture(scope="module")
 def sick_fleet(tmp_path_factory):
     results = tmp_path_factory.mktemp("results")
-    write_fleet(results, server(), 6, {4: [SLOW_NODE]})
+    with_topologies(write_fleet(results, server(), 6, {4: [SLOW_NODE]}))
     for folder in results.glob("*/*"):
         sick = folder.parent.name == "server004"
         write_checks(folder, nights=40, step=25 if sick else None, loss=0.1, seed=len(str(folder)))
@@ -80,6 +89,22 @@ def test_the_sick_host_is_the_first_row_with_its_resource_marked(sick_fleet):
     assert others == {number}
     assert re.search(r'<td data-value="-1\d\.\d" class="s\d clear">\N{MINUS SIGN}1\d</td>', html)
     assert sum(columns for _, columns in heat.groups) == len(heat.resources)
+
+
+def test_the_machine_of_each_host_is_drawn_and_the_slow_part_of_the_first_is_red(sick_fleet):
+    found, _ = sick_fleet
+    assert found.rows[0].summary.host == "server004"
+    assert found.rows[0].slow == {"node1"}
+    red = [row.drawing.count('fill="#b3261e"') for row in found.rows]
+    assert red == [1, 0, 0, 0, 0, 0]
+    assert all(len(row.drawing) < 1000 for row in found.rows)
+
+
+def test_of_many_hosts_only_those_with_a_problem_are_drawn(tmp_path):
+    with_topologies(write_fleet(tmp_path, server(), 26, {4: [SLOW_NODE]}))
+    found, html = page(tmp_path)
+    assert [bool(row.drawing) for row in found.rows] == [True] + [False] * 25
+    assert "Only hosts with a finding, a problem" in html
 
 
 def test_drives_without_a_known_node_have_a_column_each():

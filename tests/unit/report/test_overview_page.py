@@ -13,7 +13,8 @@ from test_report import machine, read, write
 from chaosity.cli.report import list_reports_command
 from chaosity.components.component_files import processor_model
 from chaosity.report.checks import OK, PROBLEM
-from chaosity.report.overview_and_equal_hosts import compare_equal_hosts, write_overview
+from chaosity.report.equal_hosts import compare_equal_hosts
+from chaosity.report.overview import write_overview
 from chaosity.report.report_summary import BestValue, ProblemAndSeverity, ReportSummary
 from chaosity.report.write_report_files import has_outdated_skip_note
 from chaosity.store.tidy_table_parquet import write_parquet_table
@@ -56,14 +57,17 @@ def test_the_page_has_links_worst_problems_and_resources_and_escapes_names(tmp_p
     leave_out(tmp_path, "b", hostile.HTML)
     leave_out(tmp_path, "never")
     found, html = overview(tmp_path)
-    assert [row.summary.host for row in found.rows] == ["a", "b", "javascript:alert(1)", "never"]
-    assert [row.skipped is not None for row in found.rows] == [False, True, False, True]
+    # The worst first: hosts that were skipped, then by severity.
+    assert [row.summary.host for row in found.rows] == ["never", "b", "a", "javascript:alert(1)"]
+    assert [row.skipped is not None for row in found.rows] == [True, True, False, False]
     assert [row.link for row in found.rows] == [
-        *("a/default/report.html", "b/nps1/report.html"),
-        *("javascript%3Aalert%281%29/default/report.html", None),
+        *(None, "b/nps1/report.html"),
+        *("a/default/report.html", "javascript%3Aalert%281%29/default/report.html"),
     ]
-    assert found.rows[0].worst_problem.severity == found.rows[0].severity == PROBLEM
-    assert found.columns == ("Memory bandwidth",)
+    assert found.rows[2].worst_problem.severity == found.rows[2].severity == PROBLEM
+    [column] = found.columns
+    assert (column.resource, column.level, column.unit) == ("Memory bandwidth", "one node", "GB/s")
+    assert '<td class="number first" title="node0">40.0</td>' in html
     assert "skipped on 2026-11-21 09:15 UTC" in found.sentence
     assert "no route to host" in html
     page = read(html)

@@ -75,7 +75,7 @@ def write_overview_command(summaries: tuple[Path, ...], output: Path) -> None:
     Hosts of one processor model in one configuration should be equal; from three hosts on, outlier
     hosts are named. Hosts that the last run skipped are listed with the reason.
     """
-    from chaosity.report.overview_and_equal_hosts import write_overview
+    from chaosity.report.overview import write_overview
     from chaosity.result_folders import skipped_hosts
 
     if not summaries and not skipped_hosts(output.absolute().parent):
@@ -107,7 +107,7 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
     earlier reports are written again, to say that the host was skipped.
     """
     from chaosity.components.component_files import discovered_host
-    from chaosity.report.overview_and_equal_hosts import write_overview
+    from chaosity.report.overview import write_overview
     from chaosity.report.write_report_files import rewrite_reports_of_host
     from chaosity.result_folders import skipped_hosts, summary_files
 

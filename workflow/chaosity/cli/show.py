@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 from pathlib import Path
@@ -40,14 +41,20 @@ class _ShownMatrix:
 @click.argument("folder", type=RESULTS_FOLDER, metavar="RESULTS")
 @click.option("--intervals", is_flag=True, help="Also print the 95 % interval of each median.")
 @click.option("--svg", type=FILE, help="Draw the machine with these values into a file instead.")
-def show_command(folder: Path, intervals: bool, svg: Path | None) -> None:
+@click.option(
+    "--beside",
+    type=RESULTS_FOLDER,
+    multiple=True,
+    help="Draw this configuration of the host beside it; repeatable, with --svg.",
+)
+def show_command(folder: Path, intervals: bool, svg: Path | None, beside: Sequence[Path]) -> None:
     """Show memory bandwidth, memory latency and drive bandwidth of a host.
 
     RESULTS is a folder results/HOST/CONFIGURATION. In a terminal, columns that do not fit are left
     out; `chaosity show RESULTS | less -S` shows all of them.
 
     With --svg, the drawing is that of the report: packages, nodes, memory and drives in their
-    places, with what `chaosity anomalies` finds in red.
+    places, with what `chaosity anomalies` finds in red and what is predicted hatched.
     """
     from chaosity.export.host_measurements_for_export import read_measured_host
     from chaosity.export.main_matrices import (
@@ -59,8 +66,9 @@ def show_command(folder: Path, intervals: bool, svg: Path | None) -> None:
     host = read_measured_host(folder)
     if svg is not None:
         refuse_without_effect("with --svg", "intervals")
-        _write_drawing(host, svg)
+        _write_drawing([host, *map(read_measured_host, beside)], svg)
         return
+    refuse_without_effect("without --svg", "beside")
     matrices = read_main_matrices(host)
     if not matrices:
         raise UserError("no matrix was measured", str(folder), "run `make run`")
@@ -132,21 +140,35 @@ def _print_packages(packages: dict[tuple[str, str], dict[str, Estimate]], interv
     print_table(rows, ["from", "memory"], kernels)
 
 
-def _write_drawing(host: MeasuredHost, path: Path) -> None:
-    """Write the drawing of a machine.
+def _write_drawing(hosts: Sequence[MeasuredHost], path: Path) -> None:
+    """Write the drawing of a machine, or of its configurations beside each other.
 
     Raises:
         UserError: the file has the name of another kind of file.
     """
     from chaosity.cli.anomalies import analyse_results
-    from chaosity.figures.machine_drawing import draw_machine
+    from chaosity.figures.machine_drawing import draw_machine, draw_machines
+    from chaosity.figures.machine_parts import MachineParts
     from chaosity.records.atomic_writes_and_record_files import write_atomically
+    from chaosity.report.experiment_section import path_relative_to_report
     from chaosity.report.findings import first_findings
 
     if path.suffix != ".svg":
         raise UserError("a drawing is an SVG file", str(path), "give it a name that ends in .svg")
-    found = first_findings(analyse_results(host.folder).anomalies)
-    write_atomically(path, draw_machine(host, [anomaly for anomaly, _ in found]))
+    findings = [
+        [anomaly for anomaly, _ in first_findings(analyse_results(host.folder).anomalies)]
+        for host in hosts
+    ]
+    if len(hosts) == 1:
+        drawing = draw_machine(hosts[0], findings[0])
+    else:
+        machines = []
+        for host, own in zip(hosts, findings, strict=True):
+            title = " as ".join(host.folder.resolve().parts[-2:])
+            page = path_relative_to_report(host.folder / "report.html", path)
+            machines.append((title, page, MachineParts(host, own)))
+        drawing = draw_machines(machines)
+    write_atomically(path, drawing)
     click.echo(f"{path}: the machine with its measured values")
 
 

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
+from typing import Any
+
+import numpy as np
 
 from chaosity.anomalies.anomaly_results import Anomaly
 from chaosity.components.make_component_documents import drive_component_name
+from chaosity.cpusets import format_cpu_list, parse_cpu_list
 from chaosity.errors import printable_line
-from chaosity.export.host_measurements_for_export import MeasuredHost
+from chaosity.export.host_measurements_for_export import MEMORY, MeasuredHost
 from chaosity.export.main_matrices import (
     MEMORY_BANDWIDTH,
     MEMORY_LATENCY,
     MainMatrix,
-    package_bandwidths,
     read_main_matrices,
 )
-from chaosity.place_names import node_name, package_name, parse_place_name
+from chaosity.place_names import node_name, parse_place_name
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.estimates_and_ratios import Estimate
+from chaosity.store.left_out_points import PREDICTED, LeftOutPoints
+from chaosity.store.measurements import Measurements
 from chaosity.store.read_node_matrix_csv import BANDWIDTH
+from chaosity.topology.device_types import Gpu
 from chaosity.topology.topology_model import (
     OTHER_PACKAGE,
     SAME_NODE,
@@ -40,17 +47,29 @@ _RELATIONS = {
     OTHER_PACKAGE: "node of another package",
     UNKNOWN: "other node",
 }
+# States of a part besides PREDICTED.
+MEASURED, FAULTY, UNMEASURED = "measured", "faulty", "unmeasured"
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line in the box of a node: its memory, its drives or a GPU."""
+    """A line in the box of a node: its memory, its drives, a GPU, or a way to it that is slow."""
 
     label: str
     values: tuple[str, ...]  # empty if nothing was measured
     share: float | None = None  # value as a share of the best of all nodes; None without a bar
     findings: tuple[int, ...] = ()  # numbers of the findings that name this part
     hover: str = ""
+    is_predicted: bool = False
+
+    @property
+    def state(self) -> str:
+        """Return FAULTY, UNMEASURED, PREDICTED or MEASURED, the worst that is true."""
+        if self.findings:
+            return FAULTY
+        if not self.values:
+            return UNMEASURED
+        return PREDICTED if self.is_predicted else MEASURED
 
 
 class MachineParts:
@@ -61,60 +80,132 @@ class MachineParts:
         findings: name of a component, or of the drives of a node -> numbers of the findings on it.
         paths_to_drives: number of a finding on a way from one package to the drives of another ->
             the finding.
+        slow_ways: name of a node -> label -> line of what is slow only from another node, or only
+            together with the drives of other nodes. The part itself is not red.
+        numbered: number -> finding.
     """
 
     def __init__(self, host: MeasuredHost, findings: Sequence[Anomaly]) -> None:
         """Number the findings from 1, in their order."""
         self.topology, self._measurements = host.topology, host.measurements
+        self._left_out = LeftOutPoints.read(host.folder)
         self._matrices = read_main_matrices(host)
-        self._packages = package_bandwidths(host)
+        self.numbered = dict(enumerate(findings, start=1))
         self.findings: dict[str, tuple[int, ...]] = {}
         self.paths_to_drives: dict[int, Anomaly] = {}
-        for number, finding in enumerate(findings, start=1):
-            targets = (parse_place_name(str(target)) for _, target in finding.cells)
-            of_drives = any(target is not None and target.has_drives for target in targets)
-            for component in finding.components:
-                name = component.removeprefix("link ")
-                if of_drives and "->" in name:
-                    self.paths_to_drives[number] = finding
-                else:
-                    name = f"drives of {name}" if of_drives and name.startswith("node") else name
-                    self.findings[name] = (*self.findings.get(name, ()), number)
+        self.slow_ways: dict[str, dict[str, Line]] = {}
+        for number, finding in self.numbered.items():
+            self._place_finding(number, finding)
 
-    def rate_of_reads(self, reader: int | None, owner: int | None) -> Estimate | None:
-        """Return what all cores of a package read from all memory of a package; None if unknown."""
-        if reader is None:
-            return None
-        nodes = {n.os_index for n in self.topology.memory_nodes if n.package == owner}
-        for (initiator, target), kernels in self._packages.items():
-            place = parse_place_name(target)
-            if initiator == package_name(reader) and place and set(place.indices) == nodes:
-                return kernels.get(_LINK_KERNEL)
+    def _place_finding(self, number: int, finding: Anomaly) -> None:
+        """Add a finding to the parts that are slow, or to the ways on which they are slow."""
+        targets = [parse_place_name(str(target)) for _, target in finding.cells]
+        of_drives = any(target is not None and target.has_drives for target in targets)
+        sets = {target.indices for target in targets if target and target.kind == "nodes_drives"}
+        readers = {str(initiator) for initiator, _ in finding.cells}
+        for component in finding.components:
+            name = component.removeprefix("link ")
+            source, _, target = name.partition("->")
+            home = self.node_of_drive.get(name, name)
+            others = {node_name(n) for nodes in sets for n in nodes} - {home}
+            if target.startswith("node"):
+                self._add_slow_way(target, "from ", [source], number, finding)
+            elif of_drives and target:
+                self.paths_to_drives[number] = finding
+            elif home.startswith("node") and len(sets) == 1 and others:
+                self._add_slow_way(home, "with ", [*others], number, finding)
+            elif of_drives and home.startswith("node") and home not in readers:
+                word = "from " if home == name else "drive, "
+                self._add_slow_way(home, word, [*readers], number, finding)
+            else:
+                name = f"drives of {name}" if of_drives and name.startswith("node") else name
+                self.findings[name] = (*self.findings.get(name, ()), number)
+
+    def _add_slow_way(
+        self, node: str, word: str, others: Sequence[str], number: int, finding: Anomaly
+    ) -> None:
+        """Add what a node's part gives on a way; one line for several findings on it."""
+        single = others[0].replace("node", "node ")
+        nodes = f"{len(others)} nodes" if len(others) > 1 else single
+        value = choose_scale(finding.metric, [finding.observed]).text(finding.observed)
+        line = Line(f"{word}{nodes}", (value,), None, (number,), finding.sentence)
+        lines = self.slow_ways.setdefault(node, {})
+        if known := lines.get(line.label):
+            hover = f"{known.hover} {line.hover}"
+            line = replace(known, findings=(*known.findings, number), hover=hover)
+        lines[line.label] = line
+
+    @cached_property
+    def node_of_drive(self) -> Mapping[str, str]:
+        """Return name of a drive -> name of its node, if that is known."""
+        return {
+            drive_component_name(drive): node_name(drive.node)
+            for drive in self.topology.drives
+            if drive.node is not None
+        }
+
+    def rate_of_reads(self, reader: int, owner: int) -> tuple[Estimate, str] | None:
+        """Return what all cores of a package read from all memory of a package, and its source.
+
+        Where that was not measured and both packages are one node, it is the value of the main
+        matrix. The result is None if nothing is known.
+        """
+        ends = [
+            [n.os_index for n in nodes if n.package == package]
+            for nodes, package in (
+                (self.topology.initiator_nodes, reader),
+                (self.topology.memory_nodes, owner),
+            )
+        ]
+        if found := self._reads.get((format_cpu_list(ends[0]), format_cpu_list(ends[1]))):
+            return found
+        matrix = self._matrices.get(MEMORY_BANDWIDTH)
+        if matrix and reader != owner and len(ends[0]) == len(ends[1]) == 1:
+            cell = matrix.cell_of.get((ends[0][0], node_name(ends[1][0])))
+            return (cell.estimate, matrix.source) if cell else None
         return None
+
+    @cached_property
+    def _reads(self) -> Mapping[tuple[str, str], tuple[Estimate, str]]:
+        """Return (nodes of the cores, nodes of the memory) -> rate of reads, and its source."""
+        rows = self._measurements.single_load_rows().valid_rows()
+        rows = rows.where(metric=BANDWIDTH, kernel=_LINK_KERNEL, initiator_kind=["node", "package"])
+        rows = rows.select(rows.rows["category"].str.startswith(MEMORY, na=False))
+        return {
+            (str(cell["initiator_nodes"]), str(cell["target_nodes"])): (
+                Estimate.of_cell(cell),
+                f"{cell['kernel']} of {cell['experiment']}, {cell['benchmark']}",
+            )
+            for cell in _cells(rows)
+        }
 
     def detail_of_node(self, node: Node) -> str:
         """Return the cores of a node, the kind of its memory unless it is DRAM, and the size."""
-        cores = sum(node.os_index in core.nodes for core in self.topology.cores)
+        cores = [core for core in self.topology.cores if node.os_index in core.nodes]
+        kinds = [
+            sum(set(core.cpus) <= {*kind.cpus} for core in cores)
+            for kind in self.topology.core_kinds
+        ]
+        numbers = " + ".join(map(str, filter(None, reversed(kinds))))
+        text = f"{numbers} cores" if "+" in numbers else format_count(len(cores), "core")
         kind = [node.kind] * (node.kind not in ("DRAM", "none", UNKNOWN))
         size = [format_binary_bytes(node.size_bytes)] if node.size_bytes else []
         if node.initiator:
-            return ", ".join([format_count(cores, "core"), *kind, *size])
+            return ", ".join([text, *kind, *size])
         return ", ".join([*kind, *size] if kind else ["no cores", *size])
 
     def lines_of_node(self, node: Node) -> list[Line]:
-        """Return the lines of a node: its memory, its drives, its GPUs."""
-        found = [self._memory_line(node)] if node.target else []
-        drives = [
-            drive_component_name(drive)
-            for drive in self.topology.drives
-            if drive.node == node.os_index
-        ]
-        if drives or node.os_index in self._rates_of_drives:
-            found.append(self._drives_line(node, drives))
-        gpus = [gpu for gpu in self.topology.compute_gpus if gpu.node == node.os_index]
-        return found + [Line(printable_line(gpu.model or gpu.name or "GPU"), ("",)) for gpu in gpus]
+        """Return the lines of a node: its memory, its drives, what is slow on ways, its GPUs."""
+        found = [self.memory_line(node)] if node.target else []
+        drives = self.drives_line(node)
+        found += [drives] if drives else []
+        found += self.slow_ways.get(node_name(node.os_index), {}).values()
+        for gpu in self.topology.compute_gpus:
+            if gpu.node == node.os_index:
+                found += self._gpu_lines(gpu)
+        return found
 
-    def _memory_line(self, node: Node) -> Line:
+    def memory_line(self, node: Node) -> Line:
         """Return bandwidth and latency of a node's memory, from the node, or the nearest node."""
         name, values, shares = node_name(node.os_index), [], []
         hover = [f"memory of node {node.os_index}"]
@@ -129,36 +220,98 @@ class MachineParts:
             shares.append(matrix.share_of_best(cell))
             text = text_with_interval(matrix.metric, cell.estimate)
             hover.append(f"{quantity} from node {cell.node} ({matrix.source}): {text}")
-        return Line("memory", tuple(values), shares[0] if shares else None, (), "; ".join(hover))
+        share = shares[0] if shares else None
+        return Line("memory", tuple(values), share, (), "; ".join(hover))
 
-    def _drives_line(self, node: Node, drives: Sequence[str]) -> Line:
-        """Return the rate of all drives of a node, read by the node."""
-        names = [*drives, f"drives of {node_name(node.os_index)}"]
-        numbers = tuple(sorted({n for name in names for n in self.findings.get(name, ())}))
-        label = format_count(len(drives), "drive") if drives else "file"
+    def drives_line(self, node: Node) -> Line | None:
+        """Return the rate of all drives of a node, read by the node; None without drives."""
+        own = [drive for drive in self.topology.drives if drive.node == node.os_index]
+        rate = self._rates_of_drives.get(str(node.os_index))
+        if not own and rate is None:
+            return None
+        name = f"drives of {node_name(node.os_index)}"
+        names = [*map(drive_component_name, own), name]
+        numbers = tuple(sorted({n for each in names for n in self.findings.get(each, ())}))
+        label = format_count(len(own), "drive") if own else "file"
         hover = f"{label} of node {node.os_index}, read by this node"
-        rate = self._rates_of_drives.get(node.os_index)
+        best = max((r.median for n, r in self._rates_of_drives.items() if n.isdigit()), default=0.0)
+        return self._line_of_drives(label, hover, rate, best, numbers)
+
+    def drives_line_of_package(self, nodes: Sequence[Node]) -> Line | None:
+        """Return what one node of a package reads from the drives of all its nodes; else None."""
+        with_drives = {drive.node for drive in self.topology.drives}
+        own = [node.os_index for node in nodes if node.os_index in with_drives]
+        rate = self._rates_of_drives.get(format_cpu_list(own))
+        if len(own) < 2 or rate is None:
+            return None
+        hover = "the drives of all nodes of this package, read by its fastest node"
+        best = math.inf if rate.n else rate.median  # only a predicted value has a bar
+        return self._line_of_drives("all its drives, read by a node", hover, rate, best)
+
+    def _line_of_drives(
+        self,
+        label: str,
+        hover: str,
+        rate: Estimate | None,
+        best: float,
+        numbers: tuple[int, ...] = (),
+    ) -> Line:
         if rate is None:
             return Line(label, (), None, numbers, f"{hover}: not measured")
-        best = max(each.median for each in self._rates_of_drives.values())
-        value = self._scales[_DRIVES].text(rate.median)
-        text = text_with_interval(BANDWIDTH, rate)
-        return Line(label, (value,), rate.median / best, numbers, f"{hover}: {text}")
+        scale = self._scales[_DRIVES]
+        value = scale.text(rate.median)
+        text = f"predicted, {value}, {rate.interval_text(scale.number)}"
+        if rate.n:
+            text = text_with_interval(BANDWIDTH, rate)
+        share = rate.median / best
+        return Line(label, (value,), share, numbers, f"{hover}: {text}", not rate.n)
 
     @cached_property
-    def _rates_of_drives(self) -> Mapping[int, Estimate]:
-        """Return node -> rate at which it reads its own drives, with as many drives as measured."""
-        rows = self._measurements.single_load_rows().where(metric=BANDWIDTH, initiator_kind="node")
-        own = rows.rows["initiator_nodes"] == rows.rows["target_nodes"]
-        rows = rows.select(own & (rows.rows["drives"] > 0)).valid_rows()
-        if not len(rows):
-            return {}
-        cells = summarise_cells(rows).sort_values("drives", kind="stable")
-        return {
-            int(cell["initiator_nodes"]): Estimate.of_cell(cell)
-            for cell in cells.to_dict("records")
-            if str(cell["initiator_nodes"]).isdigit()
+    def _rates_of_drives(self) -> Mapping[str, Estimate]:
+        """Return nodes of drives -> rate at which one of these nodes reads them.
+
+        It is that of as many drives as possible, and of the fastest node. A predicted rate has
+        n = 0. It stands where only fewer drives were measured.
+        """
+        cells = _cells(_on_own_drives(self._measurements.single_load_rows().valid_rows()))
+        if self._left_out is not None:
+            predicted = _on_own_drives(Measurements(self._left_out.predictions)).rows
+            cells += predicted.assign(median=predicted["value"], n=0).to_dict("records")  # type: ignore[arg-type]
+        found = {}
+        for cell in sorted(cells, key=lambda cell: (int(cell["drives"]), cell["median"])):
+            found[str(cell["target_nodes"])] = Estimate.of_cell(cell)
+        return found
+
+    def _gpu_lines(self, gpu: Gpu) -> Iterator[Line]:
+        """Yield the memory bandwidth of a GPU, and the rates of copies to it and from it."""
+        name = printable_line(gpu.model or gpu.name or "GPU")
+        kernels = {None: "memory bandwidth", "to_device": "copies to it", "from_device": "from it"}
+        rates = {kernel: self._rates_of_gpus.get((gpu.pci, kernel)) for kernel in kernels}
+        texts = {
+            kernel: (scale.text(rate.median), f"{kernels[kernel]}: {rate.text(scale)}")
+            for kernel, rate in rates.items()
+            if rate and (scale := choose_scale(BANDWIDTH, [rate.median]))
         }
+        own = [text for kernel, text in texts.items() if kernel is None]
+        hover = [name, *(text for _, text in own)]
+        yield Line(name, tuple(value for value, _ in own), None, (), "; ".join(hover))
+        copies = [text for kernel, text in texts.items() if kernel is not None]
+        if copies:
+            hover = [name, *(text for _, text in copies)]
+            values = (" / ".join(value for value, _ in copies),)
+            yield Line("copies to / from it", values, None, (), "; ".join(hover))
+
+    @cached_property
+    def _rates_of_gpus(self) -> Mapping[tuple[str | None, str | None], Estimate]:
+        """Return (slot, kernel) -> the best rate of a GPU alone; its own memory has no kernel."""
+        slots = {each.name: each.pci for each in self.topology.opencl_devices if each.pci}
+        rows = self._measurements.single_load_rows().valid_rows()
+        rows = rows.where(metric=BANDWIDTH, target_kind="opencl")
+        found: dict[tuple[str | None, str | None], Estimate] = {}
+        for cell in sorted(_cells(rows), key=lambda cell: float(cell["median"])):
+            kernel = cell["kernel"] if isinstance(cell["kernel"], str) else None
+            found[slots.get(str(cell["target"])), kernel] = Estimate.of_cell(cell)
+        return found
 
     @cached_property
     def _of_memory(self) -> Mapping[str, MainMatrix]:
@@ -176,9 +329,10 @@ class MachineParts:
         rates = [each.median for each in self._rates_of_drives.values()]
         return {**scales, _DRIVES: choose_scale(BANDWIDTH, rates)}
 
-    def rows_by_distance(self) -> list[tuple[str, ...]]:
+    def rows_by_distance(self, *, with_ends: bool) -> list[tuple[str, ...]]:
         """Return what a node gets from memory by its distance, a row of texts for each distance.
 
+        Each text has the median of all nodes, and with the ends the smallest and largest value too.
         The first row has the heads. Without other nodes there are no rows.
         """
         rows = []
@@ -187,6 +341,7 @@ class MachineParts:
                 _range_text(
                     matrix.metric,
                     [each.estimate.median for each in matrix.cells if each.relation == relation],
+                    with_ends,
                 )
                 for matrix in self._of_memory.values()
             ]
@@ -195,17 +350,35 @@ class MachineParts:
         return [("from a node to the memory of", *self._of_memory), *rows] if len(rows) > 1 else []
 
 
+def _cells(rows: Measurements) -> list[dict[str, Any]]:
+    """Return the rows of `summarise_cells` as mappings."""
+    found = summarise_cells(rows.rows).to_dict("records") if len(rows) else []
+    return [{str(name): value for name, value in cell.items()} for cell in found]
+
+
+def _on_own_drives(rows: Measurements) -> Measurements:
+    """Return the rows of reads by one node from its drives, alone or with those of other nodes."""
+    rows = rows.where(metric=BANDWIDTH, initiator_kind="node")
+    rows = rows.select(rows.rows["drives"].fillna(0) > 0)
+    nodes = rows.rows[["initiator_nodes", "target_nodes"]].astype(str)
+    own = [
+        reader.isdigit() and owners[:1].isdigit() and int(reader) in parse_cpu_list(owners)
+        for reader, owners in nodes.itertuples(index=False)
+    ]
+    return rows.select(np.array(own, dtype=bool))
+
+
 def text_with_interval(metric: str, estimate: Estimate) -> str:
     """Return "18.3 GB/s, 95 % interval 17.9 to 18.8, n = 3"."""
     return estimate.text(choose_scale(metric, [estimate.median]))
 
 
-def _range_text(metric: str, values: Sequence[float]) -> str:
-    """Return the median of values, with the smallest and largest; empty without values."""
+def _range_text(metric: str, values: Sequence[float], with_ends: bool) -> str:
+    """Return the median of values, also with the smallest and largest; empty without values."""
     if not values:
         return ""
     scale = choose_scale(metric, values)
-    if len(values) == 1:
-        return scale.text(values[0])
+    if len(values) == 1 or not with_ends:
+        return scale.text(median(values))
     ends = f"{scale.number(min(values))} to {scale.number(max(values))}"
     return f"{scale.text(median(values))} ({ends})"

@@ -8,6 +8,7 @@ resource. The ratios of these places are computed separately.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from chaosity.compare.comparison_text import BETTER, WORSE, ratio_text
 from chaosity.compare.matched_cells import PLACE
 from chaosity.compare.two_sides import compare_selections
 from chaosity.errors import UserError
+from chaosity.export.host_measurements_for_export import MeasuredHost
+from chaosity.figures.machine_drawing import draw_machines
+from chaosity.figures.machine_parts import MachineParts
 from chaosity.records.record_types_and_verdict import SIMULATED
 from chaosity.report.experiment_section import (
     FigureSection,
@@ -25,6 +29,7 @@ from chaosity.report.experiment_section import (
     path_relative_to_report,
 )
 from chaosity.report.figures_by_configuration import draw_figures_by_configuration
+from chaosity.report.findings import first_findings, read_anomalies
 from chaosity.report.resource_table import (
     MeasuredPlace,
     ResourceLevel,
@@ -33,6 +38,8 @@ from chaosity.report.resource_table import (
 )
 from chaosity.report.run import Run
 from chaosity.store.measurements import Measurements
+from chaosity.topology.topology_json import read_topology
+from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count
 
 _CELL = ["experiment", "point", "load", "initiator", "target", "metric"]
@@ -108,6 +115,7 @@ class ConfigurationsSection:
     columns: tuple[ConfigurationHeading, ...]
     rows: tuple[ConfigurationRow, ...]
     figures: tuple[FigureSection, ...]
+    drawing: str = ""  # the machine in all configurations, as SVG; "" if a topology is missing
 
 
 # The ratios of one configuration: (name of the level, end) -> row of compare's cells.
@@ -139,7 +147,31 @@ def configurations_section(run: Run) -> ConfigurationsSection | None:
         columns=columns,
         rows=tuple(_row(level, ratios) for level in levels),
         figures=tuple(figure_section(each, run.figures_folder) for each in drawn),
+        drawing=_drawing(run, dict(zip([None, *with_values], by_name.items(), strict=True))),
     )
+
+
+def _drawing(run: Run, tables: Mapping[Path | None, tuple[str, Measurements]]) -> str:
+    """Return the drawings of all configurations; empty if a file of another one is unreadable.
+
+    `tables` has name and values of each table; the path None stands for those of this report.
+    """
+    machines = []
+    with suppress(UserError):
+        for path, (name, table) in tables.items():
+            folder, page, topology, found = run.folder, "", run.topology, run.found.anomalies
+            if path is not None:
+                folder = path.parent
+                page = path_relative_to_report(folder / "report.html", run.output)
+                topology = read_topology(folder / "topology.json") or Topology()
+                found = read_anomalies(folder)
+            if not topology.nodes:
+                return ""
+            shown = [anomaly for anomaly, _ in first_findings(found)]
+            host = MeasuredHost(folder, table, topology)
+            machines.append((name, page, MachineParts(host, shown)))
+        return draw_machines(machines)
+    return ""
 
 
 def first_valid_configuration(measurements: Measurements) -> str | None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, no_problems_text
+from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings, no_problems_text
+from chaosity.errors import malformed_as_user_error
 from chaosity.figures.draw_and_write_figures import FigureFile
 from chaosity.place_names import node_name, place_words
+from chaosity.records.atomic_writes_and_record_files import read_regular_file
 from chaosity.report.checks import OK, ResultCheck, check_results
 from chaosity.report.run import Run
 
@@ -69,6 +73,19 @@ def _shown(anomalies: Sequence[Anomaly], run: Run) -> Iterator[ShownFinding]:
 def first_findings(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Anomaly]]]:
     """Return the anomalies that the report shows, by their numbers, with similar ones."""
     return merge_similar_contention(anomalies)[:MOST_FINDINGS]
+
+
+def read_anomalies(folder: Path) -> tuple[Anomaly, ...]:
+    """Return the anomalies in ``results/HOST/CONFIGURATION``; none without findings.json.
+
+    Raises:
+        UserError: the file is no output of ``chaosity anomalies --json``.
+    """
+    file = folder / "findings.json"
+    if not file.exists():
+        return ()
+    with malformed_as_user_error("the file is no output of `chaosity anomalies --json`", str(file)):
+        return Findings.from_json(json.loads(read_regular_file(file))).anomalies
 
 
 def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Anomaly]]]:

@@ -1,8 +1,7 @@
-"""Write the overview: all hosts and configurations on one page, and a comparison of equal hosts.
+"""Compare equal hosts: which one departs, in what, how sure that is and since when.
 
-The page says which host departs, in what, how sure that is and since when. Equal hosts have one
-processor model and are in one configuration. From three hosts on, outlier hosts are named. Two
-hosts are compared, but the comparison cannot show which of them has a fault.
+Equal hosts have one processor model and are in one configuration. From three hosts on, outlier
+hosts are named. Two hosts are compared, but the comparison cannot show which of them has a fault.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,28 +18,21 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from chaosity import __version__
-from chaosity.compare.comparison_text import BETTER, WORSE
+from chaosity.compare.comparison_text import ARROW, BETTER, WORSE
 from chaosity.compare.host_deviations import MIN_HOSTS
 from chaosity.compare.outlier_hosts import OutlierHosts, find_outlier_hosts
 from chaosity.compare.resource_speeds import ResourceSpeeds
 from chaosity.compare.two_sides import compare_selections
 from chaosity.components.component_files import processor_model_and_group
 from chaosity.errors import UserError
-from chaosity.health.check_series import read_series
-from chaosity.health.steps_in_series import SeriesStep, steps_in_series
-from chaosity.records.atomic_writes_and_record_files import write_atomically
-from chaosity.report.checks import OK, PROBLEM, SEVERITIES, WARNING
-from chaosity.report.experiment_section import path_relative_to_report
-from chaosity.report.html_pages_and_inline_svg import render_page
-from chaosity.report.report_summary import FINDING, ProblemAndSeverity, ReportSummary
-from chaosity.result_folders import MEASUREMENTS_FILE, skipped_hosts
+from chaosity.report.nightly_checks import NightlyChecks
+from chaosity.report.report_summary import ReportSummary
+from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store.measurements import Measurements
 from chaosity.store.normal_values import published_values
 from chaosity.text_templates import write_text
 from chaosity.topology.topology_json import read_topology
 from chaosity.topology.topology_model import Topology
-from chaosity.transport.skipped_hosts import SkippedHost, read_skipped_host
 from chaosity.units import format_count
 
 # Columns that no comparison needs, without which the tables of 200 hosts take a third less memory.
@@ -121,6 +113,22 @@ class EqualHostGroup:
     def outlier_hosts(self) -> frozenset[str]:
         """Return the outlier hosts."""
         return frozenset(statement.host for statement in self.statements if statement.host)
+
+    def slow_parts(self, host: str) -> set[str]:
+        """Return the parts of a host that are clearly slower than in equal hosts.
+
+        Their names are those of components, `drives of node3`, and package0->package1 for a link
+        if no part is slow, since a slow part is also slow from other packages.
+        """
+        parts, links = set(), set()
+        for resource, speed in self.heat.slow_resources(host) if self.heat else ():
+            ends = [part.strip() for part in resource.place.split(ARROW)]
+            if speed < 1.0 and len(ends) == 2:
+                links.add("->".join(f"package{end}" for end in ends))
+            elif speed < 1.0:
+                is_node_of_drives = ends[0].startswith("node") and "drives" in resource.group
+                parts.add(("drives of " if is_node_of_drives else "") + ends[0].replace(" ", ""))
+        return parts or links
 
 
 def compare_equal_hosts(
@@ -242,151 +250,3 @@ def _statements_on_outliers(
         more = write_text("overview", "outlier_details", host=host, slow=slow, history=history)
         yield HostStatement(f"{text} {more}", host.host)
     yield from map(HostStatement, found.sentences[len(outliers) :])
-
-
-@dataclass(frozen=True)
-class NightlyChecks:
-    """The nightly checks of a host."""
-
-    # number, last: how many there are, and the time of the last one in UTC.
-    number: int
-    last: str
-    # Points with a clear loss in the last check, each with its loss.
-    clear: tuple[tuple[str, float], ...] = ()
-    steps: tuple[SeriesStep, ...] = ()  # losses since a date, the largest first
-    error: str | None = None  # why the series cannot be read, or None
-
-    @property
-    def tells(self) -> bool:
-        """Return whether the checks tell a loss."""
-        return bool(self.clear or self.steps or self.error)
-
-
-def checks_of_folder(folder: Path) -> NightlyChecks | None:
-    """Return the checks of ``results/HOST/CONFIGURATION``, or None."""
-    try:
-        rows = read_series(folder)
-        steps = tuple(steps_in_series(rows))
-    except UserError as error:
-        return NightlyChecks(0, "", error=str(error))
-    if not rows:
-        return None
-    last = rows[-1]["time"]
-    clear = [
-        (row["point"], float(row["loss"]))
-        for row in rows
-        if row["time"] == last and row["clear"] == "yes"
-    ]
-    clear.sort(key=lambda one: -one[1])
-    number = len({row["time"] for row in rows})
-    return NightlyChecks(number, last, tuple(clear), steps)
-
-
-_SEVERITIES = (FINDING, *SEVERITIES)
-
-
-@dataclass(frozen=True)
-class OverviewRow:
-    """A host in one configuration."""
-
-    # Summary of its report; a host that was never measured has a summary without values.
-    summary: ReportSummary
-    link: str | None  # link to the report; None without a report
-    # The host if the last run skipped it, with time and reason, or None.
-    skipped: SkippedHost | None
-    outlier: bool = False  # whether the host differs from equal hosts
-    checks: NightlyChecks | None = None  # its nightly checks; None without any
-
-    @property
-    def worst_problem(self) -> ProblemAndSeverity:
-        """Return the worst problem in the report."""
-        return self.summary.worst[0]
-
-    @property
-    def severity(self) -> str:
-        """Return the severity of the worst problem in the report or among equal hosts."""
-        found = [self.worst_problem.severity]
-        found += [PROBLEM] if self.outlier else []
-        found += [WARNING] if self.checks and self.checks.tells else []
-        return min(found, key=_SEVERITIES.index)
-
-
-@dataclass(frozen=True)
-class Overview:
-    """The content of the overview page: hosts and configurations, and hosts that should be equal.
-
-    `sentence` is the worst problem of all hosts.
-    """
-
-    rows: tuple[OverviewRow, ...]
-    groups: tuple[EqualHostGroup, ...]
-    sentence: str
-    version: str = __version__
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Return the names of the resources."""
-        return tuple(dict.fromkeys(name for row in self.rows for name in row.summary.resources))
-
-    @property
-    def has_checks(self) -> bool:
-        """Return whether any host has nightly checks."""
-        return any(row.checks for row in self.rows)
-
-    @property
-    def report_links(self) -> dict[tuple[str, str], str | None]:
-        """Return the report of each host and configuration, None without a report."""
-        return {(row.summary.host, row.summary.configuration): row.link for row in self.rows}
-
-
-def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
-    """Write the overview into an HTML file in the folder of all hosts.
-
-    `summaries` has the `summary.json` of each report; a skipped host needs no summary. A damaged
-    summary is named and left out.
-    """
-    read: dict[Path, ReportSummary] = {}
-    for path in sorted(set(summaries)):
-        try:
-            read[path] = ReportSummary.from_file(path)
-        except UserError as error:
-            print(f"chaosity: {error} The page leaves it out.", file=sys.stderr)
-    checks = {path.parent: checks_of_folder(path.parent) for path in read}
-    groups = compare_equal_hosts(read, checks)
-    rows = [_row(path, each, groups, output, checks[path.parent]) for path, each in read.items()]
-    measured, nothing = {summary.host for summary in read.values()}, ProblemAndSeverity(PROBLEM, "")
-    for skipped in skipped_hosts(output.parent):
-        if skipped.host not in measured:
-            empty = ReportSummary(skipped.host, "", "never measured", (nothing,), {}, {})
-            rows.append(OverviewRow(empty, None, skipped))
-    rows.sort(key=lambda row: (row.summary.host, row.summary.configuration))
-    overview = Overview(tuple(rows), tuple(groups), _worst_sentence(rows))
-    write_atomically(output, render_page("overview.html.j2", overview=overview))
-    return overview
-
-
-def _row(
-    path: Path,
-    summary: ReportSummary,
-    groups: Sequence[EqualHostGroup],
-    output: Path,
-    checks: NightlyChecks | None,
-) -> OverviewRow:
-    """Return the row of a report."""
-    html = path.with_name("report.html")
-    link = path_relative_to_report(html, output) if html.exists() else None
-    equal = [group for group in groups if group.configuration == summary.configuration]
-    outlier = any(summary.host in group.outlier_hosts for group in equal)
-    skipped = read_skipped_host(path.parent.parent)
-    return OverviewRow(summary, link, skipped, outlier, checks)
-
-
-def _worst_sentence(rows: Iterable[OverviewRow]) -> str:
-    """Return the worst problem of all hosts, with the host; skipped hosts come first."""
-    wrong = [row for row in rows if row.skipped or row.severity != OK]
-    worst = min(
-        wrong,
-        key=lambda row: (row.skipped is None, _SEVERITIES.index(row.severity)),
-        default=None,
-    )
-    return write_text("overview", "worst", row=worst)
