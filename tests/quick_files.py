@@ -13,13 +13,13 @@ from unittest import mock
 
 import pytest
 
-_PICTURE_SIZE = "chaosity.figures.figure_style_header_and_legends.PNG_DOTS_PER_INCH"
+_PICTURE_SIZE = "chaosity.figures.vega_lite.PNG_SCALE"
 
 
 @contextmanager
 def quick_files() -> Iterator[None]:
     """Write files of this process quickly."""
-    with mock.patch.object(os, "fsync"), mock.patch(_PICTURE_SIZE, 20):
+    with mock.patch.object(os, "fsync"), mock.patch(_PICTURE_SIZE, 0.3):
         yield
 
 

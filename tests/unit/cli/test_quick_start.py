@@ -10,7 +10,7 @@ import pytest
 
 from chaosity.cli import COMMANDS
 
-HEAVY = ("duckdb", "lxml", "matplotlib", "numpy", "pandas", "scipy", "statsmodels")
+HEAVY = ("duckdb", "lxml", "numpy", "pandas", "scipy", "statsmodels", "vl_convert")
 # Reading a topology parses hwloc's XML.
 HEAVY_BUT_XML = tuple(name for name in HEAVY if name != "lxml")
 PROGRAM = """

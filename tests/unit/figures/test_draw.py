@@ -1,4 +1,4 @@
-"""Figures of a small machine as files: SVG, PNG and CSV."""
+"""Figures of a small machine as files: SVG, PNG, Vega-Lite and CSV."""
 
 from __future__ import annotations
 
@@ -14,13 +14,9 @@ from lxml import etree
 
 from chaosity.documents.shipped_documents import EXPERIMENTS, load_experiment
 from chaosity.errors import UserError
-from chaosity.figures.bar_charts import draw_bar_chart
+from chaosity.figures import vega_lite
 from chaosity.figures.draw_and_write_figures import FigureFile, draw_figures
-from chaosity.figures.figure_data_and_value_limits import (
-    find_round_value_limits,
-    select_figure_data,
-)
-from chaosity.figures.figure_spec import FigureSpec, parse_figure_specs
+from chaosity.figures.figure_spec import parse_figure_specs
 from chaosity.records.record_types_and_verdict import FAILED
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import ReplicateOutcome, tidy_rows_of_outcome
@@ -83,14 +79,15 @@ def tree(folder: Path, name: str):
     return etree.parse(folder / f"{name}.svg").getroot()
 
 
-def marks(folder: Path, name: str) -> dict[str, str]:
-    """Text of every mark by its id."""
-    groups = tree(folder, name).iter(f"{SVG}g")
-    return {
-        mark.get("id"): mark.find(f"{SVG}title").text
-        for mark in groups
-        if mark.get("class") == "mark"
-    }
+def marks(folder: Path, name: str) -> dict[str, etree._Element]:
+    """Every mark by its hover text."""
+    found = tree(folder, name).xpath("//*[@class='mark']")
+    return {mark.find(f"{SVG}title").text: mark for mark in found}
+
+
+def mark_of(folder: Path, name: str, start: str) -> tuple[str, etree._Element]:
+    [(text, mark)] = [each for each in marks(folder, name).items() if each[0].startswith(start)]
+    return text, mark
 
 
 def rows(folder: Path, name: str) -> list[dict[str, str]]:
@@ -102,16 +99,12 @@ def names(folder: Path, figure: str, column: str) -> list[str]:
     return list(dict.fromkeys(row[column] for row in rows(folder, figure)))
 
 
-def style(folder: Path, name: str, cell: str) -> str:
-    path = f"//*[@id='{name}-cell-{cell}']//*[local-name()='path']/@style"
-    return tree(folder, name).xpath(path)[0]
-
-
 def test_every_figure_is_written_as_svg_png_and_csv_and_listed(drawn):
     folder, files = drawn
     assert [file.problem for file in files] == [None] * 4
     for file in files:
-        assert {path.suffix for path in folder.glob(f"{file.name}.*")} == {".svg", ".png", ".csv"}
+        kinds = {path.name.removeprefix(file.name) for path in folder.glob(f"{file.name}.*")}
+        assert kinds == {".svg", ".png", ".csv", ".vl.json"}
     assert (folder / "nodes.png").read_bytes().startswith(b"\x89PNG")
     text = (folder / "figures.json").read_text(encoding="utf-8")
     wanted = json.loads(json.dumps([asdict(file) for file in files]))
@@ -150,22 +143,58 @@ def test_every_mark_says_what_it_is(drawn):
     folder, _ = drawn
     for name in ("nodes", "beside", "kernels", "drives"):
         assert len(marks(folder, name)) == len(rows(folder, name)) > 0
-    cells = marks(folder, "nodes")
-    assert re.match(r"node0 -> node1: \d\d\.\d GB/s, .* n = 3", cells["nodes-cell-0-1"])
-    assert cells["nodes-cell-1-2"].startswith("node1 -> node2: failed in 3 replicates: killed")
-    assert cells["nodes-cell-2-2"].startswith("node2 -> node2: not measured yet")
+    text, _ = mark_of(folder, "nodes", "node0 -> node1")
+    assert re.match(r"node0 -> node1: \d\d\.\d GB/s, .* n = 3", text)
+    mark_of(folder, "nodes", "node1 -> node2: failed in 3 replicates: killed")
+    mark_of(folder, "nodes", "node2 -> node2: not measured yet")
 
 
 def test_failed_unmeasured_and_meaningless_cells_look_different(drawn, tmp_path):
     folder, _ = drawn
     assert {row["status"] for row in rows(folder, "nodes")} == {"valid", "failed", "missing"}
-    assert "url(#nodes-" in style(folder, "nodes", "1-2")  # the hatch
-    assert "url(#" not in style(folder, "nodes", "2-2")
-    assert len({style(folder, "nodes", cell) for cell in ("0-0", "1-2", "2-2")}) == 3
+    places = ("node0 -> node0", "node1 -> node2", "node2 -> node2")
+    looks = [mark_of(folder, "nodes", place)[1].get("fill") for place in places]
+    assert len(set(looks)) == 3
+    assert [look.startswith("url(#nodes-") for look in looks] == [False, True, False]
     # Local cells only: the others were never meant to be measured.
     draw(tmp_path, {**HEATMAP, "where": {**NODES, "relation": "same_node"}})
     table = {(row["initiator"], row["target"]): row for row in rows(tmp_path, "nodes")}
     assert table["node0", "node1"]["status"] == "absent"
+    mark_of(tmp_path, "nodes", "node0 -> node1: not part of the experiment")
+
+
+def test_a_template_draws_another_kind_of_figure(drawn, tmp_path):
+    """A dot plot needs a template and an entry that names it, and no code."""
+    folder, _ = drawn
+    draw(tmp_path, {**KERNELS, "name": "dots", "template": "dots"})
+    assert marks(tmp_path, "dots").keys() == marks(folder, "kernels").keys()
+    assert rows(tmp_path, "dots") == rows(folder, "kernels")
+    [file] = draw(tmp_path, {**KERNELS, "name": "unknown", "template": "unknown"})
+    assert "no template unknown" in str(file.problem)
+
+
+def test_each_role_has_its_layer_and_only_roles_with_rows_are_drawn():
+    roles = ("value", "predicted", "failed", "missing", "left_out", "unmeasured", "absent")
+    cell = {"x": 0.0, "x2": 9.0, "y": 0.0, "y2": 9.0, "xm": 4.5, "ym": 4.5, "value": 1.0}
+    place = {"field": "x", "type": "quantitative"}
+    sizes = ("cell_line", "number_size", "number_up", "note_size", "note_down", "row_size")
+    values = dict.fromkeys((*sizes, "sheet_width", "sheet_height", "dark"), 1.0)
+    values |= {"x": place, "y": {**place, "field": "y"}, "limits": [0.0, 1.0]}
+    values |= {"colour_bar": None, "states": None}
+    for role in roles:
+        shown = {**cell, "role": role, "text": "1", "hover": role}
+        spec = vega_lite.vega_lite(vega_lite.Drawing("heatmap", "t", "", [shown], values))
+        described = [each for each in spec["layer"] if "description" in each["encoding"]]
+        assert len(described) == 1, role
+        assert role in described[0]["transform"][0]["filter"]
+
+
+def test_a_single_mark_is_a_sentence_and_no_drawing(tmp_path):
+    where = {**NODES, "initiator": "node0", "target": "node0"}
+    [file] = draw(tmp_path, {**HEATMAP, "where": where})
+    assert file.svg is None and file.marks == 1
+    assert "GB/s" in file.sentence
+    assert {path.name for path in tmp_path.glob("nodes*")} == {"nodes.csv"}
 
 
 def test_unchanged_data_gives_equal_files_that_need_nothing_from_outside(drawn, tmp_path):
@@ -184,35 +213,17 @@ def test_unchanged_data_gives_equal_files_that_need_nothing_from_outside(drawn, 
         assert all(link.startswith("#") and link[1:] in identities for link in links)
 
 
-def test_names_stand_in_their_order_and_packages_are_apart(drawn):
+def test_names_stand_in_their_order(drawn):
     folder, _ = drawn
     assert names(folder, "kernels", "kernel") == ["triad", "copy"]
     drives = [f"drive-0000-{node}{place}-00-0" for node in range(4) for place in (1, 2)]
     assert names(folder, "drives", "target") == drives
 
-    def left(cell):
-        path = f"//*[@id='nodes-cell-{cell}']//*[local-name()='path']/@d"
-        [line] = tree(folder, "nodes").xpath(path)[:1]
-        return min(float(x) for x in re.findall(r"[ML] ([\d.]+)", line))
-
-    assert left("0-2") - left("0-1") > left("0-1") - left("0-0") + 1.0
-
-
-def test_numbers_of_bars_stand_in_a_column_beyond_all_intervals():
-    """Behind the end of its interval, a number would read as the value of this end."""
-    spec = FigureSpec.from_yaml_entry("memory_bandwidth", KERNELS)
-    data = select_figure_data(spec, TABLE, HOST.topology)
-    limits = find_round_value_limits(BANDWIDTH, [data], with_intervals=True)
-    figure, _ = draw_bar_chart(data, limits)
-    [axes] = [each for each in figure.axes if each.get_xlabel()]
-    [column] = {text.get_position()[0] for text in axes.texts}
-    assert column > axes.get_xlim()[1] >= data.marks["high"].max() / limits.scale.factor
-
 
 def test_one_replicate_has_no_interval(tmp_path):
     [file] = draw(tmp_path, HEATMAP, table=TABLE.where(replicate=1))
     assert "no intervals, since each point has one replicate" in file.sentence
-    assert "no interval: n = 1" in marks(tmp_path, "nodes")["nodes-cell-0-0"]
+    assert "no interval: n = 1" in mark_of(tmp_path, "nodes", "node0 -> node0")[0]
     assert rows(tmp_path, "nodes")[0][f"interval_low_{BANDWIDTH}"] == ""
 
 
@@ -220,7 +231,7 @@ def test_a_file_that_stands_in_for_a_drive_is_named(tmp_path):
     files = TABLE.with_columns(file_backed=True, label="file-backed")
     [file] = draw(tmp_path, DRIVES, name="storage_bandwidth", table=files)
     assert file.title == "t (file-backed)"
-    assert "(file-backed)" in marks(tmp_path, "drives")["drives-cell-0-0"]
+    assert all("(file-backed)" in text for text in marks(tmp_path, "drives"))
 
 
 def test_figures_that_are_compared_share_limits_and_unit(tmp_path):
@@ -228,10 +239,9 @@ def test_figures_that_are_compared_share_limits_and_unit(tmp_path):
     threads = {**HEATMAP, "name": "threads", "where": of_pu, "colour_scale": "memory"}
     alone = {**HEATMAP, "name": "alone", "where": of_pu}
     draw(tmp_path, {**HEATMAP, "colour_scale": "memory"}, threads, alone)
-    colours = [
-        re.search(r"fill: (#\w+)", style(tmp_path, name, "0-2")).group(1)
-        for name in ("threads", "alone")
-    ]
+    first = rows(tmp_path, "alone")[0]
+    place = f"{first['initiator']} -> node2"
+    colours = [mark_of(tmp_path, name, place)[1].get("fill") for name in ("threads", "alone")]
     assert colours[0] != colours[1]
 
 

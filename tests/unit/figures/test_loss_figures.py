@@ -57,7 +57,7 @@ def test_each_side_has_a_bar_alone_a_bar_together_and_its_loss(drawn, side, loss
     folder, files = drawn
     assert loss in files[f"gpu_and_cpu_{side}"].sentence
     root = etree.parse(folder / f"gpu_and_cpu_{side}.svg").getroot()
-    marks = [mark for mark in root.iter(f"{SVG}g") if mark.get("class") == "mark"]
+    marks = root.xpath("//*[@class='mark']")
     alone, together = [mark.find(f"{SVG}title").text for mark in marks]
     assert "alone" in alone
     assert beside in together

@@ -1,12 +1,14 @@
-"""Texts become HTML in the templates of the report, and large pages keep drawings compressed."""
+"""Texts become HTML in the templates of the report, and drawings are part of the page."""
 
-import gzip
-from base64 import b64decode
-
-from lxml import html
+import pytest
 from markupsafe import Markup
 
-from chaosity.report.html_pages_and_inline_svg import pack_drawings, text_as_html
+from chaosity.errors import UserError
+from chaosity.report.html_pages_and_inline_svg import (
+    inline_drawing,
+    svg_as_image,
+    text_as_html,
+)
 
 
 def test_numbers_stay_beside_their_signs_and_words_in_backticks_are_code():
@@ -20,25 +22,23 @@ def test_drawings_and_numbers_are_unchanged():
     assert text_as_html(3) == 3
 
 
-def page_with(marks: int) -> str:
-    """A page with a drawing of so many marks."""
-    svg = '<svg viewBox="0 0 40 30" aria-label="Bandwidth">' + "<g>\n</g>" * marks + "</svg>"
-    return f'<main>\n<div class="drawing" style="--width: 60px">{svg}\n</div>\n</main>'
+@pytest.mark.parametrize(("marks", "start"), [(3, "<svg"), (3001, "<img")])
+def test_a_figure_of_very_many_marks_is_a_picture_in_the_page(marks, start, tmp_path):
+    svg = '<svg viewBox="0 0 40 30">' + '<path class="mark"/>' * marks + "</svg>"
+    (tmp_path / "a.svg").write_text(svg)
+    (tmp_path / "a.png").write_bytes(b"PNG")
+    drawing, width = inline_drawing(tmp_path / "a.svg", tmp_path / "a.png")
+    assert drawing.startswith(start)
+    assert width == 40.0
 
 
-def test_a_large_page_keeps_its_drawings_compressed():
-    page = page_with(marks=1_000_000)
-    packed = pack_drawings(page)
-    assert len(packed) < len(page) / 100
-    element = html.fromstring(packed).find("div")
-    assert element is not None
-    assert element.get("aria-label") == "Bandwidth"
-    assert element.get("style") == "--width: 60px; --ratio: 40 / 30"
-    svg = gzip.decompress(b64decode(str(element.get("data-packed")))).decode()
-    assert svg in page
-    assert svg.startswith("<svg ")
-    assert svg.endswith("</svg>")
+def test_a_drawing_of_another_program_is_an_image_so_that_its_scripts_cannot_run():
+    image = svg_as_image(b"<svg><script>alert(1)</script></svg>\n", "a & b", "topology.svg")
+    assert image.startswith('<img alt="a &amp; b" src="data:image/svg+xml;base64,')
+    assert "script" not in image
 
 
-def test_a_small_page_is_unchanged():
-    assert pack_drawings(page_with(marks=3)) == page_with(marks=3)
+@pytest.mark.parametrize("text", [b"", b"no xml", b"<html/>", b"<svg"])
+def test_a_file_that_is_not_svg_is_an_error(text):
+    with pytest.raises(UserError, match=r"topology\.svg.*not an SVG file"):
+        svg_as_image(text, "topology", "topology.svg")

@@ -1,7 +1,7 @@
 """The command line ``chaosity COMMAND``.
 
 Help and version do not wait for heavy libraries: a command's module is imported only when the
-command runs, and the module imports pandas, scipy, matplotlib and the like inside its functions.
+command runs, and the module imports pandas, scipy, vl-convert and the like inside its functions.
 """
 
 from __future__ import annotations

@@ -68,6 +68,11 @@ class Figure(TypedDict):
     value_title: NotRequired[Text]
     source: NotRequired[str]
     """Published figure or table that corresponds to this figure."""
+    template: NotRequired[Name]
+    """Name of a file in templates/figures that draws the figure, such as dots for bars as dots.
+
+    Without it, the file with the name of the kind.
+    """
 
 
 class ComparableFigure(Figure):

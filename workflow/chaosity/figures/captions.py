@@ -16,13 +16,13 @@ from chaosity.figures.axis_order_and_labels import make_axis_value
 from chaosity.figures.column_values_and_upper_bounds import lowest_bound_of_mark
 from chaosity.figures.figure_data_and_value_limits import FigureData, best_mark, mark_rows
 from chaosity.figures.figure_spec import Role
-from chaosity.figures.figure_style_header_and_legends import STATUS_TEXTS
 from chaosity.figures.mark_labels_and_hover_texts import (
     mark_location_text,
     mark_value_text,
     panel_title,
     unmeasured_mark_reason_lines,
 )
+from chaosity.figures.status_texts import STATUS_TEXTS
 from chaosity.figures.sums_of_loads import LARGER_ALONE, SUM
 from chaosity.figures.value_and_curve_tables import latency_curve_numbers
 from chaosity.place_names import natural_sort_key

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from chaosity.errors import UserError
-from chaosity.figures import figure_style_header_and_legends as style
 from chaosity.figures.axis_order_and_labels import Axis, AxisValue
-from chaosity.figures.bar_charts import draw_bar_chart
 from chaosity.figures.captions import figure_caption
 from chaosity.figures.figure_data_and_value_limits import (
     FigureData,
@@ -25,21 +21,20 @@ from chaosity.figures.figure_data_and_value_limits import (
     mark_rows,
     select_figure_data,
 )
+from chaosity.figures.figure_rows import drawing_of_figure
 from chaosity.figures.figure_spec import FigureSpec, Role, parse_figure_specs
-from chaosity.figures.heatmaps import draw_heatmap
-from chaosity.figures.line_curve_and_scatter_charts import draw_curve_or_scatter, draw_line_chart
 from chaosity.figures.mark_labels_and_hover_texts import (
     failed_mark_lines,
     is_simulated,
     unmeasured_mark_reason_lines,
 )
-from chaosity.figures.svg_hover_texts import add_hover_texts
 from chaosity.figures.value_and_curve_tables import (
     TextTable,
     figure_text_tables,
     latency_curve_numbers,
     metric_of_curve_quantity,
 )
+from chaosity.figures.vega_lite import write_drawing
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.records.record_types_and_verdict import SIMULATED
 from chaosity.statistics.cell_summary import UNMEASURED
@@ -50,13 +45,6 @@ from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
 
 MANIFEST = "figures.json"
-_DRAW: Mapping[str, Callable[[FigureData, ShownValueRange], tuple[Figure, dict[str, str]]]] = {
-    "heatmap": draw_heatmap,
-    "lines": draw_line_chart,
-    "bars": draw_bar_chart,
-    "curve": draw_curve_or_scatter,
-    "scatter": draw_curve_or_scatter,
-}
 
 
 @dataclass(frozen=True)
@@ -73,11 +61,12 @@ class FigureFile:
     labels: tuple[str, ...] = ()  # labels that benchmarks require next to their values
     failed: tuple[str, ...] = ()  # one line for each failed mark
     marks: int = 0  # number of marks with a value
-    # svg, png, csv: file names in the figures' folder; None for a figure without data. A table has
-    # only a CSV.
+    # svg, png, csv, vega_lite: file names in the figures' folder; None for a figure without data.
+    # A table, or a figure of a single mark, has only a CSV.
     svg: str | None = None
     png: str | None = None
     csv: str | None = None
+    vega_lite: str | None = None  # the drawing for those who want to change its look
     # Name of the CSV file with a curve's numbers or the steps of latency, or None.
     numbers: str | None = None
     tables: tuple[TextTable, ...] = ()  # text tables below the drawing or instead of it
@@ -118,20 +107,19 @@ def draw_figures(
     limits = _shared_limits([data for _, data in selected if isinstance(data, FigureData)])
     directory.mkdir(parents=True, exist_ok=True)
     files = []
-    with style.figure_style_context():
-        for spec, data in selected:
-            if not isinstance(data, FigureData):
-                out = _leaves_out_points(spec, left_out)
-                files.append(_not_drawn(spec, data, left_out=out))
-                continue
-            try:
-                with intervals_with_confidence(spec.confidence):
-                    file = _write(data, limits[spec.name], directory)
-                places = data.measurements[["point", "initiator", "target"]].drop_duplicates()
-                shown = tuple(places.itertuples(index=False, name=None))
-                files.append(replace(file, shown=shown))
-            except UserError as error:  # the description does not fit the data
-                files.append(_not_drawn(spec, str(error)))
+    for spec, data in selected:
+        if not isinstance(data, FigureData):
+            out = _leaves_out_points(spec, left_out)
+            files.append(_not_drawn(spec, data, left_out=out))
+            continue
+        try:
+            with intervals_with_confidence(spec.confidence):
+                file = _write(data, limits[spec.name], directory)
+            places = data.measurements[["point", "initiator", "target"]].drop_duplicates()
+            shown = tuple(places.itertuples(index=False, name=None))
+            files.append(replace(file, shown=shown))
+        except UserError as error:  # the description does not fit the data
+            files.append(_not_drawn(spec, str(error)))
     listed = [asdict(replace(file, shown=())) for file in files]
     for entry in listed:
         del entry["shown"]
@@ -193,11 +181,11 @@ def _write(
     spec = data.spec
     caption = caption or figure_caption(data, limits.scale)
     simulated = is_simulated(data)
-    drawn = spec.kind in _DRAW and not (data.marks["status"] == UNMEASURED).all()
+    # The caption says all about a single mark.
+    drawn = spec.kind != "table" and len(data.marks) > 1
+    drawn = drawn and not (data.marks["status"] == UNMEASURED).all()
     if drawn:
-        figure, texts = _DRAW[spec.kind](data, limits)
-        titles = (spec.name, data.title, caption)
-        write_drawing(figure, texts, *titles, directory, is_simulated=simulated)
+        write_drawing(drawing_of_figure(data, limits), spec.name, caption, directory)
     table = _figure_table(data)
     if simulated:
         known = table["origin"] if "origin" in table else pd.Series(None, table.index, dtype=object)
@@ -225,42 +213,11 @@ def _write(
         marks=int((data.marks["status"] == "valid").sum()),
         svg=f"{spec.name}.svg" if drawn else None,
         png=f"{spec.name}.png" if drawn else None,
+        vega_lite=f"{spec.name}.vl.json" if drawn else None,
         csv=f"{spec.name}.csv",
         numbers=numbers,
         tables=figure_text_tables(data),
     )
-
-
-def write_drawing(
-    figure: Figure,
-    texts: Mapping[str, str],
-    name: str,
-    title: str,
-    caption: str,
-    directory: Path,
-    *,
-    is_simulated: bool,
-) -> None:
-    """Write a figure as SVG and PNG; `texts` has the hover text of each mark by its id."""
-    if is_simulated:  # SIMULATED stays visible in a picture that is cut out of its page
-        mark = figure.text(0.5, 0.5, "SIMULATED", ha="center", va="center", rotation=25)
-        mark.set(fontsize=7 * figure.get_figwidth(), color="0.5", alpha=0.18)
-    write_atomically(
-        directory / f"{name}.svg", _drawing_as_svg(figure, texts, name, title, caption)
-    )
-    picture = io.BytesIO()
-    # No date and no program version: unchanged data gives unchanged files.
-    figure.savefig(picture, format="png", dpi=style.PNG_DOTS_PER_INCH, metadata={"Software": None})
-    write_atomically(directory / f"{name}.png", picture.getvalue())
-
-
-def _drawing_as_svg(
-    figure: Figure, texts: Mapping[str, str], name: str, title: str, caption: str
-) -> str:
-    """Return a figure as SVG; `texts` has the hover text of each mark by its id."""
-    stream = io.BytesIO()
-    figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
-    return add_hover_texts(stream.getvalue(), name, title, caption, texts)
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:
@@ -295,9 +252,8 @@ def write_figure_of_rows(
         values = (AxisValue(text, "text", (text,), text, text) for text in texts)
         named[role] = Axis(title, title, tuple(values), ())
     data = FigureData(spec, named, marks, measurements, x_metric)
-    with style.figure_style_context():
-        limits = find_round_value_limits(spec.metric, [data], with_intervals=True)
-        return _write(data, limits, directory, caption)
+    limits = find_round_value_limits(spec.metric, [data], with_intervals=True)
+    return _write(data, limits, directory, caption)
 
 
 def _figure_table(data: FigureData) -> pd.DataFrame:

@@ -52,6 +52,7 @@ class FigureSpec:
     value_title: str | None = None
     colour_scale: str | None = None
     source: str | None = None
+    template: str | None = None
     by_configuration: bool = False
     confidence: float = CONFIDENCE
 

@@ -7,7 +7,7 @@ import pandas as pd
 from chaosity.figures.axis_order_and_labels import make_axis_value
 from chaosity.figures.figure_data_and_value_limits import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_spec import Role
-from chaosity.figures.figure_style_header_and_legends import STATUS_TEXTS
+from chaosity.figures.status_texts import STATUS_TEXTS
 from chaosity.statistics.cell_summary import UNMEASURED
 from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.left_out_points import PREDICTED

@@ -15,7 +15,7 @@ import pandas as pd
 from chaosity.figures.axis_order_and_labels import is_byte_column
 from chaosity.figures.draw_and_write_figures import FigureFile
 from chaosity.figures.mark_labels_and_hover_texts import reasons_with_counts
-from chaosity.report.html_pages_and_inline_svg import svg_width
+from chaosity.report.html_pages_and_inline_svg import inline_drawing
 from chaosity.report.record_summaries import tool_note_sentences
 from chaosity.report.run import Run
 from chaosity.report.variance_analysis_section import AnalysisSection, analysis_sections
@@ -27,7 +27,6 @@ from chaosity.units import choose_scale, format_binary_bytes, format_quantity, m
 _MOST_ROWS = 320
 # Figures have the size of print; on a screen, which is farther away, they are 25 % larger.
 _PIXELS_PER_POINT = 4.0 / 3.0 * 1.25
-_DEFAULT_WIDTH_POINTS = 540.0
 _STATISTICS = ("median_", "interval_low_", "interval_high_")
 
 
@@ -93,8 +92,9 @@ def _unmeasured(rows: pd.DataFrame) -> Iterator[str]:
 
 def figure_section(figure: FigureFile, folder: Path) -> FigureSection:
     """Return a figure for the report; `draw_figures` wrote its files into the folder."""
-    svg = (folder / figure.svg).read_text(encoding="utf-8") if figure.svg else None
-    points = svg_width(svg or "") or _DEFAULT_WIDTH_POINTS
+    svg, points = None, 0.0
+    if figure.svg and figure.png:
+        svg, points = inline_drawing(folder / figure.svg, folder / figure.png)
     # The rows of other figures are values over time, which nobody reads on a page.
     table = _value_table(folder / str(figure.csv)) if svg and figure.experiment else None
     return FigureSection(figure, svg, round(points * _PIXELS_PER_POINT), table)

@@ -1,118 +1,53 @@
-"""Render pages that need no network, and make SVG files safe for insertion into a page."""
+"""Render pages that need no network, with their drawings inside."""
 
 from __future__ import annotations
 
-import gzip
 import re
 from base64 import b64encode
 from functools import cache
+from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from lxml import etree
 from markupsafe import Markup, escape
 
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
-from chaosity.figures.svg_hover_texts import REFERENCES, prefix_svg_ids
 from chaosity.statistics.anova import p_value_text, variation_percent_text
 from chaosity.statistics.estimates_and_ratios import change_text
 from chaosity.text_templates import FORMATS, TEMPLATES, write_text
 
-# Elements that can run code, load files, or restyle the rest of the page.
-_UNSAFE = {"script", "foreignObject", "style", "metadata", "image", "iframe", "animate", "set"}
+# Browsers need about a second for the SVG of so many marks, and the page grows by a megabyte.
+_MOST_INLINE_MARKS = 3000
+# Width of a drawing in its own units.
+_VIEW_BOX = re.compile(r'viewBox="[\d.-]+[ ,]+[\d.-]+[ ,]+([\d.]+)')
 
 
-def inline_svg(text: str | bytes, scope: str, where: str = "drawing") -> str:
-    """Return an SVG document as an element for an HTML page.
+def inline_drawing(svg: Path, png: Path) -> tuple[str, float]:
+    """Return a figure's drawing for a page, and its width in points.
 
-    Args:
-        text: the whole document.
-        scope: prefix of all ids, so that two drawings on a page have no id in common.
-        where: name of the document in errors.
+    The drawing is the SVG, or the PNG of a figure with very many marks.
+    """
+    text = svg.read_text(encoding="utf-8")
+    found = _VIEW_BOX.search(text)
+    width = float(found[1]) if found else 0.0
+    if text.count('class="mark"') > _MOST_INLINE_MARKS:
+        return _image("image/png", png.read_bytes(), "drawing of many marks"), width
+    return text, width
+
+
+def svg_as_image(data: bytes, description: str, where: str) -> str:
+    """Return an SVG of another program as an image, in which no script can run.
 
     Raises:
-        UserError: the text is not an SVG document.
+        UserError: the bytes are not an SVG document; `where` is their name.
     """
-    data = text.encode() if isinstance(text, str) else text
-    parser = etree.XMLParser(
-        remove_comments=True,
-        remove_pis=True,
-        resolve_entities=False,
-        no_network=True,
-        huge_tree=True,
-    )
-    try:
-        root = etree.fromstring(data, parser)
-    except etree.XMLSyntaxError as error:
-        raise UserError(f"the file is not an SVG file: {error.msg}", where) from error
-    if etree.QName(root).localname != "svg":
+    if b"<svg" not in data or not data.rstrip().endswith(b"</svg>"):
         raise UserError("the file is not an SVG file", where)
-    for element in list(root.iter(etree.Element)):
-        parent = element.getparent()
-        if etree.QName(element).localname in _UNSAFE and parent is not None:
-            parent.remove(element)
-        else:
-            _remove_unsafe_attributes(element)
-    prefix_svg_ids(root, scope)
-    _set_view_box(root)
-    return str(etree.tostring(root, encoding="unicode"))
+    return _image("image/svg+xml", data, description)
 
 
-def _remove_unsafe_attributes(element: etree._Element) -> None:
-    """Remove event handlers and references to other files."""
-    for key, value in [(str(key), str(value)) for key, value in element.attrib.items()]:
-        outside = key in REFERENCES and not value.startswith("#")
-        if outside or etree.QName(key).localname.lower().startswith("on"):
-            del element.attrib[key]
-
-
-def _set_view_box(root: etree._Element) -> None:
-    """Give a drawing of fixed size a view box, so that browsers scale it to the width of the page.
-
-    lstopo writes the view box with units. Browsers ignore such a view box and crop the drawing.
-    """
-    box = (root.get("viewBox") or "").replace("px", "")
-    if not box and root.get("width") and root.get("height"):
-        width, height = (str(root.get(key)).removesuffix("px") for key in ("width", "height"))
-        box = f"0 0 {width} {height}"
-    if box:
-        root.set("viewBox", box)
-
-
-def svg_width(svg: str) -> float | None:
-    """Return the width of an SVG element in its own units; None without a view box."""
-    match = _VIEW_BOX.search(svg)
-    return float(match.group(1)) if match else None
-
-
-# Browsers need about a second for 4 MB of drawings before they show a page. The drawings of a page
-# that would take longer than two seconds are compressed to about a tenth, and the page's script
-# draws them when they come into view. A smaller page needs no script for its drawings, and can be
-# printed at once.
-_LARGEST_PLAIN_PAGE = 8_000_000
-_DRAWING = re.compile(r'<div class="drawing" style="([^"]*)">(<svg .*?</svg>)\s*</div>', re.DOTALL)
-# Width and height of a drawing in its own units.
-_VIEW_BOX = re.compile(r'viewBox="[\d.-]+[ ,]+[\d.-]+[ ,]+([\d.]+)[ ,]+([\d.]+)')
-_LABEL = re.compile(r'aria-label="[^"]*"')
-
-
-def pack_drawings(page: str) -> str:
-    """Return a page with its drawings compressed, or unchanged if it is not large."""
-    return _DRAWING.sub(_packed_drawing, page) if len(page) > _LARGEST_PLAIN_PAGE else page
-
-
-def _packed_drawing(found: re.Match[str]) -> str:
-    """Return a drawing as the attribute that ``figure_hover_texts.js`` unpacks."""
-    style, svg = found.groups()
-    label, box = _LABEL.search(svg), _VIEW_BOX.search(svg)
-    ratio = " / ".join(box.groups()) if box else "2"
-    packed = b64encode(gzip.compress(svg.encode(), mtime=0)).decode()
-    return (
-        f'<div class="drawing" style="{style}; --ratio: {ratio}"'
-        f' role="img" {label.group() if label else ""}'
-        f' data-packed="{packed}"><noscript>This page needs JavaScript to show a drawing; its SVG'
-        " file needs none.</noscript></div>"
-    )
+def _image(kind: str, data: bytes, description: str) -> str:
+    return f'<img alt="{escape(description)}" src="data:{kind};base64,{b64encode(data).decode()}">'
 
 
 _CODE = re.compile(r"`([^`]+)`")

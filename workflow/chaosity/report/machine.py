@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from chaosity import __version__
 from chaosity.components.component_differences import component_value_text, key_as_words
-from chaosity.report.html_pages_and_inline_svg import inline_svg, svg_width
+from chaosity.report.html_pages_and_inline_svg import svg_as_image
 from chaosity.report.run import Run
 from chaosity.text_templates import fill_text, fixed_texts
 from chaosity.topology.topology_model import Node
@@ -26,7 +26,6 @@ class MachineSection:
     nodes: tuple[Node, ...]
     drives_of_nodes: Mapping[int | None, int]
     drawing: str | None
-    drawing_pixels: int
 
 
 def facts_of_templates(templates: Mapping[str, str], **values: object) -> Facts:
@@ -42,7 +41,7 @@ def machine_section(run: Run) -> MachineSection:
         UserError: the drawing is not an SVG file.
     """
     topology, file = run.topology, run.drawing_file
-    drawing = inline_svg(file.read_bytes(), "topology", str(file)) if file else None
+    drawing = svg_as_image(file.read_bytes(), "topology", str(file)) if file else None
     return MachineSection(
         facts=facts_of_templates(
             fixed_texts("machine"),
@@ -56,7 +55,6 @@ def machine_section(run: Run) -> MachineSection:
         nodes=topology.nodes,
         drives_of_nodes=Counter(drive.node for drive in topology.drives),
         drawing=drawing,
-        drawing_pixels=round(svg_width(drawing or "") or 0),
     )
 
 

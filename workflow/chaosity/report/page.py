@@ -23,7 +23,7 @@ from chaosity.report.experiment_section import (
 )
 from chaosity.report.failed_points import failed_points_section
 from chaosity.report.findings import ProblemsSection, first_findings, problems_section
-from chaosity.report.html_pages_and_inline_svg import pack_drawings, render_page
+from chaosity.report.html_pages_and_inline_svg import render_page
 from chaosity.report.machine import Facts, host_state_section, machine_section
 from chaosity.report.methods import methods_section
 from chaosity.report.resource_table import ResourceRow, resource_table
@@ -60,7 +60,7 @@ class ReportPage:
 
     def html(self) -> str:
         """Return the page as HTML."""
-        return pack_drawings(render_page("report.html.j2", report=self))
+        return render_page("report.html.j2", report=self)
 
 
 def report_page(run: Run) -> ReportPage:

@@ -1,0 +1,278 @@
+"""Draw rows with the templates in ``templates/figures``, as Vega-Lite, SVG and PNG.
+
+A template is a Vega-Lite specification whose layers each show the rows with a role. A new look of a
+mark is a layer, and a new kind of figure is a template; neither needs code. No step uses the
+network.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+import vl_convert
+from lxml import etree
+
+from chaosity.documents.yaml_files import read_yaml
+from chaosity.errors import UserError, printable_text
+from chaosity.records.atomic_writes_and_record_files import write_atomically
+from chaosity.text_templates import TEMPLATES
+
+FOLDER = TEMPLATES / "figures"
+# Points of paper; the text of an A4 page is as wide.
+WIDTH = 540.0
+PNG_SCALE = 2.0  # pixels per point
+_SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
+_VERSION = "5.20"
+_TITLE_LETTERS, _SUBTITLE_LETTERS = 88, 140  # that fit the width of a figure
+_SVG = "http://www.w3.org/2000/svg"
+_NAME, _WHOLE_NAME = re.compile(r"\$([a-z_0-9]+)"), re.compile(r"\$([a-z_0-9]+)$")
+_NEEDED = ("x", "x2", "y", "y2", "text")  # channels without which a mark is not drawn
+_LONG_NUMBER = re.compile(r"(\d\.\d{2})\d+")
+# What Vega writes for its own scripts and for screen readers that would read every line of a grid.
+_DROPPED = ("class", "role", "aria-roledescription", "aria-hidden", "aria-label", "font-family")
+_FONT = "Liberation Sans, Arimo, Arial, Helvetica, sans-serif"
+
+# A row of a drawing, see `figure_rows`, and a specification of Vega-Lite.
+Row = dict[str, Any]
+Spec = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure before it is drawn: what its template needs."""
+
+    kind: str  # name of the template
+    title: str
+    subtitle: str  # provenance, in smaller letters below the title
+    rows: Sequence[Row]
+    values: Mapping[str, Any]  # name -> value that replaces $name in the template
+
+
+@cache
+def template(name: str) -> Spec:
+    """Return a template, or what all of them share (`common`).
+
+    Raises:
+        UserError: there is no such template.
+    """
+    path = FOLDER / f"{name}.yaml"
+    if not path.exists():
+        known = ", ".join(sorted(each.stem for each in FOLDER.glob("*.yaml")))
+        raise UserError(f"no template {name} of a figure", str(FOLDER), f"templates: {known}")
+    read: Spec = read_yaml(path)
+    return read
+
+
+def vega_lite(drawing: Drawing) -> Spec:
+    """Return the whole specification of a drawing in Vega-Lite, with its rows.
+
+    Raises:
+        UserError: the template names a value or a layer that does not exist.
+    """
+    common, own = template("common"), dict(template(drawing.kind))
+    values = {**drawing.values, "x_title": drawing.values.get("x_title", "")}
+    if "panels" in own:
+        values["layers"] = _layers(own.pop("panels"), drawing, values)
+        own |= common["panels"]
+    spec = _fill(own, drawing, values)
+    return {
+        "$schema": _SCHEMA,
+        "config": common["config"],
+        "title": {
+            "text": wrap(drawing.title, _TITLE_LETTERS) or [""],
+            "subtitle": wrap(drawing.subtitle, _SUBTITLE_LETTERS),
+        },
+        "data": {"values": list(drawing.rows)},
+        **spec,
+    }
+
+
+def _fill(node: Any, drawing: Drawing, values: Mapping[str, Any]) -> Any:
+    """Return a part of a template with its names replaced by values."""
+    fill = _filler(drawing, values)
+    if isinstance(node, str):
+        if found := _WHOLE_NAME.match(node):
+            return _value(found[1], values, drawing.kind)
+        return _NAME.sub(lambda name: str(_value(name[1], values, drawing.kind)), node)
+    if isinstance(node, list):
+        return [fill(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    filled = {key: fill(each) for key, each in node.items() if key not in ("like", "layer")}
+    if "layer" in node:
+        filled["layer"] = _layers(node["layer"], drawing, values)
+    if "like" not in node:
+        return filled
+    merged = {**fill(node["like"]), **filled}
+    return {key: each for key, each in merged.items() if filled.get(key, "") is not None}
+
+
+def _filler(drawing: Drawing, values: Mapping[str, Any]) -> Callable[[Any], Any]:
+    return lambda node: _fill(node, drawing, values)
+
+
+def _value(name: str, values: Mapping[str, Any], kind: str) -> Any:
+    if name not in values:
+        raise UserError(f"${name} has no value in this figure", str(FOLDER / f"{kind}.yaml"))
+    return values[name]
+
+
+def _layers(entries: Any, drawing: Drawing, values: Mapping[str, Any]) -> Any:
+    """Return the layers that have rows; an entry is a layer or the name of a shared one."""
+    if isinstance(entries, str):
+        return _fill(entries, drawing, values)
+    shared = template("common")["layers"]
+    layers = []
+    for entry in entries:
+        if isinstance(entry, str) and entry not in shared:
+            raise UserError(f"no layer {entry}", str(FOLDER / f"{drawing.kind}.yaml"))
+        layer = _fill(shared[entry] if isinstance(entry, str) else entry, drawing, values)
+        roles = layer.pop("role", None)
+        if roles is not None:
+            names = [roles] if isinstance(roles, str) else roles
+            encoding = layer.get("encoding", {})
+            fields = [encoding[side].get("field") for side in _NEEDED if side in encoding]
+            known = [field for field in fields if field]
+            if not any(_has(row, names, known) for row in drawing.rows):
+                continue
+            tests = [f"indexof({json.dumps(names)}, datum.role) >= 0"]
+            tests += [f"isValid(datum.{field})" for field in known]
+            layer["transform"] = [{"filter": " && ".join(tests)}, *layer.get("transform", ())]
+        layers.append(layer)
+    return layers
+
+
+def _has(row: Row, roles: Sequence[str], fields: Sequence[str]) -> bool:
+    return row["role"] in roles and all(row.get(field) is not None for field in fields)
+
+
+def write_drawing(drawing: Drawing, name: str, caption: str, directory: Path) -> None:
+    """Write a figure as NAME.svg, NAME.png and NAME.vl.json; the same rows give the same bytes."""
+    spec = printable(vega_lite(drawing))
+    text = json.dumps(spec, ensure_ascii=False, separators=(",", ":"))
+    write_atomically(directory / f"{name}.vl.json", text + "\n")
+    svg = with_hover_texts(
+        vl_convert.vegalite_to_svg(spec, vl_version=_VERSION, allowed_base_urls=[]),
+        name,
+        printable_text(drawing.title),
+        printable_text(caption),
+    )
+    write_atomically(directory / f"{name}.svg", svg)
+    picture = vl_convert.svg_to_png(svg, scale=PNG_SCALE)
+    write_atomically(directory / f"{name}.png", bytes(picture))
+
+
+def printable(node: Any) -> Any:
+    """Return JSON without characters that XML cannot hold."""
+    if isinstance(node, str):
+        return printable_text(node)
+    if isinstance(node, list):
+        return [printable(each) for each in node]
+    if isinstance(node, dict):
+        return {key: printable(each) for key, each in node.items()}
+    return node
+
+
+def with_hover_texts(svg: str, name: str, title: str, caption: str) -> str:
+    """Return Vega's SVG with a hover text for each mark, so that one page can hold several SVGs.
+
+    A mark with a description gets it as `<title>`, which browsers show on hover, and the class
+    `mark`. Every id gets the figure's name as prefix. What only makes the file larger goes.
+    """
+    root = etree.fromstring(svg.encode(), etree.XMLParser(huge_tree=True))
+    _add_hatches(root)
+    for element in list(root.iter(etree.Element)):
+        _simplify(element)
+    text = etree.tostring(root, encoding="unicode")
+    ids = dict.fromkeys(re.findall(r'(?<= id=")[^"]+', text))
+    numbers = {each: f"{name}-{number}" for number, each in enumerate(ids)}
+    text = re.sub(r'(?<= id=")[^"]+', lambda found: numbers[found[0]], text)
+    text = re.sub(r"(?<=url\(#)[^)]+", lambda found: numbers.get(found[0], found[0]), text)
+    root = etree.fromstring(text.encode(), etree.XMLParser(huge_tree=True))
+    for tag, words in (("desc", caption), ("title", title)):
+        element = etree.Element(f"{{{_SVG}}}{tag}")
+        element.text = words
+        root.insert(0, element)
+    root.set("role", "group")
+    root.set("aria-label", title)
+    root.set("font-family", _FONT)
+    etree.cleanup_namespaces(root)
+    return etree.tostring(root, encoding="unicode") + "\n"
+
+
+def _simplify(element: etree._Element) -> None:
+    """Turn a description into a hover text, and remove what no reader needs."""
+    parent = element.getparent()
+    tag = etree.QName(element).localname
+    is_mark = element.get("role") == "graphics-symbol" and tag in ("path", "text")
+    label = element.get("aria-label")
+    fixed = tag == "text" and "Mono" in element.get("font-family", "")
+    for key in _DROPPED:
+        if not (fixed and key == "font-family"):
+            element.attrib.pop(key, "")
+    for key in ("d", "transform", "x2", "y2"):
+        if long := element.get(key):
+            element.set(key, _LONG_NUMBER.sub(r"\1", long))
+    if element.get("opacity") == "1":
+        del element.attrib["opacity"]
+    if is_mark and label:
+        element.set("class", "mark")
+        title = etree.SubElement(element, f"{{{_SVG}}}title")
+        title.text = label
+        return
+    if tag == "path" and element.get("d") in ("", "M0,0h0v0h0Z") and parent is not None:
+        parent.remove(element)
+    # Text over a mark leaves the pointer to the mark.
+    if tag == "g" and len(element) and all(etree.QName(e).localname == "text" for e in element):
+        element.set("pointer-events", "none")
+
+
+def _add_hatches(root: etree._Element) -> None:
+    """Add the patterns that the layers use: of predicted and missing marks, and of bars."""
+    common = template("common")
+    lines = common["hatches"]
+    looks = {
+        "hatch": (None, "#fff", 0.5, lines[1]),
+        "predicted": ("#999999", "#fff", 1.0, lines[1]),
+        "failed": ("#fff", "#c9a3a3", 1.0, lines[1]),
+        "left_out": ("#fff", "#b8b8b8", 1.0, lines[2]),
+        "unmeasured": ("#fff", "#c9a3a3", 1.0, lines[2]),
+    }
+    for number, colour in enumerate(common["series"]["colours"] * len(lines)):
+        looks[f"bar{number}"] = (colour, "#fff", 0.7, lines[bar_hatch(number)])
+    used = set(re.findall(r"url\(#([^)]+)\)", etree.tostring(root, encoding="unicode")))
+    defs = etree.Element(f"{{{_SVG}}}defs")
+    for name, (ground, ink, opacity, path) in looks.items():
+        if name not in used:
+            continue
+        tile = {"id": name, "width": "5", "height": "5", "patternUnits": "userSpaceOnUse"}
+        pattern = etree.SubElement(defs, f"{{{_SVG}}}pattern", tile)
+        if ground:
+            square = {"width": "5", "height": "5", "fill": ground}
+            etree.SubElement(pattern, f"{{{_SVG}}}rect", square)
+        strokes = {"d": path, "stroke": ink, "stroke-opacity": f"{opacity:g}", "fill": "none"}
+        etree.SubElement(pattern, f"{{{_SVG}}}path", {**strokes, "stroke-linecap": "round"})
+    if len(defs):
+        root.insert(0, defs)
+
+
+def bar_hatch(number: int) -> int:
+    """Return the hatch of a series of bars; series beyond the palette get other hatches."""
+    common = template("common")
+    colours, hatches = len(common["series"]["colours"]), len(common["hatches"])
+    return (number + number // colours) % hatches
+
+
+_WIDE, _NARROW = 0.56, 0.28
+
+
+def text_width(text: str, points: float) -> float:
+    """Return about how wide a line of text is, in points."""
+    return points * sum(_NARROW if letter in " .,:;'|il!ft" else _WIDE for letter in text)
