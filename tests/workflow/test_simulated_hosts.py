@@ -68,7 +68,7 @@ def test_every_output_says_simulated_and_none_can_be_used_by_a_machine(simulated
     assert {record["verdict"]["status"] for record in records} == {"valid"}
     assert Measurements.read(folder / "measurements.parquet").is_simulated
     assert json.loads((folder / "findings.json").read_text())["verdict"].startswith("SIMULATED")
-    assert "<strong>SIMULATED.</strong>" in (folder / "report.html").read_text()
+    assert "<strong>SIMULATED:</strong>" in (folder / "report.html").read_text()
     assert (folder / "summary.txt").read_text().startswith("SIMULATED")
     assert json.loads((folder / "summary.json").read_text())["measured"].startswith("SIMULATED")
     for path in folder.glob("figures/*.csv"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from chaosity.documents.shipped_documents import load_experiment
@@ -49,6 +51,7 @@ def test_the_best_number_of_workers_is_marked_and_the_proximity_is_drawn(host, t
     assert speed.problem is None and speed.marks == 40
     assert speed.sentence.startswith("Best: worker nodes 8, ")
     assert "not clearly worse" in speed.sentence and "n = 3" in speed.sentence
-    assert (tmp_path / speed.svg).read_text().count("-best-") == 1
+    rows = json.loads((tmp_path / speed.svg).with_suffix(".vl.json").read_text())["data"]["values"]
+    assert [row["role"] for row in rows].count("best") == 1
     assert drawn["placed_proximity_uniform"].marks > 8
     assert drawn["placed_proximity"].marks == 0  # no weights were measured
