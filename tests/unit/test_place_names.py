@@ -15,6 +15,7 @@ from chaosity.documents.check_config import read_config
 from chaosity.documents.shipped_documents import EXPERIMENTS, yaml_file_names
 from chaosity.place_names import (
     PlaceName,
+    access_words,
     initiator_to_target_name,
     list_of_places,
     node_name,
@@ -212,11 +213,19 @@ def test_every_place_in_every_plan_parses(topology, experiments):
         "efficiency_cores": "efficiency cores",
         "package0->package1": "from package 0 to package 1",
         "link package0->package1": "the link from package 0 to package 1",
+        "nodes1,5-7": "nodes 1, 5, 6 and 7",
+        "nodes0-7": "nodes 0 to 7",
         "some other text": "some other text",
     }.items(),
 )
 def test_sentences_name_places_in_words(name, words):
     assert place_words(name) == words
+
+
+def test_an_access_says_whose_memory_it_is():
+    assert access_words("node1", "node3") == "node 1 to the memory of node 3"
+    assert access_words("package0", "nodes4-7") == "package 0 to the memory of nodes 4, 5, 6 and 7"
+    assert access_words("node1", "node3drives") == "node 1 to the drives of node 3"
 
 
 def test_places_of_one_kind_are_listed_by_number():

@@ -234,6 +234,8 @@ _WORDS: dict[PlaceKind, str] = {
     "file": "file",
     "opencl": "OpenCL device",
 }
+# Of more numbers, neighbours are written as a range.
+_MOST_NUMBERS = 4
 _PCI_ADDRESS = re.compile(r"([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])", re.ASCII)
 _PCI_FORM = r"\1:\2:\3.\4"  # as lspci prints it
 
@@ -253,6 +255,13 @@ def place_words(name: int | str) -> str:
         return f"{'the link ' if is_link else ''}from {' to '.join(map(place_words, ends))}"
     place = parse_place_name(name)
     return name if place is None else _words_of_place(place)
+
+
+def access_words(initiator: str, target: str) -> str:
+    """Return the words for an access: "node 1 to the memory of node 3", "node 0 to all drives"."""
+    place = parse_place_name(target)
+    memory = "the memory of " if place and place.kind in ("node", "nodes") else ""
+    return f"{place_words(initiator)} to {memory}{place_words(target)}"
 
 
 def _words_of_place(place: PlaceName) -> str:
@@ -283,9 +292,14 @@ def _words_of_groups(place: PlaceName) -> str:
 
 
 def _numbered(noun: str, numbers: Iterable[int]) -> str:
-    """Return a noun with its numbers: "node 3", "nodes 0, 2 and 3"."""
-    *most, last = map(str, numbers)
-    return f"{noun}s {', '.join(most)} and {last}" if most else f"{noun} {last}"
+    """Return a noun with its numbers: "node 3", "nodes 0, 2 and 3", "nodes 0 to 7"."""
+    known = [*numbers]
+    parts = [*map(str, known)]
+    if len(parts) > _MOST_NUMBERS:
+        parts = format_cpu_list(known).replace("-", " to ").split(",")
+    *most, last = parts
+    several = f"{noun}s" if len(known) > 1 else noun
+    return f"{several} {', '.join(most)} and {last}" if most else f"{several} {last}"
 
 
 def list_of_places(names: Iterable[int | str]) -> str:

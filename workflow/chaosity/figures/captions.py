@@ -25,7 +25,7 @@ from chaosity.figures.mark_labels_and_hover_texts import (
 from chaosity.figures.status_texts import STATUS_TEXTS
 from chaosity.figures.sums_of_loads import LARGER_ALONE, SUM
 from chaosity.figures.value_and_curve_tables import latency_curve_numbers
-from chaosity.place_names import natural_sort_key
+from chaosity.place_names import access_words, natural_sort_key
 from chaosity.statistics.block_ratios import estimate_group_ratio_paired_by_block
 from chaosity.statistics.cell_summary import UNMEASURED
 from chaosity.statistics.corun_interference import (
@@ -53,8 +53,8 @@ from chaosity.units import (
 
 # Maximum number of slow initiators or cases that a caption names; of more, it gives the number.
 _MOST_NAMED = 8
-# Maximum number of series whose change is given; of more, only the smallest and the largest change.
-_MOST_SERIES = 4
+# Maximum number of ratios that a caption lists; of more, only the smallest and the largest.
+_MOST_RATIOS = 4
 # A sum counts as below the larger load alone only if all of its interval is below this ratio. Of
 # many equal cases, some intervals miss 1 by a few tenths of a per cent.
 _CLEARLY_BELOW = 0.99
@@ -143,11 +143,15 @@ def _decimals(ratio: float) -> str:
     return f"{ratio:.2f}" if ratio < 9.995 else f"{ratio:.0f}"
 
 
+def _differs(ratio: Estimate) -> bool:
+    return ratio.is_outside_interval(1.0)
+
+
 def _ratio(ratio: Estimate) -> str:
     """Return a ratio with its interval: "0.67 (95 % interval 0.66 to 0.68)"."""
     if not ratio.low_and_high:
         return _decimals(ratio.median)
-    unclear = "" if ratio.is_outside_interval(1.0) else "; no difference detected"
+    unclear = "" if _differs(ratio) else "; no difference detected"
     unclear += f" at {ratio.n_text}" * bool(unclear)
     return f"{_decimals(ratio.median)} ({ratio.interval_text(_decimals)}{unclear})"
 
@@ -179,13 +183,26 @@ def _ratios_to_base(
                 yield place, level, ratio
 
 
-def _listed(ratios: Sequence[tuple[Estimate, str]], most: int | None = None) -> str:
-    """Return ratios with the text behind each; of too many, only the two ends."""
-    shown, some = ratios, ""
-    if most is not None and len(ratios) > most:
-        ordered = sorted(ratios, key=lambda pair: pair[0].median)
-        shown, some = (ordered[0], ordered[-1]), f" (smallest and largest of {len(ratios)})"
-    return "; ".join(f"{_ratio(ratio)}{text}" for ratio, text in shown) + some
+def _listed(ratios: Sequence[tuple[Estimate, str]], most: int = _MOST_RATIOS) -> str:
+    """Return ratios with the text behind each; of too many, only the two ends.
+
+    Of several ratios without a detected difference, only the number and the one farthest from 1.
+    """
+    equal = [pair for pair in ratios if pair[0].low_and_high and not _differs(pair[0])]
+    equal = equal if len(equal) > 1 else []
+    clear = sorted((pair for pair in ratios if pair not in equal), key=lambda pair: pair[0].median)
+    shown, some = [pair for pair in ratios if pair in clear], ""
+    if len(clear) > most:
+        shown, some = [clear[0], clear[-1]], f" (smallest and largest of {len(clear)})"
+    texts = ["; ".join(f"{_ratio(ratio)}{text}" for ratio, text in shown) + some] if shown else []
+    if equal:
+        farthest, text = max(equal, key=lambda pair: abs(math.log(pair[0].median)))
+        texts.append(
+            f"no difference is detected in {len(equal)} of {len(ratios)} at {farthest.n_text}, and "
+            f"the largest of these is {_decimals(farthest.median)} "
+            f"({farthest.interval_text(_decimals)}){text}"
+        )
+    return "; ".join(texts)
 
 
 def _difference_statements(data: FigureData, base: str) -> Statements:
@@ -284,7 +301,8 @@ def _change_statements(data: FigureData) -> Statements:
         title, span = axis.title.lower(), spans[next(iter(worst.values()))[1]]
         words = f"{title} {' to '.join(span)}" if one else f"the first to the last {title}"
         words = f"from {words}, {metric_words(data.spec.metric)} changes by the factor"
-        yield f"{words} {_listed(ratios, _MOST_SERIES)}"
+        listed = _listed(ratios)
+        yield f"{words}{':' * listed.startswith('no')} {listed}"
 
 
 def _level_statements(data: FigureData, compare: LevelsToCompare) -> Statements:
@@ -393,15 +411,16 @@ def _range_statements(data: FigureData, valid: pd.DataFrame, differ: bool | None
     best, worst = map(Estimate.of_cell, marks)
     low, high = sorted((best.median, worst.median))
     scale = choose_scale(metric, (low, high))
+    if scale.text(low) == scale.text(high):
+        numbers = format_count(len(valid), data.mark_noun)
+        yield f"{scale.text(low)} in all {numbers}, n = {valid['n'].max()}"
+        return
     if differ is False:
         yield (
             f"{format_count(len(valid), data.mark_noun)} have {scale.number(low)} to "
             f"{scale.text(high)}, n = {valid['n'].max()}; no difference between these "
             f"{data.mark_noun}s is detected"
         )
-        return
-    if low == high:
-        yield f"{scale.text(low)} in all {format_count(len(valid), data.mark_noun)}"
         return
 
     def text(end: Estimate) -> str:
@@ -483,7 +502,7 @@ def _order_statements(table: pd.DataFrame, by: str, metric: str, name: str) -> S
     if wrong.any():
         worst = np.unravel_index(np.where(wrong, excess, -np.inf).argmax(), wrong.shape)
         pairs = [
-            f"{mark['initiator']} -> {mark['target']} ({name} {mark[by]:g}, "
+            f"{access_words(mark['initiator'], mark['target'])} ({name} {mark[by]:g}, "
             f"{format_quantity(metric, mark['median'])})"
             for mark in known.iloc[np.array(worst)].to_dict("records")
         ]

@@ -25,7 +25,7 @@ from chaosity.figures.figure_data_and_value_limits import (
 from chaosity.figures.figure_spec import Role
 from chaosity.figures.mark_labels_and_hover_texts import (
     cell_second_value_text,
-    mark_location_text,
+    mark_location_names,
     value_axis_title,
 )
 from chaosity.figures.mark_row import axis_label, axis_ticks, mark_row, state_legend
@@ -116,7 +116,7 @@ def _cell(
 ) -> Row:
     if mark is not None:
         return mark_row(mark, data, limits)
-    where = mark_location_text({"rows": place[0], "columns": place[1]}, data)
+    where = mark_location_names({"rows": place[0], "columns": place[1]}, data)
     return {"role": "absent", "hover": f"{where}: {STATUS_TEXTS['absent']}"}
 
 

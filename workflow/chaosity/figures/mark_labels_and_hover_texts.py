@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pandas as pd
 
 from chaosity.figures.axis_order_and_labels import make_axis_value
 from chaosity.figures.figure_data_and_value_limits import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_spec import Role
 from chaosity.figures.status_texts import STATUS_TEXTS
+from chaosity.place_names import access_words
 from chaosity.statistics.cell_summary import UNMEASURED
 from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.left_out_points import PREDICTED
@@ -63,15 +66,20 @@ def provenance_text(data: FigureData) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def mark_location_text(mark: FigureMark, data: FigureData) -> str:
-    """Return the place of a mark: "node3 -> node5", or its values on all axes."""
-    if path := _path_text(mark, data):
-        return path
+def mark_location_text(
+    mark: FigureMark, data: FigureData, access: Callable[[str, str], str] = access_words
+) -> str:
+    """Return the place of a mark: "node 3 to the memory of node 5", or its values on all axes.
+
+    `access` returns the text for an initiator and a target.
+    """
+    if ends := _ends_of_path(mark, data):
+        return access(*ends)
     columns = {role: axis.column for role, axis in data.axes.items()}
     parts = []
     measured_x = not {"rows", "x"} & set(columns)
     if measured_x:
-        parts.append(f"{mark['initiator']} -> {mark['target']}")
+        parts.append(access(mark["initiator"], mark["target"]))
     for role in _LABEL_ROLES:
         if role not in columns or (measured_x and columns[role] in ("initiator", "target")):
             continue
@@ -86,14 +94,19 @@ def mark_location_text(mark: FigureMark, data: FigureData) -> str:
     return ", ".join(parts)
 
 
-def _path_text(mark: FigureMark, data: FigureData) -> str | None:
-    """Return "initiator -> target" (or responder) of a cell; None if the figure has other axes."""
+def mark_location_names(mark: FigureMark, data: FigureData) -> str:
+    """Return the place of a mark with the names of the CSV: "node3 -> node5"."""
+    return mark_location_text(mark, data, "{} -> {}".format)
+
+
+def _ends_of_path(mark: FigureMark, data: FigureData) -> tuple[str, str] | None:
+    """Return initiator and target (or responder) of a cell; None if the figure has other axes."""
     if "rows" not in data.axes or "columns" not in data.axes:
         return None
     ends = {data.axes[role].column.split(".")[-1]: mark[role] for role in _PATH_ROLES}
     initiator = ends.pop("initiator", None)
     other = ends.get("target", ends.get("responder"))
-    return f"{initiator} -> {other}" if initiator and other else None
+    return (initiator, other) if initiator and other else None
 
 
 def mark_value_text(mark: FigureMark, scale: UnitScale) -> str:
@@ -146,7 +159,9 @@ def hover_text(mark: FigureMark, data: FigureData, scale: UnitScale, position: s
         notes.append("file-backed")
     if data.spec.cell_note and not pd.isna(mark["note"]):
         notes.append(cell_second_value_text(data.spec.cell_note, mark["note"]))
-    place = ", ".join(part for part in (mark_location_text(mark, data), position) if part)
+    # The names find the value in the CSV, and the point in the folder of the results.
+    location = mark_location_names(mark, data)
+    place = ", ".join(part for part in (location, position) if part)
     text = f"{place}: {mark_value_text(mark, scale)}"
     return f"{text} ({', '.join(notes)})" if notes else text
 

@@ -12,6 +12,7 @@ import pandas as pd
 
 from chaosity.compare.comparison_text import group_text
 from chaosity.figures.axis_order_and_labels import make_axis_value
+from chaosity.place_names import access_words, place_words
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.corun_interference import summarise_corun_to_alone_ratios
 from chaosity.statistics.estimates_and_ratios import Estimate
@@ -25,7 +26,13 @@ from chaosity.store.measurements import (
     parse_levels_json,
 )
 from chaosity.text_templates import fixed_texts
-from chaosity.units import choose_scale, format_binary_bytes, format_count, format_percent
+from chaosity.units import (
+    choose_scale,
+    format_binary_bytes,
+    format_count,
+    format_percent,
+    join_with_and,
+)
 
 # Levels of the machine and distances of memory, with their names, in the order of the rows.
 _TEXTS = fixed_texts("report")
@@ -41,7 +48,8 @@ class MeasuredPlace:
 
     value: str  # median with unit
     interval: str  # "95 % interval ... to ..., n = 3", or "no interval: n = 1"
-    where: str  # initiator and target, or the point's name
+    where: str  # initiator and target in words, and what runs beside them
+    point: str  # name of the point
 
 
 @dataclass(frozen=True)
@@ -168,9 +176,10 @@ def _load_text(row: pd.Series) -> str:
 
 def measured_place(cell: pd.Series) -> MeasuredPlace:
     """Return value, interval and place of a cell."""
-    where = f"{cell['initiator']} \N{RIGHTWARDS ARROW} {cell['target']}"
+    where = access_words(cell["initiator"], cell["target"])
     if responder := parse_levels_json(cell.get("factors")).get("responder"):
-        where = f"{cell['initiator']} \N{LEFT RIGHT ARROW} {responder}, line on {cell['target']}"
+        where = access_words(cell["initiator"], responder)
+        where += f", line on {place_words(cell['target'])}"
     scale = choose_scale(cell["metric"], [cell["median"]])
     return _place(cell, scale.text(cell["median"]), scale.number, where)
 
@@ -179,7 +188,7 @@ def _place(
     cell: pd.Series, value: str, number: Callable[[float], str], where: str
 ) -> MeasuredPlace:
     interval = Estimate.of_cell(cell.to_dict()).interval_and_n_text(number)
-    return MeasuredPlace(value, interval, where)
+    return MeasuredPlace(value, interval, where, str(cell["point"]))
 
 
 def _resource_row(level: ResourceLevel) -> ResourceRow:
@@ -203,9 +212,12 @@ def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
     ratios = ratios[ratios["status"] == "valid"]
     if ratios.empty:
         return []
-    loads = measurements.rows[[*POINT, *LOAD]].drop_duplicates().groupby([*POINT, "load"]).size()
-    keys = pd.MultiIndex.from_frame(ratios[[*POINT, "load"]])
-    ratios = ratios.assign(several=loads.reindex(keys).to_numpy() > 1)
+    loads = measurements.rows[[*POINT, *LOAD]].drop_duplicates()
+
+    def place(cell: pd.Series) -> MeasuredPlace:
+        of_point = loads[(loads[[*POINT]] == cell[[*POINT]]).all(axis=1)]
+        return _slowdown_place(cell, of_point)
+
     rows = []
     for key, cells in ratios.groupby(["category", "metric"], sort=False):
         category, metric = map(str, key)
@@ -218,8 +230,8 @@ def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
                 name=f"{title[:1].upper()}{title[1:]}, co-running",
                 detail=f"{'ratio to' if times else 'share of'} the value alone, "
                 f"{format_count(len(cells), 'value')}",
-                best=_slowdown_place(ordered.iloc[0], times),
-                worst=_slowdown_place(ordered.iloc[-1], times) if len(cells) > 1 else None,
+                best=place(ordered.iloc[0]),
+                worst=place(ordered.iloc[-1]) if len(cells) > 1 else None,
                 share=None,
                 differ=None,
             )
@@ -227,13 +239,26 @@ def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
     return rows
 
 
-def _slowdown_place(cell: pd.Series, times: bool) -> MeasuredPlace:
-    """Return ratio, interval and point of a co-running load; ratios of rates are in per cent."""
+def _slowdown_place(cell: pd.Series, loads: pd.DataFrame) -> MeasuredPlace:
+    """Return ratio, interval and place of one of a point's loads, and what runs beside it.
+
+    Ratios of rates are in per cent.
+    """
+    times = less_is_better(cell["metric"])
 
     def number(ratio: float) -> str:
         return f"{ratio:.2f}" if times else format_percent(ratio).removesuffix(" %")
 
-    where = str(cell["point"])
-    if cell["several"]:
-        where = f"{cell['initiator']} \N{RIGHTWARDS ARROW} {cell['target']} in {where}"
+    others = loads[(loads[[*LOAD]] != cell[[*LOAD]]).any(axis=1)]
+    beside = [
+        f"{str(name).replace('_', ' ')} from "
+        + (
+            access_words(own["initiator"].iloc[0], own["target"].iloc[0])
+            if len(own) == 1
+            else f"{len(own)} other places"
+        )
+        for name, own in others.groupby("load", sort=False)
+    ]
+    where = access_words(cell["initiator"], cell["target"])
+    where += f", beside {join_with_and(beside)}" if beside else ""
     return _place(cell, f"{number(cell['median'])} {'times' if times else '%'}", number, where)
