@@ -211,4 +211,5 @@ def _curve_number_cell(number: pd.Series, metric: str) -> TextCell:
     note = f"{number['note']}; " if isinstance(number["note"], str) else ""
     scale = choose_scale(metric, [number["median"]])
     estimate = Estimate.of_cell(number.to_dict())
-    return TextCell(scale.text(estimate.median), note + estimate.interval_and_n_text(scale.number))
+    interval = estimate.interval_and_n_text(scale.number, scale.symbol)
+    return TextCell(scale.text(estimate.median), note + interval)

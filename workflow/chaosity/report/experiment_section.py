@@ -21,13 +21,18 @@ from chaosity.report.run import Run
 from chaosity.report.variance_analysis_section import AnalysisSection, analysis_sections
 from chaosity.store.csv_for_spreadsheets import original_text
 from chaosity.store.left_out_points import PREDICTED
-from chaosity.units import choose_scale, format_binary_bytes, format_quantity, metric_words
+from chaosity.units import (
+    choose_scale,
+    format_binary_bytes,
+    format_quantity,
+    join_with_and,
+    metric_words,
+)
 
 # Rows; a table with more rows is easier to read in the CSV file than on the page.
 _MOST_ROWS = 320
 # Figures have the size of print; on a screen, which is farther away, they are 25 % larger.
 _PIXELS_PER_POINT = 4.0 / 3.0 * 1.25
-_STATISTICS = ("median_", "interval_low_", "interval_high_")
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,12 @@ class ValueTable:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     omitted: int = 0
+
+    @property
+    def numbers(self) -> set[int]:
+        """Return the positions of the columns of numbers, which are aligned to the right."""
+        columns = enumerate(zip(*self.rows, strict=True))
+        return {at for at, texts in columns if all(t[:1].isdigit() for t in texts if t)}
 
 
 @dataclass(frozen=True)
@@ -83,11 +94,14 @@ def experiment_section(run: Run, document: Mapping[str, Any]) -> ExperimentSecti
 def _unmeasured(rows: pd.DataFrame) -> Iterator[str]:
     """Yield a line for each reason why a metric of a load has no value in valid rows."""
     without = rows[(rows["status"] == "valid") & rows["value"].isna()]
+    metrics: dict[tuple[str, str], list[str]] = {}  # load and reason -> metrics
     for key, group in without.groupby(["load", "metric"], sort=False):
         load, metric = map(str, key)
         total = ((rows["load"] == load) & (rows["metric"] == metric)).sum()
         for reason in reasons_with_counts(group["reason"], int(total), "value"):
-            yield f"{metric_words(metric)} of {load}: not measured: {reason}"
+            metrics.setdefault((load, reason), []).append(metric_words(metric))
+    for (load, reason), names in metrics.items():
+        yield f"{join_with_and([*dict.fromkeys(names)])} of {load}: not measured: {reason}"
 
 
 def figure_section(figure: FigureFile, folder: Path) -> FigureSection:
@@ -127,7 +141,9 @@ def _value_table(path: Path) -> ValueTable:
 
     def _texts_of_row(row: Mapping[str, str]) -> Iterator[str]:
         yield from (_level_text(name, row[name]) for name in columns[:start])
-        yield from (value_text(row[f"{prefix}{metric}"]) for prefix in _STATISTICS)
+        yield value_text(row[f"median_{metric}"])
+        ends = (value_text(row[f"interval_{end}_{metric}"]) for end in ("low", "high"))
+        yield " to ".join(filter(None, ends))
         yield row["replicates_valid"]
         yield row["status"]
         yield from (value_text(row[name]) for name in predicted)
@@ -137,7 +153,7 @@ def _value_table(path: Path) -> ValueTable:
     return ValueTable(
         columns=(
             *heads,
-            *(f"median{unit}", "interval low", "interval high", "n", "status"),
+            *(f"median{unit}", f"interval{unit}", "n", "status"),
             *(name.removesuffix(f"_{metric}").replace("_", " ") for name in predicted),
         ),
         rows=tuple(tuple(_texts_of_row(row)) for row in rows),

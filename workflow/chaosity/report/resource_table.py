@@ -181,13 +181,13 @@ def measured_place(cell: pd.Series) -> MeasuredPlace:
         where = access_words(cell["initiator"], responder)
         where += f", line on {place_words(cell['target'])}"
     scale = choose_scale(cell["metric"], [cell["median"]])
-    return _place(cell, scale.text(cell["median"]), scale.number, where)
+    return _place(cell, scale.text(cell["median"]), scale.number, scale.symbol, where)
 
 
 def _place(
-    cell: pd.Series, value: str, number: Callable[[float], str], where: str
+    cell: pd.Series, value: str, number: Callable[[float], str], unit: str, where: str
 ) -> MeasuredPlace:
-    interval = Estimate.of_cell(cell.to_dict()).interval_and_n_text(number)
+    interval = Estimate.of_cell(cell.to_dict()).interval_and_n_text(number, unit)
     return MeasuredPlace(value, interval, where, str(cell["point"]))
 
 
@@ -261,4 +261,5 @@ def _slowdown_place(cell: pd.Series, loads: pd.DataFrame) -> MeasuredPlace:
     ]
     where = access_words(cell["initiator"], cell["target"])
     where += f", beside {join_with_and(beside)}" if beside else ""
-    return _place(cell, f"{number(cell['median'])} {'times' if times else '%'}", number, where)
+    unit = "times" if times else "%"
+    return _place(cell, f"{number(cell['median'])} {unit}", number, unit, where)

@@ -82,17 +82,22 @@ class _HasInterval:
             and not self.low_and_high[0] <= value <= self.low_and_high[1]
         )
 
-    def interval_text(self, show: Callable[[float], str] = "{:.2f}".format) -> str:
-        """Return "95 % interval 17.9 to 18.8", or "no interval"; `show` converts an end to text."""
+    def interval_text(self, show: Callable[[float], str] = "{:.2f}".format, unit: str = "") -> str:
+        """Return "95 % interval 17.9 to 18.8", or "no interval".
+
+        `show` converts an end to text, and `unit` stands behind both, where it is not obvious.
+        """
         if self.low_and_high is None:
             return "no interval"
         low, high = map(show, self.low_and_high)
-        return f"{confidence_text(_confidence.get())} interval {low} to {high}"
+        return f"{confidence_text(_confidence.get())} interval {low} to {high} {unit}".rstrip()
 
-    def interval_and_n_text(self, show: Callable[[float], str] = "{:.2f}".format) -> str:
+    def interval_and_n_text(
+        self, show: Callable[[float], str] = "{:.2f}".format, unit: str = ""
+    ) -> str:
         """Return the interval with n: "95 % interval 17.9 to 18.8, n = 3"."""
         separator = ": " if self.low_and_high is None else ", "
-        return f"{self.interval_text(show)}{separator}{self.n_text}"
+        return f"{self.interval_text(show, unit)}{separator}{self.n_text}"
 
 
 @dataclass(frozen=True)
