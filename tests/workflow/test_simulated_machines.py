@@ -11,6 +11,7 @@ import json
 import math
 from collections import Counter
 from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -128,7 +129,7 @@ def test_each_experiment_has_its_section_and_its_figures_have_finite_numbers(
         # With one memory node, first touch is the only placement, so nothing is relative to it.
         alone = case.machine == "desktop" and "no reference with policy" in figure["sentence"]
         assert bool(values) != (alone or figure["name"] in WITHOUT_VALUES), figure["name"]
-        assert figure["title"] in html
+        assert figure["title"] in unescape(html)
     drawn = {figure["name"] for figure in figures if figure["csv"] and figure["marks"]}
     own = [figure for name in sorted(case.complete) for figure in load_experiment(name)["figures"]]
     assert drawn | WITHOUT_VALUES >= {
@@ -141,7 +142,7 @@ def test_each_experiment_has_its_section_and_its_figures_have_finite_numbers(
     assert summary["measured"].startswith("SIMULATED")
     assert summary["points"] == {"valid": planned["points"], "failed": 0, "missing": 0}
     assert summary["resources"]
-    assert "<strong>SIMULATED.</strong>" in html
+    assert "<strong>SIMULATED:</strong>" in html
     assert "NaN" not in (folder / "findings.json").read_text()
 
 

@@ -26,6 +26,7 @@ from chaosity.figures.figure_spec import FigureSpec, Role, parse_figure_specs
 from chaosity.figures.mark_labels_and_hover_texts import (
     failed_mark_lines,
     is_simulated,
+    provenance_text,
     unmeasured_mark_reason_lines,
 )
 from chaosity.figures.value_and_curve_tables import (
@@ -59,6 +60,7 @@ class FigureFile:
     problem: str | None  # the error in the figure's description that prevented drawing, or None
     source: str | None  # the published figure or table to which the figure corresponds, or None
     labels: tuple[str, ...] = ()  # labels that benchmarks require next to their values
+    provenance: str = ""  # host, benchmark and kernel of a figure that is not drawn
     failed: tuple[str, ...] = ()  # one line for each failed mark
     marks: int = 0  # number of marks with a value
     # svg, png, csv, vega_lite: file names in the figures' folder; None for a figure without data.
@@ -208,6 +210,7 @@ def _write(
         problem=None,
         source=spec.source,
         labels=tuple(data.labels_required_by_benchmarks),
+        provenance="" if drawn else provenance_text(data),
         failed=tuple(failed_mark_lines(data)),
         unmeasured=tuple(unmeasured_mark_reason_lines(data)),
         marks=int((data.marks["status"] == "valid").sum()),
