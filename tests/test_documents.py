@@ -104,7 +104,7 @@ def check_chaosity(words: list[str]) -> None:
         found = command.get_command(click.Context(command), rest.pop(0))
         assert found, words
         command = found
-    check_help(rest, command.get_help(click.Context(command, help_option_names=["--help"])))
+    check_help(rest, command.get_help(click.Context(command, help_option_names=["-h", "--help"])))
 
 
 def check_place(words: list[str]) -> None:

@@ -8,7 +8,7 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from chaosity.cli.explain import explain_value_command
+from chaosity.cli import chaosity
 
 EXPERIMENTS = [
     "latency_matrix",
@@ -52,7 +52,7 @@ def explain_a_point_of_each_experiment(folder):
     for experiment in EXPERIMENTS:
         point = next(folder.glob(f"points/{experiment}/*.json")).stem
         command = [str(folder), point, "--experiment", experiment, "--replicate", "1"]
-        text = CliRunner().invoke(explain_value_command, command, catch_exceptions=False).output
+        text = CliRunner().invoke(chaosity, ["explain", *command], catch_exceptions=False).output
         assert "check met" in text
         values = r"\((\S+)\)\n(?:    .*\n)*?    formula: amount / .*\n    inputs: (\S+) in (\S+) s"
         for value, amount, seconds in re.findall(values, text):

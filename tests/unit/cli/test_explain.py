@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chaosity.cli.explain import explain_value_command
+from chaosity.cli import chaosity
 
 POINT = "memory=node0+node1+triad"
 METRICS = {
@@ -81,7 +81,7 @@ def folder(tmp_path: Path) -> Path:
 
 def explain(folder: Path, *arguments: str, point: str = POINT) -> str:
     command = [str(folder), point, *arguments]
-    done = CliRunner().invoke(explain_value_command, command, catch_exceptions=False)
+    done = CliRunner().invoke(chaosity, ["explain", *command], catch_exceptions=False)
     assert done.exit_code == 0
     return done.output
 

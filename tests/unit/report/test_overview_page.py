@@ -10,7 +10,7 @@ import hostile_texts as hostile
 from click.testing import CliRunner
 from test_report import machine, read, write
 
-from chaosity.cli.report import list_reports_command
+from chaosity.cli import chaosity
 from chaosity.components.component_files import processor_model
 from chaosity.report.checks import OK, PROBLEM
 from chaosity.report.equal_hosts import compare_equal_hosts
@@ -100,7 +100,7 @@ def test_the_report_of_a_skipped_host_says_so(tmp_path):
 
 
 def run(results, *arguments):
-    return CliRunner().invoke(list_reports_command, ["--results", str(results), *arguments])
+    return CliRunner().invoke(chaosity, ["reports", "--results", str(results), *arguments])
 
 
 def test_reports_lists_skipped_hosts_and_fails(tmp_path):

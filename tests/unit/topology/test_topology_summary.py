@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chaosity.cli.topology import short_cpu_list, topology_command
+from chaosity.cli import chaosity
+from chaosity.cli.topology import short_cpu_list
 
 OWN = Path(__file__).resolve().parents[2] / "data/topologies"
 
@@ -19,7 +20,7 @@ def shown(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
 
     def run(*arguments: str) -> str:
-        return CliRunner().invoke(topology_command, arguments, catch_exceptions=False).stdout
+        return CliRunner().invoke(chaosity, ["topology", *arguments], catch_exceptions=False).stdout
 
     return run
 

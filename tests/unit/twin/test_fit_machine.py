@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from small_server import EXPERIMENTS, fit, server
 
-from chaosity.cli.fit import fit_command
+from chaosity.cli import chaosity
 from chaosity.documents.check_document import check_document
 from chaosity.documents.machines import MachineFile
 from chaosity.errors import UserError
@@ -165,6 +165,6 @@ def test_a_fit_without_latencies_determines_no_latency() -> None:
 
 
 def test_a_name_that_is_no_machine_is_refused(folder: Path) -> None:
-    done = CliRunner().invoke(fit_command, [str(folder), "--output", "My-Twin.yaml"])
+    done = CliRunner().invoke(chaosity, ["fit", str(folder), "--output", "My-Twin.yaml"])
     assert isinstance(done.exception, UserError)
     assert "cannot name a machine" in str(done.exception)

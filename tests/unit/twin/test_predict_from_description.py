@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from chaosity.cli.predict import predict_command
+from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.simulation.machine_description import read_machine_description
 from chaosity.twin.fitted_description import (
@@ -38,7 +38,7 @@ def twin(fitted: FittedMachine, tmp_path: Path) -> Path:
 def predict(machine: Path, *names: str, more: tuple[str, ...] = ()) -> Any:
     points = [f"--with=memory_bandwidth/{name}" for name in names]
     arguments = [f"--machine={machine}", f"--topology={TOPOLOGY}", *points, *more]
-    return CliRunner().invoke(predict_command, arguments)
+    return CliRunner().invoke(chaosity, ["predict", *arguments])
 
 
 def hand_written(folder: Path, **changes: object) -> Path:
@@ -101,6 +101,6 @@ def test_contradicting_arguments_are_refused(tmp_path: Path) -> None:
         [f"--machine={HAND_WRITTEN}", f"--topology={HAND_WRITTEN}"],
         [str(tmp_path), f"--machine={HAND_WRITTEN}"],
     ):
-        done = CliRunner().invoke(predict_command, arguments)
+        done = CliRunner().invoke(chaosity, ["predict", *arguments])
         assert "--machine needs --topology and --with, and no FOLDER" in str(done.exception)
-    assert "no FOLDER is named" in str(CliRunner().invoke(predict_command, []).exception)
+    assert "no FOLDER is named" in str(CliRunner().invoke(chaosity, ["predict"]).exception)

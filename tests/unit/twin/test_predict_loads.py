@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from small_server import EXPERIMENTS, server
 
-from chaosity.cli.predict import predict_command
+from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.records.point_types import Load, Point
 from chaosity.result_folders import UNMEASURED_FILE
@@ -181,7 +181,7 @@ def test_parts_of_a_measured_combination_are_found_alone_and_together(host: Simu
 
 
 def refusal(folder: Path, name: str) -> str:
-    done = CliRunner().invoke(predict_command, [str(folder), f"--with=memory_bandwidth/{name}"])
+    done = CliRunner().invoke(chaosity, ["predict", str(folder), f"--with=memory_bandwidth/{name}"])
     assert isinstance(done.exception, UserError)
     return str(done.exception)
 
