@@ -1,4 +1,4 @@
-"""Convert a table of initiators and targets to comparable scores, and tell which are clearly low.
+"""Give each cell of a table of initiators and targets a score, and find clearly low scores.
 
 A score is the logarithm of a value, since disturbances and faults multiply values. For metrics of
 which less is better it is the negative logarithm. So a larger `log_score` is always better, and a

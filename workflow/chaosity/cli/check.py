@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chaosity.cli.shared_options import FILE, JSON_OPTION, RESULTS_FOLDER, refuse_without_effect
-from chaosity.cli.terminal_output import echo, print_json, print_line, print_table
+from chaosity.cli.terminal_output import (
+    echo,
+    print_json,
+    print_line,
+    print_table,
+    print_that_nothing_was_measured,
+)
 from chaosity.errors import UserError, file_system_error
 from chaosity.units import format_count, format_quantity
 
@@ -129,7 +135,7 @@ def print_result(result: CheckResult, *, every: bool) -> None:
     """
     host = result.host
     if result.is_simulated:
-        print_line("SIMULATED: this machine does not exist, and nothing was measured.")
+        print_that_nothing_was_measured()
     for suspect in result.suspects:
         print_line(f"{host}: {_suspect_text(suspect)}.")
     if not result.suspects and not result.failed:

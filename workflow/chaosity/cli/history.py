@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from chaosity.cli.shared_options import FILE, JSON_OPTION, RESULTS_FOLDER, refuse_without_effect
-from chaosity.cli.terminal_output import print_json, print_line, print_table
+from chaosity.cli.terminal_output import (
+    print_json,
+    print_line,
+    print_table,
+    print_that_nothing_was_measured,
+)
 from chaosity.units import format_count, format_quantity, metric_words
 
 if TYPE_CHECKING:
@@ -48,7 +53,7 @@ def history_command(folder: Path, every: bool, csv_file: Path | None, as_json: b
 def _print_history(history: CheckHistory, shown: Sequence[ValueSeries]) -> None:
     """Print what changed, the newest change first, and a table of series."""
     if history.is_simulated:
-        print_line("SIMULATED: this machine does not exist, and nothing was measured.")
+        print_that_nothing_was_measured()
     for sentence in history.sentences():
         print_line(sentence)
     if history.unknown:

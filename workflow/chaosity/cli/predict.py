@@ -15,7 +15,11 @@ from chaosity.cli.shared_options import (
     RESULTS_FOLDER,
     refuse_without_effect,
 )
-from chaosity.cli.terminal_output import echo, print_json
+from chaosity.cli.terminal_output import (
+    echo,
+    print_json,
+    print_that_nothing_was_measured,
+)
 from chaosity.errors import UserError
 from chaosity.units import format_count
 
@@ -107,7 +111,7 @@ def _predict_drive_sets(folder: Path, *, as_json: bool) -> None:
         print_json({**document, "audit": asdict(audit), "surprises": [*map(asdict, surprises)]})
         return
     if measured.is_simulated:
-        echo("SIMULATED: this machine does not exist, and nothing was measured.")
+        print_that_nothing_was_measured()
     number = format_count(len(predictions), "value")
     echo(f"{number} predicted, of {len(unmeasured)} left out: {folder / PREDICTIONS_FILE}")
     echo(f"Audit: {audit.text}.")

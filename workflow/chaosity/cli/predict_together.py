@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chaosity.cli.fit import fit_results, read_folder_to_fit
-from chaosity.cli.terminal_output import print_json, print_line, print_table
+from chaosity.cli.terminal_output import (
+    print_json,
+    print_line,
+    print_table,
+    print_that_nothing_was_measured,
+)
 from chaosity.errors import UserError
 from chaosity.units import format_quantity
 
@@ -101,7 +106,7 @@ def _print_together(
         print_json({**document, "predicted": rows})
         return
     if is_simulated:
-        print_line("SIMULATED: this machine does not exist, and nothing was measured.")
+        print_that_nothing_was_measured()
     print_line("What each load gets while all run: predicted by the model, not measured.")
     has_intervals = bool(fitted.parameters)
     heads = ["alone", "together"] + ["95 % interval"] * has_intervals

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 import click
 
 from chaosity.cli.shared_options import FILE, RESULTS_FOLDER, refuse_without_effect
-from chaosity.cli.terminal_output import line_width, print_line, print_table, styled
+from chaosity.cli.terminal_output import (
+    line_width,
+    print_line,
+    print_table,
+    print_that_nothing_was_measured,
+    styled,
+)
 from chaosity.errors import UserError
 from chaosity.units import choose_scale, format_count
 
@@ -94,9 +100,7 @@ def _print_heading(host: MeasuredHost) -> None:
     name = styled(f"{origin['host']} as {origin['configuration']}", "bold")
     print_line(name, f", {origin['cpu_model'] or 'unknown processor'}{measured}")
     if host.measurements.is_simulated:
-        print_line(
-            "SIMULATED: this machine does not exist, and nothing was measured.", style="bold"
-        )
+        print_that_nothing_was_measured("bold")
 
 
 def _print_matrix(shown: _ShownMatrix, of_drives: bool) -> None:
@@ -151,14 +155,11 @@ def _write_drawing(hosts: Sequence[MeasuredHost], path: Path) -> None:
     from chaosity.figures.machine_parts import MachineParts
     from chaosity.records.atomic_writes_and_record_files import write_atomically
     from chaosity.report.experiment_section import path_relative_to_report
-    from chaosity.report.findings import first_findings
+    from chaosity.report.findings import numbered_findings
 
     if path.suffix != ".svg":
         raise UserError("a drawing is an SVG file", str(path), "give it a name that ends in .svg")
-    findings = [
-        [anomaly for anomaly, _ in first_findings(analyse_results(host.folder).anomalies)]
-        for host in hosts
-    ]
+    findings = [numbered_findings(analyse_results(host.folder).anomalies) for host in hosts]
     if len(hosts) == 1:
         drawing = draw_machine(hosts[0], findings[0])
     else:

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from chaosity.errors import printable_text
+from chaosity.records.record_types_and_verdict import NOTHING_MEASURED
 
 # Wide enough for every table.
 _NO_LIMIT = 100_000
@@ -86,6 +87,11 @@ def print_line(*parts: object, style: str = "", wrap: bool = False) -> None:
     """
     texts = (part if isinstance(part, Text) else styled(part) for part in parts)
     _print(Text.assemble(*texts, style=style), wrap=wrap)
+
+
+def print_that_nothing_was_measured(style: str = "") -> None:
+    """Print that all values come from the description of a machine, see `NOTHING_MEASURED`."""
+    print_line(f"{NOTHING_MEASURED}.", style=style)
 
 
 def print_table(

@@ -255,7 +255,7 @@ def _relation_statements(data: FigureData, differ: bool | None) -> Statements:
     compared = _ratios_to_base(data, "relation", found[0], found)
     ratios = [(ratio, f" for {_RELATIONS[name]}") for _, name, ratio in compared]
     # Many cells together can show a difference that is below the noise of each cell.
-    clear = any(ratio.is_outside_interval(1.0) for ratio, _ in ratios)
+    clear = any(_differs(ratio) for ratio, _ in ratios)
     if ratios and (differ is not False or clear):
         words = f"{metric_words(data.spec.metric)} as a ratio to {_RELATIONS[found[0]]}"
         yield f"{words}: {_listed(ratios)}"
@@ -377,7 +377,7 @@ def _slow_initiators(found: LatencyDivergence, level: str, base: str) -> str:
 
 
 def _best_statements(data: FigureData) -> Statements:
-    """Yield the best mark, and the other values of x whose best mark is not clearly worse."""
+    """Yield the best mark, and the values of x at which the best mark is not clearly worse."""
     best = best_mark(data)
     if best is None:
         return
@@ -390,9 +390,7 @@ def _best_statements(data: FigureData) -> Statements:
     of_best = replace(data, measurements=data.measurements.merge(best_of_x, on=["x", *keys]))
     ratios = _ratios_to_base(of_best, "x", best["x"], axis.value_names)
     similar = [
-        axis.find_value_by_name(name).short
-        for _, name, ratio in ratios
-        if not ratio.is_outside_interval(1.0)
+        axis.find_value_by_name(name).short for _, name, ratio in ratios if not _differs(ratio)
     ]
     labels = [data.value_label_without_axis_title(role, str(best[role])) for role in keys]
     value = estimate.text(choose_scale(data.spec.metric, [estimate.median]))

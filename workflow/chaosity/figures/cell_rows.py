@@ -198,7 +198,9 @@ def _blocks(down: Axis, across: Axis) -> list[tuple[AxisGroup, ...]]:
 
 
 def _membership_labels(axis: Axis) -> list[str] | None:
-    """Return labels of many node sets with a column for each node, such as `0·23····`.
+    """Return a label for each of many sets of nodes: its nodes' numbers, and a dot for other nodes.
+
+    The label of the nodes 0, 2 and 3 of eight is `0·23····`, so a node has the same column in all.
 
     The result is None for other axes, and when a node number has two digits.
     """

@@ -188,6 +188,7 @@ def _write(
     drawn = drawn and not (data.marks["status"] == UNMEASURED).all()
     if drawn:
         write_drawing(drawing_of_figure(data, limits), spec.name, caption, directory)
+    parts = [SIMULATED.upper()] * simulated + [provenance_text(data)]
     table = _figure_table(data)
     if simulated:
         known = table["origin"] if "origin" in table else pd.Series(None, table.index, dtype=object)
@@ -210,7 +211,7 @@ def _write(
         problem=None,
         source=spec.source,
         labels=tuple(data.labels_required_by_benchmarks),
-        provenance="" if drawn else provenance_text(data),
+        provenance="" if drawn else " · ".join(parts),
         failed=tuple(failed_mark_lines(data)),
         unmeasured=tuple(unmeasured_mark_reason_lines(data)),
         marks=int((data.marks["status"] == "valid").sum()),

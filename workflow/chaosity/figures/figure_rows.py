@@ -46,7 +46,6 @@ def drawing_of_figure(data: FigureData, limits: ShownValueRange) -> Drawing:
     title, about = data.title, provenance_text(data)
     if is_simulated(data):  # beside the title, so that it is in a picture that somebody cuts out
         title = f"{title}\N{NO-BREAK SPACE}\N{MIDDLE DOT}\N{NO-BREAK SPACE}{SIMULATED.upper()}"
-        about = about.removeprefix(f"{SIMULATED.upper()} \N{MIDDLE DOT} ")
     value, value_title = value_encoding(data, limits), value_axis_title(data, limits.scale)
     values: dict[str, Any] = {
         "value": value,

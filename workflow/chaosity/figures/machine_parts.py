@@ -22,7 +22,7 @@ from chaosity.export.main_matrices import (
     MainMatrix,
     read_main_matrices,
 )
-from chaosity.place_names import node_name, parse_place_name
+from chaosity.place_names import node_name, parse_place_name, place_words
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.left_out_points import PREDICTED, LeftOutPoints
@@ -125,8 +125,7 @@ class MachineParts:
         self, node: str, word: str, others: Sequence[str], number: int, finding: Anomaly
     ) -> None:
         """Add what a node's part gives on a way; one line for several findings on it."""
-        single = others[0].replace("node", "node ")
-        nodes = f"{len(others)} nodes" if len(others) > 1 else single
+        nodes = f"{len(others)} nodes" if len(others) > 1 else place_words(others[0])
         value = choose_scale(finding.metric, [finding.observed]).text(finding.observed)
         line = Line(f"{word}{nodes}", (value,), None, (number,), finding.sentence)
         lines = self.slow_ways.setdefault(node, {})

@@ -52,8 +52,6 @@ def provenance_text(data: FigureData) -> str:
     first = data.marks.iloc[0]
     configurations = ", ".join(data.marks["configuration"].drop_duplicates())
     parts = [f"{first['host']}, {configurations}"]
-    if is_simulated(data):
-        parts.insert(0, "SIMULATED")
     benchmarks = data.measurements["benchmark"].dropna().unique()
     if len(benchmarks) <= 2:
         parts.append(" and ".join(str(name).replace("_", " ") for name in benchmarks))

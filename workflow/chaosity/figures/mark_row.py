@@ -31,10 +31,8 @@ GREY = "#5f5f5f"
 LEFT = 46.0  # points for the numbers and the title of the value axis
 # Room below the lowest and above the highest value of a logarithmic axis, as a factor.
 _LOG_ROOM = 1.15
-
-
-STEPS = "latency steps up, between the grey sizes"
-CACHES = "size of a cache by hwloc"
+# Lines beside marks, as the legend names them.
+STEPS, CACHES = "latency steps up, between the grey sizes", "size of a cache by hwloc"
 
 
 def mark_row(mark: FigureMark, data: FigureData, limits: ShownValueRange, at: str = "") -> Row:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -34,9 +34,12 @@ _TITLE_LETTERS, _SUBTITLE_LETTERS = 88, 140  # that fit the width of a figure
 _SVG = "http://www.w3.org/2000/svg"
 _NAME, _WHOLE_NAME = re.compile(r"\$([a-z_0-9]+)"), re.compile(r"\$([a-z_0-9]+)$")
 _NEEDED = ("x", "x2", "y", "y2", "text")  # channels without which a mark is not drawn
+_USED_ID = re.compile(r"(?<=url\(#)[^)]+")
 _LONG_NUMBER = re.compile(r"(\d\.\d{2})\d+")
 # What Vega writes for its own scripts and for screen readers that would read every line of a grid.
 _DROPPED = ("class", "role", "aria-roledescription", "aria-hidden", "aria-label", "font-family")
+# Width of a letter as a share of the font size.
+_WIDE, _NARROW = 0.56, 0.28
 _FONT = "Liberation Sans, Arimo, Arial, Helvetica, sans-serif"
 
 # A row of a drawing, see `figure_rows`, and a specification of Vega-Lite.
@@ -96,7 +99,7 @@ def vega_lite(drawing: Drawing) -> Spec:
 
 def _fill(node: Any, drawing: Drawing, values: Mapping[str, Any]) -> Any:
     """Return a part of a template with its names replaced by values."""
-    fill = _filler(drawing, values)
+    fill = partial(_fill, drawing=drawing, values=values)
     if isinstance(node, str):
         if found := _WHOLE_NAME.match(node):
             return _value(found[1], values, drawing.kind)
@@ -112,10 +115,6 @@ def _fill(node: Any, drawing: Drawing, values: Mapping[str, Any]) -> Any:
         return filled
     merged = {**fill(node["like"]), **filled}
     return {key: each for key, each in merged.items() if filled.get(key, "") is not None}
-
-
-def _filler(drawing: Drawing, values: Mapping[str, Any]) -> Callable[[Any], Any]:
-    return lambda node: _fill(node, drawing, values)
 
 
 def _value(name: str, values: Mapping[str, Any], kind: str) -> Any:
@@ -190,12 +189,14 @@ def with_hover_texts(svg: str, name: str, title: str, caption: str) -> str:
     _add_hatches(root)
     for element in list(root.iter(etree.Element)):
         _simplify(element)
-    text = etree.tostring(root, encoding="unicode")
-    ids = dict.fromkeys(re.findall(r'(?<= id=")[^"]+', text))
+    ids = dict.fromkeys(each for element in root.iter() if (each := element.get("id")))
     numbers = {each: f"{name}-{number}" for number, each in enumerate(ids)}
-    text = re.sub(r'(?<= id=")[^"]+', lambda found: numbers[found[0]], text)
-    text = re.sub(r"(?<=url\(#)[^)]+", lambda found: numbers.get(found[0], found[0]), text)
-    root = etree.fromstring(text.encode(), etree.XMLParser(huge_tree=True))
+    for element in root.iter(etree.Element):
+        for key, value in element.items():
+            if key == "id":
+                element.set(key, numbers[value])
+            elif "url(#" in (text := str(value)):
+                element.set(key, _USED_ID.sub(lambda found: numbers.get(found[0], found[0]), text))
     for tag, words in (("desc", caption), ("title", title)):
         element = etree.Element(f"{{{_SVG}}}{tag}")
         element.text = words
@@ -247,7 +248,9 @@ def _add_hatches(root: etree._Element) -> None:
     }
     for number, colour in enumerate(common["series"]["colours"] * len(lines)):
         looks[f"bar{number}"] = (colour, "#fff", 0.7, lines[bar_hatch(number)])
-    used = set(re.findall(r"url\(#([^)]+)\)", etree.tostring(root, encoding="unicode")))
+    used = {
+        each for e in root.iter() for text in e.values() for each in _USED_ID.findall(str(text))
+    }
     defs = etree.Element(f"{{{_SVG}}}defs")
     for name, (ground, ink, opacity, path) in looks.items():
         if name not in used:
@@ -268,9 +271,6 @@ def bar_hatch(number: int) -> int:
     common = template("common")
     colours, hatches = len(common["series"]["colours"]), len(common["hatches"])
     return (number + number // colours) % hatches
-
-
-_WIDE, _NARROW = 0.56, 0.28
 
 
 def text_width(text: str, points: float) -> float:

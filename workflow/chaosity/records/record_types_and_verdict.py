@@ -10,6 +10,8 @@ VALID = "valid"
 FAILED = "failed"
 # The `origin` of a record whose machine does not exist; records of real machines have no origin.
 SIMULATED = "simulated"
+# What every output about such values says.
+NOTHING_MEASURED = "SIMULATED: this machine does not exist, and nothing was measured"
 
 
 class ThreadPlacement(TypedDict):

@@ -29,7 +29,7 @@ from chaosity.report.experiment_section import (
     path_relative_to_report,
 )
 from chaosity.report.figures_by_configuration import draw_figures_by_configuration
-from chaosity.report.findings import first_findings, read_anomalies
+from chaosity.report.findings import numbered_findings, read_anomalies
 from chaosity.report.resource_table import (
     MeasuredPlace,
     ResourceLevel,
@@ -167,9 +167,8 @@ def _drawing(run: Run, tables: Mapping[Path | None, tuple[str, Measurements]]) -
                 found = read_anomalies(folder)
             if not topology.nodes:
                 return ""
-            shown = [anomaly for anomaly, _ in first_findings(found)]
             host = MeasuredHost(folder, table, topology)
-            machines.append((name, page, MachineParts(host, shown)))
+            machines.append((name, page, MachineParts(host, numbered_findings(found))))
         return draw_machines(machines)
     return ""
 

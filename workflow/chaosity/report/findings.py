@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings, no_problems_text
-from chaosity.errors import malformed_as_user_error
+from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, no_problems_text
 from chaosity.figures.draw_and_write_figures import FigureFile
 from chaosity.place_names import node_name, place_words
-from chaosity.records.atomic_writes_and_record_files import read_regular_file
 from chaosity.report.checks import OK, ResultCheck, check_results
-from chaosity.report.run import Run
+from chaosity.report.run import Run, read_findings
 
 # The report shows this many findings; findings.json has all.
 MOST_FINDINGS = 8
@@ -75,6 +72,11 @@ def first_findings(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Ano
     return merge_similar_contention(anomalies)[:MOST_FINDINGS]
 
 
+def numbered_findings(anomalies: Sequence[Anomaly]) -> list[Anomaly]:
+    """Return the anomalies that have a number in the report, in the order of their numbers."""
+    return [anomaly for anomaly, _ in first_findings(anomalies)]
+
+
 def read_anomalies(folder: Path) -> tuple[Anomaly, ...]:
     """Return the anomalies in ``results/HOST/CONFIGURATION``; none without findings.json.
 
@@ -84,8 +86,7 @@ def read_anomalies(folder: Path) -> tuple[Anomaly, ...]:
     file = folder / "findings.json"
     if not file.exists():
         return ()
-    with malformed_as_user_error("the file is no output of `chaosity anomalies --json`", str(file)):
-        return Findings.from_json(json.loads(read_regular_file(file))).anomalies
+    return read_findings(file).anomalies
 
 
 def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Anomaly]]]:

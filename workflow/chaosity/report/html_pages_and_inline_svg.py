@@ -18,7 +18,7 @@ from chaosity.text_templates import FORMATS, TEMPLATES, write_text
 
 # Browsers need about a second for the SVG of so many marks, and the page grows by a megabyte.
 _MOST_INLINE_MARKS = 3000
-# Width of a drawing in its own units.
+# The width in the view box of an SVG: its width in points.
 _VIEW_BOX = re.compile(r'viewBox="[\d.-]+[ ,]+[\d.-]+[ ,]+([\d.]+)')
 
 

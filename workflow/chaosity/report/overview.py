@@ -189,7 +189,7 @@ def _with_drawings(rows: Sequence[OverviewRow]) -> Iterator[OverviewRow]:
     """Yield the rows, with drawings of all machines if there are few, else of the worst."""
     worst = _SEVERITIES.index(PROBLEM)
     for number, row in enumerate(rows):
-        is_bad = row.outlier or _SEVERITIES.index(row.severity) <= worst
+        is_bad = _SEVERITIES.index(row.severity) <= worst
         if number < _MOST_DRAWN and (is_bad or len(rows) <= _MOST_DRAWN):
             yield replace(row, drawing=_drawing(row))
         else:

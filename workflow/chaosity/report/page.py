@@ -22,7 +22,7 @@ from chaosity.report.experiment_section import (
     path_relative_to_report,
 )
 from chaosity.report.failed_points import failed_points_section
-from chaosity.report.findings import ProblemsSection, first_findings, problems_section
+from chaosity.report.findings import ProblemsSection, numbered_findings, problems_section
 from chaosity.report.html_pages_and_inline_svg import render_page
 from chaosity.report.machine import Facts, host_state_section, machine_section
 from chaosity.report.methods import methods_section
@@ -65,7 +65,7 @@ class ReportPage:
 
 def report_page(run: Run) -> ReportPage:
     """Return the page of a run; its figures are drawn."""
-    shown = [anomaly for anomaly, _ in first_findings(run.found.anomalies)]
+    shown = numbered_findings(run.found.anomalies)
     host = MeasuredHost(run.folder, run.measurements, run.topology)
     problems = problems_section(run)
     sections = (Section("problems", "Problems and findings", "problems", problems), *_sections(run))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +21,7 @@ from chaosity.store.measurements import (
     POINT,
     Measurements,
     equals_or_in_list,
+    is_percentile_of_slow_accesses,
     less_is_better,
     parse_levels_json,
 )
@@ -38,8 +38,6 @@ from chaosity.units import (
 _TEXTS = fixed_texts("report")
 DRIVES: dict[str, str] = _TEXTS["drive_sets"]
 LEVELS = _TEXTS["initiators"] | DRIVES | _TEXTS["relations"]
-# Percentiles such as latency_p99_of_block_means_ns are in the figures, not in this table.
-_PERCENTILE = re.compile(r"_p\d+_")
 
 
 @dataclass(frozen=True)
@@ -221,7 +219,7 @@ def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
     rows = []
     for key, cells in ratios.groupby(["category", "metric"], sort=False):
         category, metric = map(str, key)
-        if _PERCENTILE.search(metric):
+        if is_percentile_of_slow_accesses(metric):  # in the figures, not in this table
             continue
         times, title = less_is_better(metric), group_text(category, metric)
         ordered = cells.sort_values("median", ascending=times, kind="stable")

@@ -22,6 +22,7 @@ from chaosity.figures.draw_and_write_figures import FigureFile, draw_figures
 from chaosity.health.check_history import read_check_history
 from chaosity.health.check_series import SERIES_FILE
 from chaosity.records.atomic_writes_and_record_files import read_regular_file
+from chaosity.records.record_types_and_verdict import NOTHING_MEASURED
 from chaosity.report.record_summaries import RecordSummary, read_record_summaries
 from chaosity.statistics.anova import AnovaResult
 from chaosity.statistics.cell_summary import with_variance_priors
@@ -50,6 +51,15 @@ def _read_json(path: Path, parse: Callable[[Any], Parsed], what: str) -> Parsed:
     """Return the parsed content of a JSON file; an error says that the file is not `what`."""
     with malformed_as_user_error(f"the file is not {what}", str(path)):
         return parse(json.loads(read_regular_file(path)))
+
+
+def read_findings(path: Path) -> Findings:
+    """Return the findings in a file.
+
+    Raises:
+        UserError: the file is not an output of ``chaosity anomalies --json``.
+    """
+    return _read_json(path, Findings.from_json, "an output of `chaosity anomalies --json`")
 
 
 @dataclass
@@ -141,8 +151,7 @@ class Run:
     def found(self) -> Findings:
         """The findings of the analysis."""
         if self.findings_file:
-            what = "an output of `chaosity anomalies --json`"
-            return _read_json(self.findings_file, Findings.from_json, what)
+            return read_findings(self.findings_file)
         return analyse_host(self.measurements, host_component_facts(self.topology, self.components))
 
     @cached_property
@@ -218,7 +227,7 @@ class Run:
     def measured(self) -> str:
         """Return first and last time as text: "measured 2026-11-21 09:15 to 10:02 UTC"."""
         if self.is_simulated:
-            return "SIMULATED: this machine does not exist, and nothing was measured"
+            return NOTHING_MEASURED
         stamps = self.measurements.rows["measured_at"]
         moments = sorted(moment for moment in stamps if isinstance(moment, str))
         if not moments:

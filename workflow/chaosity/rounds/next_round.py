@@ -67,7 +67,8 @@ class _NextRound:
         self.points = {point_key(point): point for point in so_far.points}
         self.done = so_far.replicates_of(so_far.rounds)
         # The next run tries these again. Within a run, they would only use up the budget.
-        self.failed = {key for key, n in self.done.items() if n} - so_far.points_with_values
+        self.with_values = so_far.points_with_values
+        self.failed = {key for key, n in self.done.items() if n} - self.with_values
         self.undisturbed = so_far.undisturbed_replicates
         self.seconds = SecondsOfPoints(so_far)
         self.random = random.Random(f"{seed}/{len(so_far.rounds)}")
@@ -133,7 +134,7 @@ class _NextRound:
         """Choose replicates and further points that narrow the intervals most."""
         disturbed = [
             key
-            for key in self.so_far.points_with_values
+            for key in self.with_values
             if not self.undisturbed[key] and self.done[key] < _DEPARTING_REPLICATES
         ]
         self._take(sorted(disturbed), limit / 4.0, "{} of what was disturbed")
