@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from chaosity.benchmarks.benchmark_templates import Benchmark, load_benchmark_of_each_category
+from chaosity.design.endpoints import PlannedDrive
 from chaosity.design.host_plan import PlannedHost
 from chaosity.design.host_resources import HostResources
-from chaosity.design.initiator_and_target_types import PlannedDrive
 from chaosity.design.point_expansion import PointExpansion
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from chaosity.design.point_names import LoadName
+from chaosity.design.loads import LoadName
 
 # Characters of a part: no separator, and nothing that is special in a shell or file system.
 PART = re.compile(r"[A-Za-z0-9_,\-]+")

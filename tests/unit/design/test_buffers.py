@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.benchmarks.benchmark_templates import Benchmark, load_benchmark_of_each_category
+from chaosity.design.endpoints import PlannedDrive
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources
-from chaosity.design.initiator_and_target_types import PlannedDrive
-from chaosity.design.initiator_selectors import first_of_each_relation
+from chaosity.design.selectors import first_of_each_relation
 from chaosity.documents.check_config import read_config
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError

@@ -14,8 +14,8 @@ from parsed_point_names import parse_point_name
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design import host_plan as plan_module
-from chaosity.design.even_samples_and_plan_notes import pick_evenly_spread
 from chaosity.design.host_plan import PlannedHost, plan_host, random_orders
+from chaosity.design.samples import pick_evenly_spread
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import replicate_numbers

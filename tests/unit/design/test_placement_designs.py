@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from parsed_point_names import parse_point_name
 
 from chaosity.benchmarks.benchmark_templates import Benchmark, load_benchmark_of_each_category
-from chaosity.design.even_samples_and_plan_notes import sample_sets_of_every_size
 from chaosity.design.host_plan import PlannedHost
 from chaosity.design.host_resources import HostResources
-from chaosity.design.target_selectors import page_placement_target, round_page_shares
+from chaosity.design.samples import sample_sets_of_every_size
+from chaosity.design.selectors import page_placement_target, round_page_shares
 from chaosity.documents.shipped_documents import EXPERIMENTS, yaml_file_names
 from chaosity.errors import UserError
 from chaosity.place.placement_policies import POLICIES

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parsed_point_names import parse_point_name
 
-from chaosity.design.point_names import LoadName, make_point_name
+from chaosity.design.loads import LoadName, make_point_name
 
 PART = st.from_regex(r"[A-Za-z0-9_,\-]+", fullmatch=True)
 KERNEL = st.from_regex(r"[A-Za-z0-9_,]+", fullmatch=True)

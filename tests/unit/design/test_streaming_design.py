@@ -11,8 +11,8 @@ from expansions import expansion
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chaosity.design.endpoints import PlannedDrive
 from chaosity.design.host_resources import HostResources
-from chaosity.design.initiator_and_target_types import PlannedDrive
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.topology.topology_discovery import discover_topology
 

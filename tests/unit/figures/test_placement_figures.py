@@ -11,9 +11,9 @@ from table_figures import draw
 
 from chaosity.benchmarks.benchmark_templates import Benchmark, load_benchmark_of_each_category
 from chaosity.cpusets import format_cpu_list
-from chaosity.design.find_reference_loads_of_ratios import add_reference_loads
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
+from chaosity.design.reference_loads import add_reference_loads
 from chaosity.documents.check_config import read_config
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.store.measurements import Measurements

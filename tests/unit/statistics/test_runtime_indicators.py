@@ -7,9 +7,9 @@ import copy
 import pytest
 from report_inputs import run_of
 
-from chaosity.design.even_samples_and_plan_notes import PlanNotes
-from chaosity.design.find_reference_loads_of_ratios import add_reference_loads
 from chaosity.design.host_plan import PlannedHost, plan_host
+from chaosity.design.reference_loads import add_reference_loads
+from chaosity.design.samples import PlanNotes
 from chaosity.documents.check_config import read_config
 from chaosity.documents.shipped_documents import load_benchmark, load_experiment
 from chaosity.errors import UserError

@@ -14,12 +14,12 @@ from typing import TypedDict
 
 from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
 from chaosity.components.make_component_documents import drive_component_name
-from chaosity.design.even_samples_and_plan_notes import pick_evenly_spread
-from chaosity.design.find_reference_loads_of_ratios import add_reference_loads
+from chaosity.design.endpoints import PlannedDrive
 from chaosity.design.host_resources import HostResources
-from chaosity.design.initiator_and_target_types import PlannedDrive
 from chaosity.design.point_expansion import PointExpansion
-from chaosity.design.target_selectors import WeightsLookup
+from chaosity.design.reference_loads import add_reference_loads
+from chaosity.design.samples import pick_evenly_spread
+from chaosity.design.selectors import WeightsLookup
 from chaosity.documents.config import Config
 from chaosity.documents.inventory import HostVariables
 from chaosity.documents.shipped_documents import load_experiment
@@ -298,7 +298,7 @@ def plan_host(
         found = expansion.expand_experiment(experiment)
         if not found:
             notes.append(f"{name}: no points on this host")
-        taken = pick_evenly_spread(found, config["sample"].get(name, len(found)))
+        taken = pick_evenly_spread(found, config["sample"].get(name))
         if len(taken) < len(found):
             notes.append(f"{name}: a sample of {len(taken)} of {len(found)} points, evenly spread")
         points += add_reference_loads(experiment, taken, expansion.plan_notes)

@@ -8,8 +8,8 @@ from functools import cached_property
 from itertools import groupby, zip_longest
 
 from chaosity.cpusets import CpuSet, make_cpu_set
-from chaosity.design.even_samples_and_plan_notes import pick_evenly_spread
-from chaosity.design.initiator_and_target_types import Endpoint, Initiator, PlannedDrive, Target
+from chaosity.design.endpoints import Endpoint, Initiator, PlannedDrive, Target
+from chaosity.design.samples import pick_evenly_spread
 from chaosity.place_names import InitiatorKind, PlaceName, nodes_name, parse_place_name, pu_name
 from chaosity.topology.device_types import OpenclDevice
 from chaosity.topology.topology_model import UNKNOWN, CoreKind, Topology
@@ -59,7 +59,7 @@ class HostResources:
         return [(PlaceName("machine"), topology.pus)]
 
     def initiators_of_level(
-        self, level: str, one_per_core: bool, *, without: Initiator | None = None
+        self, level: str, one_per_core: bool, without: Initiator | None = None
     ) -> list[Initiator]:
         """Return one initiator for each group of a level, see `cpu_groups_of_level`.
 

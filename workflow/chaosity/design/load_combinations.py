@@ -1,36 +1,49 @@
-"""Find every combination of loads that a design of an experiment asks for on a host."""
+"""Find every combination of loads that a design of an experiment asks for on a host.
+
+Sizes are relative to the host (`{times: 0.5, of: l1}`), so that an experiment suits every host.
+Levels that a host cannot provide, such as huge pages that are not reserved, are left out with a
+note in the plan. No other level replaces them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from functools import cached_property
+from itertools import product
+from typing import TypeVar, cast
 
 from chaosity.benchmarks.benchmark_templates import Benchmark
-from chaosity.design.even_samples_and_plan_notes import PlanNotes
-from chaosity.design.factor_levels import DesignedLoad
+from chaosity.design.endpoints import Endpoint, Initiator, Target
 from chaosity.design.host_resources import HostResources
-from chaosity.design.initiator_and_target_types import Endpoint, Initiator, Target
-from chaosity.design.initiator_selectors import (
+from chaosity.design.loads import ChosenLoad, Combination, LoadGroup
+from chaosity.design.samples import PlanNotes, note_with_nodes
+from chaosity.design.selectors import (
     EarlierEndpoints,
+    Selection,
+    WeightsLookup,
     as_list,
+    compares_smt,
     joint_name_of_initiators,
+    notes_on_missing_weights,
     select_initiator_sets,
-    select_initiators,
 )
-from chaosity.design.point_loads import ChosenLoad, Combination, LoadGroup
-from chaosity.design.target_selectors import WeightsLookup, notes_on_missing_weights, select_targets
 from chaosity.documents.config import Config
-from chaosity.documents.experiments import LoadDesign, TargetSelector
+from chaosity.documents.experiments import LoadDesign, TargetSelector, WorkingSet, WorkingSetRange
 from chaosity.documents.shipped_documents import BENCHMARKS, load_benchmark, yaml_file_names
-from chaosity.errors import (
-    DesignLeftOutError,
-    UserError,
-    check_allowed,
-    suggest_allowed,
-)
+from chaosity.errors import DesignLeftOutError, UserError, check_allowed, suggest_allowed
+from chaosity.records.point_types import Level
+from chaosity.topology.topology_model import Topology
+from chaosity.units import format_binary_bytes
 
+T = TypeVar("T")
 PLATFORMS = {"linux": "Linux", "darwin": "macOS"}
+# Sizes are whole KiB, which are multiples of every cache line.
+_GRAIN_BYTES = 1024
+# Cache sizes of most servers, for topologies without them, as in some virtual machines.
+_USUAL_CACHE_BYTES = {"l1": 32 * 1024, "l2": 1024 * 1024, "l3": 32 * 1024 * 1024}
+_HUGE_PAGES = {"2M": 2 * 1024 * 1024, "1G": 1024 * 1024 * 1024}
 
 
 @dataclass
@@ -62,181 +75,17 @@ class LoadCombinations:
         if role is None:
             yield chosen
             return
-        load = self._load(experiment, role, loads[role], chosen, f"{where}.loads.{role}")
-        for group in self._groups(load):
+        earlier = {name: group.initiator_and_target for name, group in chosen.items()}
+        place = f"{where}.loads.{role}"
+        benchmark = self._benchmark(loads[role]["category"], f"{place}.category")
+        load = _DesignedLoad(self, experiment, role, loads[role], benchmark, earlier, place)
+        for group in load.groups():
             yield from self.iterate_combinations(experiment, loads, where, {**chosen, role: group})
-
-    def _load(
-        self, experiment: str, role: str, spec: LoadDesign, chosen: Combination, where: str
-    ) -> DesignedLoad:
-        benchmark = self._benchmark(spec["category"], where)
-        at_most = (self.config["levels"] or {}).get(experiment, {})
-        label = f"{experiment}, {role}"
-        kernels = self._kernels(spec, benchmark, where)
-        return DesignedLoad(
-            role,
-            spec,
-            self.host,
-            benchmark,
-            self.config,
-            earlier={name: group.initiator_and_target for name, group in chosen.items()},
-            kernels=self.plan_notes.limit_levels(
-                kernels, at_most.get("kernel"), f"{label}: kernels"
-            ),
-            at_most=at_most,
-            notes=self.plan_notes,
-            where=where,
-            label=label,
-        )
-
-    def _groups(self, load: DesignedLoad) -> Iterator[LoadGroup]:
-        """Yield all choices for a load: single loads, or loads that run together."""
-        selectors, where = load.spec["initiator"], load.where
-        sets = select_initiator_sets(selectors, self.host, where)
-        self._note_missing_devices(load)
-        if load.spec.get("together"):
-            for name, initiators in self._all_initiators(load) if sets is None else sets:
-                yield from self._together(load, name, initiators)
-        elif sets is not None:
-            raise UserError(
-                "in_each_set_of needs loads that run together", where, "add the key together"
-            )
-        else:
-            for initiator in select_initiators(selectors, self.host, load.earlier, where):
-                yield from self._alone(load, initiator)
-
-    def _all_initiators(self, load: DesignedLoad) -> list[tuple[str, list[Initiator]]]:
-        """Return one named set of all initiators of a load; none if there are too few."""
-        selectors = load.spec["initiator"]
-        found = select_initiators(selectors, self.host, load.earlier, load.where)
-        if len(found) < 2 and load.spec["together"] is True:
-            self.plan_notes.add_note(
-                f"{load.label}: no concurrent points, since there are fewer than two initiators"
-            )
-            return []
-        return [(joint_name_of_initiators(selectors, self.host), found)]
-
-    def _together(
-        self, load: DesignedLoad, name: str, initiators: Sequence[Initiator]
-    ) -> Iterator[LoadGroup]:
-        """Yield groups with a load for each initiator of a set."""
-        members = [chosen for initiator in initiators for chosen in self._choices(load, initiator)]
-        if len(members) != len(initiators):
-            raise UserError("loads that run together need one target each", f"{load.where}.target")
-        yield from load.load_group_of_each_kernel_and_levels(name, members)
-
-    def _alone(self, load: DesignedLoad, initiator: Initiator) -> Iterator[LoadGroup]:
-        """Yield groups with a single load of an initiator."""
-        for chosen in self._choices(load, initiator):
-            if chosen.target.kind == "none":
-                yield LoadGroup(load.role, initiator.name, (chosen,))
-            else:
-                yield from load.load_group_of_each_kernel_and_levels(initiator.name, [chosen])
-
-    def _choices(self, load: DesignedLoad, initiator: Initiator) -> Iterator[ChosenLoad]:
-        """Yield every choice of target, responder and buffers for an initiator."""
-        endpoints: dict[str, Endpoint] = {"initiator": initiator}
-        earlier = {**load.earlier, load.role: endpoints}
-        targets = select_targets(
-            load.spec["target"], initiator, self.host, earlier, load.where, self.weights
-        )
-        self._note_missing_weights(load, targets)
-        for target in targets:
-            if not self._is_measurable(load.benchmark, target):
-                continue
-            if target.kind == "none":
-                yield ChosenLoad(initiator, target)
-                continue
-            for responder in self._responders(load, initiator, earlier):
-                chosen = ChosenLoad(initiator, target, responder=responder)
-                yield from self._with_buffers(load, chosen, earlier)
-
-    def _responders(
-        self, load: DesignedLoad, initiator: Initiator, earlier: EarlierEndpoints
-    ) -> list[Initiator | None]:
-        if "responder" not in load.spec:
-            return [None]
-        where = f"{load.where}.responder"
-        found = select_initiators(load.spec["responder"], self.host, earlier, where)
-        return [other for other in found if not set(other.cpus) & set(initiator.cpus)]
-
-    def _with_buffers(
-        self, load: DesignedLoad, chosen: ChosenLoad, earlier: EarlierEndpoints
-    ) -> Iterator[ChosenLoad]:
-        """Yield the load with each memory for its buffers; without the key, only the load itself.
-
-        Raises:
-            DesignLeftOutError: the benchmark does not place its buffers.
-            UserError: the target is not a drive set.
-        """
-        spec, where, host = load.spec, f"{load.where}.buffers", self.host
-        if "buffers" not in spec:
-            yield chosen
-            return
-        if not chosen.target.is_drive_set:
-            raise UserError("only loads on drives have buffers", where, "remove the key buffers")
-        if "buffers" in spec.get("vary", {}):
-            raise UserError("vary also has the key buffers", where, "remove one key buffers")
-        if not any("target.page_nodes" in word for word in load.benchmark.document["command"]):
-            wrong = f"{load.benchmark.name} does not place its buffers"
-            raise DesignLeftOutError(wrong, where, "choose another benchmark")
-        if len(host.topology.memory_nodes) < 2:
-            self.plan_notes.add_note(
-                f"{load.label}: no places of buffers to compare, since one node has all memory"
-            )
-            return
-        ends = {**earlier, load.role: {**earlier[load.role], "target": chosen.target}}
-        buffers = cast(TargetSelector, spec["buffers"])  # whose keys a buffer's are a part of
-        for memory in select_targets(buffers, chosen.initiator, host, ends, where):
-            yield replace(chosen, buffers=memory, levels=(("buffers", memory.name),))
-
-    def _note_missing_weights(self, load: DesignedLoad, found: Sequence[Target]) -> None:
-        """Add notes on placements that were left out, and on what to measure for them."""
-        names = {target.name for target in found}
-        for selector in as_list(load.spec["target"]):
-            policies = selector.get("policies", [])
-            if policies and len(self.host.topology.memory_nodes) < 2:
-                self.plan_notes.add_note(
-                    f"{load.label}: only first touch, since one node has all memory"
-                )
-                continue
-            missing = [name for name in policies if name not in names]
-            sources = selector.get("weights_from", {})
-            for text in notes_on_missing_weights(missing, sources, self.config["experiments"]):
-                self.plan_notes.add_note(f"{load.label}: {text}")
-
-    def _is_measurable(self, benchmark: Benchmark, target: Target) -> bool:
-        """Return whether the benchmark is for devices of the target's vendor; if not, note it."""
-        vendor = benchmark.document.get("device_vendor")
-        if target.device is None or vendor in (None, target.device.vendor):
-            return True
-        self.plan_notes.add_note(
-            f"{benchmark.name} measures only devices of {vendor}, so {target.name} is left out"
-        )
-        return False
-
-    def _note_missing_devices(self, load: DesignedLoad) -> None:
-        """Add a note on why a load that asks for writable drives or OpenCL devices gets none."""
-        drives = [selector.get("drives", {}) for selector in as_list(load.spec["target"])]
-        writable = any(drive.destructive for drive in self.host.drives)
-        if any(selector.get("writable") for selector in drives) and not writable:
-            self.plan_notes.add_note(
-                f"{load.label}: no drive may be written, since the host's"
-                " chaosity_destructive_drives names none"
-            )
-        wanted = any("opencl" in selector for selector in as_list(load.spec["target"]))
-        if wanted and not self.host.topology.opencl_devices:
-            self.plan_notes.add_note(
-                f"{load.label}: this host has no OpenCL device; install the driver of the GPU's"
-                " vendor, or PoCL (package pocl-opencl-icd), a driver for processors, and run"
-                " ansible-playbook provision.yml, which builds the program that lists devices"
-            )
 
     def _benchmark(self, category: str, where: str) -> Benchmark:
         """Return the benchmark that the config names for a category, if it is for this host."""
-        place = f"{where}.category"
         unknown = f"no benchmark for the category {category!r} in the config"
-        check_allowed(category, self.benchmarks, unknown, place)
+        check_allowed(category, self.benchmarks, unknown, where)
         found, host = self.benchmarks[category], self.host.topology.os_family
         if found.operating_system_of_commands != host:
             benchmark_system = PLATFORMS[found.operating_system_of_commands]
@@ -244,29 +93,304 @@ class LoadCombinations:
             file = "config/darwin.yaml" if host == "darwin" else "the default config"
             raise UserError(
                 f"{found.name} is for {benchmark_system}, but this host runs {host_system}",
-                place,
+                where,
                 f"choose another benchmark for {category}; {file} has those for {host_system}",
             )
         return found
 
-    def _kernels(self, spec: LoadDesign, benchmark: Benchmark, where: str) -> Sequence[str | None]:
-        """Return the requested kernels that the benchmark has; add a note on the others."""
+
+@dataclass(frozen=True)
+class _DesignedLoad:
+    """One load of an experiment's file, and what can be chosen for it."""
+
+    plan: LoadCombinations
+    experiment: str
+    role: str  # role of the load in its point
+    spec: LoadDesign  # the load in the file
+    benchmark: Benchmark  # benchmark of the load; an experiment can vary its parameters
+    earlier: EarlierEndpoints  # endpoints of the loads before it
+    where: str  # place of the load in the experiment's file, for errors
+
+    @property
+    def _host(self) -> HostResources:
+        return self.plan.host
+
+    @cached_property
+    def _at_most(self) -> Mapping[str, int]:
+        """Return factor -> maximum number of its levels (`levels` in the config)."""
+        return (self.plan.config["levels"] or {}).get(self.experiment, {})
+
+    def _note(self, text: str, nodes: Iterable[int] = ()) -> None:
+        self.plan.plan_notes.add_note(f"{self.experiment}, {self.role}: {text}", nodes)
+
+    def groups(self) -> Iterator[LoadGroup]:
+        """Yield all choices for the load: single loads, or loads that run together.
+
+        Raises:
+            UserError: the benchmark has no such kernel or parameter, or the host does not have what
+                the experiment or the config asks for.
+        """
+        kernels = self._limited("kernel", self._kernels(), "kernels")
+        sets = select_initiator_sets(self.spec["initiator"], self._host, self.where)
+        self._note_missing_devices()
+        if self.spec.get("together"):
+            for name, initiators in self._all_initiators() if sets is None else sets:
+                members = [chosen for one in initiators for chosen in self._choices(one)]
+                if len(members) != len(initiators):
+                    what = "loads that run together need one target each"
+                    raise UserError(what, f"{self.where}.target")
+                yield from self._with_levels(name, members, kernels)
+            return
+        if sets is not None:
+            what = "in_each_set_of needs loads that run together"
+            raise UserError(what, self.where, "add the key together")
+        for initiator in self._select(self.earlier).select_initiators(self.spec["initiator"]):
+            for chosen in self._choices(initiator):
+                if chosen.target.kind == "none":
+                    yield LoadGroup(self.role, initiator.name, (chosen,))
+                else:
+                    yield from self._with_levels(initiator.name, [chosen], kernels)
+
+    def _select(self, earlier: EarlierEndpoints, key: str = "") -> Selection:
+        return Selection(self._host, earlier, self.where + key, self.plan.weights)
+
+    def _limited(self, name: str, levels: Sequence[T], what: str) -> list[T]:
+        """Return at most as many levels as the config allows for a factor."""
+        label = f"{self.experiment}, {self.role}: {what}"
+        return self.plan.plan_notes.limit_levels(levels, self._at_most.get(name), label)
+
+    def _all_initiators(self) -> list[tuple[str, list[Initiator]]]:
+        """Return one named set of all initiators of a load; none if there are too few."""
+        selectors = self.spec["initiator"]
+        found = self._select(self.earlier).select_initiators(selectors)
+        if len(found) < 2 and self.spec["together"] is True:
+            self._note("no concurrent points, since there are fewer than two initiators")
+            return []
+        return [(joint_name_of_initiators(selectors, self._host), found)]
+
+    def _choices(self, initiator: Initiator) -> Iterator[ChosenLoad]:
+        """Yield every choice of target, responder and buffers for an initiator."""
+        endpoints: dict[str, Endpoint] = {"initiator": initiator}
+        earlier = {**self.earlier, self.role: endpoints}
+        targets = self._select(earlier).select_targets(self.spec["target"], initiator)
+        self._note_missing_weights(targets)
+        responders: list[Initiator | None] = [None]
+        if "responder" in self.spec:
+            select = self._select(earlier, ".responder")
+            found = select.select_initiators(self.spec["responder"])
+            responders = [one for one in found if not set(one.cpus) & set(initiator.cpus)]
+        for target in filter(self._is_measurable, targets):
+            if target.kind == "none":
+                yield ChosenLoad(initiator, target)
+                continue
+            for responder in responders:
+                chosen = ChosenLoad(initiator, target, responder=responder)
+                yield from self._with_buffers(chosen, earlier)
+
+    def _with_buffers(self, chosen: ChosenLoad, earlier: EarlierEndpoints) -> Iterator[ChosenLoad]:
+        """Yield the load with each memory for its buffers; without the key, the load itself."""
+        spec, where = self.spec, f"{self.where}.buffers"
+        if "buffers" not in spec:
+            yield chosen
+            return
+        if not chosen.target.is_drive_set:
+            raise UserError("only loads on drives have buffers", where, "remove the key buffers")
+        if "buffers" in spec.get("vary", {}):
+            raise UserError("vary also has the key buffers", where, "remove one key buffers")
+        if not any("target.page_nodes" in word for word in self.benchmark.document["command"]):
+            wrong = f"{self.benchmark.name} does not place its buffers"
+            raise DesignLeftOutError(wrong, where, "choose another benchmark")
+        if len(self._host.topology.memory_nodes) < 2:
+            self._note("no places of buffers to compare, since one node has all memory")
+            return
+        ends = {**earlier, self.role: {**earlier[self.role], "target": chosen.target}}
+        buffers = cast(TargetSelector, spec["buffers"])  # whose keys a buffer's are a part of
+        for memory in self._select(ends, ".buffers").select_targets(buffers, chosen.initiator):
+            yield replace(chosen, buffers=memory, levels=(("buffers", memory.name),))
+
+    # Notes on what is left out
+
+    def _note_missing_weights(self, found: Sequence[Target]) -> None:
+        """Note placements that were left out, and what to measure for them."""
+        names = {target.name for target in found}
+        for selector in as_list(self.spec["target"]):
+            policies = selector.get("policies", [])
+            if policies and len(self._host.topology.memory_nodes) < 2:
+                self._note("only first touch, since one node has all memory")
+                continue
+            missing = [name for name in policies if name not in names]
+            sources = selector.get("weights_from", {})
+            experiments = self.plan.config["experiments"]
+            for text in notes_on_missing_weights(missing, sources, experiments):
+                self._note(text)
+
+    def _is_measurable(self, target: Target) -> bool:
+        """Return whether the benchmark is for devices of the target's vendor; if not, note it."""
+        vendor = self.benchmark.document.get("device_vendor")
+        if target.device is None or vendor in (None, target.device.vendor):
+            return True
+        what = f"{self.benchmark.name} measures only devices of {vendor}"
+        self.plan.plan_notes.add_note(f"{what}, so {target.name} is left out")
+        return False
+
+    def _note_missing_devices(self) -> None:
+        """Note why a load that asks for writable drives or OpenCL devices gets none."""
+        selectors = as_list(self.spec["target"])
+        writable = any(drive.destructive for drive in self._host.drives)
+        if not writable and any(one.get("drives", {}).get("writable") for one in selectors):
+            self._note(
+                "no drive may be written, since the host's chaosity_destructive_drives names none"
+            )
+        if not self._host.topology.opencl_devices and any("opencl" in one for one in selectors):
+            self._note(
+                "this host has no OpenCL device; install the driver of the GPU's vendor, or PoCL"
+                " (package pocl-opencl-icd), a driver for processors, and run ansible-playbook"
+                " provision.yml, which builds the program that lists devices"
+            )
+
+    # Levels of factors
+
+    def _kernels(self) -> Sequence[str | None]:
+        """Return the requested kernels that the benchmark has, and note the others."""
+        benchmark, wanted = self.benchmark, self.spec.get("kernel")
         if not benchmark.kernels:
             return [None]
-        wanted = spec.get("kernel")
         if not wanted:
             remedy = suggest_allowed("", benchmark.kernels)
-            raise UserError(f"{benchmark.name} needs a kernel", where, remedy)
+            raise UserError(f"{benchmark.name} needs a kernel", self.where, remedy)
         missing = [kernel for kernel in wanted if kernel not in benchmark.kernels]
         listed = ", ".join(missing)
         if len(missing) == len(wanted):
             remedy = suggest_allowed(missing[0], benchmark.kernels)
-            wrong, place = f"{benchmark.name} has no kernel {listed}", f"{where}.kernel"
+            wrong, place = f"{benchmark.name} has no kernel {listed}", f"{self.where}.kernel"
             others = (load_benchmark(name) for name in yaml_file_names(BENCHMARKS))
             known = {kernel for other in others for kernel in other.get("kernels", {})}
             error = DesignLeftOutError if known.issuperset(missing) else UserError
             raise error(wrong, place, remedy)
         if missing:
             reason = f"since {benchmark.name} does not have them"
-            self.plan_notes.add_note(f"{where}: {listed} left out, {reason}")
+            self.plan.plan_notes.add_note(f"{self.where}: {listed} left out, {reason}")
         return [kernel for kernel in wanted if kernel in benchmark.kernels]
+
+    def _with_levels(
+        self, initiator: str, members: Sequence[ChosenLoad], kernels: Sequence[str | None]
+    ) -> Iterator[LoadGroup]:
+        """Yield, for every kernel and combination of levels, a group with a load of each member."""
+        spec, vary, first = self.spec, self.spec.get("vary", {}), members[0]
+        known, where = self.benchmark.parameters, f"{self.where}.vary"
+        for name in vary:
+            check_allowed(name, known, f"{self.benchmark.name} has no parameter {name!r}", where)
+        factors: dict[str, Sequence[Level]] = {}
+        if "sizes" in spec:
+            factors["bytes"] = self._sizes(spec["sizes"], members)
+        factors |= {**vary, **self._pages(vary, members)}
+        if "buffers" in vary:
+            factors["buffers"] = self._buffers(vary["buffers"], members)
+        if compares_smt(
+            spec["initiator"], self._host
+        ):  # single loads and groups use the same names
+            uses_siblings = self._host.uses_smt_siblings(first.initiator)
+            factors["smt"] = ["all_siblings" if uses_siblings else "one_thread_per_core"]
+        limited = {name: self._limited(name, levels, name) for name, levels in factors.items()}
+        for kernel, chosen in product(kernels, product(*limited.values())):
+            levels = tuple(zip(limited, chosen, strict=True))
+            loads = (replace(one, kernel=kernel, levels=(*one.levels, *levels)) for one in members)
+            yield LoadGroup(self.role, initiator, tuple(loads))
+
+    def _sizes(
+        self, spec: list[WorkingSet] | WorkingSetRange, members: Sequence[ChosenLoad]
+    ) -> list[int]:
+        """Return the working-set sizes in bytes that fit on the node, ascending."""
+        first, room = members[0].initiator, self._room(members)
+        if isinstance(spec, list):
+            wanted = [self._size(size, first, room) for size in spec]
+        else:
+            low, high = self._size(spec["from"], first, room), self._size(spec["to"], first, room)
+            steps = spec.get("per_doubling", 1)
+            # Sizes start at a power of two, so that they are round and the same on different hosts.
+            begin = 2 ** math.floor(math.log2(low))
+            count = max(0, math.floor(math.log2(max(high, 1) / begin) * steps + 1e-9))
+            wanted = [begin * 2 ** (step / steps) for step in range(count + 1)]
+        # 1e-6 is added, so that a whole quotient is not rounded down to the next smaller number.
+        sizes = sorted({int(size / _GRAIN_BYTES + 1e-6) * _GRAIN_BYTES for size in wanted})
+        largest = min(room, self.plan.config["working_set"]["sweep_at_most_bytes"] or math.inf)
+        found = [size for size in sizes if size <= largest]
+        if len(found) < len(sizes):
+            self._note(
+                f"sizes above {format_binary_bytes(largest)} are left out (working_set in the"
+                " config: at_most_share_of_node, sweep_at_most_bytes)"
+            )
+        return found
+
+    def _room(self, members: Sequence[ChosenLoad]) -> float:
+        """Return the number of bytes that each of the loads may use on its node."""
+        share = self.plan.config["working_set"]["at_most_share_of_node"]
+        used = [node for member in members for node in member.target.nodes]
+        sizes = {node: self._host.memory_bytes(node) for node in used}
+        rooms = (share * size / used.count(node) for node, size in sizes.items() if size)
+        return min(rooms, default=math.inf)
+
+    def _size(self, size: WorkingSet, initiator: Initiator, room: float) -> float:
+        """Return a size of the experiment's file in bytes."""
+        if isinstance(size, int):
+            return size
+        if size["of"] == "node":
+            share = self.plan.config["working_set"]["at_most_share_of_node"]
+            whole = room / share if math.isfinite(room) else _USUAL_CACHE_BYTES["l3"]
+            return min(size["times"] * whole, room)
+        level = int(size["of"][1:])
+        known = self._host.topology.data_cache_bytes.get((initiator.cpus[0], level))
+        return size["times"] * (known or _USUAL_CACHE_BYTES[size["of"]])
+
+    def _pages(
+        self, vary: Mapping[str, Sequence[Level]], members: Sequence[ChosenLoad]
+    ) -> dict[str, list[Level]]:
+        """Return the kinds of pages that the experiment varies and the host has."""
+        topology, benchmark = self._host.topology, self.benchmark
+        nodes = {node for one in members for node in (one.buffers or one.target).nodes}
+        found: list[Level] = []
+        if "pages" not in vary:
+            pages = benchmark.parameters.get("pages")
+            if missing := _missing_pages(topology, pages, nodes):
+                where = f"parameters of {benchmark.name}, pages: {pages}"
+                variable = "host_state_huge_pages, playbooks/configure.yml"
+                remedy = f"reserve them ({variable}) or choose other pages"
+                raise UserError(note_with_nodes(*missing), where, remedy)
+            return {}
+        for pages in vary["pages"]:
+            if missing := _missing_pages(topology, pages, nodes):
+                self._note(f"pages {pages} left out, since {missing[0]}", missing[1])
+            else:
+                found.append(pages)
+        return {"pages": found}
+
+    def _buffers(self, vary: Iterable[Level], members: Sequence[ChosenLoad]) -> list[Level]:
+        """Return the positions of buffers that the experiment varies and the host has."""
+        found = []
+        for buffers in vary:
+            if all(self._host.buffer_nodes(one.initiator, str(buffers)) for one in members):
+                found.append(buffers)
+            else:
+                self._note(f"buffers {buffers} left out, since there is no such node with memory")
+        return found
+
+
+def _missing_pages(
+    topology: Topology, pages: Level | None, nodes: Iterable[int]
+) -> tuple[str, list[int]] | None:
+    """Return why a host cannot provide these pages, and on which nodes; None if it can.
+
+    If too few of these pages are free when the point runs, the point fails.
+    """
+    settings = topology.host.get("memory_settings") or {}
+    if pages == "thp" and settings.get("transparent_huge_pages") == "never":
+        return "transparent huge pages are switched off (never)", []
+    size = _HUGE_PAGES.get(str(pages))
+    pools = topology.huge_page_pools
+    if size is None or not pools:
+        return None
+    reserved = {pool.node for pool in pools if pool.page_bytes == size and pool.pages > 0}
+    missing = sorted(set(nodes) - reserved)
+    if None in reserved or not missing:  # None: only the total of the machine is known
+        return None
+    return f"no huge page of {format_binary_bytes(size)} is reserved", missing

@@ -9,14 +9,18 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, cast
 
-from chaosity.benchmarks.benchmark_templates import Benchmark
-from chaosity.benchmarks.counter_events import find_counter_events
+from chaosity.benchmarks.benchmark_templates import Benchmark, find_counter_events
 from chaosity.components.make_component_documents import gpu_component_name
 from chaosity.cpusets import format_cpu_list
-from chaosity.design.initiator_and_target_types import Initiator, Target
+from chaosity.design.endpoints import Initiator, Target
 from chaosity.design.load_combinations import LoadCombinations
-from chaosity.design.point_loads import ChosenLoad, Combination, LoadGroup, factor_level_of_point
-from chaosity.design.point_names import make_point_name
+from chaosity.design.loads import (
+    ChosenLoad,
+    Combination,
+    LoadGroup,
+    factor_level_of_point,
+    make_point_name,
+)
 from chaosity.documents.experiments import ExperimentDocument
 from chaosity.errors import DesignLeftOutError, UserError
 from chaosity.place_names import node_name, package_name

@@ -211,7 +211,7 @@ class FactorLevelRule(TypedDict, total=False):
 class RelativeMetric(TypedDict):
     """A derived metric: `metric` of `load`, as a ratio to a reference or `per` unit of a rate.
 
-    The reference is in the same replicate and differs from the load only in what `to` names.
+    The reference is in the same replicate, with the levels in `to`, and agrees in `same`.
     """
 
     name: Name
@@ -220,8 +220,8 @@ class RelativeMetric(TypedDict):
     metric: str
     to: NotRequired[Annotated[dict[str, str | int], MinLen(1)]]
     """Factors, levels or columns of the load, and their level in the reference."""
-    same: NotRequired[Annotated[list[Literal["initiator", "target", "kernel"]], DIFFERENT]]
-    """Sides in which load and reference agree, although a column in `to` describes them."""
+    same: NotRequired[Annotated[list[Text], MinLen(1), DIFFERENT]]
+    """Factors, levels or columns in which load and reference agree."""
     per: NotRequired[str]
     """A rate of the same load, such as runs_per_second.
 
@@ -279,6 +279,7 @@ class ExperimentDocument(TypedDict):
                 Annotated[
                     RelativeMetric,
                     with_one_key_of("to", "per"),
+                    key_needs("to", "same"),
                     key_needs("same", "to"),
                 ]
             ],

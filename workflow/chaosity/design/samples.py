@@ -32,7 +32,7 @@ class PlanNotes:
 
     def limit_levels(self, levels: Sequence[T], at_most: int | None, what: str) -> list[T]:
         """Return at most `at_most` levels, evenly spread; add a note if some are left out."""
-        taken = pick_evenly_spread(levels, len(levels) if at_most is None else at_most)
+        taken = pick_evenly_spread(levels, at_most)
         if len(taken) < len(levels):
             count = f"{len(taken)} of {len(levels)}"
             self.add_note(f"{what}: {count} levels, evenly spread (`levels` in the config)")
@@ -45,9 +45,9 @@ def note_with_nodes(text: str, nodes: Iterable[int]) -> str:
     return f"{text} on {nodes_name(listed)}" if listed else text
 
 
-def pick_evenly_spread(items: Sequence[T], at_most: int) -> list[T]:
-    """Return at most `at_most` items, evenly spread, with the first and the last."""
-    if len(items) <= max(at_most, 0):
+def pick_evenly_spread(items: Sequence[T], at_most: int | None) -> list[T]:
+    """Return at most `at_most` items, evenly spread, with the first and the last; None: all."""
+    if at_most is None or len(items) <= max(at_most, 0):
         return list(items)
     step = (len(items) - 1) / max(at_most - 1, 1)
     return [items[round(index * step)] for index in range(max(at_most, 0))]

@@ -1,0 +1,419 @@
+"""Select the initiators and targets of a load on a host, as an experiment's file asks for them.
+
+A selector may refer to an endpoint of an earlier load (``same_as: memory.initiator``), so loads are
+chosen in the order of the file. Targets are memory nodes, placements of pages, drive sets and
+devices. A placement of pages has shares for the memory nodes, or lets the kernel decide; see
+`place`. Weighted shares come from measurements, by a function that the caller passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TypeVar, cast
+
+from chaosity.design.endpoints import Endpoint, Initiator, PlannedDrive, Target
+from chaosity.design.host_resources import HostResources
+from chaosity.design.samples import AT_MOST_SETS, pick_evenly_spread, sample_sets_of_every_size
+from chaosity.documents.experiments import DriveSelector, InitiatorSelector, TargetSelector
+from chaosity.errors import DesignLeftOutError, UserError, check_allowed
+from chaosity.place.page_share_arithmetic import apportion_whole_numbers
+from chaosity.place.placement_policies import FIRST_TOUCH, POLICIES, UNIFORM
+from chaosity.place_names import node_name, parse_place_name
+
+S = TypeVar("S")
+E = TypeVar("E", bound=Endpoint)
+# Initiator and target of each load before this one, by its role.
+EarlierEndpoints = Mapping[str, Mapping[str, Endpoint]]
+InitiatorSelectors = InitiatorSelector | list[InitiatorSelector]
+# Returns the measured share of each node, for the name of the weights (CANONICAL or CONTENDED) and
+# the workers' nodes; None if they were not measured.
+WeightsLookup = Callable[[str, tuple[int, ...]], Mapping[int, float] | None]
+# Keys of a selector that do not say what to select.
+_INITIATOR_OPTIONS = {
+    *("threads", "within", "first_pu", "without", "by"),
+    *("at_least", "at_most", "at_most_sets", "in_each_set_of"),
+}
+_TARGET_OPTIONS = {"nearest", "weights_from"}
+_DRIVE_OPTIONS = {"none", "local", "one_of_each_relation", "writable", "at_most_sets"}
+# Shares are multiples of 1/_SHARE_PARTS: short as text, and they add up to exactly 1. The placement
+# check allows an error that is 200 times as large.
+_SHARE_PARTS = 10_000
+_LOAD_LEFT_OUT = Target("none", "none", ())
+
+
+def as_list(selectors: S | list[S]) -> list[S]:
+    """Return one selector, or a list of selectors, as a list."""
+    return selectors if isinstance(selectors, list) else [selectors]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the selectors of a load mean on a host.
+
+    `earlier` has the endpoints of earlier loads, and for targets the initiator of this load.
+    `where` is the load's place in the file, for errors. `weights` returns measured weights.
+    """
+
+    host: HostResources
+    earlier: EarlierEndpoints
+    where: str
+    weights: WeightsLookup | None = None
+
+    def select_initiators(self, selectors: InitiatorSelectors) -> list[Initiator]:
+        """Return the selected initiators without repetition, under their unique names.
+
+        Raises:
+            UserError: this host has no such initiator, or a reference is not to an initiator.
+            DesignLeftOutError: the selectors compare SMT siblings, and this host has none.
+        """
+        host = self.host
+        if compares_smt(selectors, host) and not host.has_smt:
+            raise DesignLeftOutError(
+                "no core of this host has several SMT threads in use", self.where
+            )
+        found: list[Initiator] = []
+        # Initiators of these selectors keep their names. The names list the nodes, or say how many
+        # threads there are and how they are distributed. `with_unique_name` would hide these facts.
+        named: list[Initiator] = []
+        for selector in as_list(selectors):
+            one_per_core, excluded = _one_per_core(selector, host), None
+            if "without" in selector:
+                excluded = self._initiator(selector["without"])
+            match self._only_key(selector, _INITIATOR_OPTIONS):
+                case "each":
+                    every = host.initiators_of_level(selector["each"], one_per_core, excluded)
+                    found += pick_evenly_spread(every, selector.get("at_most"))
+                case "each_set_of":
+                    named += _worker_sets(selector, host)
+                case "first_pu_of":
+                    firsts = _first_pus(selector, host)[1]
+                    found += pick_evenly_spread(firsts, selector.get("at_most"))
+                case "growing":
+                    named += host.packed_and_spread_core_sets(selector["growing"])
+                case "first_half_of":
+                    halves = host.packed_and_spread_core_sets(selector["first_half_of"], half=True)
+                    named += [half for half in halves if half.kind != "spread"]
+                case "others_of":
+                    found += self._others(selector, one_per_core)
+                case "names":
+                    for name in selector["names"]:
+                        initiator = self._named_initiator(name, one_per_core)
+                        (named if initiator.kind == "nodes" else found).append(initiator)
+                case "same_as":
+                    found.append(self._initiator(selector["same_as"]))
+                case "local_to":
+                    nodes = map(
+                        host.nearest_initiator_node, self._endpoint(selector["local_to"]).nodes
+                    )
+                    if near := [node for node in nodes if node is not None]:
+                        named.append(host.worker_initiator(near, one_per_core))
+                case _:
+                    other = self._endpoint(selector["one_of_each_relation_to"])
+                    level = "core" if selector.get("by") == "l3_domain" else "node"
+                    every = host.initiators_of_level(level, one_per_core, excluded)
+                    relation = host.relation(selector.get("by"))
+                    found += first_of_each_relation(other, every, relation)
+        return list(dict.fromkeys([*map(host.with_unique_name, found), *named]))
+
+    def select_targets(
+        self, selectors: TargetSelector | list[TargetSelector], initiator: Initiator
+    ) -> list[Target]:
+        """Return the selected targets of an initiator's load; of equal targets only the first.
+
+        Raises:
+            UserError: this host has no such target, or a reference is not to a target.
+        """
+        host = self.host
+        memory = [host.target_of_nodes([node.os_index]) for node in host.topology.memory_nodes]
+        found: list[Target] = []
+        for selector in as_list(selectors):
+            match self._only_key(selector, _TARGET_OPTIONS):
+                case "each" if selector.get("nearest"):
+                    near = host.nearest_initiator_node
+                    found += [node for node in memory if near(node.nodes[0]) in initiator.nodes]
+                case "each":
+                    found += memory
+                case "each_other":
+                    found += _memory_of_other_packages(initiator, host)
+                case "all":
+                    found.append(host.target_of_nodes(one.nodes[0] for one in memory))
+                case "policies":
+                    found += self._placements(selector["policies"], initiator)
+                case "none":
+                    found.append(_LOAD_LEFT_OUT)
+                case "local_to":
+                    end = self._endpoint(selector["local_to"])
+                    if end.nodes or isinstance(end, Initiator):  # a drive's node may be unknown
+                        found.append(host.target_of_nodes(host.local_memory_nodes(end)))
+                case "one_of_each_relation_to":
+                    other = self._endpoint(selector["one_of_each_relation_to"])
+                    found += first_of_each_relation(other, memory, host.endpoint_relation)
+                case "same_as":
+                    target = self._endpoint(selector["same_as"])
+                    if not isinstance(target, Target):
+                        wrong = f"{selector['same_as']} is not a target of an earlier load"
+                        raise UserError(wrong, self.where)
+                    found.append(target)
+                case "names":
+                    names, known = selector["names"], {target.name: target for target in memory}
+                    found += self._known(names, known, "memory node")
+                case "opencl":
+                    devices = {one.name: one for one in host.topology.opencl_devices}
+                    wanted = selector["opencl"].get("names", list(devices))
+                    chosen = self._known(wanted, devices, "OpenCL device")
+                    found += [_LOAD_LEFT_OUT] if selector["opencl"].get("none") and devices else []
+                    found += map(host.opencl_target, chosen)
+                case _:
+                    found += self._drive_sets(selector["drives"], initiator)
+        first: dict[tuple[object, ...], Target] = {}
+        for target in found:
+            nodes = target.nodes if target.is_memory else ()
+            placement = target.name if target.is_page_placement else None
+            content = (target.kind == "none", nodes, target.drives, target.device, placement)
+            first.setdefault(content, target)
+        return list(first.values())
+
+    def _only_key(self, selector: Mapping[str, object], options: Collection[str]) -> str:
+        """Return the only key of a selector that says what to select."""
+        kinds = [key for key in selector if key not in options]
+        if len(kinds) != 1:
+            found = f"a selector has {' and '.join(kinds) or 'no key'}"
+            raise UserError(found, self.where, "give exactly one key that says what to select")
+        return kinds[0]
+
+    def _endpoint(self, reference: str) -> Endpoint:
+        """Return the endpoint of an earlier load in a reference such as ``memory.initiator``."""
+        loads = self.earlier.items()
+        known = {f"{role}.{side}": end for role, ends in loads for side, end in ends.items()}
+        check_allowed(reference, known, f"no earlier load has {reference}", self.where)
+        return known[reference]
+
+    def _initiator(self, reference: str) -> Initiator:
+        endpoint = self._endpoint(reference)
+        if not isinstance(endpoint, Initiator):
+            raise UserError(f"{reference} is not an initiator of an earlier load", self.where)
+        return endpoint
+
+    def _known(self, names: Iterable[str], known: Mapping[str, S], what: str) -> list[S]:
+        """Return the parts of this host that have these names."""
+        for name in names:
+            check_allowed(name, known, f"this host has no {what} {name!r}", self.where)
+        return [known[name] for name in names]
+
+    def _others(self, selector: InitiatorSelector, one_per_core: bool) -> list[Initiator]:
+        """Return the cores that an earlier initiator leaves unused, if there are any."""
+        within = as_list(cast("str | list[str]", selector.get("within", "node")))
+        others = self.host.remaining_cores(self._initiator(selector["others_of"]), within)
+        if others and selector.get("first_pu"):
+            pus = self.host.initiators_of_level("pu", one_per_core)
+            others = next(pu for pu in pus if pu.cpus[0] == min(others.cpus))
+        return [others] if others else []
+
+    def _named_initiator(self, name: str, one_per_core: bool) -> Initiator:
+        """Return the initiator with a name such as ``node3``, ``pu12`` or ``nodes0-3``, a set."""
+        levels = ("node", "pu", "core", "l3_domain", "core_kind", "package", "machine")
+        every = (self.host.initiators_of_level(level, one_per_core) for level in levels)
+        known = {one.name: one for initiators in every for one in initiators}
+        place = parse_place_name(name)
+        nodes = place.nodes_in_name if place and place.kind in ("node", "nodes") else ()
+        without = [one.os_index for one in self.host.topology.nodes if not one.initiator]
+        if lacking := [node for node in nodes if node in without]:
+            raise UserError(
+                f"{name} cannot issue accesses, since node {lacking[0]} has no processing units",
+                self.where,
+                f"usable nodes: {', '.join(one for one in known if one.startswith('node'))}",
+            )
+        if nodes and all(node_name(node) in known for node in nodes):
+            return self.host.worker_initiator(nodes, one_per_core)
+        return self._known([name], known, "initiator")[0]
+
+    def _placements(self, names: list[str], workers: Initiator) -> Iterator[Target]:
+        """Yield the possible placements; if one node has all memory, only first touch."""
+        for name in names:
+            check_allowed(name, POLICIES, f"unknown policy {name!r}", f"{self.where}.target")
+            if len(self.host.topology.memory_nodes) >= 2 or name == FIRST_TOUCH:
+                target = page_placement_target(name, workers, self.host, self.weights)
+                yield from [target] if target else []
+
+    def _drive_sets(self, selector: DriveSelector, initiator: Initiator) -> list[Target]:
+        """Return the drive sets that a selector below ``drives`` asks for."""
+        host = self.host
+        key = self._only_key(selector, _DRIVE_OPTIONS)
+        owner = selector.get("first_of") or selector.get("all_of")
+        groups = host.drives_by_package() if owner == "package" else host.drives_by_node()
+        if selector.get("writable"):
+            writable = {at: tuple(d for d in own if d.destructive) for at, own in groups.items()}
+            groups = {place: drives for place, drives in writable.items() if drives}
+        if selector.get("local"):
+            of_package = owner == "package"
+            own = host.packages_of_initiator(initiator) if of_package else initiator.nodes
+            near = {place: drives for place, drives in groups.items() if place in own}
+            # If no drive has a known node, "local" has no meaning, and all drives count.
+            groups = near if near or set(groups) != {None} else groups
+        if selector.get("one_of_each_relation"):
+            sets = [host.drive_set_target(f"all_of_{owner}", group) for group in groups.values()]
+            first = first_of_each_relation(initiator, sets, host.endpoint_relation)
+            kept = [target.drives for target in first]
+            groups = {place: drives for place, drives in groups.items() if drives in kept}
+        # Without a drive that may be written, there is nothing to compare with a baseline.
+        baseline = selector.get("none") and (groups or not selector.get("writable"))
+        every = tuple(drive for group in groups.values() for drive in group)
+        most = selector.get("at_most_sets")
+        kind = f"{key}_{owner}" if owner else "drive"
+        chosen: list[tuple[PlannedDrive, ...]]
+        match key:
+            case "each":
+                chosen = pick_evenly_spread([(drive,) for drive in every], most)
+            case "first_of":
+                chosen = [own[:n] for own in groups.values() for n in range(1, len(own))]
+            case "all_of":
+                chosen = pick_evenly_spread([*groups.values()], most)
+            case "all_of_each_set_of":
+                kind, chosen = "all_of_nodes", self._drives_of_node_sets(most or AT_MOST_SETS)
+            case "all":
+                kind, chosen = "all", [every] if every else []
+            case _:
+                known = {drive.component: (drive,) for drive in host.drives}
+                chosen = self._known(selector["names"], known, "drive")
+        sets = [host.drive_set_target(kind, drives) for drives in chosen]
+        return [_LOAD_LEFT_OUT, *sets] if baseline else sets
+
+    def _drives_of_node_sets(self, at_most: int) -> list[tuple[PlannedDrive, ...]]:
+        """Return the drives of every set of several nodes, or of some sets, small sets first."""
+        by_node = self.host.drives_by_node().items()
+        groups = {node: drives for node, drives in by_node if node is not None}
+        sets = [nodes for size in range(2, len(groups) + 1) for nodes in combinations(groups, size)]
+        chosen = pick_evenly_spread(sets, at_most - len(groups))  # `at_most` includes single nodes
+        return [tuple(drive for node in nodes for drive in groups[node]) for nodes in chosen]
+
+
+def select_initiator_sets(
+    selectors: InitiatorSelectors, host: HostResources, where: str
+) -> list[tuple[str, list[Initiator]]] | None:
+    """Return name and nodes of each set, whose nodes run one load each; None for other selectors.
+
+    Raises:
+        UserError: a selector of sets is not the only selector.
+    """
+    listed = as_list(selectors)
+    if not any("in_each_set_of" in selector for selector in listed):
+        return None
+    if len(listed) > 1:
+        raise UserError("in_each_set_of must be the only selector", f"{where}.initiator")
+    one_per_core = _one_per_core(listed[0], host)
+    return [
+        (workers.name, [host.worker_initiator([node], one_per_core) for node in workers.nodes])
+        for workers in _worker_sets(listed[0], host)
+    ]
+
+
+def joint_name_of_initiators(selectors: InitiatorSelectors, host: HostResources) -> str:
+    """Return the name that a point's name has for all initiators, such as ``each_node``."""
+    words = []
+    for selector in as_list(selectors):
+        if "first_pu_of" in selector:
+            words.append(f"each_first_pu_of_{_first_pus(selector, host)[0]}")
+        else:
+            words.append(f"each_{selector['each']}" if "each" in selector else "named")
+    return "_and_".join(words)
+
+
+def compares_smt(selectors: InitiatorSelectors, host: HostResources) -> bool:
+    """Return whether some selectors take one thread per core and others all SMT siblings."""
+    return len({_one_per_core(selector, host) for selector in as_list(selectors)}) > 1
+
+
+def _one_per_core(selector: InitiatorSelector, host: HostResources) -> bool:
+    return selector["threads"] == "one_per_core" if "threads" in selector else host.one_per_core
+
+
+def _worker_sets(selector: InitiatorSelector, host: HostResources) -> list[Initiator]:
+    """Return sets of every size of the nodes that have processing units."""
+    nodes = [node.os_index for node in host.topology.initiator_nodes]
+    sets = sample_sets_of_every_size(nodes, selector.get("at_most_sets", AT_MOST_SETS))
+    return [host.worker_initiator(chosen, _one_per_core(selector, host)) for chosen in sets]
+
+
+def _first_pus(selector: InitiatorSelector, host: HostResources) -> tuple[str, list[Initiator]]:
+    """Return the level and the units of a selector `first_pu_of`."""
+    return host.first_pu_of_each_group(selector["first_pu_of"], selector.get("at_least", 1))
+
+
+def first_of_each_relation(
+    endpoint: Endpoint, candidates: Iterable[E], relation: Callable[[Endpoint, Endpoint], str]
+) -> list[E]:
+    """Return, for each relation to an endpoint, the next candidate with this relation.
+
+    Nodes are counted from the endpoint's own node on, so that not all points use node 0.
+    """
+    own = min(endpoint.nodes, default=0)
+    found: dict[str, E] = {}
+    for other in sorted(candidates, key=lambda one: (one.nodes[:1] < (own,), one.nodes[:1])):
+        found.setdefault(relation(endpoint, other), other)
+    return list(found.values())
+
+
+def _memory_of_other_packages(initiator: Initiator, host: HostResources) -> list[Target]:
+    """Return the memory of each package that has no core of the initiator, all nodes as one target.
+
+    Nodes without cores are left out: they have memory of another kind. So is a package without
+    memory, and memory that is the initiator's own too.
+    """
+    own, topology = host.packages_of_initiator(initiator), host.topology
+    memory = {node.os_index for node in topology.memory_nodes} - set(initiator.nodes)
+    others = [package for package in topology.packages if package.os_index not in own]
+    nodes = [memory & set(topology.nodes_of_pus(package.cpus)) for package in others]
+    return [host.target_of_nodes(listed) for listed in nodes if listed]
+
+
+def page_placement_target(
+    name: str, workers: Initiator, host: HostResources, weights: WeightsLookup | None
+) -> Target | None:
+    """Return a placement of pages as a target; None if the workers' weights are unknown.
+
+    `name` is a key of POLICIES; the program runs on the units of the `workers`.
+    """
+    policy = POLICIES[name]
+    nodes = tuple(node.os_index for node in host.topology.memory_nodes)
+    if not policy.over_all:
+        nodes = host.worker_memory_nodes(workers)
+    shares: Mapping[int, float] | None = None
+    if policy.shares == UNIFORM:
+        shares = dict.fromkeys(nodes, 1.0)
+    elif policy.shares is not None:
+        shares = weights(policy.shares, workers.nodes) if weights else None
+        if shares is None or set(shares) != set(nodes):
+            return None
+    return Target(name, "policy", nodes, shares=round_page_shares(shares), settles=policy.settles)
+
+
+def round_page_shares(shares: Mapping[int, float] | None) -> tuple[tuple[int, float], ...] | None:
+    """Return pairs of node and share: multiples of 1/_SHARE_PARTS that add up to 1.
+
+    The given shares need not add up to 1.
+    """
+    if shares is None:
+        return None
+    whole = apportion_whole_numbers(_SHARE_PARTS, dict(sorted(shares.items())))
+    return tuple((node, part / _SHARE_PARTS) for node, part in whole.items() if part)
+
+
+def notes_on_missing_weights(
+    names: Iterable[str], sources: Mapping[str, str], experiments: Container[str]
+) -> Iterator[str]:
+    """Yield notes on policies that are left out, and on what to run to measure their weights.
+
+    `sources` has the experiment that measures each kind of weights; `experiments` are those of
+    this run.
+    """
+    lacking: dict[str, list[str]] = {}
+    for name in names:
+        lacking.setdefault(sources.get(POLICIES[name].shares or "", ""), []).append(name)
+    for source, policies in lacking.items():
+        left_out = f"{' and '.join(policies)}: left out for workers whose weights are not known yet"
+        if source in experiments:
+            yield f"{left_out}; {source} measures them in this run, the next run adds the points"
+        else:
+            yield f"{left_out}; run {source or 'an experiment that measures them'} first"
