@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csgraph
 
 from chaosity.anomalies.cell_groups import (
@@ -258,6 +259,36 @@ def _by_steps(
     remote_scores = np.where(remote, cells.log_score, -np.inf)
     best = remote_scores.max(axis=1, keepdims=True)
     yield from _by_hops(cells, remote, remote & (remote_scores == best))
+    # So it does if noise closes the gaps. Noise also makes such neighbours of equal nodes.
+    either = [_nearest_in_one_direction(cells, remote), *_nearest_in_both_directions(cells, remote)]
+    for nearest in either:
+        for _, groups in _by_hops(cells, remote, nearest):
+            yield STEPS, groups
+
+
+def _nearest_in_one_direction(cells: ScoredCells[int], remote: Mask) -> Mask:
+    """Return one nearest node for each node, as in a one-way ring: together they score highest.
+
+    A cell that was not measured may be the nearest one.
+    """
+    scores = np.where(remote, cells.log_score, np.nan)
+    best, least = np.nanmax(scores), np.nanmin(scores)
+    missing = ~cells.measured_mask & ~cells.local_mask
+    # A node is not near to itself, and one that lacks units or memory is near to none.
+    far = least - len(cells.rows) * (best - least + 1.0)
+    scores = np.where(remote, cells.log_score, np.where(missing, best, far))
+    return mask_of_cells(zip(*linear_sum_assignment(scores, maximize=True), strict=True), remote.shape)
+
+
+def _nearest_in_both_directions(cells: ScoredCells[int], remote: Mask) -> Iterator[Mask]:
+    """Yield the pairs of nodes above each gap between scores that noise seldom leaves."""
+    if cells.rows != cells.columns:
+        return
+    either = np.fmax(cells.log_score, cells.log_score.T)
+    scores = np.sort(either[remote & ~np.isnan(either)])
+    for far, near in pairwise(scores):
+        if near - far > cells.typical_standard_error:
+            yield remote & (either >= near)
 
 
 def _by_hops(cells: ScoredCells[int], remote: Mask, nearest: Mask) -> Iterator[tuple[str, Groups]]:
