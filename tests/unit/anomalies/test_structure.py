@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -75,6 +77,25 @@ def test_the_structure_is_seen_through_noise(layout, n, metric, monkeypatch):
     found = analyse_matrix(faulty.measure(layout, np.random.default_rng(11), n=n, metric=metric))
     assert (names(found), found.packages) == EXPECTED[layout.name]
     assert found.anomalies == ()
+
+
+@pytest.mark.parametrize(
+    ("layout", "missing"),
+    [
+        (faulty.ring(4), ()),
+        (faulty.ring(8), ((0, 1),)),
+        (faulty.mesh(2, 3), ((1, 2),)),
+        (faulty.ring(6, one_way=True), ((0, 1), (3, 5))),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_neighbours_are_seen_through_much_noise_and_gaps(layout, missing, monkeypatch):
+    monkeypatch.setattr(faulty, "DISTURBED", 0.0)
+    for seed in range(10):
+        full = faulty.measure(layout, np.random.default_rng(seed), n=3, noise=0.08)
+        samples = {pair: own for pair, own in full.samples.items() if pair not in missing}
+        blocks = {pair: own for pair, own in full.blocks.items() if pair not in missing}
+        assert not analyse_matrix(replace(full, samples=samples, blocks=blocks)).anomalies
 
 
 def test_each_cell_is_in_one_group_and_the_best_group_is_first():

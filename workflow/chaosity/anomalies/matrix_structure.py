@@ -34,6 +34,9 @@ SlitEntries = Mapping[NodePair, float]  # distance in the firmware's SLIT
 Groups = Mapping[str, Mask]  # name of each group -> mask of its cells
 UNKNOWN, NONE, LOCAL_REMOTE, PACKAGES = "unknown", "none", "local_remote", "packages"
 STEPS, HOPS, DISTANCES = "steps", "hops", "distances"
+# Hops between neighbours of smaller gaps. Noise alone may leave such gaps, so these groups are
+# known only beside other hops.
+UNCLEAR_HOPS = "unclear hops"
 # A departure of more than three standard deviations is not noise; beyond that, its size says
 # nothing about the structure.
 CAP = 9.0
@@ -86,8 +89,13 @@ def learn_matrix_structure(
     """
     hypotheses = list(_hypotheses(cells, packages, distances))
     best, least = hypotheses[0], np.inf
+    known_kinds = {DISTANCES, HOPS}
+    known_kinds |= {PACKAGES} if packages else set()
+    known_kinds |= (
+        {UNCLEAR_HOPS} if HOPS in {hypothesis.kind for hypothesis in hypotheses} else set()
+    )
     for hypothesis in hypotheses:
-        known = hypothesis.kind in (DISTANCES, HOPS) or (hypothesis.kind == PACKAGES and packages)
+        known = hypothesis.kind in known_kinds
         cost = structure_cost(cells, hypothesis) - (KNOWN_BONUS if known else 0.0)
         if cost < least - 1e-9:
             best, least = hypothesis, cost
@@ -263,7 +271,7 @@ def _by_steps(
     either = [_nearest_in_one_direction(cells, remote), *_nearest_in_both_directions(cells, remote)]
     for nearest in either:
         for _, groups in _by_hops(cells, remote, nearest):
-            yield STEPS, groups
+            yield UNCLEAR_HOPS, groups
 
 
 def _nearest_in_one_direction(cells: ScoredCells[int], remote: Mask) -> Mask:
@@ -277,7 +285,9 @@ def _nearest_in_one_direction(cells: ScoredCells[int], remote: Mask) -> Mask:
     # A node is not near to itself, and one that lacks units or memory is near to none.
     far = least - len(cells.rows) * (best - least + 1.0)
     scores = np.where(remote, cells.log_score, np.where(missing, best, far))
-    return mask_of_cells(zip(*linear_sum_assignment(scores, maximize=True), strict=True), remote.shape)
+    return mask_of_cells(
+        zip(*linear_sum_assignment(scores, maximize=True), strict=True), remote.shape
+    )
 
 
 def _nearest_in_both_directions(cells: ScoredCells[int], remote: Mask) -> Iterator[Mask]:
@@ -287,8 +297,8 @@ def _nearest_in_both_directions(cells: ScoredCells[int], remote: Mask) -> Iterat
     either = np.fmax(cells.log_score, cells.log_score.T)
     scores = np.sort(either[remote & ~np.isnan(either)])
     for far, near in pairwise(scores):
-        if near - far > cells.typical_standard_error:
-            yield remote & (either >= near)
+        if near - far > cells.typical_standard_error / 2.0:
+            yield (remote | remote.T) & (either >= near)
 
 
 def _by_hops(cells: ScoredCells[int], remote: Mask, nearest: Mask) -> Iterator[tuple[str, Groups]]:
