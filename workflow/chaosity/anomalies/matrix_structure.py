@@ -9,7 +9,7 @@ its initiators and targets has a cell in the group. And a cell that departs cost
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
@@ -154,7 +154,7 @@ def _hypotheses(
     yield _structure(NONE, {"all": plain, **others})
     yield _structure(LOCAL_REMOTE, {**own, "remote": remote, **others})
     steps = list(_steps_of_value(cells, remote))
-    for nodes in filter(None, [packages or _packages_of_nearest_nodes(cells, steps)]):
+    for nodes in [packages] if packages else _packages_of_nearest_nodes(cells, remote, steps):
         for groups in _by_packages(cells, remote, nodes):
             yield _structure(PACKAGES, {**own, **groups, **others}, nodes)
     for kind, groups in chain(
@@ -207,20 +207,22 @@ def _ranks_of_one_sided_cells(cells: ScoredCells[int], one_sided: Mask) -> Label
 
 
 def _packages_of_nearest_nodes(
-    cells: ScoredCells[int], of_value: Sequence[Sequence[Mask]]
-) -> PackageNodes | None:
-    """Return the packages of equal size whose nodes are nearest to each other; None if none are."""
-    for steps in of_value:
-        if cells.rows == cells.columns and len(steps) > 1:
-            nearest = steps[0] | cells.local_mask
-            packages = {
-                tuple(node for node, near in zip(cells.columns, row, strict=True) if near)
-                for row in nearest
-            }
-            nodes = [node for package in packages for node in package]
-            if sorted(nodes) == sorted(cells.rows) and len({*map(len, packages)}) == 1:
-                return tuple(sorted(packages))
-    return None
+    cells: ScoredCells[int], remote: Mask, of_value: Sequence[Sequence[Mask]]
+) -> Iterable[PackageNodes]:
+    """Return packages of equal size whose nodes are nearest to each other."""
+    if cells.rows != cells.columns:
+        return []
+    first_steps = [steps[0] for steps in of_value if len(steps) > 1]
+    found: dict[PackageNodes, None] = {}
+    for nearest in [*first_steps, *_nearest_in_both_directions(cells, remote)]:
+        packages = {
+            tuple(node for node, near in zip(cells.columns, row, strict=True) if near)
+            for row in nearest | cells.local_mask
+        }
+        nodes = [node for package in packages for node in package]
+        if sorted(nodes) == sorted(cells.rows) and len({*map(len, packages)}) == 1:
+            found[tuple(sorted(packages))] = None
+    return found
 
 
 def _by_packages(cells: ScoredCells[int], remote: Mask, packages: PackageNodes) -> Iterator[Groups]:
