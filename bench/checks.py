@@ -16,18 +16,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from chaosity.documents.machines import Fault
+from chaosity.health.check_history import lasting_losses
+from chaosity.health.check_host import measure_and_judge
 from chaosity.health.choose_check_points import CheckPoint, PointKey, fit_into_time
-from chaosity.health.equal_hosts import compare_with_equal_hosts
 from chaosity.health.judge_check_values import (
     RECENT,
     CheckedValue,
     Expectation,
     MapValue,
+    compare_with_equal_hosts,
     status_of_values,
     suspected_parts,
 )
-from chaosity.health.measure_check_points import measure_and_judge
-from chaosity.health.steps_in_series import steps_in_series
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.true_values import true_values
 from chaosity.store.measurements import less_is_better
@@ -108,7 +108,7 @@ class Host:
         )
         for value in values:
             self.checked[value.check.key] = f"{night:05}"
-            if not value.is_clear:
+            if not value.tonight.is_clear:
                 self.earlier.setdefault(value.check.key, []).append(value.value)
         return values
 
@@ -262,7 +262,7 @@ def healthy_fleet(hosts: int, healthy: Mapping[PointKey, float]) -> str:
             earlier = {key: each[:-1] for key, each in own.items()}
             others = values[:number] + values[number + 1 :]
             judged = compare_with_equal_hosts(tonight, earlier, others)
-            alarms += any(value.is_slower_than_equals for value in judged)
+            alarms += any(value.equals.is_clear for value in judged)
             checks += 1
     share = HEALTHY_NIGHTS * alarms / checks
     return f"healthy, {hosts} hosts: {alarms} of {checks} comparisons, {share:.2f} in a host's year"
@@ -284,7 +284,7 @@ def all_tests_together(fleet: int, healthy: Mapping[PointKey, float]) -> tuple[i
             others = recent[:number] + recent[number + 1 :]
             judged = compare_with_equal_hosts(host.check(night, true), own, others)
             told += status_of_values(judged) > 0
-            by_equals += any(value.is_slower_than_equals for value in judged)
+            by_equals += any(value.equals.is_clear for value in judged)
     return FLEETS[0] * HEALTHY_NIGHTS, told, by_equals
 
 
@@ -323,7 +323,7 @@ def dates(loss: float, hosts: int) -> str:
                         "value": repr(value),
                     }
                 )
-        for step in steps_in_series(rows):
+        for step in lasting_losses(rows):
             if loss and step.point == check_points()[0].key[1]:
                 errors.append(abs((datetime.fromisoformat(step.since) - FIRST).days - 60))
             else:

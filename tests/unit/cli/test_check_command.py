@@ -16,10 +16,10 @@ import pytest
 
 from broken_runs import chaosity
 from chaosity.cli.check import check_command
+from chaosity.components.component_history import CHECKS_FILE
 from chaosity.errors import UserError
 from chaosity.health.check_host import HostCheck, refuse_busy_host
 from chaosity.health.choose_check_points import CheckPoint
-from chaosity.health.components_of_checks import STATES_FILE
 from chaosity.records.record_types_and_verdict import Record
 from chaosity.transport.runner_command import SSH
 from machines import run_chaosity
@@ -42,7 +42,7 @@ def test_each_check_keeps_the_components_that_it_sees(folder: Path):
         topology["host"]["kernel_release"] = kernel
         path.write_text(json.dumps(topology))
         HostCheck(folder).run()
-    states = [json.loads(line) for line in (folder / STATES_FILE).read_text().splitlines()]
+    states = [json.loads(line) for line in (folder / CHECKS_FILE).read_text().splitlines()]
     assert [each["content"]["system"]["kernel_release"] for each in states] == ["6.1.1", "6.1.2"]
 
 

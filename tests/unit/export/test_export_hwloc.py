@@ -13,8 +13,8 @@ from lxml import etree
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
-from chaosity.export.host_measurements_for_export import read_measured_host
 from chaosity.export.hwloc_xml_with_measurements import export_hwloc_xml
+from chaosity.export.main_matrices import read_measured_host
 from chaosity.topology.topology_discovery import discover_topology
 from shipped_data import REAL_MACHINES
 from table_rows import BANDWIDTH, folder_of, measured, rows, table

@@ -9,11 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from chaosity.export.host_measurements_for_export import (
-    read_measured_host,
-    select_most_complete_node_measurements,
-)
-from chaosity.export.scheduler_placement_document import build_placement_document
+from chaosity.export.main_matrices import memory_matrix, read_measured_host
+from chaosity.export.placement_documents import build_placement_document
 from chaosity.store.tidy_table_parquet import COLUMNS
 from machines import SMALL_MACHINES, MeasuredHost, measured_host
 from published_schemas import schema_errors, schema_validator
@@ -122,11 +119,11 @@ def test_a_cache_is_not_taken_for_memory(tmp_path):
     assert not sized.empty
     both = pd.concat([tidy[tidy["experiment"] == "memory_bandwidth"], sized])
     host = read_measured_host(folder_of(XML, both.astype(COLUMNS), tmp_path / "r"))
-    assert select_most_complete_node_measurements(host, LATENCY) is None
+    assert memory_matrix(host, LATENCY) is None
 
 
 def test_one_thread_is_not_taken_for_a_node(tmp_path):
     tidy = server("memory_bandwidth").tidy()
     threads = tidy[tidy["initiator_kind"] == "pu"]
     host = read_measured_host(folder_of(XML, threads, tmp_path / "r"))
-    assert select_most_complete_node_measurements(host, BANDWIDTH) is None
+    assert memory_matrix(host, BANDWIDTH) is None

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
-from chaosity.export.reframe_references import prediction_limits
+from chaosity.export.text_formats import prediction_limits
 from chaosity.statistics.estimates_and_ratios import Estimate
 from table_rows import BANDWIDTH, folder_of, rows, table, whole_map
 

@@ -8,7 +8,7 @@ import pytest
 from lxml import etree
 
 from chaosity.anomalies.host_anomalies import analyse_host
-from chaosity.export.host_measurements_for_export import MeasuredHost
+from chaosity.export.main_matrices import MeasuredHost
 from chaosity.figures.machine_drawing import draw_machine, draw_machines
 from chaosity.figures.machine_parts import MachineParts
 from chaosity.statistics.cell_summary import with_variance_priors

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from chaosity.components.component_history import CHECKS_FILE, ComponentLog
 from chaosity.health.check_history import read_check_history
 from chaosity.health.check_series import (
     COLUMNS,
@@ -13,7 +14,6 @@ from chaosity.health.check_series import (
     last_checks,
     read_series,
 )
-from chaosity.health.components_of_checks import STATES_FILE, ComponentLog
 from chaosity.health.judge_check_values import Expectation, MapValue
 from strategies import change_text, changed, check_any_input, simulated_records, write_text
 
@@ -51,7 +51,7 @@ def parse_series(text: str, folder: Path) -> None:
 
 
 def parse_states(text: str, folder: Path) -> None:
-    write_text(folder / STATES_FILE, text)
+    write_text(folder / CHECKS_FILE, text)
     log = ComponentLog(folder)
     log.differences("2026-11-01T01:00:00.000Z", "2026-11-30T01:00:00.000Z")
     list(log.replacements("drive-0"))

@@ -10,12 +10,12 @@ from functools import cache
 
 import pytest
 
+from chaosity.components.component_history import CHECKS_FILE, keep_components_of_check
 from chaosity.errors import UserError
 from chaosity.figures.checks_over_time import draw_checks_over_time
 from chaosity.health.check_history import read_check_history
 from chaosity.health.check_series import COLUMNS, SERIES_FILE, append_check
 from chaosity.health.choose_check_points import CheckPoint
-from chaosity.health.components_of_checks import STATES_FILE, keep_components
 from chaosity.health.judge_check_values import CheckedValue
 from chaosity.store.measurements import less_is_better
 from nightly_checks import check_points, time_of_night, write_points
@@ -61,7 +61,7 @@ def checks(folder, loss, nights=NIGHTS, noise=0.01):
 
 def test_a_slow_node_is_one_change_with_the_kernel_that_changed_then(tmp_path):
     for night, system in ((0, OLD), (10, OLD), (40, NEW)):
-        keep_components(tmp_path, time_of_night(night), {"system": system})
+        keep_components_of_check(tmp_path, time_of_night(night), {"system": system})
     found = checks(tmp_path, lambda c, night: 0.08 * ("node3" in c.parts and night >= 40))
     [change] = found.changes
     assert change.parts == ("node3",)
@@ -74,12 +74,12 @@ def test_a_slow_node_is_one_change_with_the_kernel_that_changed_then(tmp_path):
         found.sentences()[0],
     )
     assert found.component_changes == ((time_of_night(40), "kernel release 6.1.1 → 6.1.2"),)
-    assert len((tmp_path / STATES_FILE).read_text().splitlines()) == 2
+    assert len((tmp_path / CHECKS_FILE).read_text().splitlines()) == 2
 
 
 def test_a_change_of_components_on_another_night_is_not_blamed(tmp_path):
     for night, system in ((0, OLD), (30, NEW)):
-        keep_components(tmp_path, time_of_night(night), {"system": system})
+        keep_components_of_check(tmp_path, time_of_night(night), {"system": system})
     found = checks(tmp_path, lambda c, night: 0.1 * (c.parts == (a_drive(),) and night >= 40))
     [change] = found.changes
     assert change.components == ()
@@ -141,7 +141,9 @@ def odd_days():
 def test_a_replaced_drive_begins_a_new_series(tmp_path):
     drive = {"component": "drive", "firmware": "1"}
     for night, serial in ((0, "OLD1"), (30, "NEW2")):
-        keep_components(tmp_path, time_of_night(night), {a_drive(): {**drive, "serial": serial}})
+        keep_components_of_check(
+            tmp_path, time_of_night(night), {a_drive(): {**drive, "serial": serial}}
+        )
     found = checks(tmp_path, lambda c, night: 0.3 * (c.parts == (a_drive(),) and night >= 30))
     assert found.changes == ()
     own = [each for each in found.series if each.check.parts == (a_drive(),)]
@@ -199,6 +201,6 @@ def test_a_wrong_time_is_refused(tmp_path, time):
     "text", ['{"since": "x", "content": 3}\n', '{"since": 1, "content": ["a"]}']
 )
 def test_damaged_components_are_refused_by_name(tmp_path, text):
-    (tmp_path / STATES_FILE).write_text(text)
+    (tmp_path / CHECKS_FILE).write_text(text)
     with pytest.raises(UserError, match="the file has no components of checks"):
         checks(tmp_path, lambda *_: 0.0, 3)

@@ -7,18 +7,18 @@ import random
 
 import pytest
 
-from chaosity.health.check_series import append_check, read_series
-from chaosity.health.choose_check_points import choose_check_points
-from chaosity.health.equal_hosts import (
-    compare_with_equal_hosts,
-    popularity,
+from chaosity.health.check_series import (
+    append_check,
+    read_series,
     recent_values_of_equal_hosts,
 )
+from chaosity.health.choose_check_points import choose_check_points
 from chaosity.health.judge_check_values import (
     FINE,
     WARNING,
     Expectation,
     MapValue,
+    compare_with_equal_hosts,
     status_of_values,
     suspected_parts,
 )
@@ -61,16 +61,16 @@ def test_a_node_that_was_slow_in_its_own_map_is_a_warning_of_this_node(hosts):
     values = checked(nights("own", sick=["node5"], loss=0.12), others)
     assert status_of_values(values) == WARNING
     assert {each.parts for each in suspected_parts(values)} == {("node5",)}
-    told = [value for value in values if value.is_slow]
-    assert {value.equal_hosts for value in told} == {hosts}
-    assert all(value.told_loss == value.loss_to_equals > 0.08 for value in told)
-    assert not any(value.is_clear or value.is_fault for value in values)
+    told = [value for value in values if value.clear]
+    assert {value.equals.hosts for value in told} == {hosts}
+    assert all(value.told_loss == value.equals.loss > 0.08 for value in told)
+    assert not any(value.tonight.is_clear or value.is_fault for value in values)
 
 
 def test_three_equal_hosts_are_too_few():
     values = checked(nights("own", sick=["node5"], loss=0.5), [nights(seed) for seed in range(3)])
     assert status_of_values(values) == FINE
-    assert {value.equal_hosts for value in values} == {0}
+    assert {value.equals.hosts for value in values} == {0}
 
 
 def test_healthy_fleets_give_no_alarm():
@@ -98,8 +98,8 @@ def test_points_that_too_few_equal_hosts_check_are_not_compared():
     for other in others[:3]:
         del other[first]
     values = {value.check.key: value for value in checked(nights("own"), others)}
-    assert values.pop(first).equal_hosts == 0
-    assert {value.equal_hosts for value in values.values()} == {6}
+    assert values.pop(first).equals.hosts == 0
+    assert {value.equals.hosts for value in values.values()} == {6}
 
 
 def write_host(
@@ -148,8 +148,7 @@ def test_of_nearly_equal_points_equal_hosts_check_the_same():
     medians = {(p["experiment"], p["point"]): 1.0 for p in server().points}
     best, popular, far = sorted(key for key in medians if "=node2+node2+" in key[1])[:3]
     medians |= {best: 2.0, popular: 1.97, far: 1.8}
-    hosts = popularity([far], [{popular: [1.0]}, {popular: [1.0], far: [1.0]}, {far: [1.0]}])
-    assert hosts == {far: 3, popular: 2}
+    hosts = {far: 3, popular: 2}
     chosen = choose_check_points(server().points, medians, server().topology, hosts)
     keys = [each.key for each in chosen]
     assert popular in keys and best not in keys and far not in keys

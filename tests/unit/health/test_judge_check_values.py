@@ -9,6 +9,7 @@ from statistics import fmean
 
 import pytest
 
+from chaosity.health.check_host import MOST_REPLICATES, measure_and_judge
 from chaosity.health.judge_check_values import (
     FAULTY,
     FINE,
@@ -19,7 +20,6 @@ from chaosity.health.judge_check_values import (
     status_of_values,
     suspected_parts,
 )
-from chaosity.health.measure_check_points import MOST_REPLICATES, measure_and_judge
 from chaosity.store.measurements import less_is_better
 from nightly_checks import check_points
 
@@ -72,7 +72,7 @@ def test_a_slow_part_is_a_fault_of_this_part_after_three_measurements(part):
     assert status_of_values(values) == FAULTY
     assert named(values) == [(part,)]
     assert all(len(each.values) == (3 if part in each.check.parts else 1) for each in values)
-    assert {round(each.loss, 6) for each in values} == {0.0, 0.2}
+    assert {round(each.tonight.loss, 6) for each in values} == {0.0, 0.2}
 
 
 def test_bandwidth_alone_can_be_slow_in_a_node():
@@ -107,7 +107,7 @@ def test_a_small_loss_is_a_warning():
 def test_a_loss_while_other_programs_ran_is_only_a_warning():
     values = check_with(lambda c: 0.3 if "node5" in c.parts else 0.0, disturbed=True)
     assert status_of_values(values) == WARNING
-    assert {len(value.values) for value in values if value.is_clear} == {MOST_REPLICATES}
+    assert {len(value.values) for value in values if value.tonight.is_clear} == {MOST_REPLICATES}
 
 
 def check_one_point(*measured: tuple[float, bool]) -> tuple[CheckedValue, int]:
@@ -128,17 +128,17 @@ def test_disturbed_measurements_of_a_slow_point_are_replaced():
         (0.3, False), (0.5, True), (0.32, False), (0.34, False), (0.0, False)
     )
     assert (value.is_fault, count) == (True, 4)
-    assert value.loss == pytest.approx(0.32)
+    assert value.tonight.loss == pytest.approx(0.32)
 
 
 def test_a_loss_that_only_disturbed_measurements_show_is_no_fault():
     value, count = check_one_point((0.3, True), (0.0, False), (0.01, False), (0.0, False))
-    assert (value.is_slow, value.disturbed, count) == (False, True, 3)
+    assert (bool(value.clear), value.disturbed, count) == (False, True, 3)
 
 
 def test_without_time_for_quiet_measurements_a_loss_stays_a_warning():
     value, count = check_one_point((0.3, False), (0.4, True), (0.3, False))
-    assert (value.is_clear, value.is_fault, count) == (True, False, 3)
+    assert (value.tonight.is_clear, value.is_fault, count) == (True, False, 3)
 
 
 def test_a_single_disturbance_is_outvoted():
@@ -156,7 +156,7 @@ def test_a_point_without_a_value_is_left_out():
 def test_a_latency_of_twice_the_expected_is_a_loss_of_all():
     latency = next(each for each in check_points() if "latency" in each.metric)
     value = Expectation(known(), {}).judged(latency, [200.0], 1)
-    assert value.loss == pytest.approx(1.0)
+    assert value.tonight.loss == pytest.approx(1.0)
 
 
 def test_earlier_checks_correct_what_a_short_measurement_gives():
@@ -194,7 +194,7 @@ def test_a_loss_that_hides_in_a_night_is_told_by_several_nights(loss):
     values = check_with(lambda c: loss * (c is slow), Expectation(known(), earlier), 0.005)
     assert named(values) == ([("node5",)] if loss else [])
     assert status_of_values(values) == (WARNING if loss else FINE)
-    assert not any(each.is_clear for each in values)
+    assert not any(each.tonight.is_clear for each in values)
 
 
 def test_a_healthy_host_gives_about_one_false_alarm_in_a_year():
@@ -205,7 +205,7 @@ def test_a_healthy_host_gives_about_one_false_alarm_in_a_year():
     }
     expectation = Expectation(known(), earlier)
     alarms = sum(
-        any(each.is_clear for each in check_with(lambda _: 0.0, expectation, 0.012, night))
+        any(each.tonight.is_clear for each in check_with(lambda _: 0.0, expectation, 0.012, night))
         for night in range(365)
     )
     assert alarms <= 4  # of a Poisson distribution with mean 1, a larger number is one in 270

@@ -122,15 +122,3 @@ def test_slices_with_several_initiators_a_node_are_not_a_matrix():
     own = found.single_load_rows().valid_rows().node_to_node_rows().rows
     doubled = pd.concat([own, own.assign(initiator="pu0")])
     assert list(Measurements(doubled).node_matrices()) == []
-
-
-def test_the_largest_group_is_the_first_of_the_highest_rank(latency):
-    alone = latency.single_load_rows().where(metric="latency_ns")
-    sizes = {part.working_set_bytes for _, part in alone.comparable_slices()}
-    largest = alone.highest_ranked_group(
-        ["load_parameters"], lambda part: (part.working_set_bytes,)
-    )
-    assert largest.working_set_bytes == max(sizes)
-    assert largest.median_for_ranking == -largest.rows["value"].median()
-    nothing = largest.with_columns(value=np.nan)
-    assert nothing.median_for_ranking == -np.inf

@@ -25,7 +25,7 @@ from chaosity.records.atomic_writes_and_record_files import (
 from chaosity.runner.observed_placement import SHARE_TOLERANCE
 
 if TYPE_CHECKING:
-    from chaosity.export.host_measurements_for_export import MeasuredHost, NodeMeasurements
+    from chaosity.export.main_matrices import MainMatrix, MeasuredHost
 
 FILE = "weights.json"
 
@@ -105,24 +105,23 @@ class HostPageWeights:
                 matrix = find_contended_bandwidth_matrix(host.measurements, workers)
                 return (canonical_weights(matrix, workers), matrix.source) if matrix else None
             # The source names the kernel: triad if several kernels have the same number of places.
-            return (canonical_weights(alone.matrix, workers), alone.source_text) if alone else None
+            if alone is None or alone.samples is None:
+                return None
+            return canonical_weights(alone.samples, workers), alone.source
         except UserError:  # a path of the workers was not measured
             return None
 
     @cached_property
-    def _measured(self) -> tuple[MeasuredHost, NodeMeasurements | None] | None:
+    def _measured(self) -> tuple[MeasuredHost, MainMatrix | None] | None:
         """Return the host's results, and its bandwidths from node to node; None without results."""
-        from chaosity.export.host_measurements_for_export import (
-            read_measured_host,
-            select_most_complete_node_measurements,
-        )
+        from chaosity.export.main_matrices import memory_matrix, read_measured_host
         from chaosity.store.read_node_matrix_csv import BANDWIDTH
 
         try:
             host = read_measured_host(self.folder)
         except UserError:  # the host has no results yet
             return None
-        return host, select_most_complete_node_measurements(host, BANDWIDTH)
+        return host, memory_matrix(host, BANDWIDTH)
 
 
 def shares_agree(kept: Mapping[int, float], calculated: Mapping[int, float]) -> bool:

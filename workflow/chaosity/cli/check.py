@@ -104,9 +104,9 @@ def check_command(
         finally:
             _show_progress("")
         if textfile:
-            from chaosity.health.openmetrics_file import write_openmetrics_file
+            from chaosity.export.openmetrics import write_gauges
 
-            write_openmetrics_file(result, textfile, time.time())
+            write_gauges("chaosity_check", result.gauges(time.time()), textfile)
         if as_json:
             print_json(_document(result))
         else:
@@ -162,7 +162,7 @@ def print_result(result: CheckResult, *, every: bool) -> None:
                 (
                     *("->".join(each.check.parts), "/".join(each.check.key)),
                     *(format_quantity(each.check.metric, x) for x in (each.value, each.expected)),
-                    *(f"{100 * share:.1f} %" for share in (each.loss, each.limit)),
+                    *(f"{100 * share:.1f} %" for share in (each.tonight.loss, each.limit)),
                 )
                 for each in result.values
             ],
@@ -192,15 +192,15 @@ def _suspect_text(suspect: Suspect) -> str:
     else:
         remedy = "look at its memory modules and at the clock of its cores"
     seen, usual = (format_quantity(worst.check.metric, x) for x in (worst.value, worst.expected))
-    if worst.is_clear:
-        how = f"{100 * worst.loss:.0f} % worse than in the map, {seen} instead of {usual}"
+    if worst.tonight.is_clear:
+        how = f"{100 * worst.tonight.loss:.0f} % worse than in the map, {seen} instead of {usual}"
         how += f", {len(worst.values)} measured"
-    elif worst.is_recently_slow:
-        how = f"{100 * worst.recent_loss:.1f} % worse in the last {RECENT} checks than in the first"
+    elif worst.recent.is_clear:
+        how = f"{100 * worst.recent.loss:.1f} % worse in the last {RECENT} checks than in the first"
         how += " checks after the map"
     else:
-        how = f"{100 * worst.loss_to_equals:.1f} % worse than in the recent checks of"
-        how += f" {worst.equal_hosts} equal hosts, in the map already"
+        how = f"{100 * worst.equals.loss:.1f} % worse than in the recent checks of"
+        how += f" {worst.equals.hosts} equal hosts, in the map already"
     kind = "fault" if worst.is_fault else "warning"
     whose = "[user_problem]" if worst.disturbed else "[node_problem]"
     name = "->".join(parts) or "most parts"
@@ -244,9 +244,10 @@ def _document(result: CheckResult) -> dict[str, Any]:
         return {
             **{"experiment": experiment, "point": point, "metric": each.check.metric},
             **{"components": each.check.parts, "values": each.values, "expected": each.expected},
-            **{"loss": each.loss, "clear_loss": each.limit, "clear": each.is_clear},
-            **{"recent_loss": each.recent_loss, "slow": each.is_slow},
-            **{"equal_hosts": each.equal_hosts, "loss_to_equal_hosts": each.loss_to_equals},
+            **{"loss": each.tonight.loss, "clear_loss": each.limit},
+            **{"clear": each.tonight.is_clear, "recent_loss": each.recent.loss},
+            **{"slow": bool(each.clear), "equal_hosts": each.equals.hosts},
+            "loss_to_equal_hosts": each.equals.loss,
             **{"confirmed": each.is_confirmed, "disturbed": each.disturbed},
         }
 

@@ -16,7 +16,7 @@ from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 
 if TYPE_CHECKING:
-    from chaosity.export.host_measurements_for_export import MeasuredHost
+    from chaosity.export.main_matrices import MeasuredHost
 
 _RESULTS = click.argument("folder", type=RESULTS_FOLDER, metavar="RESULTS")
 _OUTPUT = click.option("--output", type=FILE, help="Output file. Default: standard output.")
@@ -45,13 +45,13 @@ def _hwloc(host: MeasuredHost) -> _Export:
 
 
 def _weights(host: MeasuredHost) -> _Export:
-    from chaosity.export.interleave_weights_document import interleave_weights_of_host
+    from chaosity.export.placement_documents import interleave_weights_of_host
 
     return _Export(json_text(interleave_weights_of_host(host).to_json()))
 
 
 def _placement(host: MeasuredHost) -> _Export:
-    from chaosity.export.scheduler_placement_document import build_placement_document
+    from chaosity.export.placement_documents import build_placement_document
 
     return _Export(json_text(build_placement_document(host)))
 
@@ -97,34 +97,34 @@ _FORMATS = {
     ),
     "fio": _Format(
         "drives.fio",
-        _text_of("fio_job_file", "export_fio_job_file"),
+        _text_of("text_formats", "export_fio_job_file"),
         "Export a fio job file that reads each drive from its best node.",
     ),
     "openmetrics": _Format(
         "map.prom",
-        _text_of("openmetrics_of_map", "export_openmetrics"),
+        _text_of("openmetrics", "export_openmetrics"),
         "Export memory bandwidth, latency and drive bandwidth as OpenMetrics for Prometheus.",
     ),
     "reframe": _Format(
         "reframe_references.yaml",
-        _text_of("reframe_references", "export_reframe_references"),
+        _text_of("text_formats", "export_reframe_references"),
         "Export references with limits for performance tests of ReFrame.",
     ),
     "roofline": _Format(
         "roofline.csv",
-        _text_of("roofline_csv", "export_roofline_csv"),
+        _text_of("text_formats", "export_roofline_csv"),
         "Export the highest bandwidth of each initiator and memory node as CSV.",
     ),
     "slurm": _Format(
         "slurm_features.conf",
-        _text_of("slurm_features", "export_slurm_features"),
+        _text_of("text_formats", "export_slurm_features"),
         "Export features of a node for Slurm, such as local_memory_ge_20GBps.",
     ),
 }
 
 
 def _read_host(folder: Path) -> MeasuredHost:
-    from chaosity.export.host_measurements_for_export import read_measured_host
+    from chaosity.export.main_matrices import read_measured_host
 
     return read_measured_host(folder)
 
@@ -172,8 +172,8 @@ def export_weights_command(folder: Path, output: Path | None, dwp: float, as_jso
 
     Prints weights as shares, as whole numbers for the kernel, and commands with numactl.
     """
-    from chaosity.export.interleave_weights_document import interleave_weights_of_host
-    from chaosity.export.main_matrices import render_with_origin
+    from chaosity.export.placement_documents import interleave_weights_of_host
+    from chaosity.export.text_formats import render_with_origin
 
     exported = interleave_weights_of_host(_read_host(folder), dwp)
     text = (

@@ -39,11 +39,10 @@ def history_command(folder: Path, every: bool, csv_file: Path | None, as_json: b
         refuse_without_effect("with --json", "every")
     history = read_check_history(folder)
     if csv_file:
-        from chaosity.health.history_table import history_table
         from chaosity.records.atomic_writes_and_record_files import write_atomically
         from chaosity.store.csv_for_spreadsheets import csv_text
 
-        write_atomically(csv_file, csv_text(history_table(history)))
+        write_atomically(csv_file, csv_text(history.table()))
     if as_json:
         print_json(_document(history))
     else:
@@ -72,7 +71,7 @@ def _print_history(history: CheckHistory, shown: Sequence[ValueSeries]) -> None:
 
 
 def _document(history: CheckHistory) -> dict[str, object]:
-    """Return the history as a document for JSON; `history_table` has all values."""
+    """Return the history as a document for JSON; its table has all values."""
     facts = ("parts", "is_worse", "is_drift", "since", "first", "last", "components")
     return {
         "checks": len(history.times),

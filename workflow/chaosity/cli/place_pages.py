@@ -54,7 +54,7 @@ def canonical_shares_of_workers(given: argparse.Namespace) -> dict[int, float]:
     Raises:
         UserError: --shares is given too, or no weights can be computed.
     """
-    from chaosity.export.host_measurements_for_export import read_bandwidths_alone_and_contended
+    from chaosity.export.main_matrices import read_bandwidths_alone_and_contended
     from chaosity.result_folders import find_results_folder
     from chaosity.weights.canonical_weights import canonical_weights
 

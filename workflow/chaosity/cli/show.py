@@ -22,8 +22,7 @@ from chaosity.errors import UserError
 from chaosity.units import choose_scale, format_count
 
 if TYPE_CHECKING:
-    from chaosity.export.host_measurements_for_export import MeasuredHost
-    from chaosity.export.main_matrices import MainMatrix
+    from chaosity.export.main_matrices import MainMatrix, MeasuredHost
     from chaosity.statistics.estimates_and_ratios import Estimate
 
 # Number of missing values that are listed with their reason.
@@ -62,11 +61,11 @@ def show_command(folder: Path, intervals: bool, svg: Path | None, beside: Sequen
     With --svg, the drawing is that of the report: packages, nodes, memory and drives in their
     places, with what `chaosity anomalies` finds in red and what is predicted hatched.
     """
-    from chaosity.export.host_measurements_for_export import read_measured_host
     from chaosity.export.main_matrices import (
         DRIVE_BANDWIDTH,
         package_bandwidths,
         read_main_matrices,
+        read_measured_host,
     )
 
     host = read_measured_host(folder)
@@ -94,7 +93,7 @@ def show_command(folder: Path, intervals: bool, svg: Path | None, beside: Sequen
 
 def _print_heading(host: MeasuredHost) -> None:
     """Print which host was measured, and when."""
-    origin, measured = host.origin_of_values, ""
+    origin, measured = host.origin("show"), ""
     if origin["measured_at_first"]:
         measured = f", measured {origin['measured_at_first']} to {origin['measured_at_last']}"
     name = styled(f"{origin['host']} as {origin['configuration']}", "bold")

@@ -77,7 +77,7 @@ def weights_command(
     Prints the canonical weights of BWAP (Gureya et al., IPDPS 2020): the share of the pages for
     each node, the same as integer weights for the Linux kernel, and the commands that use them.
     """
-    from chaosity.export.host_measurements_for_export import read_bandwidths_alone_and_contended
+    from chaosity.export.main_matrices import read_bandwidths_alone_and_contended
     from chaosity.store.read_published_csv import read_published_csv
     from chaosity.weights.canonical_weights import compare_alone_and_contended_weights
     from chaosity.weights.interleave_weight_advice import advise_interleave_weights

@@ -25,7 +25,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.core.groupby import SeriesGroupBy
 
-from chaosity.compare.comparison_text import ARROW, class_text, group_text
 from chaosity.place_names import parse_place_name
 from chaosity.statistics.cell_summary import KIND
 from chaosity.statistics.estimates_and_ratios import intervals_and_p_of_ratios
@@ -38,10 +37,10 @@ from chaosity.store.measurements import (
     less_is_better,
     parse_levels_json,
 )
-from chaosity.units import format_binary_bytes
+from chaosity.units import format_binary_bytes, metric_words
 
 PLACE, CLASS = "place", "class"
-OWN_NODE, OTHER_NODES = "own node", "other nodes"
+ARROW = "\N{RIGHTWARDS ARROW}"
 _GROUP = ("category", "metric")
 QUESTION = ("experiment", "load", "benchmark", "kernel", "asked")
 _PLACE_COLUMNS = {
@@ -91,21 +90,13 @@ class MatchedCells:
     keys: tuple[str, ...]  # columns of the key
 
 
-def cell_text(cell: pd.Series) -> str:
-    """Return a text with the group, place and load of a row of `MatchedCells.cells`."""
-    asked = cell["asked_words"]
-    return f"{cell['group']} of {cell['where']}" + (f", {asked}" if asked else "")
-
-
 def prepare_sides(
     tables: Iterable[Measurements], by: str | None, ignore: Collection[str] = ()
 ) -> tuple[str, list[Measurements], list[str]]:
     """Return how cells are matched, the sides with the columns for it, and those of the key.
 
-    Args:
-        tables: the measurements of each side.
-        by: PLACE or CLASS. Default: PLACE where all sides are built alike.
-        ignore: columns in which the sides differ on purpose, such as `kernel`.
+    Cells are matched by PLACE or CLASS, by default by PLACE where all sides are built alike. The
+    sides differ on purpose in the columns `ignore`, such as `kernel`.
 
     Raises:
         UserError: some sides are simulated and others are measured.
@@ -153,12 +144,9 @@ def _with_corunning_loads(side: Measurements, by: str) -> Measurements:
 
 
 def _context(factors: object) -> str:
-    return json.dumps(factors_without_places(parse_levels_json(factors)), sort_keys=True)
-
-
-def factors_without_places(factors: Mapping[str, Any]) -> dict[str, Any]:
     """Return the factors that do not name a place, so they mean the same for every load."""
-    return {name: value for name, value in factors.items() if parse_place_name(str(value)) is None}
+    levels = parse_levels_json(factors).items()
+    return json.dumps({k: v for k, v in levels if parse_place_name(str(v)) is None}, sort_keys=True)
 
 
 def _configuration_key(sides: Sequence[Measurements]) -> list[str]:
@@ -198,7 +186,7 @@ def _place_names_mean_the_same(sides: Sequence[Measurements], configuration: Seq
 def reduce_relations_to_own_or_other_node(side: Measurements) -> Measurements:
     """Return the side with own node or other nodes in `part` instead of the exact relation."""
     rows = side.rows
-    own = rows["relation"].isin(_OWN_RELATIONS).map({True: OWN_NODE, False: OTHER_NODES})
+    own = rows["relation"].isin(_OWN_RELATIONS).map({True: "own node", False: "other nodes"})
     return side.with_columns(part=own.where(rows["target_kind"] == "node", rows["part"]))
 
 
@@ -306,13 +294,31 @@ def _range_text(low: float, high: float) -> str | None:
 def _with_texts(cells: pd.DataFrame) -> pd.DataFrame:
     """Return the cells with the texts that `MatchedCells.cells` names."""
     cells = cells.assign(company=cells.get("corunning", ""))
-    texts = {"group": _group_text, "where": _place_text, "asked_words": _load_text}
     records = cells.to_dict("records")
-    return cells.assign(**{name: list(map(text, records)) for name, text in texts.items()})
+    return cells.assign(
+        group=[group_text(one["category"], one["metric"], bool(one["company"])) for one in records],
+        where=list(map(_place_text, records)),
+        asked_words=list(map(_load_text, records)),
+    )
 
 
-def _group_text(cell: Mapping[Any, Any]) -> str:
-    return group_text(cell["category"], cell["metric"], bool(cell["company"]))
+def group_text(category: str, metric: str, corunning: bool = False) -> str:
+    """Return the name of a group: "memory bandwidth", "memory latency with co-running loads"."""
+    words, measured = str(category).replace("_", " "), metric_words(str(metric))
+    quantity, _, more = measured.partition(" ")  # latency p99 of memory latency
+    words = words if words.endswith(quantity) else f"{words} {quantity}"
+    words = f"{words} {more}".strip()
+    return f"{words} with co-running loads" if corunning else words
+
+
+def class_text(description: Mapping[Any, Any]) -> str:
+    """Return the class of a cell: "node -> same package, drive"."""
+    part, kind = (str(description[name]).replace("_", " ") for name in ("part", "target_kind"))
+    drives = description.get("drives")
+    several = drives is not None and drives > 1  # NaN > 1 is false
+    number = f"{drives:.0f} x " if several else ""
+    target = part if kind == "node" else f"{number}{kind}, {part}"
+    return f"{description['initiator_kind']} {ARROW} {target}"
 
 
 def _place_text(cell: Mapping[Any, Any]) -> str:
@@ -348,30 +354,19 @@ def moderated(samples: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
     return samples.assign(variance=variance, freedom=freedom)
 
 
-def ratios_of_runs(above: pd.DataFrame, below: pd.DataFrame) -> pd.DataFrame:
-    """Return the ratios of cells to the same cells of another run, see `_ratios`.
-
-    Such values are not pairs: hours or days, and often a reboot, are between them (Welch's test).
-    The interval includes the scatter within the runs, but not the differences between one run and
-    the next.
-    """
-    return _ratios(above["median"] - below["median"], above["mean"] - below["mean"], (above, below))
-
-
-def ratios_of_pairs(differences: pd.DataFrame) -> pd.DataFrame:
-    """Return the ratios of cells from samples of differences in one replicate block, see `_ratios`.
-
-    Drift between blocks cancels.
-    """
-    return _ratios(differences["median"], differences["mean"], (differences,))
-
-
-def _ratios(median: pd.Series, mean: pd.Series, samples: tuple[pd.DataFrame, ...]) -> pd.DataFrame:
+def ratios(*samples: pd.DataFrame) -> pd.DataFrame:
     """Return `ratio`, 95 % interval `low`, `high`, and `p` of each cell, NaN without a variance.
 
-    The ratio is that of the medians, by which swapped sides have the reciprocal ratio. The noise of
-    `mean` is that of the samples together.
+    One table has the differences in one replicate block, in which drift between blocks cancels.
+    Two tables are of two runs. Such values are not pairs: hours or days, and often a reboot, are
+    between them (Welch's test). The interval includes the scatter within the runs, but not the
+    differences between one run and the next. The ratio is that of the medians, by which swapped
+    sides have the reciprocal ratio. The noise of the mean is that of the samples together.
     """
+    median, mean = (
+        samples[0][name] - samples[1][name] if len(samples) > 1 else samples[0][name]
+        for name in ("median", "mean")
+    )
     ratio = np.exp(median)
     errors = [sample["variance"] / sample["n"] for sample in samples]
     freedom = [sample["freedom"] for sample in samples]

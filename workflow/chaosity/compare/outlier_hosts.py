@@ -12,11 +12,13 @@ if chance would cause this in less than one of twenty comparisons of *all* hosts
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from chaosity.compare.host_deviations import (
     MIN_HOSTS,
@@ -24,17 +26,24 @@ from chaosity.compare.host_deviations import (
     find_cells_where_hosts_differ,
     find_outliers_one_by_one,
 )
-from chaosity.compare.matched_cells import cell_text, gain_signs, match_cells, prepare_sides
-from chaosity.compare.resource_speeds import ResourceSpeeds, resource_speeds
+from chaosity.compare.matched_cells import ARROW, gain_signs, match_cells, prepare_sides
 from chaosity.errors import UserError
 from chaosity.statistics.estimates_and_ratios import Ratio
 from chaosity.statistics.moderated_variances import variance_of_median
 from chaosity.statistics.significance_tests import MATTERS
-from chaosity.store.measurements import Measurements
+from chaosity.store.measurements import (
+    WORKING_SET,
+    Measurements,
+    is_percentile_of_slow_accesses,
+    parse_levels_json,
+)
 from chaosity.text_templates import write_sentences
 
 # 200 hosts with eight nodes and 30 drives take a minute of processor time and 1.3 GB.
 MAX_HOSTS = 1000
+_OTHER = "all other loads"
+# More places of a kind are grouped by node, or else by package, so that a row fits on a page.
+_MOST_PLACES = 16
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,20 @@ class HostVerdict:
     # where there was no test.
     p_adjusted: float | None
     differs: bool  # whether it is an outlier host
+
+
+@dataclass(frozen=True)
+class ResourceSpeeds:
+    """The speed of each host in one resource."""
+
+    group: str  # for example "memory bandwidth of own node"
+    # For example "node3", "0 -> 1" (packages), the node of several drives; "" for all other loads.
+    place: str
+    # For each host, its value in the cell of this resource that deviates most, as a share of the
+    # other hosts' median; below 1 is slower, for latency too; None without a value.
+    speeds: tuple[float | None, ...]
+    # For each host, whether a cell of the resource has a significant, large deviation.
+    clear: tuple[bool, ...]
 
 
 @dataclass(frozen=True)
@@ -105,15 +128,12 @@ def find_outlier_hosts(
             hosts have.
     """
     if len(tables) < MIN_HOSTS:
-        raise UserError(
-            f"{len(tables)} hosts are too few to find an outlier host",
-            None,
-            "compare two hosts with each other, or add a third host",
-        )
+        remedy = "compare two hosts with each other, or add a third host"
+        what = f"{len(tables)} hosts are too few to find an outlier host"
+        raise UserError(what, remedy=remedy)
     if len(tables) > MAX_HOSTS:
-        raise UserError(
-            f"{len(tables)} hosts are too many", None, f"compare at most {MAX_HOSTS} hosts at once"
-        )
+        remedy = f"compare at most {MAX_HOSTS} hosts at once"
+        raise UserError(f"{len(tables)} hosts are too many", remedy=remedy)
     by, sides, keys = prepare_sides(tables.values(), by)
     matched, names = match_cells(sides, keys), tuple(tables)
     columns = range(len(names))
@@ -152,7 +172,7 @@ def find_outlier_hosts(
                 fewest=MIN_HOSTS,
                 typical=typical,
                 at_worst=at_worst,
-                widest=cell_text(cells.iloc[differing["cell"].iloc[0]].to_dict())
+                widest=_cell_text(cells.iloc[differing["cell"].iloc[0]].to_dict())
                 if len(differing)
                 else None,
                 differing=differing.to_dict("records"),
@@ -165,7 +185,7 @@ def find_outlier_hosts(
         hosts=ordered,
         cells=_clear_cells(names, cells, deviations, named),
         names=names,
-        resources=tuple(resource_speeds(cells, medians, deviations, packages or {})),
+        resources=tuple(_resource_speeds(cells, medians, deviations, packages or {})),
     )
 
 
@@ -176,6 +196,12 @@ def _detectable(deviations: HostDeviations) -> tuple[float | None, float | None]
         return None, None
     typical, at_worst = (float(-np.expm1(-value)) for value in (np.median(known), known.max()))
     return max(typical, MATTERS), max(at_worst, MATTERS)
+
+
+def _cell_text(cell: Mapping[Any, Any]) -> str:
+    """Return a text with the group, place and load of a row of `MatchedCells.cells`."""
+    asked = cell["asked_words"]
+    return f"{cell['group']} of {cell['where']}" + (f", {asked}" if asked else "")
 
 
 def _verdict(
@@ -198,7 +224,7 @@ def _verdict(
         cells=int(known.sum()),
         missing=int((~known).sum()),
         clear=int(clear.sum()),
-        worst=cell_text(cells.iloc[worst]),
+        worst=_cell_text(cells.iloc[worst].to_dict()),
         worst_ratio=float(np.exp(deviation[worst])),
         p_adjusted=float(p[large].min()) if large.any() else None,
         differs=differs,
@@ -217,3 +243,113 @@ def _clear_cells(
     return found.assign(
         ratio=np.exp(deviations.deviation[numbers, hosts]), p_adjusted=deviations.p[numbers, hosts]
     ).reset_index(drop=True)
+
+
+def _resource_speeds(
+    cells: pd.DataFrame,
+    logs: NDArray[np.float64],
+    deviations: HostDeviations,
+    packages: Mapping[int, int],
+) -> list[ResourceSpeeds]:
+    """Return the resources of equal hosts: own nodes, paths, drives, then all other cells.
+
+    A resource is what one part of a host limits: the memory of a node from its own cores, a drive
+    from its own node, the paths between two packages. Of several loads on one place, the one with
+    the highest value counts, since a part limits this load and not a core. All other cells are one
+    resource. `logs` are the logarithms of the hosts' values, shape (cells, hosts); without
+    `packages`, paths are grouped by relation.
+    """
+    typical = np.nanmedian(logs, axis=1)  # of the hosts, as a logarithm
+    chosen: dict[tuple[str, tuple[str, ...], str], int] = {}
+    for number, cell in enumerate(cells.to_dict("records")):
+        found = _place_of_single_part(cell, packages)
+        if found is not None:
+            key = *found, "{initiator_nodes} {target_nodes}".format_map(cell)
+            if key not in chosen or typical[number] > typical[chosen[key]]:
+                chosen[key] = number
+    # An outlier in a cell that no resource shows must not be lost, and noise of a thousand cells
+    # must not look like one: of the other cells only clear deviations count.
+    clear = deviations.large_and_significant_mask
+    speed = deviations.deviation * gain_signs(cells)[:, np.newaxis]
+    columns: dict[tuple[str, str], list[int]] = {}
+    for group in dict.fromkeys(group for group, _, _ in chosen):
+        own = {key: number for key, number in chosen.items() if key[0] == group}
+        level = _level_that_fits([names for _, names, _ in own])
+        for (_, names, _), number in own.items():
+            columns.setdefault((group, names[level]), []).append(number)
+    shown = [
+        _speeds(group, place, speed[numbers], clear[numbers])
+        for (group, place), numbers in columns.items()
+    ]
+    others = sorted(set(range(len(cells))) - set(chosen.values()))
+    if others and clear[others].any():
+        shown.append(_speeds(_OTHER, "", np.where(clear, speed, np.nan)[others], clear[others]))
+    return shown
+
+
+def _speeds(
+    group: str, place: str, speed: NDArray[np.float64], clear: NDArray[np.bool_]
+) -> ResourceSpeeds:
+    # A clear deviation comes before a larger one that may be chance.
+    rank = np.where(np.isnan(speed), -1.0, np.abs(speed) + 100.0 * clear)
+    worst = np.take_along_axis(speed, rank.argmax(axis=0)[np.newaxis], axis=0)[0]
+    shares = tuple(None if np.isnan(one) else float(np.exp(one)) for one in worst)
+    return ResourceSpeeds(group, place, shares, tuple(bool(each.any()) for each in clear.T))
+
+
+def _place_of_single_part(
+    facts: Mapping[Any, Any], packages: Mapping[int, int]
+) -> tuple[str, tuple[str, ...]] | None:
+    """Return the group of a cell, and its place from fine to coarse; None without a single part.
+
+    The places of a drive are the drive, its node and its package; a path has one: two packages.
+    """
+    sources, targets = (_numbers(facts.get(f"{end}_nodes")) for end in ("initiator", "target"))
+    levels = parse_levels_json(facts["load_parameters"])
+    in_caches = {WORKING_SET, "responder"} & levels.keys()
+    if facts["company"] or in_caches or is_percentile_of_slow_accesses(str(facts["metric"])):
+        return None
+    if "target" not in facts:  # matched by class, so the nodes are those of one of many places
+        return str(facts["group"]), (str(facts["where"]),)
+    words, is_drive = facts["group"], facts["target_kind"] == "drive"
+    if is_drive and len(sources) == 1 and not targets:
+        return f"{words} of drives without a known node", (str(facts["target"]),)
+    if facts["target_kind"] == "nodes":
+        return _place_of_packages(words, sources, targets, packages)
+    if not len(sources) == len(targets) == 1 or facts["target_kind"] not in ("node", "drive"):
+        return None
+    ends = [packages.get(node) for node in (*sources, *targets)]
+    if sources != targets:
+        path = f"{ends[0]} {ARROW} {ends[1]}" if None not in ends else str(facts["part"])
+        return f"{words} from {'remote drives' if is_drive else 'other nodes'}, by package", (path,)
+    node, package = f"node{targets[0]}", f"package {ends[1]}"
+    if is_drive:
+        drive = str(facts["target"])
+        return f"{words} of drives", (drive, node, package)
+    return f"{words} of own node", (node, package)
+
+
+def _place_of_packages(
+    words: str, sources: Sequence[int], targets: Sequence[int], packages: Mapping[int, int]
+) -> tuple[str, tuple[str, ...]] | None:
+    """Return the group and the place of a load by a package on a package; None for any other."""
+    ends = [{packages.get(node) for node in nodes} for nodes in (sources, targets)]
+    if None in ends[0] | ends[1] or not len(ends[0]) == len(ends[1]) == 1:
+        return None
+    source, target = (end.pop() for end in ends)
+    if source == target:
+        return f"{words} of own package", (f"package {source}",)
+    return f"{words} between packages", (f"{source} {ARROW} {target}",)
+
+
+def _numbers(text: object) -> Sequence[int]:
+    return [int(each) for each in str(text).split(",") if each.strip().isdigit()]
+
+
+def _level_that_fits(places: Iterable[tuple[str, ...]]) -> int:
+    """Return the finest level of names at which there are few enough places, or the coarsest."""
+    levels = list(zip(*places, strict=True))
+    return next(
+        (number for number, names in enumerate(levels) if len(set(names)) <= _MOST_PLACES),
+        len(levels) - 1,
+    )

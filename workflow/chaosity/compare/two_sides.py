@@ -9,31 +9,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from chaosity.compare.comparison_text import (
-    BETTER,
-    NO_DIFFERENCE,
-    NOT_TESTED,
-    WORSE,
-    benchmark_and_kernel_text,
-    class_text,
-    group_text,
-)
 from chaosity.compare.matched_cells import (
     CLASS,
     QUESTION,
     MatchedCells,
+    class_text,
     gain_signs,
+    group_text,
     key_columns,
     keys_of_rows,
     match_cells,
     moderated,
     prepare_sides,
-    ratios_of_pairs,
-    ratios_of_runs,
+    ratios,
     reduce_relations_to_own_or_other_node,
     summarise_logs,
 )
@@ -44,10 +37,18 @@ from chaosity.statistics.significance_tests import (
     MATTERS,
     adjust_false_discovery_rate,
 )
-from chaosity.store.measurements import Measurements, less_is_better
+from chaosity.store.measurements import (
+    WORKING_SET,
+    Measurements,
+    less_is_better,
+    parse_levels_json,
+)
 from chaosity.text_templates import write_sentences
 from chaosity.units import metric_words
 
+# Verdicts on a cell.
+BETTER, WORSE = "better", "worse"
+NO_DIFFERENCE, NOT_TESTED = "no difference detected", "not tested"
 _MAX_LISTED = 3  # kinds of cells without a partner that a sentence names
 # Columns that describe a cell in the table of cells; a cell may lack some of them.
 _DESCRIBED = (
@@ -55,6 +56,8 @@ _DESCRIBED = (
     *("category", "metric", "experiment", "load", "benchmark", "kernel", "asked"),
     *("initiator", "target", "initiator_kind", "part", "target_kind", "drives"),
 )
+# Kinds of initiators with the numbers of threads of both sides.
+_THREADS = ["initiator_kind", "threads_left", "threads_right"]
 _Sides = Sequence[Measurements]
 _Group = tuple[object, object]  # category and metric
 
@@ -133,7 +136,7 @@ def compare_selections(
     strict = _ratios(matched, paired=paired)
     groups_with_ratios = set(strict[["category", "metric"]].itertuples(index=False, name=None))
     loose = dict(_loose_matches(sides, groups_with_ratios))
-    table = pd.concat([strict, *(ratios for ratios, _ in loose.values())], ignore_index=True)
+    table = pd.concat([strict, *(found for found, _ in loose.values())], ignore_index=True)
     if table.empty:
         raise UserError(
             f"no comparable cell: {names[0]} has {_content_text(sides[0])}, {names[1]} has "
@@ -154,7 +157,7 @@ def compare_selections(
                 "notes",
                 names=names,
                 loose=[(group_text(str(a), str(b)), own) for (a, b), (_, own) in loose.items()],
-                threads=_numbers_of_threads(table),
+                threads=table[_THREADS].dropna().drop_duplicates().to_numpy().tolist(),
                 is_paired=paired,
                 is_of_two_hosts=_may_need_third_host(sides, table),
             )
@@ -164,6 +167,12 @@ def compare_selections(
         only_left=unmatched[0],
         only_right=unmatched[1],
     )
+
+
+def ratio_text(ratio: float, low: float | None, high: float | None) -> str:
+    """Return a ratio with its interval: "0.61 times (0.58 to 0.64)"."""
+    interval = "no interval" if low is None or pd.isna(low) else f"{low:.2f} to {high:.2f}"
+    return f"{ratio:.2f} times ({interval})"
 
 
 def _of_one_run(sides: _Sides) -> bool:
@@ -205,10 +214,17 @@ def _loose_matches(
         # one of its units.
         any_kind = less_is_better(str(group[1])) and not kinds
         keys = key_columns(CLASS, ["initiator_kind"] if any_kind else (), question=False)
-        ratios = _ratios(match_cells(chosen, keys), paired=False)
-        if len(ratios):
-            programs = [benchmark_and_kernel_text(dict(side.rows.iloc[0])) for side in chosen]
-            yield group, (ratios, programs)
+        table = _ratios(match_cells(chosen, keys), paired=False)
+        if len(table):
+            yield group, (table, [_program_text(dict(side.rows.iloc[0])) for side in chosen])
+
+
+def _program_text(row: Mapping[str, Any]) -> str:
+    """Return benchmark and kernel: "chaosity bandwidth (read)"."""
+    program = str(row["benchmark"]).replace("_", " ")
+    program = "an unknown program" if program == "unknown" else program
+    known = row["kernel"] and row["kernel"] != "unknown"
+    return f"{program} ({row['kernel']})" if known else program
 
 
 def _largest_group(side: Measurements, kernels: Collection[object]) -> Measurements:
@@ -218,11 +234,13 @@ def _largest_group(side: Measurements, kernels: Collection[object]) -> Measureme
     """
 
     def rank(part: Measurements) -> tuple[bool, int, float, float]:
-        known = part.rows["kernel"].iloc[0] in kernels
+        first, median = part.rows.iloc[0], float(part.rows["value"].median())
         places = part.where(target_kind="node").initiator_target_pair_count
-        return known, places, part.working_set_bytes, part.median_for_ranking
+        size = float(parse_levels_json(first["load_parameters"]).get(WORKING_SET) or 0)
+        rate = -median if less_is_better(first["metric"]) else median
+        return first["kernel"] in kernels, places, size, rate
 
-    return side.highest_ranked_group(list(QUESTION), rank)
+    return max((part for _, part in side.groups_by_columns(QUESTION)), key=rank)
 
 
 def _ratios(matched: MatchedCells, *, paired: bool) -> pd.DataFrame:
@@ -236,13 +254,13 @@ def _ratios(matched: MatchedCells, *, paired: bool) -> pd.DataFrame:
     left, right = (pd.DataFrame(samples.xs(side, level="side")) for side in (0, 1))
     left, right = left.align(right, join="inner", axis=0)
     cells: pd.DataFrame = matched.cells.loc[left.index]
-    found = ratios_of_runs(moderated(left, cells), moderated(right, cells))
+    found = ratios(moderated(left, cells), moderated(right, cells))
     if paired:
         logs = matched.values["log"].unstack("side").dropna()
         differences = summarise_logs((logs[0] - logs[1]).groupby("cell"))
         pairs = differences.index
         of_pairs: pd.DataFrame = cells.loc[pairs]
-        found.loc[pairs] = ratios_of_pairs(moderated(differences, of_pairs))
+        found.loc[pairs] = ratios(moderated(differences, of_pairs))
         left.loc[pairs, "n"] = right.loc[pairs, "n"] = differences["n"]
     for name, side in (("left", left), ("right", right)):
         found[f"median_{name}"] = np.exp(side["median"])
@@ -267,18 +285,10 @@ def _with_verdicts(table: pd.DataFrame) -> pd.DataFrame:
 
 def _group(name: str, cells: pd.DataFrame) -> GroupVerdict:
     typical = Ratio.of_many_cells(cells["ratio"].to_numpy(dtype=float))
-    counts = cells["verdict"].value_counts()
-    better, worse, untested = (int(counts.get(key, 0)) for key in (BETTER, WORSE, NOT_TESTED))
+    metric, counts = str(cells["metric"].iloc[0]), cells["verdict"].value_counts()
+    numbers = (int(counts.get(key, 0)) for key in (BETTER, WORSE, NOT_TESTED))
     return GroupVerdict(
-        group=name,
-        metric=str(cells["metric"].iloc[0]),
-        ratio=typical.ratio,
-        low=typical.low,
-        high=typical.high,
-        cells=len(cells),
-        better=better,
-        worse=worse,
-        unsaid=untested,
+        name, metric, typical.ratio, typical.low, typical.high, len(cells), *numbers
     )
 
 
@@ -296,12 +306,6 @@ def _unmatched(
             failed = ", failed or missing on the other side" if key in attempted else ""
             found[f"{cell['experiment']}, {class_text(cell)}{failed}"] += 1
     return dict(found.most_common())
-
-
-def _numbers_of_threads(table: pd.DataFrame) -> list[tuple[str, str, str]]:
-    """Return the kinds of initiators with the numbers of threads of both sides."""
-    sizes = table[["initiator_kind", "threads_left", "threads_right"]].dropna().drop_duplicates()
-    return list(sizes.itertuples(index=False, name=None))
 
 
 def _may_need_third_host(sides: _Sides, table: pd.DataFrame) -> bool:

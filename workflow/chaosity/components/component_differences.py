@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from chaosity.units import format_binary_bytes, format_quantity
 
@@ -12,18 +11,13 @@ _MOST_ITEMS = 12
 _LONGEST_VALUE = 90
 
 
-@dataclass(frozen=True)
-class ComponentDifference:
-    """A value that differs between two documents of a component."""
-
-    key: str  # words of the key, with the words of the keys around it
-    text: str | None  # "before -> after"; None if both have the same text, as long lists have
-
-
 def component_differences(
     old: Mapping[str, object], new: Mapping[str, object], prefix: str = ""
-) -> Iterator[ComponentDifference]:
-    """Yield the keys with different values, including keys of nested documents."""
+) -> Iterator[tuple[str, str | None]]:
+    """Yield each key with different values in words, also of nested documents, and both values.
+
+    The text "before -> after" is None if both have the same text, as long lists have.
+    """
     for key in dict.fromkeys([*old, *new]):
         before, after = old.get(key), new.get(key)
         if before == after:
@@ -34,7 +28,7 @@ def component_differences(
             continue
         texts = [_short_text(key, held[key]) if key in held else "nothing" for held in (old, new)]
         arrow = " \N{RIGHTWARDS ARROW} ".join(texts)
-        yield ComponentDifference(name, None if texts[0] == texts[1] else arrow)
+        yield name, None if texts[0] == texts[1] else arrow
 
 
 def _short_text(key: str, value: object) -> str:

@@ -4,19 +4,26 @@
 first. The content is null while the component did not exist. A person's edit of a component file is
 a state too. So the history shows the serial number of the part that was present at each
 measurement. A report can show what a repair changed.
+
+``check_components.jsonl`` has a line for each check that saw other components than the check
+before, with the documents of all components. It is a file of its own, since changes in the folder
+``components`` request new measurements.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
-from chaosity.errors import MALFORMED, printable_line
+from chaosity.components.component_differences import component_differences
+from chaosity.components.make_component_documents import Components
+from chaosity.errors import MALFORMED, malformed_as_user_error, printable_line
 from chaosity.records.atomic_writes_and_record_files import (
     file_time,
     format_utc,
@@ -27,6 +34,7 @@ from chaosity.records.atomic_writes_and_record_files import (
 )
 
 HISTORY_FOLDER = ".history"
+CHECKS_FILE = "check_components.jsonl"
 # Kinds of components that only discovery adds and removes; the inventory names the others.
 _DISCOVERED = {"drive", "gpu", "node", "package"}
 # A file server's clock may be ahead of this machine's by some seconds.
@@ -160,3 +168,71 @@ def read_states(history: Path) -> list[ComponentState]:
             entry = json.loads(line)
             states.append(ComponentState(entry["since"], entry["content"]))
     return states
+
+
+def keep_components_of_check(folder: Path, moment: str, components: Components) -> None:
+    """Add the components that a check saw, if they differ from those of the last check."""
+    path = folder / CHECKS_FILE
+    states, content = read_states(path), json.loads(json.dumps(components))
+    if not states or states[-1].content != content:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"since": moment, "content": content}, sort_keys=True) + "\n")
+
+
+class ComponentLog:
+    """The components of ``results/HOST/CONFIGURATION`` at any time, from discoveries and checks.
+
+    Raises:
+        UserError: the file of the checks' components is no such file.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / CHECKS_FILE
+        self.discovered = read_component_histories(folder / "components")
+        with malformed_as_user_error("the file has no components of checks", str(path)):
+            self.seen: list[tuple[str, Components]] = [
+                (str(state.since), {name: dict(each) for name, each in state.content.items()})  # type: ignore[call-overload]
+                for state in read_states(path)
+                if state.content is not None
+            ]
+        self.times = {since for since, _ in self.seen}
+        self.times |= {each.since for states in self.discovered.values() for each in states}
+
+    def differences(self, before: str, after: str) -> list[tuple[str, str]]:
+        """Return component and what changed of it from one time to another, in words.
+
+        A discovery can be days late, so what the checks saw counts more.
+        """
+        if not any(before < time <= after for time in self.times):
+            return []
+        seen, known = [], []
+        for moment in (before, after):
+            seen.append(next((own for since, own in reversed(self.seen) if since <= moment), {}))
+            stamp = time_in_file_name(moment)
+            states = {name: state_at(stamp, each) for name, each in self.discovered.items()}
+            known.append({name: state.content or {} for name, state in states.items()})
+        if not all(seen):
+            seen = [{}, {}]
+        changed = sorted(seen[0].keys() ^ seen[1].keys())
+        found = [(name, "is missing" if name in seen[0] else "is new") for name in changed]
+        for name in sorted({*known[0], *seen[0]} - {*changed}):
+            pairs = zip(known, seen, strict=True)
+            old, new = ({**run.get(name, {}), **check.get(name, {})} for run, check in pairs)
+            differences = component_differences(old, new)
+            found += [(name, f"{key} {text or 'changed'}") for key, text in differences]
+        return found
+
+    def replacements(self, component: str) -> Iterator[tuple[str, str]]:
+        """Yield when a component was replaced, and the two serial numbers in words."""
+        found: dict[tuple[object, object], str] = {}
+        by_runs = [
+            (state.since, state.content or {}) for state in self.discovered.get(component, ())
+        ]
+        by_checks = [(since, own.get(component, {})) for since, own in self.seen]
+        for states in (by_runs, by_checks):
+            serials = [(since, own["serial"]) for since, own in states if own.get("serial")]
+            for (_, old), (since, new) in pairwise(serials):
+                if old != new:
+                    found[old, new] = min(since, found.get((old, new), since))
+        for (old, new), since in found.items():
+            yield since, f"serial {old} \N{RIGHTWARDS ARROW} {new}"

@@ -9,18 +9,14 @@ measured values as attributes, hwloc answers from the measurements.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from lxml import etree
 
 from chaosity.cpusets import CpuSet, format_mask, parse_mask
 from chaosity.errors import UserError, printable_line
-from chaosity.export.host_measurements_for_export import (
-    MeasuredHost,
-    NodeMeasurements,
-    select_most_complete_node_measurements,
-)
-from chaosity.export.main_matrices import origin_of_export
+from chaosity.export.main_matrices import MainMatrix, MeasuredHost, memory_matrix
+from chaosity.place_names import node_name
 from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY
 from chaosity.topology.run_lstopo import read_xml_root_element
 from chaosity.units import format_count
@@ -29,8 +25,7 @@ _MIB = 2**20
 _MAX_LISTED = 3  # maximum number of pairs of nodes that a note names
 
 
-@dataclass(frozen=True)
-class _Attribute:
+class _Attribute(NamedTuple):
     """An attribute of hwloc: its name, its flags, and the size of its unit in the metric's unit.
 
     Flags are 1 if higher is better or 2 if lower is better, plus 4 if an initiator is needed.
@@ -49,8 +44,7 @@ _ATTRIBUTES = {
 }
 
 
-@dataclass(frozen=True)
-class HwlocXmlExport:
+class HwlocXmlExport(NamedTuple):
     """hwloc's XML with measured values."""
 
     # Text in format 2, like the host's ``topology.xml``; hwloc reads attributes from 2.3 on.
@@ -73,7 +67,7 @@ def export_hwloc_xml(host: MeasuredHost) -> HwlocXmlExport:
     machine = root.find("object")
     if machine is None:
         raise UserError("the file has no object of type Machine", "topology.xml")
-    origin = origin_of_export(host, "hwloc")
+    origin = host.origin("hwloc")
     # The origin of the values stays in copies of the file. hwloc itself names host and processor.
     infos = {
         "Configuration": str(origin["configuration"]),
@@ -84,13 +78,13 @@ def export_hwloc_xml(host: MeasuredHost) -> HwlocXmlExport:
     notes: list[str] = []
     for metric, attribute in _ATTRIBUTES.items():
         name = attribute.name
-        found = select_most_complete_node_measurements(host, metric)
+        found = memory_matrix(host, metric)
         if found is None:
             notes.append(f"{name}: no value written, since no pair of nodes was measured.")
             continue
         values, left_out = _attribute_values(machine, host, found, attribute)
         number = format_count(len(values), "value")
-        notes.append(f"{name}: {number} written, medians of {found.source_text}.")
+        notes.append(f"{name}: {number} written, medians of {found.source}.")
         if left_out:
             listed = ", ".join(left_out[:_MAX_LISTED])
             more = len(left_out) - _MAX_LISTED
@@ -98,7 +92,7 @@ def export_hwloc_xml(host: MeasuredHost) -> HwlocXmlExport:
             notes.append(f"{name}: left out node {listed}{others}.")
         if values:
             notes += _write_values(root, attribute, values)
-            infos[name] = f"{number}, measured: {found.source_text}"
+            infos[name] = f"{number}, measured: {found.source}"
     _write_infos(machine, infos)
     own = {attribute.name for attribute in _ATTRIBUTES.values()}
     names = [str(table.get("name")) for table in root.iterfind("memattr")]
@@ -118,25 +112,30 @@ def _write_infos(machine: etree._Element, infos: Mapping[str, str]) -> None:
 
 
 def _attribute_values(
-    machine: etree._Element, host: MeasuredHost, found: NodeMeasurements, attribute: _Attribute
+    machine: etree._Element, host: MeasuredHost, found: MainMatrix, attribute: _Attribute
 ) -> tuple[_Values, list[str]]:
     """Return the values as integers, which hwloc requires, and pairs of nodes without a value."""
     targets = {
-        int(item.get("os_index", "0")): item.get("gp_index", "")
+        node_name(int(item.get("os_index", "0"))): item.get("gp_index", "")
         for item in machine.iterfind(".//object[@type='NUMANode']")
     }
     shown = set(parse_mask(machine.get("cpuset", "0x0")))
-    left_out = [f"{row} to {to} ({why})" for row, to, why in found.missing_cells]
+    left_out = [
+        f"{node} to {target.removeprefix('node')} ({why})"
+        for (node, target), why in found.missing.items()
+    ]
     values: dict[tuple[str, CpuSet], int] = {}
-    for initiator, target, cell in found.valid_cells:
+    for cell in found.cells:
+        initiator, target = cell.node, cell.target.removeprefix("node")
         node = host.topology.find_node(initiator)
         cpus = tuple(cpu for cpu in (node.shown_cpus if node else ()) if cpu in shown)
-        if target not in targets:
+        if cell.target not in targets:
             left_out.append(f"{initiator} to {target} (hwloc shows no node {target})")
         elif not cpus:
             left_out.append(f"{initiator} to {target} (hwloc shows no unit of {initiator})")
         else:
-            values[targets[target], cpus] = max(1, round(float(cell["median"]) / attribute.unit))
+            value = max(1, round(cell.estimate.median / attribute.unit))
+            values[targets[cell.target], cpus] = value
     return values, left_out
 
 

@@ -1,4 +1,4 @@
-"""The three matrices that most readers of a map want, with intervals, and texts made from them.
+"""The results of a host, and the three matrices that most readers of them want, with intervals.
 
 The matrices are memory bandwidth and latency from node to node, and bandwidth from node to drive.
 The export formats and ``chaosity show`` take their values from here.
@@ -7,30 +7,80 @@ The export formats and ``chaosity show`` take their values from here.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import pandas as pd
 
-from chaosity.errors import UserError, printable_line
-from chaosity.export.host_measurements_for_export import (
-    MEMORY,
-    MeasuredHost,
-    reason_without_value,
-    select_most_complete_node_measurements,
-)
+from chaosity import __version__
+from chaosity.errors import UserError
 from chaosity.place_names import node_name, parse_place_name
-from chaosity.statistics.cell_summary import summarise_cells
+from chaosity.records.record_types_and_verdict import SIMULATED
+from chaosity.result_folders import MEASUREMENTS_FILE
+from chaosity.statistics.cell_summary import summarise_cells, with_variance_priors
 from chaosity.statistics.estimates_and_ratios import Estimate
-from chaosity.store.measurements import less_is_better
-from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY
-from chaosity.text_templates import TEMPLATES, make_environment
-from chaosity.topology.topology_model import OTHER_PACKAGE, SAME_NODE, SAME_PACKAGE
+from chaosity.store.measurements import WORKING_SET, Measurements, SliceKey, less_is_better
+from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY, NodeMatrix, read_matrix_csv
+from chaosity.topology.topology_json import read_topology
+from chaosity.topology.topology_model import (
+    OTHER_PACKAGE,
+    SAME_NODE,
+    SAME_PACKAGE,
+    Topology,
+)
+from chaosity.weights.canonical_weights import find_contended_bandwidth_matrix
 
 MEMORY_BANDWIDTH, MEMORY_LATENCY = "memory bandwidth", "memory latency"
 DRIVE_BANDWIDTH = "drive bandwidth"
+# Prefix of memory categories. Core-to-core transfers too have a latency and a node.
+MEMORY = "memory_"
+# Kinds of initiators that stand for a node: bandwidth takes all its cores, idle latency one.
+_STANDS_FOR_NODE = {BANDWIDTH: ["node"], LATENCY: ["node", "pu"]}
+# Triad reads two bytes for each byte that it writes. hwloc's Bandwidth is the mean of reads and
+# writes, and programs do both. This preference decides only between kernels with equally many pairs
+# of nodes.
+_KERNEL = "triad"
 _NEAREST_FIRST = (SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE)
+
+
+@dataclass(frozen=True)
+class MeasuredHost:
+    """The results of a host: ``results/<host>/<configuration>``, its tidy table and topology."""
+
+    folder: Path
+    measurements: Measurements
+    topology: Topology
+
+    def origin(self, export: str, *options: str) -> dict[str, str | None]:
+        """Return where the values of an export are from, and the command that writes it.
+
+        The times are in UTC; simulated values have none, since nothing was measured.
+        """
+        valid = self.measurements.where(status="valid").rows
+        simulated = self.measurements.is_simulated
+        moments = valid["measured_at"].dropna().head(0 if simulated else len(valid))
+        return {
+            "origin": SIMULATED if simulated else "measured",
+            "host": str(valid["host"].iloc[0]),
+            "configuration": str(valid["configuration"].iloc[0]),
+            "cpu_model": self.topology.cpu_model,
+            "kernel_release": self.topology.host.get("kernel_release"),
+            "measured_at_first": min(moments, default=None),
+            "measured_at_last": max(moments, default=None),
+            "chaosity_version": __version__,
+            "command": shlex.join(["chaosity", "export", export, str(self.folder), *options]),
+        }
+
+    def refuse_simulated_values(self, reader: str) -> None:
+        """Raise a UserError if the values are simulated, since programs act on exported values."""
+        if self.measurements.is_simulated:
+            raise UserError(f"{reader} must not use simulated values", str(self.folder))
+
+    def memory_rows(self) -> Measurements:
+        """Return the rows of points with a single load of memory."""
+        rows = self.measurements.single_load_rows()
+        return rows.select(rows.rows["category"].str.startswith(MEMORY, na=False))
 
 
 @dataclass(frozen=True)
@@ -60,9 +110,10 @@ class MainMatrix:
 
     quantity: str  # memory bandwidth, memory latency or drive bandwidth
     metric: str  # name of the metric, which ends with its unit
-    source: str  # experiment and benchmark of the values
+    source: str  # kernel, experiment and benchmark of the values
     cells: tuple[MatrixCell, ...]  # measured cells, in the order of initiators and targets
     missing: dict[tuple[int, str], str]  # (node, target) -> why a planned cell has no value
+    samples: NodeMatrix | None = None  # the valid replicates of a matrix of memory
 
     @cached_property
     def targets(self) -> tuple[str, ...]:
@@ -73,9 +124,8 @@ class MainMatrix:
     @cached_property
     def nodes(self) -> tuple[int, ...]:
         """Return the nodes of the initiators, also of those without a value."""
-        return tuple(
-            sorted({cell.node for cell in self.cells} | {node for node, _ in self.missing})
-        )
+        known = {cell.node for cell in self.cells} | {node for node, _ in self.missing}
+        return tuple(sorted(known))
 
     @cached_property
     def cell_of(self) -> dict[tuple[int, str], MatrixCell]:
@@ -90,8 +140,8 @@ class MainMatrix:
 
     @cached_property
     def _best_median(self) -> float:
-        medians = [cell.estimate.median for cell in self.cells]
-        return min(medians) if less_is_better(self.metric) else max(medians)
+        best = min if less_is_better(self.metric) else max
+        return best(cell.estimate.median for cell in self.cells)
 
     def best_cell(self, target: str) -> MatrixCell:
         """Return the cell of the nearest node of which no other is clearly faster to the target.
@@ -112,41 +162,75 @@ def _distance_rank(cell: MatrixCell) -> tuple[int, float]:
     return rank, -cell.estimate.median
 
 
+def read_measured_host(folder: Path) -> MeasuredHost:
+    """Return the measurements and the topology in ``results/<host>/<configuration>``.
+
+    Raises:
+        UserError: a file is missing or not readable, or nothing was measured.
+    """
+    table = folder / MEASUREMENTS_FILE
+    for path in (folder / "topology.json", folder / "topology.xml", table):
+        if not path.exists():
+            remedy = "give a folder results/HOST/CONFIGURATION with measurements"
+            raise UserError(f"{path.name} is missing", str(folder), remedy)
+    measurements = with_variance_priors(Measurements.read(table))
+    if not len(measurements.where(status="valid")):
+        raise UserError("the table has no valid measurement yet", str(table), "run `make run`")
+    topology = read_topology(folder / "topology.json") or Topology()
+    return MeasuredHost(folder, measurements, topology)
+
+
 def read_main_matrices(host: MeasuredHost) -> dict[str, MainMatrix]:
     """Return quantity -> its matrix, without quantities that were not measured."""
-    found = [
-        _memory_matrix(host, MEMORY_BANDWIDTH, BANDWIDTH),
-        _memory_matrix(host, MEMORY_LATENCY, LATENCY),
-        _drive_matrix(host),
-    ]
+    found = (memory_matrix(host, BANDWIDTH), memory_matrix(host, LATENCY), _drive_matrix(host))
     return {matrix.quantity: matrix for matrix in found if matrix}
 
 
-def require_matrix(
-    matrices: Mapping[str, MainMatrix], quantity: str, host: MeasuredHost
-) -> MainMatrix:
-    """Return the matrix of a quantity from those of a host.
+def memory_matrix(host: MeasuredHost, metric: str) -> MainMatrix | None:
+    """Return the matrix that says most about memory from node to node, or None.
 
-    Raises:
-        UserError: it was not measured.
+    Of several slices, the slice with the most pairs of nodes is selected. Equal slices are decided
+    by triad, then by the larger experiment, then by the number of replicates. `metric` is the full
+    name of bandwidth or latency.
     """
-    if found := matrices.get(quantity):
-        return found
-    what = f"no {quantity} from a node was measured"
-    raise UserError(what, str(host.folder), "run `make run`")
-
-
-def _memory_matrix(host: MeasuredHost, quantity: str, metric: str) -> MainMatrix | None:
-    found = select_most_complete_node_measurements(host, metric)
-    if found is None:
+    rows = host.memory_rows().where(metric=metric, initiator_kind=_STANDS_FOR_NODE[metric])
+    rows = rows.node_to_node_rows()
+    rows = rows.with_columns(levels=rows.rows["load_parameters"])
+    sizes, sweeps = rows.rows["experiment"].value_counts(), size_sweeps(rows)
+    slices = [
+        (where, part)
+        for where, part in rows.comparable_slices()
+        if part.has_at_most_one_initiator_per_node
+        and where["experiment"] not in sweeps
+        and len(part.valid_rows())
+    ]
+    if not slices:
         return None
-    pairs = found.cells[["initiator_node", "target_node"]].itertuples(index=False)
-    cells = found.cells.assign(
-        node=found.cells["initiator_node"],
-        target=found.cells["target_node"].map(node_name),
+
+    def rank(item: tuple[SliceKey, Measurements]) -> tuple[int, bool, int, int]:
+        where, part = item
+        pairs = part.valid_rows().initiator_target_pair_count
+        size = int(sizes[str(where["experiment"])])
+        return pairs, where["kernel"] == _KERNEL, size, len(part.valid_rows_with_value())
+
+    where, part = max(slices, key=rank)
+    cells = summarise_cells(part).sort_values(["initiator_node", "target_node"], ignore_index=True)
+    pairs = cells[["initiator_node", "target_node"]].itertuples(index=False)
+    cells = cells.assign(
+        node=cells["initiator_node"],
+        target=cells["target_node"].map(node_name),
         relation=[host.topology.node_relation(*pair) for pair in pairs],
     )
-    return _matrix(quantity, metric, found.source_text, cells)
+    quantity = MEMORY_BANDWIDTH if metric == BANDWIDTH else MEMORY_LATENCY
+    kernel = f"{where['kernel']} of " if where["kernel"] else ""
+    source = f"{kernel}{where['experiment']}, {where['benchmark']}"
+    return _matrix(quantity, metric, source, cells, part.valid_rows().node_matrix())
+
+
+def size_sweeps(rows: Measurements) -> set[str]:
+    """Return experiments with several working-set sizes; some of their values are of caches."""
+    sizes = rows.load_level_of_each_row(WORKING_SET).groupby(rows.rows["experiment"]).nunique()
+    return {str(experiment) for experiment in sizes[sizes > 1].index}
 
 
 def _drive_matrix(host: MeasuredHost) -> MainMatrix | None:
@@ -166,25 +250,75 @@ def _drive_matrix(host: MeasuredHost) -> MainMatrix | None:
     return _matrix(DRIVE_BANDWIDTH, BANDWIDTH, f"{experiment}, {benchmark}", cells)
 
 
-def _matrix(quantity: str, metric: str, source: str, table: pd.DataFrame) -> MainMatrix:
+def _matrix(
+    quantity: str, metric: str, source: str, table: pd.DataFrame, samples: NodeMatrix | None = None
+) -> MainMatrix:
     """Return the matrix of a table of `summarise_cells` with a column `node`, in its order."""
     cells = tuple(
         MatrixCell(int(cell["node"]), cell["target"], cell["relation"], Estimate.of_cell(cell))
         for cell in table[table["n"] > 0].to_dict("records")
     )
     missing = {
-        (int(cell["node"]), cell["target"]): reason_without_value(cell["reason"])
+        (int(cell["node"]), cell["target"]): text_or_none(cell["reason"]) or "not measured yet"
         for cell in table[table["n"] == 0].to_dict("records")
     }
-    return MainMatrix(quantity, metric, source, cells, missing)
+    return MainMatrix(quantity, metric, source, cells, missing, samples)
+
+
+def require_matrix(host: MeasuredHost, quantity: str) -> MainMatrix:
+    """Return the matrix of a quantity.
+
+    Raises:
+        UserError: it was not measured.
+    """
+    if found := read_main_matrices(host).get(quantity):
+        return found
+    what = f"no {quantity} from a node was measured"
+    raise UserError(what, str(host.folder), "run `make run`")
+
+
+def bandwidth_samples(host: MeasuredHost) -> tuple[NodeMatrix, str]:
+    """Return the bandwidths from node to node, for weights, and their source.
+
+    Raises:
+        UserError: no bandwidth from a node to a node was measured.
+    """
+    found = memory_matrix(host, BANDWIDTH)
+    if found is None or found.samples is None:
+        what = "no bandwidth from a node to a node was measured"
+        raise UserError(what, str(host.folder), "run `make run`")
+    return found.samples, found.source
+
+
+def read_bandwidths_alone_and_contended(
+    path: Path, unit: str | None, workers: list[int]
+) -> tuple[NodeMatrix, NodeMatrix | None]:
+    """Return the bandwidth of each path measured alone, and measured with all workers at once.
+
+    Args:
+        path: CSV file, tidy table, or folder of results; for a CSV file the second is None.
+        unit: unit of the values in a CSV file, or None to infer it.
+        workers: worker nodes.
+
+    Raises:
+        UserError: the path has no bandwidths, or a unit is given for a tidy table.
+    """
+    if path.suffix != ".parquet" and not path.is_dir():
+        return read_matrix_csv(path, "bandwidth", unit), None
+    if path.is_file() and path.name != MEASUREMENTS_FILE:
+        raise UserError("the table is another one", str(path), f"name {MEASUREMENTS_FILE}")
+    if unit:
+        raise UserError("a tidy table has units of its own", "--unit", "remove the option --unit")
+    host = read_measured_host(path if path.is_dir() else path.parent)
+    contended = find_contended_bandwidth_matrix(host.measurements, workers)
+    return bandwidth_samples(host)[0], contended
 
 
 def package_bandwidths(host: MeasuredHost) -> dict[tuple[str, str], dict[str, Estimate]]:
     """Return (package or machine, its memory of several nodes) -> kernel -> measured bandwidth."""
-    rows = host.measurements.single_load_rows().valid_rows()
     kinds = ["package", "machine"]
+    rows = host.memory_rows().valid_rows()
     rows = rows.where(metric=BANDWIDTH, initiator_kind=kinds, target_kind="nodes")
-    rows = rows.select(rows.rows["category"].str.startswith(MEMORY, na=False))
     found: dict[tuple[str, str], dict[str, Estimate]] = {}
     for cell in summarise_cells(rows).to_dict("records") if len(rows) else []:
         place = found.setdefault((cell["initiator"], cell["target"]), {})
@@ -192,32 +326,6 @@ def package_bandwidths(host: MeasuredHost) -> dict[tuple[str, str], dict[str, Es
     return found
 
 
-def render_export(template: str, host: MeasuredHost, **values: object) -> str:
-    """Return the text of ``templates/exports/TEMPLATE.j2`` for a host; see `render_with_origin`."""
-    return render_with_origin(template, origin_of_export(host, template), **values)
-
-
-def render_with_origin(template: str, origin: Mapping[str, str | None], **values: object) -> str:
-    """Return the text of ``templates/exports/TEMPLATE.j2``.
-
-    Every template prints `origin`: where the values are from, and the command that wrote them.
-    Names of others that a template prints cannot begin a line of their own.
-
-    Raises:
-        jinja2.UndefinedError: the template needs a value that `values` lacks.
-    """
-    environment = make_environment(
-        TEMPLATES / "exports", ("jinja2.ext.do",), _printable, keep_trailing_newline=True
-    )
-    return environment.get_template(f"{template}.j2").render(origin=origin, **values)
-
-
-def _printable(value: object) -> object:
-    """Return a text as one printable line, and any other value as it is."""
-    return printable_line(value) if type(value) is str else value
-
-
-def origin_of_export(host: MeasuredHost, name: str, *options: str) -> dict[str, str | None]:
-    """Return where the values of an export are from: measured or simulated, and its command."""
-    command = shlex.join(["chaosity", "export", name, str(host.folder), *options])
-    return {"origin": "measured", **host.origin_of_values, "command": command}
+def text_or_none(value: object) -> str | None:
+    """Return a value of a table as text; None for a missing value."""
+    return value if isinstance(value, str) else None

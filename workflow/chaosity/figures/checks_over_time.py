@@ -11,7 +11,6 @@ import numpy as np
 from chaosity.figures.draw_and_write_figures import FigureFile, write_csv
 from chaosity.figures.vega_lite import Drawing, Row, write_drawing
 from chaosity.health.check_history import CheckHistory, ValueSeries
-from chaosity.health.history_table import history_table
 from chaosity.units import format_count, format_quantity, metric_words
 
 _NAME, _TITLE = "checks_over_time", "Checks over time"
@@ -32,7 +31,7 @@ def draw_checks_over_time(history: CheckHistory, place: str, directory: Path) ->
     """
     caption = " ".join(history.sentences())
     write_drawing(_drawing(history, place), _NAME, caption, directory)
-    write_csv(history_table(history), directory / f"{_NAME}.csv")
+    write_csv(history.table(), directory / f"{_NAME}.csv")
     svg, png, csv, vega_lite = (f"{_NAME}.{kind}" for kind in ("svg", "png", "csv", "vl.json"))
     identity = (_NAME, "", "lines", _TITLE, caption, None, None)
     return FigureFile(*identity, svg=svg, png=png, csv=csv, vega_lite=vega_lite)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain, combinations
 
 from chaosity.anomalies.anomaly_results import Anomaly
-from chaosity.export.host_measurements_for_export import MeasuredHost
+from chaosity.export.main_matrices import MeasuredHost
 from chaosity.figures.machine_parts import Line, MachineParts, text_with_interval
 from chaosity.place_names import initiator_to_target_name, node_name, package_name
 from chaosity.store.read_node_matrix_csv import BANDWIDTH

@@ -15,11 +15,12 @@ from chaosity.anomalies.anomaly_results import Anomaly
 from chaosity.components.make_component_documents import drive_component_name
 from chaosity.cpusets import format_cpu_list, parse_cpu_list
 from chaosity.errors import printable_line
-from chaosity.export.host_measurements_for_export import MEMORY, MeasuredHost
 from chaosity.export.main_matrices import (
+    MEMORY,
     MEMORY_BANDWIDTH,
     MEMORY_LATENCY,
     MainMatrix,
+    MeasuredHost,
     read_main_matrices,
 )
 from chaosity.place_names import node_name, parse_place_name, place_words

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from chaosity.anomalies.anomaly_results import Anomaly
-from chaosity.export.host_measurements_for_export import MeasuredHost
+from chaosity.export.main_matrices import MeasuredHost
 from chaosity.figures.machine_drawing import nodes_by_package
 from chaosity.figures.machine_parts import FAULTY, MachineParts
 from chaosity.place_names import node_name, package_name

@@ -73,14 +73,14 @@ def date_interval(excess: Numbers) -> tuple[int, int]:
 
 
 def find_segments(values: Sequence[float], days: Sequence[float]) -> list[Segment]:
-    """Return the segments of a series, the oldest first.
+    """Return the segments of a series of logarithms, the oldest first.
 
-    Args:
-        values: logarithms of the values.
-        days: time of each value in days, ascending.
+    `days` has the time of each value in days, ascending.
     """
     raw, x = np.array(values), np.array(days) - days[0]
-    variance = nightly_variance(raw)
+    steps = np.diff(raw)  # a change moves a single difference, so it does not widen the variance
+    total = _NIGHTLY_COUNTS * _NIGHTLY**2 + len(steps) * variance_of_neighbours(steps)
+    variance = total / (_NIGHTLY_COUNTS + len(steps))
     middle = median_filter(raw, _MEDIAN_NIGHTS, mode="mirror")
     reach = _CLIP * math.sqrt(variance)
     y = np.clip(raw, middle - reach, middle + reach) - raw[0]
@@ -126,16 +126,6 @@ def variance_of_neighbours(differences: ArrayLike) -> float:
     """
     sizes = np.abs(differences)
     return (MAD_TO_DEVIATION * float(np.median(sizes))) ** 2 / 2.0 if sizes.size else 0.0
-
-
-def nightly_variance(logs: Numbers) -> float:
-    """Return the variance from night to night, by the differences of neighbours.
-
-    A change moves a single difference, so it does not widen the variance.
-    """
-    steps = np.diff(logs)
-    total = _NIGHTLY_COUNTS * _NIGHTLY**2 + len(steps) * variance_of_neighbours(steps)
-    return total / (_NIGHTLY_COUNTS + len(steps))
 
 
 class _RunningSums:

@@ -7,23 +7,38 @@ dates can be the same night are told as one, with the component that explains th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
+from statistics import median
 
 import numpy as np
+import pandas as pd
+from scipy.ndimage import median_filter
 
+from chaosity.components.component_history import ComponentLog
 from chaosity.components.make_component_documents import SYSTEM
 from chaosity.errors import UserError
 from chaosity.health.change_points import Segment, date_interval, find_segments
 from chaosity.health.check_series import days_of_times, is_simulated_host, read_series
 from chaosity.health.choose_check_points import CheckPoint, point_of_single_part
-from chaosity.health.components_of_checks import ComponentLog
-from chaosity.health.judge_check_values import CheckedValue, suspected_parts
+from chaosity.health.judge_check_values import MATTERS, CheckedValue, suspected_parts
 from chaosity.store.measurements import less_is_better
 from chaosity.store.tidy_table_from_records import read_points
 from chaosity.text_templates import write_text
+
+# With fewer checks, a few odd nights would be most of the series.
+_FEWEST_CHECKS = 7
+# Difference of the last median to the best running median below which there is no loss to tell.
+_LIKELY = 0.9 * MATTERS
+_TABLE = (
+    *("time", "component", "experiment", "point", "metric", "value", "fitted", "segment"),
+    *("replaced", "change", "change_percent", "earliest", "latest", "explained_by"),
+    "components_changed",
+)
+_NO_CHANGE = (None, math.nan, None, None, None, None)
 
 
 @dataclass(frozen=True)
@@ -49,10 +64,7 @@ class ValueSeries:
 
 @dataclass(frozen=True)
 class _Event:
-    """A step or drift of a series.
-
-    It began after the check `earliest` and not after the check `last`.
-    """
+    """A step or drift of a series, which began after one check and not after another."""
 
     series: ValueSeries
     before: float
@@ -124,29 +136,99 @@ class CheckHistory:
                 "change",
                 change=change,
                 letters=letters,
-                **{"metric": own.check.metric, "before": before, "after": after},
+                metric=own.check.metric,
+                **{"before": before, "after": after},
             )
             for change in self.changes
             for own, before, after in change.values[:1]
-        ]
-        texts = texts or ["No change of 2 % or more."]
+        ] or ["No change of 2 % or more."]
         for words in dict.fromkeys(each.replaced for each in self.series if each.replaced):
             texts.append(f"{words}: its values begin anew.")
-        ends = times[:1] + times[-1:]
-        extent = (
-            write_text(
-                "history",
-                "extent",
-                values=len(self.series),
-                checks=len(times),
-                first=ends[0],
-                last=ends[-1],
-                letters=letters,
-            )
-            if times
-            else ""
-        )
-        return [*texts, *filter(None, [extent])]
+        if times:
+            values: dict[str, object] = {"values": len(self.series), "checks": len(times)}
+            values |= {"first": times[0], "last": times[-1], "letters": letters}
+            texts.append(write_text("history", "extent", **values))
+        return texts
+
+    def table(self) -> pd.DataFrame:
+        """Return a row for each value: time, place, value, fitted value, segment and change.
+
+        The columns of a change are filled in the first row after it: the value's change in per
+        cent, the 95 % interval of the date, the components that explain it, and what changed of
+        components. A drift is told where it begins, with its end as the end of the interval.
+        """
+        told: dict[tuple[int, str], list[object]] = {}
+        for change in self.changes:
+            for series, before, after in change.values:
+                # A common date can lie between two checks of this value.
+                at = min(bisect_left(series.times, change.since), len(series.times) - 1)
+                told[id(series), series.times[at]] = [
+                    *("drift" if change.is_drift else "step", 100.0 * (after / before - 1.0)),
+                    *(change.first, change.last, "->".join(change.parts) or "most parts"),
+                    "; ".join(change.components),
+                ]
+        rows = []
+        for series in self.series:
+            place = ("->".join(series.check.parts), *series.key)
+            for number, segment in enumerate(series.segments, start=1):
+                own = range(segment.begin, segment.end)
+                fitted = np.exp(np.linspace(segment.first, segment.last, len(own)))
+                for at, level in zip(own, fitted, strict=True):
+                    time, value = series.times[at], series.values[at]
+                    about = (value, float(f"{level:.6g}"), number, series.replaced)
+                    change_here = told.get((id(series), time), _NO_CHANGE)
+                    rows.append([time, *place, *about, *change_here])
+        return pd.DataFrame(rows, columns=_TABLE)
+
+
+@dataclass(frozen=True)
+class LastingLoss:
+    """A loss of a point that began between two checks and lasts until the end of the series."""
+
+    point: str  # the point whose values became worse
+    since: str  # time of the first check after the step, or of the begin of a drift, in UTC
+    loss: float  # how much worse, as a share: 0.1 is 10 % less bandwidth, or 10 % more latency
+
+
+def lasting_losses(rows: Sequence[Mapping[str, str]]) -> list[LastingLoss]:
+    """Return the losses that last until the end of a series of checks, the largest first.
+
+    The page of all hosts tells them; it reads the rows of `read_series`, but no points.
+
+    Raises:
+        UserError: a time is not one of ISO 8601.
+    """
+    found = []
+    for (_, point, metric), values in _values_of_points(rows).items():
+        sign = 1.0 if less_is_better(metric) else -1.0
+        logs = [sign * math.log(value) for value in values.values()]  # larger is worse
+        if len(logs) < _FEWEST_CHECKS:
+            continue
+        # Most series have no loss at their end; this spares them the search, 40 ms for a year.
+        if median(logs[-_FEWEST_CHECKS:]) - median_filter(logs, 15, mode="nearest").min() < _LIKELY:
+            continue
+        segments = find_segments(logs, days_of_times(values))
+        # Before the change, afterwards, and the first check after it.
+        changes = [(one.last, two.first, two.begin) for one, two in pairwise(segments)]
+        changes += [(each.first, each.last, each.begin) for each in segments if each.is_drift]
+        end = segments[-1].last
+        lasting = [(min(after, end) - before, begin) for before, after, begin in changes]
+        away, begin = max(lasting, default=(0.0, 0))
+        loss = float(sign * math.expm1(sign * away))
+        if loss > MATTERS:
+            found.append(LastingLoss(point, [*values][begin], loss))
+    return sorted(found, key=lambda each: -each.loss)
+
+
+def _values_of_points(
+    rows: Sequence[Mapping[str, str]],
+) -> dict[tuple[str, str, str], dict[str, float]]:
+    """Return experiment, point and metric -> time of the check -> value, by time."""
+    values: dict[tuple[str, str, str], dict[str, float]] = {}
+    for row in sorted(rows, key=lambda row: row["time"]):
+        key = row["experiment"], row["point"], row["metric"]
+        values.setdefault(key, {})[row["time"]] = float(row["value"])
+    return values
 
 
 def read_check_history(folder: Path) -> CheckHistory:
@@ -155,37 +237,33 @@ def read_check_history(folder: Path) -> CheckHistory:
     Raises:
         UserError: there are no checks, or a file is damaged.
     """
-    rows = sorted(read_series(folder), key=lambda row: row["time"])
+    rows = read_series(folder)
     if not rows:
         raise UserError(
             "there are no checks", str(folder), "run chaosity check every night; see docs/check.md"
         )
     checks = {
-        (check.key, check.metric): check
+        (*check.key, check.metric): check
         for point in read_points(folder / "points")
         if (check := point_of_single_part(point))
     }
-    values: dict[tuple[tuple[str, str], str], dict[str, float]] = {}
-    for row in rows:
-        key = (row["experiment"], row["point"]), row["metric"]
-        values.setdefault(key, {})[row["time"]] = float(row["value"])
-    log = ComponentLog(folder)
+    values, log = _values_of_points(rows), ComponentLog(folder)
     series = tuple(
         each
         for key, own in values.items()
         if key in checks
         for each in _series_of_parts(checks[key], own, log)
     )
-    unknown = tuple("/".join(key) for key, metric in values if (key, metric) not in checks)
+    unknown = tuple("/".join(key[:2]) for key in values if key not in checks)
     changes = sorted(_changes(series, log), key=lambda change: change.since, reverse=True)
     changed = []
     for before, after in pairwise(sorted({time for each in series for time in each.times})):
-        if log.may_differ(before, after) and (found := log.differences(before, after)):
-            changed.append((after, "; ".join(map(component_words, found))))
+        if found := log.differences(before, after):
+            changed.append((after, "; ".join(map(_component_words, found))))
     return CheckHistory(series, tuple(changes), tuple(changed), unknown, is_simulated_host(folder))
 
 
-def component_words(difference: tuple[str, str]) -> str:
+def _component_words(difference: tuple[str, str]) -> str:
     """Return a changed component in words; the system needs no name."""
     name, text = difference
     return text if name == SYSTEM else f"{name} {text}"
@@ -224,7 +302,7 @@ def _events(series: Sequence[ValueSeries]) -> Iterator[_Event]:
             levels = math.exp(segment.first), math.exp(segment.last)
             ends = own.times[segment.begin], own.times[segment.end - 1]
             found.append(_Event(own, *levels, True, segment, *ends))
-        yield from (event for event in found if event.judged.is_clear)
+        yield from (event for event in found if event.judged.tonight.is_clear)
 
 
 def _changes(series: Sequence[ValueSeries], log: ComponentLog) -> Iterator[Change]:
@@ -268,5 +346,5 @@ def _change(parts: tuple[str, ...], events: Sequence[_Event], log: ComponentLog)
         first, last = times[low], times[high]
         components = log.differences(times[low - 1], last)
     values = tuple((event.series, event.before, event.after) for event in events)
-    words = tuple(map(component_words, components))
+    words = tuple(map(_component_words, components))
     return Change(parts, values, is_worse, is_drift, since, first, last, words)

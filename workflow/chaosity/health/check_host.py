@@ -6,39 +6,45 @@ import json
 import math
 import os
 import socket
+import subprocess
+import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
 
 from chaosity.components.component_files import is_virtual_machine
+from chaosity.components.component_history import keep_components_of_check
+from chaosity.components.make_component_documents import Components, make_component_documents
 from chaosity.errors import MeasurementError, UserError, malformed_as_user_error
-from chaosity.health.check_series import append_check, earlier_values, last_checks, read_series
+from chaosity.health.check_series import (
+    append_check,
+    earlier_values,
+    last_checks,
+    read_series,
+    recent_values,
+    recent_values_of_equal_hosts,
+)
 from chaosity.health.choose_check_points import (
     CheckPoint,
     PointKey,
     choose_check_points,
     fit_into_time,
 )
-from chaosity.health.components_of_checks import keep_components, present_components
-from chaosity.health.equal_hosts import (
-    compare_with_equal_hosts,
-    popularity,
-    recent_values,
-    recent_values_of_equal_hosts,
-)
 from chaosity.health.judge_check_values import (
     CheckedValue,
     Expectation,
     MapValue,
     Suspect,
+    compare_with_equal_hosts,
     status_of_values,
     suspected_parts,
 )
-from chaosity.health.measure_check_points import MOST_REPLICATES, measure_and_judge
 from chaosity.records.atomic_writes_and_record_files import (
     load_record,
     read_regular_file,
@@ -54,6 +60,7 @@ from chaosity.runner.host_state import read_processor_seconds
 from chaosity.runner.point_measurement import spent_processor_seconds
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import read_points, status_and_values_of_record
+from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_json import read_topology
 from chaosity.transport.measure_point_on_host import (
     DiscoveredHostDocument,
@@ -66,6 +73,7 @@ from chaosity.transport.runner_command import (
     SLURM,
     SSH,
     control_socket_folder,
+    runner_command_line,
 )
 
 # Slurm ends a HealthCheckProgram after 60 s. Ten are left for start, end and a slow measurement.
@@ -75,6 +83,13 @@ _FIRST_SHARE = 0.85
 # A host is busy if other programs use more than this share of its processors.
 _MOST_BUSY_SHARE = 0.10
 _BUSY_LOOK_SECONDS = 1.0
+# A description takes a second; a check is too short to wait for a hung driver.
+_DESCRIBE_SECONDS = 10.0
+# Number of undisturbed measurements by which a slow value is judged.
+REPLICATES_OF_SLOW_VALUE = 3
+# Largest number of measurements of one point. If other programs disturb too many of them, a loss is
+# only a warning.
+MOST_REPLICATES = 6
 
 MAP_REMEDY = "measure the host first, for example with make run; the check compares with this map"
 
@@ -107,21 +122,82 @@ class CheckResult:
         """Return the components that explain the slow values."""
         return suspected_parts(self.values)
 
+    def gauges(self, end_seconds: float) -> Iterable[tuple[str, str, dict[str, str], float]]:
+        """Yield name, help text, labels and value of each gauge for Prometheus.
 
-class HostCheck:
-    """A check of one host.
+        `end_seconds` is the end of the check in seconds since 1970.
+        """
+        host = {"host": self.host}
+        yield "status", "0 fine, 1 warning, 2 fault.", host, self.status
+        yield "end_timestamp_seconds", "When the check ended.", host, end_seconds
+        yield "duration_seconds", "How long the check took.", host, self.seconds
+        yield "failed_points", "Points without a valid value.", host, len(self.failed)
+        for each in self.values:
+            names = {"component": "->".join(each.check.parts), "metric": each.check.metric}
+            place = {**host, **names, "point": "/".join(each.check.key)}
+            loss = "How much worse than the map: 0.1 is 10 % less bandwidth."
+            yield "loss_ratio", loss, place, each.tonight.loss
+            limit = "The smallest loss that chance does not explain."
+            yield "clear_loss_ratio", limit, place, each.limit
+            unit = "The value in the unit at the end of the metric's name."
+            yield "value", unit, place, each.value
+
+
+def measure_and_judge(
+    points: Sequence[CheckPoint],
+    expectation: Expectation,
+    measure: Callable[[CheckPoint, int], tuple[float | None, bool]],
+    has_time: Callable[[CheckPoint], bool],
+) -> list[CheckedValue]:
+    """Measure each point once, and slow ones again; return all values with what was expected.
+
+    Disturbed measurements of a slow point count only while there are too few others.
 
     Args:
-        folder: ``results/HOST/CONFIGURATION`` with the map: records, points and topology.
-        with_equal_hosts: whether to compare also with the recent checks of equal hosts.
+        points: the points.
+        expectation: what the map and earlier checks say.
+        measure: measures a replicate (1, 2, ...) of a point; returns the value, or None if it is
+            not valid, and whether other programs disturbed it.
+        has_time: whether there is time for another measurement of a point.
+    """
+    # The values of each point, each with whether it was disturbed.
+    taken: dict[PointKey, list[tuple[float, bool]]] = {}
+
+    def judged(check: CheckPoint) -> CheckedValue:
+        every = taken[check.key]
+        quiet = [value for value, disturbed in every if not disturbed]
+        enough = len(quiet) >= min(len(every), REPLICATES_OF_SLOW_VALUE)
+        used = quiet if enough else [value for value, _ in every]
+        return expectation.judged(check, used, len(taken), disturbed=not enough)
+
+    def is_open(value: CheckedValue, replicate: int) -> bool:
+        # A value that was slow once is measured to the end, so that the median has three.
+        begun = len(value.values) == replicate - 1 > 1 and replicate <= REPLICATES_OF_SLOW_VALUE
+        complete = len(value.values) >= REPLICATES_OF_SLOW_VALUE and not value.disturbed
+        return begun or (value.tonight.is_clear and not complete)
+
+    for replicate in range(1, MOST_REPLICATES + 1):
+        for check in points:
+            known = check.key in taken
+            wanted = replicate == 1 or (known and is_open(judged(check), replicate))
+            if wanted and has_time(check):
+                value, disturbed = measure(check, replicate)
+                if value is not None:
+                    taken.setdefault(check.key, []).append((value, disturbed))
+    return [judged(check) for check in points if check.key in taken]
+
+
+class HostCheck:
+    """A check of the host of ``results/HOST/CONFIGURATION``, which has its map.
+
+    `with_equal_hosts`: whether to compare also with the recent checks of equal hosts.
 
     Raises:
         UserError: the folder has no map.
     """
 
     def __init__(self, folder: Path, *, with_equal_hosts: bool = True) -> None:
-        self.begin = time.monotonic()
-        self.folder = folder
+        self.begin, self.folder = time.monotonic(), folder
         host_file = folder.resolve().parent / "host.json"
         topology = read_topology(folder / "topology.json")
         table = folder / MEASUREMENTS_FILE
@@ -133,31 +209,32 @@ class HostCheck:
         points = _points_of_plan(folder)
         measured = Measurements.read(table)
         plan = {(point["experiment"], point["point"]) for point in points}
-        cells = known_cells(measured, plan, str(table))
+        known = _map_values(known_cells(measured, plan, str(table)))
         self.series = read_series(folder)
-        rows = measured.rows.dropna(subset="measured_at").sort_values("measured_at")
-        times = zip(rows["experiment"], rows["point"], rows["measured_at"], strict=True)
-        mapped_at = {(experiment, point): str(at) for experiment, point, at in times}
-        earlier = earlier_values(self.series, mapped_at)
-        known = _map_values(cells)
+        rows = measured.rows.dropna(subset="measured_at")
+        last = rows.groupby(["experiment", "point"])["measured_at"].max().items()
+        mapped_at = {(str(key[0]), str(key[1])): str(time) for key, time in last}  # type: ignore[index] # narrow stub
         self.expectation = Expectation(
-            known, earlier, in_virtual_machine=is_virtual_machine(folder)
+            known,
+            earlier_values(self.series, mapped_at),
+            in_virtual_machine=is_virtual_machine(folder),
         )
-        medians = {key: value.median for key, value in known.items()}
         moment = utc_now_text()
         self.recent = recent_values(self.series, moment, mapped_at)
         self.equals = recent_values_of_equal_hosts(folder, moment) if with_equal_hosts else []
-        chosen = choose_check_points(
-            points, medians, topology, popularity([*last_checks(self.series)], self.equals)
-        )
+        hosts = Counter(chain(last_checks(self.series), *self.equals))
+        medians = {key: value.median for key, value in known.items()}
+        chosen = choose_check_points(points, medians, topology, hosts)
         # On a remote host, the user is the one who measured the map.
         here = self.transport in (LOCAL, SLURM)
         self.points = [check for check in chosen if not here or may_read_drives(check)]
         self.unreadable = sorted({check.parts[0] for check in chosen if check not in self.points})
+        # Time of the measurements so far, as planned and as spent.
+        self.planned = self.spent = 0.0
+        self.records: list[Record] = []
         if not self.points:
-            raise UserError(
-                "the map has no values that a check can repeat", str(folder), MAP_REMEDY
-            )
+            what = "the map has no values that a check can repeat"
+            raise UserError(what, str(folder), MAP_REMEDY)
 
     def run(
         self,
@@ -183,49 +260,44 @@ class HostCheck:
             self._refuse_another_machine()
             if not ignore_load:
                 refuse_busy_host(lock_files.lock_file(lock_files.MEASURING))
-        result = CheckResult(self.host["host"], utc_now_text())
-        result.is_simulated = self.transport == SIMULATED
+        is_simulated = self.transport == SIMULATED
+        result = CheckResult(self.host["host"], utc_now_text(), is_simulated=is_simulated)
         result.unreadable = self.unreadable
-        records: list[Record] = []
-        if components := present_components(self.host, self.folder):
-            keep_components(self.folder, result.moment, components)
-        chosen, result.left = fit_into_time(
-            self.points, last_checks(self.series), _FIRST_SHARE * seconds
-        )
+        if components := _present_components(self.host, self.folder):
+            keep_components_of_check(self.folder, result.moment, components)
+        checked = last_checks(self.series)
+        chosen, result.left = fit_into_time(self.points, checked, _FIRST_SHARE * seconds)
         number = len({row["time"] for row in self.series}) * MOST_REPLICATES
-        planned = taken = 0.0  # time of the measurements so far
-
-        def spent() -> float:
-            # The measurements of a simulated host take no time, so the plan's counts.
-            return planned if result.is_simulated else time.monotonic() - self.begin
 
         def has_time(check: CheckPoint) -> bool:
             # On a busy host, measurements take longer than planned.
-            slowness = max(1.0, taken / planned) if planned else 1.0
-            return spent() + check.seconds * slowness <= seconds
+            slowness = max(1.0, self.spent / self.planned) if self.planned else 1.0
+            return self._seconds + check.seconds * slowness <= seconds
 
         def measure(check: CheckPoint, replicate: int) -> tuple[float | None, bool]:
-            nonlocal planned, taken
             progress("/".join(check.key))
-            began = time.monotonic()
             record = self._measure(check, number + replicate)
-            records.append(record)
-            planned, taken = planned + check.seconds, taken + time.monotonic() - began
             value, reason, disturbed = _value_of_record(record, check)
             if value is None:
                 result.failed["/".join(check.key)] = reason or "it has no value"
             return value, disturbed
 
-        result.values = measure_and_judge(chosen, self.expectation, measure, has_time)
-        result.values = compare_with_equal_hosts(result.values, self.recent, self.equals)
-        if not result.values:
+        values = measure_and_judge(chosen, self.expectation, measure, has_time)
+        result.values = compare_with_equal_hosts(values, self.recent, self.equals)
+        if not values:
             first = next(iter(result.failed.values()), "the time is too short")
             raise UserError(f"no measurement of the check is valid: {first}", str(self.folder))
-        done = {value.check.key for value in result.values} | set(result.failed)
-        result.left += [check for check in chosen if not {check.key, "/".join(check.key)} & done]
-        append_check(self.folder, result.moment, result.values, records)
-        result.seconds = spent()
+        done = {"/".join(value.check.key) for value in values} | set(result.failed)
+        result.left += [check for check in chosen if "/".join(check.key) not in done]
+        append_check(self.folder, result.moment, result.values, self.records)
+        result.seconds = self._seconds
         return result
+
+    @property
+    def _seconds(self) -> float:
+        """Return how long the check takes so far; a simulated one takes the plan's time."""
+        is_simulated = self.transport == SIMULATED
+        return self.planned if is_simulated else time.monotonic() - self.begin
 
     def _refuse_another_machine(self) -> None:
         """Refuse the check of this machine against the map of another one.
@@ -248,21 +320,47 @@ class HostCheck:
                 return
 
     def _measure(self, check: CheckPoint, replicate: int) -> Record:
-        """Return the record of a measurement.
+        """Measure a point, keep the record and return it.
 
         Raises:
             UserError: the host does not answer.
         """
+        began = time.monotonic()
         # A check has no random order, so all its replicates are at position 0. The record keeps one
         # position: replicates are counted over all nights.
         point: Point = {**check.point, "orders": [0] * replicate}
         try:
+            before = spent_processor_seconds()  # by earlier points, too
             results = self.folder.resolve().parent
-            spent = spent_processor_seconds()  # by earlier points, too
-            record = measure_replicate(self.host, point, replicate, results, spent)
-            return {**record, "point": {**record["point"], "orders": [0]}}
+            record = measure_replicate(self.host, point, replicate, results, before)
         except (HostLostOrChangedError, ValueError) as error:
             raise UserError(str(error), f"host {self.host['host']}") from None
+        self.planned += check.seconds
+        self.spent += time.monotonic() - began
+        self.records.append({**record, "point": {**record["point"], "orders": [0]}})
+        return self.records[-1]
+
+
+def _present_components(host: DiscoveredHostDocument, folder: Path) -> Components | None:
+    """Return the components that a host has now; None if it does not describe itself in time."""
+    transport = host["transport"]
+    with suppress(OSError, subprocess.SubprocessError, UserError):
+        if transport["kind"] == SIMULATED:
+            topology = read_topology(folder / "topology.json")
+            return make_component_documents(topology) if topology else None
+        if transport["kind"] == SLURM:  # the check runs on the node
+            transport = {**transport, "way": []}
+        with tempfile.NamedTemporaryFile(suffix=".tar.gz") as file:
+            subprocess.run(
+                runner_command_line(transport, "--describe"),
+                input=b'{"needs": []}',
+                stdout=file,
+                stderr=subprocess.DEVNULL,
+                timeout=_DESCRIBE_SECONDS,
+                check=True,
+            )
+            return make_component_documents(discover_topology(file.name))
+    return None
 
 
 def _points_of_plan(folder: Path) -> list[Point]:

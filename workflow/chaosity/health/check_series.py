@@ -8,14 +8,19 @@ import io
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from contextlib import suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 
-from chaosity.components.component_files import discovered_host
+from chaosity.components.component_files import discovered_host, processor_model_and_group
 from chaosity.errors import UserError
 from chaosity.health.choose_check_points import PointKey
-from chaosity.health.judge_check_values import CheckedValue
-from chaosity.records.atomic_writes_and_record_files import time_in_file_name, write_atomically
+from chaosity.health.judge_check_values import CheckedValue, RecentValues
+from chaosity.records.atomic_writes_and_record_files import (
+    format_utc,
+    time_in_file_name,
+    write_atomically,
+)
 from chaosity.records.record_types_and_verdict import Record
 from chaosity.transport.runner_command import SIMULATED
 
@@ -36,14 +41,16 @@ COLUMNS = [
 # A line has about 150 bytes, so this is a century of nights.
 _MOST_BYTES = 2**28
 _SECONDS_A_DAY = 86400.0
+# Older checks do not count for the comparison with equal hosts: a host can have been repaired.
+_DAYS = 14
+# More than the lines of 14 nights: a check measures about 60 points.
+_NEWEST_BYTES = 2**18
 
 
 def read_series(folder: Path, newest_bytes: int = _MOST_BYTES) -> list[dict[str, str]]:
     """Return the rows of the checks of ``results/HOST/CONFIGURATION``, oldest first.
 
-    Args:
-        folder: the folder.
-        newest_bytes: read only so many bytes of the newest rows, for many hosts.
+    Of the newest rows, at most `newest_bytes` bytes are read.
 
     Raises:
         UserError: the file is no series of checks.
@@ -98,10 +105,8 @@ def earlier_values(
 ) -> dict[PointKey, list[float]]:
     """Return experiment and point -> values of earlier checks, without slow and disturbed values.
 
-    Args:
-        rows: the series.
-        mapped_at: experiment and point -> time of its last measurement in the map. Checks before
-            were of another map, for example before a repair.
+    `mapped_at` has the time of each point's last measurement in the map. Checks before were of
+    another map, for example before a repair.
     """
     found: dict[PointKey, list[float]] = {}
     for row in rows:
@@ -109,6 +114,33 @@ def earlier_values(
         if row["clear"] == "no" and row["time"] > mapped_at.get(key, ""):
             found.setdefault(key, []).append(float(row["value"]))
     return found
+
+
+def recent_values(
+    rows: Sequence[Mapping[str, str]], moment: str, mapped_at: Mapping[PointKey, str]
+) -> RecentValues:
+    """Return the values of the two weeks before a moment, see `earlier_values`."""
+    first = format_utc(datetime.fromisoformat(moment) - timedelta(days=_DAYS))
+    return earlier_values([row for row in rows if row["time"] >= first], mapped_at)
+
+
+def recent_values_of_equal_hosts(folder: Path, moment: str) -> list[RecentValues]:
+    """Return the values of the two weeks before a moment, for each host equal to that of `folder`.
+
+    Equal hosts have the same processor model, are in the same configuration, and have results below
+    the same folder.
+    """
+    folder = folder.resolve()
+    built_like, is_simulated = processor_model_and_group(folder), is_simulated_host(folder)
+    found = []
+    for path in sorted(folder.parent.parent.glob(f"*/{folder.name}/{SERIES_FILE}")):
+        other = path.parent
+        is_equal = built_like[0] is not None and processor_model_and_group(other) == built_like
+        if other != folder and is_equal and is_simulated_host(other) == is_simulated:
+            # The page of all hosts tells that a series cannot be read; it must not stop this check.
+            with suppress(UserError):
+                found.append(recent_values(read_series(other, _NEWEST_BYTES), moment, {}))
+    return [values for values in found if values]
 
 
 def last_checks(rows: Sequence[Mapping[str, str]]) -> dict[PointKey, str]:
@@ -119,16 +151,10 @@ def last_checks(rows: Sequence[Mapping[str, str]]) -> dict[PointKey, str]:
 def append_check(
     folder: Path, moment: str, values: Sequence[CheckedValue], records: Sequence[Record]
 ) -> None:
-    """Append the values of a check to the series, and write its records.
+    """Append the values of a check to the series of a folder, and write all its records.
 
     The records come first, and the lines of the series in a single write, so that a check that is
-    killed leaves no part of itself in the series.
-
-    Args:
-        folder: ``results/HOST/CONFIGURATION``.
-        moment: when the check began, in UTC.
-        values: its values.
-        records: all records of the check, also those without a valid value.
+    killed leaves no part of itself in the series. `moment` is when the check began, in UTC.
     """
     path = folder / RECORDS_FOLDER / f"{time_in_file_name(moment)}.json.gz"
     write_atomically(path, gzip.compress(json.dumps(records).encode(), mtime=0))
@@ -137,21 +163,12 @@ def append_check(
     if not (folder / SERIES_FILE).exists():
         writer.writerow(COLUMNS)
     for value in values:
-        numbers = (value.expected, value.loss, value.limit)
-        writer.writerow(
-            [
-                *(
-                    moment,
-                    *value.check.key,
-                    value.check.metric,
-                    repr(value.value),
-                    len(value.values),
-                ),
-                *(f"{number:.6g}" for number in numbers),
-                # Values beside other programs would widen the scatter, and hide a loss.
-                "yes" if value.is_clear else "disturbed" if value.disturbed else "no",
-            ]
-        )
+        tonight = value.tonight
+        # Values beside other programs would widen the scatter, and hide a loss.
+        clear = "yes" if tonight.is_clear else "disturbed" if value.disturbed else "no"
+        numbers = (f"{each:.6g}" for each in (value.expected, tonight.loss, tonight.limit))
+        measured = (repr(value.value), len(value.values))
+        writer.writerow([moment, *value.check.key, value.check.metric, *measured, *numbers, clear])
     handle = os.open(folder / SERIES_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     try:
         os.write(handle, text.getvalue().encode())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from chaosity.design.point_expansion import json_fingerprint
 from chaosity.place_names import node_name
@@ -52,20 +53,19 @@ def choose_check_points(
     points: Iterable[Point],
     medians: Mapping[PointKey, float],
     topology: Topology,
-    popularity: Mapping[PointKey, int] | None = None,
+    popularity: Mapping[PointKey, int] = MappingProxyType({}),
 ) -> list[CheckPoint]:
     """Return a point for each part and kind of load: local ones and drives first, then paths.
 
     Args:
         points: the points of the map, in the order of its plan.
-        medians: experiment and point -> median of its first metric in the map, in the metric's
-            unit; points without a median are left out.
-        topology: the host's topology; it tells which nodes a package has.
+        medians: experiment and point -> median of its first metric in the map; points without a
+            median are left out.
+        topology: the host's topology.
         popularity: experiment and point -> in the checks of how many equal hosts it is. Of points
             with nearly equal medians, equal hosts should check the same one: else the first of the
             plan. The best median of several would be the luckiest one, and so expect too much.
     """
-    hosts = popularity or {}
     alike: dict[tuple[object, ...], list[tuple[float, CheckPoint]]] = {}
     for point in points:
         median = medians.get((point["experiment"], point["point"]))
@@ -83,7 +83,7 @@ def choose_check_points(
     for found in alike.values():
         least = _NEARLY_EQUAL * max(median for median, _ in found)
         near = [check for median, check in found if median >= least]
-        best.append(max(near, key=lambda check: hosts.get(check.key, 0)))
+        best.append(max(near, key=lambda check: popularity.get(check.key, 0)))
     chosen = [replace(check, point=_shortened(check.point)) for check in best]
     return sorted(chosen, key=lambda check: (len(check.parts) > 1, check.parts, check.metric))
 
@@ -93,12 +93,8 @@ def fit_into_time(
 ) -> tuple[list[CheckPoint], list[CheckPoint]]:
     """Divide points into those that fit into a time and those left for the next check.
 
-    Points that no check has measured come first, then those whose last check is longest ago.
-
-    Args:
-        points: in the order of their importance.
-        checked: experiment and point -> time of its last check.
-        seconds: the time of all measurements.
+    Points that no check has measured come first, then those whose last check is longest ago, each
+    in the given order. `checked` has the time of each point's last check.
     """
     taken, left, spent = list[CheckPoint](), list[CheckPoint](), 0.0
     for check in sorted(points, key=lambda check: checked.get(check.key, "")):

@@ -1,4 +1,4 @@
-"""Judge the values of a check by the host's map and by its earlier checks.
+"""Judge the values of a check by the host's map, by its earlier checks and by equal hosts.
 
 The logarithm of a value over the map's median scatters for three reasons: a single measurement
 scatters, which the map's replicates show; the median is not exact; and sessions differ, which the
@@ -18,11 +18,14 @@ from functools import cache
 from itertools import pairwise
 from statistics import fmean, median
 
+import numpy as np
 from scipy import stats
 
+from chaosity.compare.host_deviations import scatter_of_other_hosts
 from chaosity.health.change_points import variance_of_neighbours
 from chaosity.health.choose_check_points import CheckPoint, PointKey
 from chaosity.statistics.moderated_variances import variance_of_median
+from chaosity.statistics.significance_tests import MATTERS as MATTERS_BETWEEN_HOSTS
 from chaosity.store.measurements import less_is_better
 
 # Standard deviation between sessions of a healthy host, and the number of earlier deviations that
@@ -39,7 +42,11 @@ _FAULT = 0.10
 # If at least this share of values of several parts is slow, the cause is common to all of them.
 _COMMON_SHARE = 0.7
 
+# Fewer hosts do not show how much equal hosts differ.
+_FEWEST_OTHERS = 4
+
 FINE, WARNING, FAULTY = 0, 1, 2
+RecentValues = Mapping[PointKey, Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,23 @@ class MapValue:
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """A loss by one kind of evidence, as a share: 0.1 is 10 % less bandwidth.
+
+    A latency of twice the expected one is a loss of 1.0. A better value is a negative loss.
+    """
+
+    loss: float = 0.0
+    limit: float = math.inf  # the smallest loss that chance does not explain
+    hosts: int = 0  # number of equal hosts that it is from; 0 without any
+
+    @property
+    def is_clear(self) -> bool:
+        """Return whether the loss is large enough to matter and not explained by chance."""
+        return self.loss > max(self.limit, MATTERS)
+
+
+@dataclass(frozen=True)
 class CheckedValue:
     """A value of a check."""
 
@@ -59,15 +83,10 @@ class CheckedValue:
     # The measured values in the metric's unit; more than one if the first was slow.
     values: tuple[float, ...]
     expected: float  # the median of the map, corrected by the earlier checks
-    limit: float  # the smallest loss that would be clear, as a share
+    limit: float  # the smallest loss of tonight that would be clear, as a share
     disturbed: bool = False  # whether other programs used the processors meanwhile
-    # Loss of the last `RECENT` checks together, of which this is the last; 0 while there are too
-    # few checks.
-    recent_loss: float = 0.0
-    recent_limit: float = math.inf  # the smallest such loss that would be clear
-    loss_to_equals: float = 0.0  # loss against equal hosts, by the recent checks of all of them
-    limit_to_equals: float = math.inf  # the smallest such loss that would be clear
-    equal_hosts: int = 0  # number of equal hosts with recent checks of the point; 0 if too few
+    recent: Evidence = Evidence()  # the last `RECENT` checks together, of which this is the last
+    equals: Evidence = Evidence()  # the recent checks of this host and of equal hosts
     # Whether the host is a virtual machine and the value one of its memory. A hypervisor can run
     # two of its processors on one core for minutes, which halves the bandwidth and shows in no
     # counter of the machine.
@@ -79,50 +98,37 @@ class CheckedValue:
         return median(self.values)
 
     @property
-    def loss(self) -> float:
-        """Return how much worse the value is than expected, as a share: 0.1 is 10 % less bandwidth.
-
-        A latency of twice the expected one is a loss of 1.0. A better value is a negative loss.
-        """
+    def tonight(self) -> Evidence:
+        """Return the loss against the expected value."""
         ratio = self.value / self.expected
-        return ratio - 1.0 if less_is_better(self.check.metric) else 1.0 - ratio
+        is_time = less_is_better(self.check.metric)
+        return Evidence(ratio - 1.0 if is_time else 1.0 - ratio, self.limit)
 
     @property
-    def is_clear(self) -> bool:
-        """Return whether the loss is large enough to matter and not explained by chance."""
-        return self.loss > max(self.limit, MATTERS)
-
-    @property
-    def is_slow(self) -> bool:
-        """Return whether a loss is clear: tonight, in the last checks, or against equal hosts."""
-        return self.is_clear or self.is_recently_slow or self.is_slower_than_equals
-
-    @property
-    def is_recently_slow(self) -> bool:
-        """Return whether the last checks together show a clear loss."""
-        return self.recent_loss > max(self.recent_limit, MATTERS)
-
-    @property
-    def is_slower_than_equals(self) -> bool:
-        """Return whether equal hosts show a clear loss."""
-        return self.loss_to_equals > self.limit_to_equals
+    def clear(self) -> list[Evidence]:
+        """Return the clear losses: tonight, in the last checks, against equal hosts."""
+        return [each for each in (self.tonight, self.recent, self.equals) if each.is_clear]
 
     @property
     def told_loss(self) -> float:
-        """Return tonight's loss, else that of the last checks, else that to equal hosts."""
-        if self.is_clear:
-            return self.loss
-        return self.recent_loss if self.is_recently_slow else self.loss_to_equals
+        """Return the first clear loss; 0 without any."""
+        return self.clear[0].loss if self.clear else 0.0
 
     @property
     def is_confirmed(self) -> bool:
         """Return whether repeated measurements show the loss, undisturbed by other programs."""
-        return self.is_clear and len(self.values) > 1 and not self.disturbed
+        return self.tonight.is_clear and len(self.values) > 1 and not self.disturbed
 
     @property
     def is_fault(self) -> bool:
         """Return whether the loss is confirmed and so large that a part is broken."""
-        return self.is_confirmed and self.loss >= _FAULT and not self.hypervisor_may_explain
+        is_large = self.tonight.loss >= _FAULT
+        return self.is_confirmed and is_large and not self.hypervisor_may_explain
+
+
+def _lost_share(away: float, metric: str) -> float:
+    """Return the loss of a value whose logarithm is worse by `away`."""
+    return math.expm1(away) if less_is_better(metric) else -math.expm1(-away)
 
 
 def probability_of_false_alarm(number: int) -> float:
@@ -134,10 +140,7 @@ def probability_of_false_alarm(number: int) -> float:
     return 1.0 / (_CHECKS_PER_FALSE_ALARM * 3 * number)
 
 
-@cache
-def _quantile_of_false_alarms(number: int) -> float:
-    """Return the normal quantile that belongs to `probability_of_false_alarm`."""
-    return float(stats.norm.isf(probability_of_false_alarm(number)))
+_normal_quantile = cache(stats.norm.isf)
 
 
 class Expectation:
@@ -145,7 +148,7 @@ class Expectation:
 
     Args:
         known: experiment and point -> what the map says.
-        earlier: experiment and point -> values of earlier checks, in the metric's unit.
+        earlier: experiment and point -> values of earlier checks, oldest first.
         in_virtual_machine: whether the host is a virtual machine.
     """
 
@@ -156,8 +159,7 @@ class Expectation:
         *,
         in_virtual_machine: bool = False,
     ) -> None:
-        self.known = known
-        self.in_virtual_machine = in_virtual_machine
+        self.known, self.in_virtual_machine = known, in_virtual_machine
         # Logarithms of values over the map's median, oldest first.
         self.logs = {
             # Not the logarithm of the ratio: the ratio of a damaged series can be 0.
@@ -165,12 +167,8 @@ class Expectation:
             for key, values in earlier.items()
             if key in known
         }
-        steps = [
-            later - sooner
-            for logs in self.logs.values()
-            if len(logs) > 2
-            for sooner, later in pairwise(logs)
-        ]
+        long = (logs for logs in self.logs.values() if len(logs) > 2)
+        steps = [later - sooner for logs in long for sooner, later in pairwise(logs)]
         nightly = variance_of_neighbours(steps)
         # The values of nights scatter also as single measurements do.
         own = max(nightly - median(each.variance for each in known.values()), 0.0) if steps else 0.0
@@ -183,14 +181,10 @@ class Expectation:
     ) -> CheckedValue:
         """Return the judged value: with the expected value and the smallest loss that is clear.
 
-        Args:
-            check: the point.
-            values: its measured values.
-            number: how many values the check has in all; each could give a false alarm.
-            disturbed: whether other programs used the processors meanwhile.
+        `number` is how many values the check has in all; each could give a false alarm.
         """
         known, logs = self.known[check.key], self.logs.get(check.key, [])
-        quantile = _quantile_of_false_alarms(number)
+        quantile = float(_normal_quantile(probability_of_false_alarm(number)))
         nightly = self.session_variance + known.variance
         # From three earlier checks on, their median tells what a short measurement gives.
         first = logs[:_REFERENCE]
@@ -198,13 +192,11 @@ class Expectation:
         each, size = (nightly, len(first)) if len(first) > 2 else (known.variance, known.n)
         variance = self.session_variance + known.variance / len(values)
         least = quantile * math.sqrt(variance + each * variance_of_median(size))
-        is_time = less_is_better(check.metric)
-        limit = math.expm1(least) if is_time else -math.expm1(-least)
         judged = CheckedValue(
             check,
             tuple(values),
             known.median * math.exp(shift),
-            limit,
+            _lost_share(least, check.metric),
             disturbed,
             hypervisor_may_explain=self.in_virtual_machine and not check.load["target"]["drives"],
         )
@@ -212,19 +204,61 @@ class Expectation:
         if len(reference) < RECENT:
             return judged
         last = [*last, math.log(judged.value / known.median)]
-        away = fmean(last) - median(reference)
+        away, is_time = fmean(last) - median(reference), less_is_better(check.metric)
         variance = nightly * (1.0 / RECENT + float(variance_of_median(len(reference))))
-        least = quantile * math.sqrt(variance)
-        losses = [
-            math.expm1(x) if is_time else -math.expm1(-x)
-            for x in (away if is_time else -away, least)
-        ]
-        return replace(judged, recent_loss=losses[0], recent_limit=losses[1])
+        loss = _lost_share(away if is_time else -away, check.metric)
+        limit = _lost_share(quantile * math.sqrt(variance), check.metric)
+        return replace(judged, recent=Evidence(loss, limit))
+
+
+def compare_with_equal_hosts(
+    values: Sequence[CheckedValue], own: RecentValues, others: Sequence[RecentValues]
+) -> list[CheckedValue]:
+    """Return the values of a check with their losses against equal hosts.
+
+    So a map that was bad from the start is told. A host counts with the median of as many recent
+    checks as the checked host has, at most `RECENT`. A loss of 5 % or more is told if the scatter
+    of the other hosts, in which the host itself does not count, does not explain it.
+
+    Args:
+        values: tonight's values.
+        own: recent earlier values of the checked host.
+        others: recent values of each equal host.
+    """
+    compared = [
+        value
+        for value in values
+        if sum(value.check.key in other for other in others) >= _FEWEST_OTHERS
+    ]
+    if not compared:
+        return list(values)
+    medians = []
+    for value in compared:
+        key = value.check.key
+        mine = [*own.get(key, []), value.value][-RECENT:]
+        theirs = (median(each[key][-len(mine) :]) if key in each else math.nan for each in others)
+        medians.append([median(mine), *theirs])
+    logs, metrics = np.log(medians), [value.check.metric for value in compared]
+    groups = np.array([f"{v.check.metric} {len(v.check.parts)}" for v in compared])
+    # The scatter of the maps' replicates is small beside that of nights, so it adds nothing.
+    freedom, spread, expected = (
+        each[:, 0] for each in scatter_of_other_hosts(logs, groups, np.zeros(len(logs)), hosts=[0])
+    )
+    away = np.where([less_is_better(name) for name in metrics], 1.0, -1.0) * (logs[:, 0] - expected)
+    limits = stats.t.isf(probability_of_false_alarm(len(values)), freedom) * spread
+    limits = np.maximum(limits, math.log1p(MATTERS_BETWEEN_HOSTS))
+    hosts = np.count_nonzero(~np.isnan(logs[:, 1:]), axis=1)
+    found = {}
+    for value, log, limit, number in zip(compared, away, limits, hosts, strict=True):
+        loss = _lost_share(log, value.check.metric)
+        least = _lost_share(limit, value.check.metric) if math.isfinite(limit) else math.inf
+        found[value.check.key] = replace(value, equals=Evidence(loss, least, int(number)))
+    return [found.get(value.check.key, value) for value in values]
 
 
 def status_of_values(values: Iterable[CheckedValue]) -> int:
     """Return FINE, WARNING or FAULTY (0, 1, 2): the exit status of a check."""
-    slow = [value for value in values if value.is_slow]
+    slow = [value for value in values if value.clear]
     if any(value.is_fault for value in slow):
         return FAULTY
     return WARNING if slow else FINE
@@ -247,7 +281,7 @@ def suspected_parts(values: Sequence[CheckedValue]) -> list[Suspect]:
     values come first; a value is explained once. If nearly all values are slow, the cause is common
     to all parts.
     """
-    slow = sorted((value for value in values if value.is_slow), key=lambda value: -value.told_loss)
+    slow = sorted((value for value in values if value.clear), key=lambda value: -value.told_loss)
     parts = {part for value in values for part in value.check.parts}
     if len(parts) > 2 and len(slow) >= _COMMON_SHARE * len(values):
         return [Suspect((), tuple(slow))]
@@ -261,7 +295,7 @@ def suspected_parts(values: Sequence[CheckedValue]) -> list[Suspect]:
         well = {
             part: sum(
                 part in value.check.parts
-                and not value.is_slow
+                and not value.clear
                 and value.check.metric in {each.check.metric for each in own}
                 for value in values
             )

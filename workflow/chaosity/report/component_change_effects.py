@@ -113,8 +113,8 @@ def _changed_component(
         before=_minute(before),
         after=_minute(after),
         facts={
-            each.key: each.text or "changed, see the component's file"
-            for each in component_differences(old, new)
+            key: text or "changed, see the component's file"
+            for key, text in component_differences(old, new)
         },
     )
 

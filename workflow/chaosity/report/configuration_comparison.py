@@ -15,11 +15,10 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.compare.comparison_text import BETTER, WORSE, ratio_text
 from chaosity.compare.matched_cells import PLACE
-from chaosity.compare.two_sides import compare_selections
+from chaosity.compare.two_sides import BETTER, WORSE, compare_selections, ratio_text
 from chaosity.errors import UserError
-from chaosity.export.host_measurements_for_export import MeasuredHost
+from chaosity.export.main_matrices import MeasuredHost
 from chaosity.figures.machine_drawing import draw_machines
 from chaosity.figures.machine_parts import MachineParts
 from chaosity.records.record_types_and_verdict import SIMULATED

@@ -13,7 +13,7 @@ from itertools import combinations
 
 import pandas as pd
 
-from chaosity.compare.comparison_text import ratio_text
+from chaosity.compare.two_sides import ratio_text
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError
 from chaosity.figures.figure_data_and_value_limits import FigureData, select_figure_data

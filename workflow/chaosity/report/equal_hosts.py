@@ -18,11 +18,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from chaosity.compare.comparison_text import ARROW, BETTER, WORSE
 from chaosity.compare.host_deviations import MIN_HOSTS
-from chaosity.compare.outlier_hosts import OutlierHosts, find_outlier_hosts
-from chaosity.compare.resource_speeds import ResourceSpeeds
-from chaosity.compare.two_sides import compare_selections
+from chaosity.compare.matched_cells import ARROW
+from chaosity.compare.outlier_hosts import OutlierHosts, ResourceSpeeds, find_outlier_hosts
+from chaosity.compare.two_sides import BETTER, WORSE, compare_selections
 from chaosity.components.component_files import processor_model_and_group
 from chaosity.errors import UserError
 from chaosity.report.nightly_checks import NightlyChecks

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.compare.comparison_text import ratio_text
+from chaosity.compare.two_sides import ratio_text
 from chaosity.figures.draw_and_write_figures import FigureFile, write_figure_of_rows
 from chaosity.figures.figure_data_and_value_limits import FigureData
 from chaosity.figures.figure_spec import FigureSpec, parse_figure_specs

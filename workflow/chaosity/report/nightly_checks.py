@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaosity.errors import UserError
+from chaosity.health.check_history import LastingLoss, lasting_losses
 from chaosity.health.check_series import read_series
-from chaosity.health.steps_in_series import SeriesStep, steps_in_series
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class NightlyChecks:
     last: str
     # Points with a clear loss in the last check, each with its loss.
     clear: tuple[tuple[str, float], ...] = ()
-    steps: tuple[SeriesStep, ...] = ()  # losses since a date, the largest first
+    steps: tuple[LastingLoss, ...] = ()  # losses since a date, the largest first
     error: str | None = None  # why the series cannot be read, or None
 
     @property
@@ -32,7 +32,7 @@ def checks_of_folder(folder: Path) -> NightlyChecks | None:
     """Return the checks of ``results/HOST/CONFIGURATION``, or None."""
     try:
         rows = read_series(folder)
-        steps = tuple(steps_in_series(rows))
+        steps = tuple(lasting_losses(rows))
     except UserError as error:
         return NightlyChecks(0, "", error=str(error))
     if not rows:

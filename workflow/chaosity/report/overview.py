@@ -11,7 +11,7 @@ from pathlib import Path
 
 from chaosity import __version__
 from chaosity.errors import UserError
-from chaosity.export.host_measurements_for_export import MeasuredHost
+from chaosity.export.main_matrices import MeasuredHost
 from chaosity.figures.small_machine import draw_small_machine
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.report.checks import OK, PROBLEM, SEVERITIES, WARNING

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chaosity import __version__
-from chaosity.export.host_measurements_for_export import MeasuredHost
+from chaosity.export.main_matrices import MeasuredHost
 from chaosity.figures.machine_drawing import draw_machine
 from chaosity.report.component_change_effects import component_changes_section
 from chaosity.report.configuration_comparison import configurations_section

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.compare.comparison_text import group_text
+from chaosity.compare.matched_cells import group_text
 from chaosity.figures.axis_order_and_labels import make_axis_value
 from chaosity.place_names import access_words, place_words
 from chaosity.statistics.cell_summary import summarise_cells

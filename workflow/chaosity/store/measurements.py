@@ -8,10 +8,9 @@ rows form a matrix of nodes. A selection of rows is again a `Measurements`.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -293,28 +292,6 @@ class Measurements:
     def initiator_target_pair_count(self) -> int:
         """Return the number of pairs of initiator and target."""
         return len(self.rows[["initiator", "target"]].drop_duplicates())
-
-    @property
-    def working_set_bytes(self) -> float:
-        """Return the working set of the first row's load in bytes, 0 when it is not a level."""
-        return float(parse_levels_json(self.rows["load_parameters"].iloc[0]).get(WORKING_SET) or 0)
-
-    @property
-    def median_for_ranking(self) -> float:
-        """Return the median, negative for times so that more is better; -inf without a value."""
-        median = float(self.rows["value"].median())
-        if math.isnan(median):
-            return -math.inf
-        return -median if less_is_better(str(self.rows["metric"].iloc[0])) else median
-
-    def highest_ranked_group(
-        self, by: Sequence[str], rank: Callable[[Measurements], tuple[Any, ...]]
-    ) -> Measurements:
-        """Return the group of comparable rows with the highest rank (the first of several).
-
-        Rows of a group have equal values in the columns `by`; `rank` returns its sort key.
-        """
-        return max((part for _, part in self.groups_by_columns(by)), key=rank)
 
 
 def _in_numpy_types(table: pd.DataFrame) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from chaosity.errors import UserError
-from chaosity.health.steps_in_series import steps_in_series
+from chaosity.health.check_history import lasting_losses
 
 FIRST = datetime(2026, 1, 1, 2, tzinfo=UTC)
 
@@ -30,39 +30,39 @@ def noisy(levels, seed=1, deviation=0.014):
 
 
 def test_a_step_has_its_date_and_size():
-    [step] = steps_in_series(series(noisy([100.0] * 60 + [92.0] * 20)))
+    [step] = lasting_losses(series(noisy([100.0] * 60 + [92.0] * 20)))
     assert abs(night_of(step) - 60) <= 1
     assert step.loss == pytest.approx(0.08, abs=0.01)
 
 
 def test_more_latency_is_a_loss_and_less_is_none():
     worse, better = ([100.0] * 30 + [level] * 10 for level in (110.0, 90.0))
-    [step] = steps_in_series(series(noisy(worse), metric="latency_ns"))
+    [step] = lasting_losses(series(noisy(worse), metric="latency_ns"))
     assert (night_of(step), round(step.loss, 1)) == (30, 0.1)
-    assert steps_in_series(series(noisy(better), metric="latency_ns")) == []
+    assert lasting_losses(series(noisy(better), metric="latency_ns")) == []
 
 
 def test_noise_and_a_single_odd_night_are_no_step():
     many = [row for seed in range(40) for row in series(noisy([100.0] * 90, seed), f"p{seed}")]
-    assert steps_in_series(many) == []
-    assert steps_in_series(series([*noisy([100.0] * 40), 60.0, *noisy([100.0] * 10)])) == []
-    assert steps_in_series(series([*noisy([100.0] * 40), 60.0])) == []
+    assert lasting_losses(many) == []
+    assert lasting_losses(series([*noisy([100.0] * 40), 60.0, *noisy([100.0] * 10)])) == []
+    assert lasting_losses(series([*noisy([100.0] * 40), 60.0])) == []
 
 
 def test_equal_values_and_short_series_are_no_step():
-    assert steps_in_series(series([5.0] * 30)) == []
-    assert steps_in_series(series([100.0, 50.0, 50.0])) == []
-    assert steps_in_series([]) == []
+    assert lasting_losses(series([5.0] * 30)) == []
+    assert lasting_losses(series([100.0, 50.0, 50.0])) == []
+    assert lasting_losses([]) == []
 
 
 def test_the_largest_loss_comes_first():
     rows = series(noisy([100.0] * 30 + [95.0] * 30), "a") + series(
         noisy([100.0] * 30 + [80.0] * 30, 2), "b"
     )
-    assert [step.point for step in steps_in_series(rows)] == ["b", "a"]
+    assert [step.point for step in lasting_losses(rows)] == ["b", "a"]
 
 
 def test_a_wrong_time_is_one_sentence():
-    rows = [row | {"time": "tonight"} for row in series([100.0] * 30 + [50.0] * 10)]
+    rows = [row | {"time": f"x{row['time']}"} for row in series([100.0] * 30 + [50.0] * 10)]
     with pytest.raises(UserError, match=r"checks\.csv: a time is wrong"):
-        steps_in_series(rows)
+        lasting_losses(rows)

@@ -1,20 +1,21 @@
-"""Make JSON for schedulers: best nodes for memory and drives, slowdown of co-running loads."""
+"""JSON documents of a host: placements for schedulers, and interleave weights for workers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 
 import pandas as pd
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.export.host_measurements_for_export import (
+from chaosity.errors import UserError
+from chaosity.export.main_matrices import (
     MeasuredHost,
-    select_most_complete_node_measurements,
+    bandwidth_samples,
+    memory_matrix,
     text_or_none,
 )
-from chaosity.export.main_matrices import origin_of_export
+from chaosity.place_names import node_name, package_name
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.corun_interference import summarise_corun_to_alone_ratios
 from chaosity.statistics.estimates_and_ratios import Estimate
@@ -22,10 +23,63 @@ from chaosity.store.measurements import LOAD, POINT, less_is_better, parse_level
 from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY
 from chaosity.store.tidy_table_parquet import Row
 from chaosity.topology.topology_model import Topology
+from chaosity.weights.interleave_weight_advice import PlacementAdvice, advise_interleave_weights
 
-SCHEMA_VERSION = 1
-_CELL = (*POINT, *LOAD)
+_SCHEMA_VERSION = 1
 _NEAREST_FIRST = ("same_node", "same_package", "other_package", "unknown")
+
+
+@dataclass(frozen=True)
+class InterleaveWeightsExport:
+    """Interleave weights of a host."""
+
+    origin: dict[str, str | None]  # see `MeasuredHost.origin`
+    measured: str  # source of the bandwidths, see `MainMatrix.source`
+    # Name of a set of workers (node0, package1, all) -> its weights.
+    sets: dict[str, PlacementAdvice]
+    left_out: dict[str, str]  # name of a set of workers -> why it has no weights
+
+    def to_json(self) -> dict[str, object]:
+        """Return the document of `chaosity export weights --json`."""
+        return {
+            "schema_version": _SCHEMA_VERSION,
+            **self.origin,
+            "command": f"{self.origin['command']} --json",
+            "measured": self.measured,
+            "worker_sets": {name: advice.to_json() for name, advice in self.sets.items()},
+            "left_out": self.left_out,
+        }
+
+
+def interleave_weights_of_host(host: MeasuredHost, dwp: float = 0.0) -> InterleaveWeightsExport:
+    """Return the weights with each node, each package and all nodes as workers.
+
+    Raises:
+        UserError: no pair of nodes was measured, `dwp` (data-to-worker proximity) is not in 0 to 1,
+            or the host is simulated.
+    """
+    host.refuse_simulated_values("the kernel")
+    matrix, source = bandwidth_samples(host)
+    nodes = [node.os_index for node in host.topology.initiator_nodes]
+    named: dict[str, tuple[int, ...]] = {node_name(node): (node,) for node in nodes}
+    for package in host.topology.packages:
+        own = tuple(node for node in package.nodes if node in nodes)
+        named[package_name(package.os_index)] = own
+    named["all"] = tuple(nodes)
+    sets, left_out = dict[str, PlacementAdvice](), dict[str, str]()
+    seen: set[tuple[int, ...]] = {()}
+    for name, workers in named.items():
+        if workers in seen:  # equal sets occur once
+            continue
+        seen.add(workers)
+        try:
+            sets[name] = advise_interleave_weights(matrix, workers, dwp)
+        except UserError as error:
+            left_out[name] = error.what
+    if not sets:
+        raise UserError(next(iter(left_out.values()), "no node has cores"), str(host.folder))
+    options = ["--dwp", f"{dwp:g}"] if dwp else []
+    return InterleaveWeightsExport(host.origin("weights", *options), source, sets, left_out)
 
 
 def build_placement_document(host: MeasuredHost) -> Row:
@@ -35,8 +89,8 @@ def build_placement_document(host: MeasuredHost) -> Row:
     """
     cells = list(_interference(host))
     return {
-        "schema_version": SCHEMA_VERSION,
-        **origin_of_export(host, "json"),
+        "schema_version": _SCHEMA_VERSION,
+        **host.origin("json"),
         "memory": _memory(host),
         "drive_sets": list(_drive_sets(host)),
         "interference": {"by_relation": list(_by_relation(cells)), "cells": cells},
@@ -50,78 +104,76 @@ def _estimate(cell: pd.Series) -> Row:
 
 def _memory(host: MeasuredHost) -> Row:
     """Return each pair of nodes with its measured bandwidth and latency."""
-    found = {
-        metric: select_most_complete_node_measurements(host, metric)
-        for metric in (BANDWIDTH, LATENCY)
-    }
-    pairs: dict[tuple[int, int], dict[str, Row | None]] = {}
+    found = {metric: memory_matrix(host, metric) for metric in (BANDWIDTH, LATENCY)}
+    pairs: dict[tuple[int, int], Row] = {}
     left_out: list[Row] = []
-    for metric, cells in found.items():
-        if cells is None:
-            continue
-        for initiator, target, cell in cells.valid_cells:
-            pair = pairs.setdefault((initiator, target), {BANDWIDTH: None, LATENCY: None})
-            pair[metric] = _estimate(cell)
-        left_out += [
-            {"initiator_node": row, "target_node": column, "metric": metric, "reason": reason}
-            for row, column, reason in cells.missing_cells
-        ]
+    for metric, matrix in found.items():
+        for cell in matrix.cells if matrix else ():
+            ends = {"initiator_node": cell.node, "target_node": _number(cell.target)}
+            values = {"relation": cell.relation, BANDWIDTH: None, LATENCY: None}
+            pair = pairs.setdefault((cell.node, _number(cell.target)), {**ends, **values})
+            pair[metric] = asdict(cell.estimate)
+        for (node, target), reason in matrix.missing.items() if matrix else ():
+            ends = {"initiator_node": node, "target_node": _number(target)}
+            left_out.append({**ends, "metric": metric, "reason": reason})
     return {
-        "measured": {metric: cells and cells.source_text for metric, cells in found.items()},
-        "placements": [
-            {
-                "initiator_node": initiator,
-                "target_node": target,
-                "relation": host.topology.node_relation(initiator, target),
-                **values,
-            }
-            for (initiator, target), values in sorted(pairs.items())
-        ],
+        "measured": {metric: matrix and matrix.source for metric, matrix in found.items()},
+        "placements": [pair for _, pair in sorted(pairs.items())],
         "left_out": left_out,
     }
+
+
+def _number(node: str) -> int:
+    """Return the number of a node: 3 of node3."""
+    return int(node.removeprefix("node"))
 
 
 def _drive_sets(host: MeasuredHost) -> Iterator[Row]:
     """Yield each drive set with the initiators that read it, the best initiator first.
 
     Initiators of one kind are compared with each other. If several experiments measured the set,
-    the experiment with the most initiators counts.
+    the experiment with the most initiators counts. Ratios to the best are paired by block.
     """
     rows = host.measurements.single_load_rows().where(metric=BANDWIDTH).valid_rows()
     rows = rows.select(rows.rows["drives"].notna())
+    cell_columns = [*POINT, *LOAD]
     blocks = {
         key: part.rows.set_index("replicate")["value"]
-        for key, part in rows.groups_by_columns(list(_CELL))
+        for key, part in rows.groups_by_columns(cell_columns)
     }
     keys = ["target", "initiator_kind", "benchmark"]
     for (target, kind, benchmark), cells in summarise_cells(rows).groupby(keys, sort=False):
         initiators = cells.groupby("experiment", sort=False)["initiator"].nunique()
         own = cells[cells["experiment"] == initiators.idxmax()]
         first = own.iloc[0]
+        own = own.sort_values("median", ascending=False)
+        values = [blocks[key] for key in own[cell_columns].itertuples(index=False, name=None)]
+        ranked: list[Row] = []
+        for (_, cell), of_cell in zip(own.iterrows(), values, strict=True):
+            ratio = Estimate.of_values((of_cell / values[0]).dropna())
+            ranked.append(
+                {
+                    "initiator": cell["initiator"],
+                    "initiator_nodes": _nodes(cell["initiator_nodes"]),
+                    "relation": cell["relation"],
+                    BANDWIDTH: _estimate(cell),
+                    "ratio_to_best": asdict(ratio) if ratio.n else None,
+                }
+            )
         yield {
             "target": target,
             "drives": int(first["drives"]),
-            "drive_nodes": list(parse_cpu_list(text_or_none(first["target_nodes"]) or "")),
+            "drive_nodes": _nodes(first["target_nodes"]),
             "file_backed": bool(first["file_backed"]),
             "experiment": first["experiment"],
             "benchmark": benchmark,
             "initiator_kind": kind,
-            "ranked": list(_ranked(own.sort_values("median", ascending=False), blocks)),
+            "ranked": ranked,
         }
 
 
-def _ranked(cells: pd.DataFrame, blocks: Mapping[tuple[Any, ...], pd.Series]) -> Iterator[Row]:
-    """Yield initiators in the order of the cells, with the ratio to the first, paired by block."""
-    values = [blocks[tuple(cell)] for cell in cells[list(_CELL)].itertuples(index=False)]
-    for (_, cell), own in zip(cells.iterrows(), values, strict=True):
-        ratio = Estimate.of_values((own / values[0]).dropna())
-        yield {
-            "initiator": cell["initiator"],
-            "initiator_nodes": list(parse_cpu_list(text_or_none(cell["initiator_nodes"]) or "")),
-            "relation": cell["relation"],
-            BANDWIDTH: _estimate(cell),
-            "ratio_to_best": asdict(ratio) if ratio.n else None,
-        }
+def _nodes(text: object) -> list[int]:
+    return list(parse_cpu_list(text_or_none(text) or ""))
 
 
 def _interference(host: MeasuredHost) -> Iterator[Row]:

@@ -1,0 +1,192 @@
+"""Write the matrices of a host as text for other programs: fio, ReFrame, Slurm, roofline models.
+
+Each format is a function, and a template of ``templates/exports`` unless it is CSV.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+from chaosity.components.make_component_documents import drive_component_name
+from chaosity.errors import UserError, printable_line
+from chaosity.export.main_matrices import (
+    DRIVE_BANDWIDTH,
+    MEMORY_BANDWIDTH,
+    MEMORY_LATENCY,
+    MainMatrix,
+    MeasuredHost,
+    read_main_matrices,
+    require_matrix,
+    size_sweeps,
+)
+from chaosity.statistics.cell_summary import summarise_cells
+from chaosity.statistics.estimates_and_ratios import Estimate, intervals_with_confidence
+from chaosity.store.read_node_matrix_csv import BANDWIDTH
+from chaosity.text_templates import TEMPLATES, make_environment
+from chaosity.topology.topology_model import SAME_NODE
+
+# Of healthy hosts, at most this share fails any of its references, like that of the findings.
+_FALSE_ALARM_RATE = 0.01
+# A reference that accepts half or twice its value finds no fault worth a test.
+_LOWEST, _HIGHEST = -0.5, 1.0
+# Initiators that programs run on: a thread, an L3 domain, a node, a package, the machine.
+_KINDS = ["pu", "l3", "node", "package", "machine"]
+_ROOFLINE_KEY = ["initiator_kind", "initiator", "target"]
+_ROOFLINE_NAMES = {
+    "median": BANDWIDTH,
+    **{end: f"{end}_bytes_per_second" for end in ("low", "high")},
+}
+_ROOFLINE = [
+    *(*_ROOFLINE_KEY, "relation", "kernel", "experiment", "benchmark", *_ROOFLINE_NAMES.values()),
+    *("n", "host", "configuration", "origin", "command"),
+]
+
+
+def export_fio_job_file(host: MeasuredHost) -> str:
+    """Return the job file: for each drive the node from which it is read fastest.
+
+    Raises:
+        UserError: no NVMe drive was read from a node, or the host is simulated.
+    """
+    host.refuse_simulated_values("fio")
+    matrix = require_matrix(host, DRIVE_BANDWIDTH)
+    drives = []
+    for drive in host.topology.drives:
+        target = drive_component_name(drive)
+        if drive.name and target in {cell.target for cell in matrix.cells}:
+            # The kernel's name can change with each boot; udev's name of the slot does not.
+            namespace = drive.name.rpartition("n")[2]
+            path = f"disk/by-path/pci-{drive.pci}-nvme-{namespace}" if drive.pci else drive.name
+            # A colon separates files of fio.
+            path = f"/dev/{path}".replace(":", r"\:")
+            drives.append((drive, path, matrix.best_cell(target)))
+    if not drives:
+        raise UserError("no NVMe drive of the topology was read from a node", str(host.folder))
+    with_memory = {node.os_index for node in host.topology.memory_nodes}
+    values = {"matrix": matrix, "drives": drives, "with_memory": with_memory}
+    return render_with_origin("fio", host.origin("fio"), **values)
+
+
+def export_slurm_features(host: MeasuredHost) -> str:
+    """Return a line of slurm.conf with the features of the host, and the command of scontrol.
+
+    Raises:
+        UserError: no bandwidth from node to node was measured, or the host is simulated.
+    """
+    host.refuse_simulated_values("Slurm")
+    require_matrix(host, MEMORY_BANDWIDTH)
+    cells = {name: matrix.cells for name, matrix in read_main_matrices(host).items()}
+
+    def medians(quantity: str, *, local: bool = False) -> list[float]:
+        # A file that stands in for a drive says nothing about one.
+        own = (cell for cell in cells.get(quantity, ()) if not cell.is_of_file)
+        return [cell.estimate.median for cell in own if cell.relation == SAME_NODE or not local]
+
+    slowest, longest = dict[str, float](), dict[str, float]()
+    for name, local in (("local_memory", True), ("any_memory", False)):
+        if found := medians(MEMORY_BANDWIDTH, local=local):
+            slowest[name] = min(found)
+        if found := medians(MEMORY_LATENCY, local=local):
+            longest[name] = max(found)
+    if found := medians(DRIVE_BANDWIDTH):
+        slowest["drive"] = min(found)
+    return render_with_origin("slurm", host.origin("slurm"), slowest=slowest, longest=longest)
+
+
+def export_roofline_csv(host: MeasuredHost) -> str:
+    """Return a row for each initiator and its memory, with the kernel of the highest median.
+
+    Raises:
+        UserError: no bandwidth of a memory node was measured.
+    """
+    rows = host.memory_rows().valid_rows()
+    rows = rows.where(metric=BANDWIDTH, initiator_kind=_KINDS, target_kind=["node", "nodes"])
+    rows = rows.select(~rows.rows["experiment"].isin(size_sweeps(rows)))
+    if not len(rows):
+        raise UserError("no bandwidth of memory was measured", str(host.folder), "run `make run`")
+    cells = summarise_cells(rows).sort_values("median", ascending=False, kind="stable")
+    peaks = cells.drop_duplicates(_ROOFLINE_KEY).rename(columns=_ROOFLINE_NAMES)
+    order = peaks["initiator_kind"].map(_KINDS.index)
+    peaks = peaks.assign(order=order, **host.origin("roofline"))
+    peaks = peaks.sort_values(["order", "initiator", "target"])
+    text: str = peaks.to_csv(index=False, columns=_ROOFLINE)
+    return text
+
+
+def export_reframe_references(host: MeasuredHost) -> str:
+    """Return references of all cells of the main matrices that are precise enough.
+
+    A reference of ReFrame is a value with a lower and an upper limit, as shares of the value.
+
+    Raises:
+        UserError: no cell has an interval, or the host is simulated.
+    """
+    host.refuse_simulated_values("ReFrame")
+    number = len(_limits(read_main_matrices(host)))
+    if not number:
+        what = "no value has an interval, so limits are unknown"
+        raise UserError(what, str(host.folder), "measure more replicates")
+    with intervals_with_confidence(1.0 - _FALSE_ALARM_RATE / number):
+        found = _limits(read_main_matrices(host))
+    references = {
+        name: reference
+        for name, reference in found.items()
+        if reference[2] > _LOWEST and reference[3] < _HIGHEST
+    }
+    left_out = [name for name in found if name not in references]
+    values = {"references": references, "left_out": left_out}
+    alarms = 100.0 * _FALSE_ALARM_RATE
+    return render_with_origin("reframe", host.origin("reframe"), false_alarms=alarms, **values)
+
+
+def _limits(
+    matrices: Mapping[str, MainMatrix],
+) -> dict[str, tuple[MainMatrix, Estimate, float, float]]:
+    """Return name of the reference -> matrix, estimate, lower limit (below 0) and upper limit."""
+    return {
+        "_".join(re.split("[- ]", f"{matrix.quantity} {cell.initiator} {cell.target}")): (
+            matrix,
+            cell.estimate,
+            *prediction_limits(cell.estimate),
+        )
+        for matrix in matrices.values()
+        for cell in matrix.cells
+        if cell.estimate.low_and_high
+    }
+
+
+def prediction_limits(estimate: Estimate) -> tuple[float, float]:
+    """Return the limits of one further measurement, as shares of the median: -0.02, 0.02.
+
+    The interval of a median of n values has a half width of t s / sqrt(n) in logarithms. A further
+    value has one of t s sqrt(1 + 1/n), which is sqrt(n + 1) times as much.
+    """
+    assert estimate.low is not None and estimate.high is not None
+    widening = math.sqrt(estimate.n + 1.0)
+    low, high = (
+        math.expm1(widening * math.log(end / estimate.median))
+        for end in (estimate.low, estimate.high)
+    )
+    return low, high
+
+
+def render_with_origin(template: str, origin: Mapping[str, str | None], **values: object) -> str:
+    """Return the text of ``templates/exports/TEMPLATE.j2``.
+
+    Every template prints `origin`: where the values are from, and the command that wrote them.
+    Names of others that a template prints cannot begin a line of their own.
+
+    Raises:
+        jinja2.UndefinedError: the template needs a value that `values` lacks.
+    """
+    environment = make_environment(
+        TEMPLATES / "exports", ("jinja2.ext.do",), _printable, keep_trailing_newline=True
+    )
+    return environment.get_template(f"{template}.j2").render(origin=origin, **values)
+
+
+def _printable(value: object) -> object:
+    """Return a text as one printable line, and any other value as it is."""
+    return printable_line(value) if type(value) is str else value
