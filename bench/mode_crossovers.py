@@ -16,10 +16,10 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from chaosity.documents.shipped_documents import load_experiment
-from chaosity.figures.figure_data_and_value_limits import select_figure_data
-from chaosity.figures.figure_spec import parse_figure_specs
+from chaosity.figures.figure_data import parse_figure_specs
+from chaosity.figures.select import select_figure_data
 from chaosity.records.point_types import Point
-from chaosity.report.crossovers import mean_curves
+from chaosity.report.figures_by_configuration import mean_curves
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.true_values import true_values
 from chaosity.statistics.latency_crossovers import CurveComparison, compare_latency_curves

@@ -15,7 +15,7 @@ from chaosity.components.make_component_documents import (
     make_component_documents,
 )
 from chaosity.documents.machines import Fault, MachineDescription
-from chaosity.report.checks import OK
+from chaosity.report.problems import OK
 from chaosity.report.report_summary import ProblemAndSeverity, ReportSummary
 from chaosity.store.measurements import Measurements, less_is_better
 from machines import SimulatedHost

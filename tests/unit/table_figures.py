@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaosity.figures import draw_and_write_figures, figure_data_and_value_limits
+from chaosity.figures import figure_files, select
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_json import topology_from_json
 
@@ -12,7 +12,7 @@ DRAWN = {}
 
 def draw(experiments, tidy, topology, folder):
     measurements = Measurements.from_table(tidy)
-    DRAWN[folder] = draw_and_write_figures.draw_figures(
+    DRAWN[folder] = figure_files.draw_figures(
         experiments, measurements, topology_from_json(topology), folder
     )
     return DRAWN[folder]
@@ -20,6 +20,4 @@ def draw(experiments, tidy, topology, folder):
 
 def select_figure_data(spec, tidy, topology):
     measurements = Measurements.from_table(tidy)
-    return figure_data_and_value_limits.select_figure_data(
-        spec, measurements, topology_from_json(topology)
-    )
+    return select.select_figure_data(spec, measurements, topology_from_json(topology))

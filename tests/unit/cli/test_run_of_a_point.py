@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chaosity.cli.records_and_tidy_table import measure_point_command
+from chaosity.cli.records import measure_point_command
 from chaosity.errors import UserError
 
 

@@ -4,34 +4,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.figures.axis_order_and_labels import (
+from chaosity.figures.axes import (
     AxisGroup,
     axis_title,
     make_axis_value,
     sort_and_group_axis_values,
 )
 from chaosity.place_names import natural_sort_key
-from chaosity.topology.topology_json import topology_from_json
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "short", "long"),
     [
-        ("pu12", "pu", "12", "PU 12"),
+        ("pu12", "pu", "12", "processing unit 12"),
         ("core3", "core", "3", "core 3"),
-        ("l3_5", "l3", "5", "L3 5"),
+        ("l3_5", "l3", "5", "L3 domain 5"),
         ("node3", "node", "3", "node 3"),
         ("package1", "package", "1", "package 1"),
-        ("machine", "machine", "machine", "machine"),
-        ("nodes0-3", "nodes", "0-3", "nodes 0-3"),
-        ("drive-0000-41-00-0", "drive", "41:00.0", "drive 41:00.0"),
+        ("machine", "machine", "machine", "the machine"),
+        ("nodes0-3", "nodes", "0-3", "nodes 0, 1, 2 and 3"),
+        ("drive-0000-41-00-0", "drive", "41:00.0", "drive 0000:41:00.0"),
         ("drive-10000-41-00-0", "drive", "10000:41:00.0", "drive 10000:41:00.0"),
         ("drive-S5GXNX0T", "drive", "S5GXNX0T", "drive S5GXNX0T"),
-        ("node3drives2", "first_drives", "2", "first 2 of node 3"),
-        ("node3drives", "node_drives", "3", "node 3"),
-        ("nodes0,4drives", "node_drives", "0,4", "nodes 0,4"),
+        ("node3drives2", "first_drives", "2", "the first 2 drives of node 3"),
+        ("node3drives", "node_drives", "3", "the drives of node 3"),
+        ("nodes0,4drives", "node_drives", "0,4", "the drives of nodes 0 and 4"),
         ("alldrives", "all_drives", "all", "all drives"),
-        ("unknowndrives", "unknown_drives", "all", "all drives of unknown node"),
+        ("unknowndrives", "unknown_drives", "all", "the drives of an unknown node"),
         ("file0", "file", "0", "file 0"),
         ("same_node", "relation", "same node", "same node"),
         ("triad_nt", "text", "triad nt", "triad nt"),
@@ -123,12 +122,6 @@ def test_titles_say_what_is_on_the_axis():
     assert axis_title("initiator", map(make_axis_value, ["node0", "pu0"])) == "Initiator"
     assert axis_title("drives", [make_axis_value(1)]) == "Number of drives"
     assert axis_title("page_policy", [make_axis_value("bind")]) == "Page policy"
-
-
-def test_packages_come_from_the_nodes():
-    nodes = {"nodes": [{"os_index": 0, "package": 0}]}
-    assert topology_from_json(nodes).package_of_node == {0: 0}
-    assert topology_from_json({}).package_of_node == {}
 
 
 def test_names_with_odd_digits_have_an_order():

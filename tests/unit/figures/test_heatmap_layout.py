@@ -7,15 +7,14 @@ import itertools
 import pandas as pd
 import pytest
 
-from chaosity.figures.axis_order_and_labels import (
+from chaosity.figures.axes import (
     Axis,
     axis_title,
     make_axis_value,
     sort_and_group_axis_values,
 )
 from chaosity.figures.cell_rows import cell_rows
-from chaosity.figures.figure_data_and_value_limits import FigureData, ShownValueRange
-from chaosity.figures.figure_spec import FigureSpec
+from chaosity.figures.figure_data import FigureData, FigureSpec, ShownValueRange
 from chaosity.figures.vega_lite import WIDTH
 from chaosity.units import choose_scale
 

@@ -11,8 +11,8 @@ from functools import cache
 import pytest
 
 from chaosity.documents.shipped_documents import load_experiment
-from chaosity.figures.axis_order_and_labels import is_byte_column, make_axis_value
-from chaosity.figures.draw_and_write_figures import draw_figures
+from chaosity.figures.axes import is_byte_column, make_axis_value
+from chaosity.figures.figure_files import draw_figures
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_json import topology_from_json
 from chaosity.topology.topology_model import Topology
@@ -93,7 +93,7 @@ def test_sizes_at_which_together_differs_from_alone_are_named(slow, ratios, abov
 def test_a_core_that_is_slower_than_others_of_its_node_is_named(tmp_path):
     measured = cores([KIB, MIB, 4 * MIB], lambda pu, size: 1.5 if pu == 4 and size > KIB else 1.0)
     said = draw(measured, "latency_by_size", tmp_path, "latency_serial_concurrent").sentence
-    assert re.search(r"1 initiator is slower .*PU 4", said)
+    assert re.search(r"1 initiator is slower .*processing unit 4", said)
 
 
 def test_modes_without_a_common_size_are_not_compared(tmp_path):
@@ -119,7 +119,7 @@ def test_the_published_sweep_has_the_slow_cores_of_its_document(tmp_path):
     names = ("latency_serial_concurrent", "latency_by_core")
     curves, file = draw(measured, "latency_by_size", tmp_path, *names, topology=Topology())
     assert "at 128 MiB" in curves.sentence
-    assert ": PU 1, PU 17, PU 33 and PU 49." in curves.sentence
+    assert ": processing units 1, 17, 33 and 49." in curves.sentence
     serial, _ = file.tables
     assert serial.columns[4:6] == ("1 MiB", "2 MiB") and serial.columns[-1] == "16 GiB"
     assert [row[0].text for row in serial.rows] == ["1", "9", "17", "25", "33", "41", "49", "57"]

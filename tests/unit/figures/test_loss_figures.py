@@ -8,7 +8,7 @@ import pytest
 from lxml import etree
 
 from chaosity.documents.shipped_documents import load_experiment
-from chaosity.figures.draw_and_write_figures import draw_figures
+from chaosity.figures.figure_files import draw_figures
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
 from table_rows import rows, table
@@ -51,7 +51,7 @@ def drawn(tmp_path):
 
 @pytest.mark.parametrize(
     ("side", "loss", "beside"),
-    [("cores", ": 0.60 (", "OpenCL device 0"), ("device", ": 0.75 (", "PU 1")],
+    [("cores", ": 0.60 (", "OpenCL device 0"), ("device", ": 0.75 (", "processing unit 1")],
 )
 def test_each_side_has_a_bar_alone_a_bar_together_and_its_loss(drawn, side, loss, beside):
     folder, files = drawn

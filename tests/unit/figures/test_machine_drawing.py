@@ -35,7 +35,7 @@ def measured(machine: str, *faults: dict, missing=(), folder=Path("results"), na
 def drawn(machine: str, *faults: dict, **keys) -> tuple[MeasuredHost, etree._Element]:
     """Draw a simulated machine with its findings."""
     host, findings = measured(machine, *faults, **keys)
-    return host, etree.fromstring(draw_machine(host, findings).encode())
+    return host, etree.fromstring(draw_machine(MachineParts(host, findings)).encode())
 
 
 def texts(root: etree._Element) -> list[str]:
@@ -168,7 +168,7 @@ def test_boxes_are_inside_each_other_and_do_not_overlap(name: str):
     topology = shipped_topology(name)
     host = planned("two_packages", None, (), experiments=["memory_bandwidth"], replicates=1)
     nothing = host.table(1).where(metric=BANDWIDTH, initiator="nobody")
-    text = draw_machine(MeasuredHost(Path("results"), nothing, topology), ())
+    text = draw_machine(MachineParts(MeasuredHost(Path("results"), nothing, topology), ()))
     root = etree.fromstring(text.encode())
     boxes = [
         tuple(float(box.get(key)) for key in ("x", "y", "width", "height"))

@@ -12,13 +12,9 @@ from lxml import etree
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError
 from chaosity.figures.captions import figure_caption
-from chaosity.figures.column_values_and_upper_bounds import lowest_bound_of_mark
-from chaosity.figures.draw_and_write_figures import draw_figures
-from chaosity.figures.figure_data_and_value_limits import (
-    find_round_value_limits,
-    select_figure_data,
-)
-from chaosity.figures.figure_spec import FigureSpec
+from chaosity.figures.figure_data import FigureSpec, find_round_value_limits
+from chaosity.figures.figure_files import draw_figures
+from chaosity.figures.select import select_figure_data
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
 from table_rows import BANDWIDTH, GB, rows, table
@@ -66,7 +62,10 @@ def streams(drive=6.9, memory=80.0, done=0.95):
 
 
 def bounds(measured, **changes):
-    return select_figure_data(spec_of(**changes), measured, Topology()).bounds
+    """The bounds of each mark: placement and number of drives -> title -> bound."""
+    data = select_figure_data(spec_of(**changes), measured, Topology())
+    found = data.bounds_of_marks().assign(series=data.marks["series"], x=data.marks["x"])
+    return found.set_index(["series", "x"])
 
 
 def caption(measured):
@@ -74,14 +73,13 @@ def caption(measured):
     return figure_caption(data, find_round_value_limits(THROUGHPUT, [data]).scale)
 
 
-def test_bounds_are_medians_and_their_multiples_by_panel_series_and_x():
-    drives, half, memory = bounds(streams())
-    assert (drives.along_x, half.along_x, memory.along_x) == (True, False, False)
-    assert drives.bound_of_mark("node0", "same_package", "3") == pytest.approx(20.7 * GB)
-    assert drives.bound_of_mark("node0", "other_package", "3") == pytest.approx(16.56 * GB)
-    assert drives.bound_of_mark("node0", "same_package", "9") is None
-    assert half.bound_of_mark("node0", "other_package", "8") == pytest.approx(40 * GB)
-    assert memory.bound_of_mark("node0", None, None) == pytest.approx(77.6 * GB)
+def test_bounds_are_measured_by_other_points_of_the_host():
+    found = bounds(streams())
+    drives, half, memory = found.columns
+    assert found.loc[("same_package", "3"), drives] == pytest.approx(20.7 * GB)
+    assert found.loc[("other_package", "3"), drives] == pytest.approx(16.56 * GB)
+    assert set(found[half]) == {40 * GB}
+    assert list(found[memory].unique()) == pytest.approx([77.6 * GB])
 
 
 @pytest.mark.parametrize(
@@ -92,12 +90,11 @@ def test_bounds_are_medians_and_their_multiples_by_panel_series_and_x():
 def test_the_bottleneck_moves_where_drives_give_more_than_half_the_memory(drive, last_of_drives):
     found = bounds(streams(drive))
     for placement in ("same_package", "other_package"):
-        titles = [lowest_bound_of_mark(found, "node0", placement, str(n))[0] for n in range(1, 9)]
+        titles = list(found.loc[placement].idxmin(axis=1))
         last = last_of_drives.get(placement, 8)
-        assert titles == [found[0].title] * last + [found[1].title] * (8 - last)
+        assert titles == [found.columns[0]] * last + [found.columns[1]] * (8 - last)
         moves = f"up to {last} (number of drives)" if last < 8 else "for every number of drives"
         assert moves in caption(streams(drive))
-    assert lowest_bound_of_mark((), "node0", None, None) is None
 
 
 def test_of_a_bound_that_is_exceeded_it_is_said_by_how_much():
@@ -109,10 +106,9 @@ def test_of_a_bound_that_is_exceeded_it_is_said_by_how_much():
 def test_what_was_not_measured_bounds_nothing():
     measured = streams()
     status = measured.rows["status"].where(measured.rows["load"] != "drives", "failed")
-    titles = [bound.title for bound in bounds(measured.with_columns(status=status))]
-    assert titles == ["half the memory's read bandwidth", "the array in memory"]
-    [in_memory] = bounds(measured.where(load="sum"))
-    assert in_memory.title == "the array in memory"
+    found = bounds(measured.with_columns(status=status))
+    assert [*found] == ["half the memory's read bandwidth", "the array in memory"]
+    assert [*bounds(measured.where(load="sum"))] == ["the array in memory"]
 
 
 def test_a_bound_of_a_column_that_is_not_there_is_an_error():

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from chaosity.documents.shipped_documents import load_experiment
-from chaosity.figures.draw_and_write_figures import FigureFile, draw_figures
+from chaosity.figures.figure_files import FigureFile, draw_figures
 from chaosity.prediction.predict_drive_sets import drive_set_models, predict_drive_sets
 from chaosity.store.left_out_points import LeftOutPoints
 from chaosity.store.measurements import Measurements

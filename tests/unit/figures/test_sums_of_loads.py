@@ -6,12 +6,9 @@ import pandas as pd
 import pytest
 
 from chaosity.figures.captions import figure_caption
-from chaosity.figures.draw_and_write_figures import draw_figures
-from chaosity.figures.figure_data_and_value_limits import (
-    find_round_value_limits,
-    select_figure_data,
-)
-from chaosity.figures.figure_spec import FigureSpec
+from chaosity.figures.figure_data import FigureSpec, find_round_value_limits
+from chaosity.figures.figure_files import draw_figures
+from chaosity.figures.select import select_figure_data
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
 from table_rows import BANDWIDTH, GB, rows
@@ -76,7 +73,7 @@ def test_each_pair_has_its_sum_and_the_larger_load_alone():
 
 def test_the_caption_says_where_the_sum_stays_below_and_by_how_much():
     said = caption(table(*ALONE, BELOW, ABOVE))
-    assert "in 1 of 2 cases (node 0)" in said
+    assert "in 1 of 2 cases (the drives of node 0)" in said
     assert ": 0.90 (" in said and "; 1.50 (" in said
 
 

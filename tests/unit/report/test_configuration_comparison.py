@@ -10,7 +10,7 @@ from report_inputs import run_of
 
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.report.configuration_comparison import (
-    compared_ratio_with_verdict,
+    compared_ratio,
     configurations_section,
 )
 from chaosity.report.resource_table import resource_table
@@ -87,40 +87,40 @@ def found(tmp_path_factory):
 
 def cell(found, name, column):
     section, columns = found
-    row = next(row for row in section.rows if row.name == name)
-    return row.cells[columns[column]]
+    row = next(row for row in section["rows"] if row["name"] == name)
+    return row["cells"][columns[column]]
 
 
 def test_the_rows_are_the_resources_of_the_report(found):
     own = resource_table(Measurements.from_table(nps4()), RESOURCES)
     alone = [line.name for line in own if "co-running" not in line.name]
-    there = [row.name for row in found[0].rows]
+    there = [row["name"] for row in found[0]["rows"]]
     assert [name for name in there if name in alone] == alone
     assert set(there) - set(alone) <= {"Memory bandwidth, one package"}
 
 
 def test_the_ratio_is_to_this_reports_configuration(found):
-    ratio = cell(found, "Memory bandwidth, one processing unit", "half").best.ratio
-    assert re.fullmatch(r"0\.(4\d|5\d) times \(0\.\d\d to 0\.\d\d\), worse", ratio.words)
-    assert ratio.verdict == "worse"
-    ratio = cell(found, "Memory bandwidth, one processing unit", "nps1").best.ratio
-    assert ratio.words.startswith("no difference detected at n = 3: ")
+    ratio = cell(found, "Memory bandwidth, one processing unit", "half")["best"]["ratio"]
+    assert re.fullmatch(r"0\.(4\d|5\d) times \(0\.\d\d to 0\.\d\d\), worse", ratio["words"])
+    assert ratio["verdict"] == "worse"
+    ratio = cell(found, "Memory bandwidth, one processing unit", "nps1")["best"]["ratio"]
+    assert ratio["words"].startswith("no difference detected at n = 3: ")
 
 
 def test_each_other_configuration_has_a_verdict(found):
     _, columns = found
-    verdicts = dict(zip(columns, found[0].verdicts, strict=True))
+    verdicts = dict(zip(columns, found[0]["verdicts"], strict=True))
     for name in ("nps1", "older"):
-        assert verdicts[name].verdict.startswith(f"{name} against nps4: ")
+        assert verdicts[name]["verdict"].startswith(f"{name} against nps4: ")
     slower = verdicts["half"]
     differ = r"half against nps4: (\d+) of \1 cells differ clearly .* \1 worse;"
-    assert re.match(differ, slower.verdict)
-    memory = next(text for text in slower.groups if text.startswith("Memory bandwidth:"))
+    assert re.match(differ, slower["verdict"])
+    memory = next(text for text in slower["groups"] if text.startswith("Memory bandwidth:"))
     assert re.search(r"typically 0\.(49|50)\d times", memory)
     # Places are classes: node1 is another thing in another configuration.
-    notes = verdicts["one_node"].notes
+    notes = verdicts["one_node"]["notes"]
     assert "Initiator node has 12 threads in one_node and 4 in nps4." in notes
-    assert any("no comparable cell in" in text for text in verdicts["copies"].notes)
+    assert any("no comparable cell in" in text for text in verdicts["copies"]["notes"])
 
 
 def test_resources_that_are_not_measured_or_comparable_have_no_cell(found):
@@ -130,7 +130,7 @@ def test_resources_that_are_not_measured_or_comparable_have_no_cell(found):
 
 def test_a_package_that_is_one_node_is_found_by_its_threads(found):
     one = cell(found, "Memory bandwidth, one package", "one_node")
-    assert one.best.place.where.startswith("node")
+    assert one["best"]["place"].where.startswith("node")
 
 
 def test_verdicts_are_adjusted_for_all_ratios_of_a_configuration(tmp_path):
@@ -141,19 +141,21 @@ def test_verdicts_are_adjusted_for_all_ratios_of_a_configuration(tmp_path):
     other.loc[other["initiator_kind"] == "pu", "value"] *= 0.5
     side = compare(nps4(), {tmp_path / "x": other}, tmp_path / "r.html")
     given = side, {"nps1": 1}
-    little = cell(given, "Storage bandwidth, one drive", "nps1").best.ratio
-    assert re.match(r"0\.9[67] times", little.words)
-    assert little.verdict == "no difference detected"
+    little = cell(given, "Storage bandwidth, one drive", "nps1")["best"]["ratio"]
+    assert re.match(r"0\.9[67] times", little["words"])
+    assert little["verdict"] == "no difference detected"
     halved = cell(given, "Memory bandwidth, one processing unit", "nps1")
-    assert {end.ratio.verdict for end in (halved.best, halved.worst)} == {"worse"}
+    assert {end["ratio"]["verdict"] for end in (halved["best"], halved["worst"])} == {"worse"}
 
 
 def test_configurations_without_common_cells_are_reported(tmp_path):
     own, other = nps4(), nps1()
     own, other = own[own["load"] == "memory"], other[other["load"] == "storage"]
     side = compare(own, {tmp_path / "x": other}, tmp_path / "r.html")
-    assert side.verdicts[0].verdict.startswith("nps1 against nps4: no comparable cell")
-    assert all(row.cells[1] is None or row.cells[1].best.ratio is None for row in side.rows)
+    assert side["verdicts"][0]["verdict"].startswith("nps1 against nps4: no comparable cell")
+    assert all(
+        row["cells"][1] is None or row["cells"][1]["best"]["ratio"] is None for row in side["rows"]
+    )
 
 
 def test_a_single_configuration_has_no_section(tmp_path):
@@ -166,11 +168,11 @@ def test_a_single_configuration_has_no_section(tmp_path):
 
 def test_a_single_replicate_has_no_interval():
     one = {"ratio": 0.5, "low": None, "high": None, "n_left": 1, "n_right": 1}
-    found = compared_ratio_with_verdict({**one, "verdict": "cannot be said"})
-    assert found.words == "0.50 times, no interval: n = 1"
+    found = compared_ratio({**one, "verdict": "cannot be said"})
+    assert found["words"] == "0.50 times, no interval: n = 1"
 
 
 def test_different_numbers_of_replicates_are_both_shown():
     one = {"ratio": 1.0, "low": 0.9, "high": 1.1, "n_left": 2, "n_right": 3}
-    found = compared_ratio_with_verdict({**one, "verdict": "no difference detected"})
-    assert found.words == "no difference detected at n = 2 and 3: 1.00 times (0.90 to 1.10)"
+    found = compared_ratio({**one, "verdict": "no difference detected"})
+    assert found["words"] == "no difference detected at n = 2 and 3: 1.00 times (0.90 to 1.10)"

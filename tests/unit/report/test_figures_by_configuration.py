@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import csv
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from chaosity.documents.shipped_documents import load_experiment
-from chaosity.figures.draw_and_write_figures import FigureFile
+from chaosity.figures.figure_files import FigureFile
 from chaosity.records.point_types import Point
-from chaosity.report.crossovers import crossover_text
-from chaosity.report.figures_by_configuration import draw_figures_by_configuration
+from chaosity.report.figures_by_configuration import (
+    compare_crossovers,
+    crossover_text,
+    draw_figures_by_configuration,
+)
 from chaosity.statistics.latency_crossovers import CurveComparison
+from chaosity.store.measurements import Measurements
 from machines import planned
 
 EXPERIMENTS = ["modes_under_load", "program_speed"]
@@ -26,9 +31,10 @@ def is_drawn(point: Point) -> bool:
     )
 
 
-@pytest.fixture(scope="module")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, FigureFile], Path]:
-    tables = {}
+@cache
+def tables() -> dict[str, Measurements]:
+    """The tables of the server in two modes."""
+    found = {}
     for mode in ("nps1", "nps0"):
         host = planned(
             "epyc_9575f",
@@ -38,9 +44,14 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, FigureFil
             experiments=EXPERIMENTS,
             replicates=3,
         )
-        tables[mode] = host.where(is_drawn).table(1)
-    folder = tmp_path_factory.mktemp("figures")
-    figures = draw_figures_by_configuration(list(map(load_experiment, EXPERIMENTS)), tables, folder)
+        found[mode] = host.where(is_drawn).table(1)
+    return found
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, FigureFile], Path]:
+    folder, documents = tmp_path_factory.mktemp("figures"), map(load_experiment, EXPERIMENTS)
+    figures = draw_figures_by_configuration(list(documents), tables(), folder)
     return {figure.name.removeprefix("configurations_"): figure for figure in figures}, folder
 
 
@@ -94,3 +105,13 @@ def test_what_is_not_known_is_said() -> None:
     gap = CurveComparison(4e11, (3, 2), reason="the points are far apart")
     expected = "nps1 and nps2 cannot be compared, since the points are far apart"
     assert crossover_text(gap, names, TRAFFIC) == expected
+
+
+def test_two_modes_are_compared_by_their_crossover_and_several_hosts_are_not() -> None:
+    nps1, nps0 = tables().values()
+    found = {each.figure: each for each in compare_crossovers(nps1, nps0, ("before", "after"))}
+    verdict = found["modes_under_load_one_node"]
+    assert verdict.line == "read100"
+    assert "read100: from 41" in verdict.sentence and "on, after has a lower" in verdict.sentence
+    both = Measurements.concatenated([nps1, nps0])
+    assert list(compare_crossovers(both, nps0, ("before", "after"))) == []

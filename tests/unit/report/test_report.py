@@ -17,9 +17,9 @@ from table_figures import DRAWN, draw
 
 from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.documents.shipped_documents import load_experiment
-from chaosity.figures.draw_and_write_figures import FigureFile, draw_figures
-from chaosity.report.findings import problems_section
+from chaosity.figures.figure_files import FigureFile, draw_figures
 from chaosity.report.page import report_page
+from chaosity.report.problems import problems_section
 from chaosity.report.report_summary import summarise_report, terminal_lines
 from chaosity.report.resource_table import resource_table
 from chaosity.store.csv_for_spreadsheets import without_formula
@@ -280,9 +280,10 @@ def test_what_a_budget_left_out_is_told_first_and_predictions_are_in_columns_of_
     assert lines[0] == context.run.coverage not in lines[1:]
     assert html.index(context.run.coverage) < html.index('<section id="problems">')
     assert "sums; median error 2 %" in section(context, "methodology")["Predictions"]
-    [values] = [one.table for each in context.sections for one in each.figures]
-    assert values.columns[-6:-4] == ("status", "predicted value")
-    rows = {row[-6]: row[-5:] for row in values.rows}
+    [values] = [one.file.values for each in context.sections for one in each.figures]
+    at = values.columns.index("status")
+    assert values.columns[at + 4] == "predicted value"
+    rows = {row[at].text: tuple(cell.text for cell in row[at + 4 :]) for row in values.rows}
     assert rows["predicted"] == ("5.00", "4.00", "6.00", "3.00", "7.00")
     assert rows["valid"] == rows["left_out"] == ("",) * 5
 
@@ -312,6 +313,6 @@ def test_a_report_without_any_value_drawing_and_system_is_complete(tmp_path):
     found = machine(name="one_node", missing=tuple(tidy["point"]))
     nothing = {"summaries": [], "system": {}, "topology": Topology()}
     context, html = write(tmp_path, found, **nothing)
-    assert (section(context, "resources"), section(context, "parts").drawing) == ([], None)
+    assert (section(context, "resources"), section(context, "parts")["drawing"]) == ([], None)
     assert "No value was measured." in html
     assert read(html).open == []

@@ -9,9 +9,9 @@ from report_inputs import record_summaries, run_of, system_document
 
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.records.record_types_and_verdict import make_check
-from chaosity.report.checks import SEVERITIES, check_results
-from chaosity.report.html_pages_and_inline_svg import render_page
-from chaosity.report.machine import host_state_section, machine_section
+from chaosity.report.facts import host_state_section, machine_section
+from chaosity.report.html import render_page
+from chaosity.report.problems import SEVERITIES, check_results
 from chaosity.topology.topology_json import topology_from_json
 from machines import measured_host, shipped_topology
 
@@ -59,14 +59,6 @@ def test_settings_that_affect_values_are_reported(system, name, severity):
     assert bool(check.advice) == (severity == "warning")
 
 
-def test_a_simulated_machine_has_no_settings_to_check():
-    found = checks(
-        {"hypervisor": None}, tidy=measured_host("one_node").tidy().assign(origin="simulated")
-    )
-    assert "Virtual machine" not in found
-    assert "Completeness" in found
-
-
 def test_restrictions_of_the_machine_are_reported():
     restrictions = {
         "missing_cpus": "8-11",
@@ -109,22 +101,6 @@ def test_experiments_with_a_single_replicate_are_named():
     assert "Replicates" not in checks(tidy=whole)
     assert "every point of interference was" in checks(tidy=once)["Replicates"].text
     assert "every point was" in checks(tidy=whole[whole["replicate"] == 1])["Replicates"].text
-
-
-def test_a_missing_drive_is_a_note():
-    tidy = measured_host("one_node").tidy()
-    check = checks(tidy=tidy[tidy["load"] == "memory"])["Drives"]
-    assert check.severity == "note"
-
-
-def test_machine_facts_of_the_papers_server():
-    topology = shipped_topology("epyc_7413_nps4")
-    system = system_document()
-    facts = machine_section(run_of(topology=topology, system=system)).facts
-    assert facts["Structure"].startswith("2 packages, 8 memory nodes, 48 cores")
-    assert facts["Memory"] == "256 GiB"
-    assert facts["Memory modules"].startswith("peak unknown: ")
-    assert facts["Drives"] == "30 x Simulated NVMe drive, 2.00 TB"
 
 
 def test_the_table_of_nodes_of_the_papers_server():

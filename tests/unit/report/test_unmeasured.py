@@ -11,8 +11,8 @@ from table_figures import draw
 from test_report import MEMORY, machine
 
 from chaosity.anomalies.anomaly_results import Findings
-from chaosity.report.checks import check_results
 from chaosity.report.experiment_section import experiment_section
+from chaosity.report.problems import check_results
 from chaosity.report.resource_table import resource_table
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
@@ -122,7 +122,7 @@ def test_the_report_lists_unmeasured_metrics_with_reasons(tmp_path):
     [file] = drawn(tmp_path, tidy, COUNT, "map").values()
     known = {"figures": [file], "summaries": (), "experiments": [MEMORY]}
     shown = experiment_section(run_of(tidy, tmp_path, **known), MEMORY)
-    assert shown.remarks == (f"misses remote memory of memory: not measured: {REASON}",)
+    assert shown["remarks"] == [f"misses remote memory of memory: not measured: {REASON}"]
     # It is no gap, no failure and no resource of the machine.
     for judge in (
         lambda rows: check_results(run_of(rows, **NOTHING)),

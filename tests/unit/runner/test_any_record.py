@@ -18,7 +18,7 @@ from chaosity.cli.explain import explain_value_command
 from chaosity.documents.shipped_documents import ROOT, load_benchmark
 from chaosity.errors import UserError
 from chaosity.place.program_rate import SampleSource
-from chaosity.report.record_summaries import read_record_summaries, tool_note_sentences
+from chaosity.report.run import read_record_summaries, tool_note_sentences
 from chaosity.rounds.round_types import Round, read_round_step, write_round_step
 from chaosity.runner.metric_values import metric_values_or_reasons
 from chaosity.runner.parse_tool_output import ExtractionError, extract_number

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from chaosity.documents.shipped_documents import load_experiment
-from chaosity.figures.draw_and_write_figures import draw_figures
+from chaosity.figures.figure_files import draw_figures
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.true_values import true_values
 from machines import TODAY, SimulatedHost, planned

@@ -9,10 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaosity.statistics.latency_crossovers import (
-    Crossover,
-    CurveComparison,
     compare_latency_curves,
-    crossover_ratio,
     mean_curve_over_places,
 )
 
@@ -93,16 +90,6 @@ def test_points_that_are_far_apart_give_a_reason():
     found = compare_latency_curves(first, second)
     assert not found.crossovers
     assert found.reason is not None and "of the peak apart" in found.reason
-
-
-def test_the_interval_of_the_ratio_combines_both_intervals():
-    wide = CurveComparison(9.0, (3, 3), (Crossover(4.0, 2.0, 8.0, 1),))
-    exact = CurveComparison(9.0, (3, 2), (Crossover(2.0, 2.0, 2.0, 1),))
-    ratio = crossover_ratio(wide, exact)
-    assert (ratio.ratio, ratio.low, ratio.high) == pytest.approx((2.0, 1.0, 4.0))
-    assert (ratio.n, ratio.n_reference) == (3, 2)
-    back = crossover_ratio(exact, wide)
-    assert (back.ratio, back.low, back.high) == pytest.approx((0.5, 0.25, 1.0))
 
 
 def test_one_replicate_gives_no_crossover():

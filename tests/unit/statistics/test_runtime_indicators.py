@@ -13,9 +13,9 @@ from chaosity.design.samples import PlanNotes
 from chaosity.documents.check_config import read_config
 from chaosity.documents.shipped_documents import load_benchmark, load_experiment
 from chaosity.errors import UserError
-from chaosity.figures.draw_and_write_figures import draw_figures
+from chaosity.figures.figure_files import draw_figures
 from chaosity.records.atomic_writes_and_record_files import replicate_numbers
-from chaosity.report.variance_analysis_section import analysis_sections
+from chaosity.report.variance_analysis import analysis_sections
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.simulated_records import simulate_replicate
 from chaosity.statistics.estimates_and_ratios import Estimate, intervals_with_confidence
@@ -135,8 +135,8 @@ def test_the_analysis_of_variance_has_the_confidence_of_its_experiment(table):
         analysis_sections(run_of(rows, experiments=[document]), "numa_runtime")
         for document in documents
     )
-    assert (wide.confidence, narrow.confidence) == ("95 %", "90 %")
-    effects = [section.levels[0].rows[0].effect for section in (wide, narrow)]
+    assert (wide["confidence"], narrow["confidence"]) == ("95 %", "90 %")
+    effects = [section["levels"][0]["rows"][0].effect for section in (wide, narrow)]
     ends = [(effect.low, effect.high) for effect in effects]
     assert ends[0][0] <= ends[1][0] <= ends[1][1] <= ends[0][1]
     assert ends[0] != ends[1]

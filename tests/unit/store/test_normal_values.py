@@ -12,8 +12,8 @@ from chaosity.documents.published import ProcessorsDocument
 from chaosity.documents.shipped_documents import PROCESSORS, read_document, yaml_file_names
 from chaosity.documents.yaml_files import read_yaml
 from chaosity.errors import UserError
-from chaosity.report.checks import OK, WARNING, check_results
 from chaosity.report.equal_hosts import compare_equal_hosts
+from chaosity.report.problems import OK, WARNING, check_results
 from chaosity.report.report_summary import ReportSummary
 from chaosity.store.normal_values import (
     BANDWIDTH,

@@ -45,10 +45,12 @@ COMMANDS = {
     "weights": "Compute interleave weights from measured bandwidths.",
 }
 _OTHER_MODULES = {
+    **dict.fromkeys(("discover", "next-round", "plan", "schema", "simulate"), "campaign"),
+    **dict.fromkeys(("fit", "predict"), "twin"),
+    "history": "check",
     **dict.fromkeys(("overview", "published", "reports"), "report"),
-    "next-round": "next_round",
-    "place": "place_pages",
-    **dict.fromkeys(("run", "simulate", "tidy"), "records_and_tidy_table"),
+    "place": "weights",
+    **dict.fromkeys(("run", "tidy"), "records"),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,65 +97,47 @@ def _print_analysis(analysis: AnovaResult, confidence: float) -> None:
 
     logs = analysis.transform == "log"
     interval = f"{confidence_text(confidence)} interval"
-    print_table(
-        [
-            (
-                term.name,
-                variation_percent_text(term.variation_percent),
-                term.degrees_of_freedom,
-                _number(term.sum_of_squares, 6),
-                _number(term.mean_square, 6),
-                _number(term.f, 5),
-                "" if term.p_value is None else p_value_text(term.p_value)[2:].removeprefix("= "),
-            )
-            for term in analysis.terms
-        ],
-        ["source"],
-        ["share", "degrees of freedom", "sum of squares", "mean square", "F", "p"],
-        title=f"Variation of {analysis.response}, n = {analysis.n}",
-        style="headed",
-    )
-    print_line()
-    print_table(
-        [
-            (each.factor, each.level, each.n, _number(each.mean, 4), *_value_cells(each.effect))
-            for each in analysis.effects[:_MOST_LINES]
-        ],
-        ["factor", "level"],
-        ["n", "mean", "ratio to the mean" if logs else "effect", interval],
-        title="Levels",
-        style="headed",
-    )
-    print_line()
-    print_table(
-        [
-            (
-                *(pair.factor, pair.level, pair.against, *_value_cells(pair.difference)),
-                f"{pair.adjusted}, all pairs" if pair.adjusted else "Student",
-            )
-            for pair in analysis.contrasts[:_MOST_LINES]
-        ],
-        ["factor", "level", "against"],
-        ["ratio" if logs else "difference", interval],
-        ["interval by"],
-        title="Differences between levels",
-        style="headed",
-    )
-    print_line()
-    if analysis.interactions:
-        print_table(
-            [
-                (each.term, " x ".join(each.levels), each.n, *_value_cells(each.effect))
-                for each in analysis.interactions[:_MOST_LINES]
-            ],
-            ["interaction", "levels"],
-            ["n", "ratio" if logs else "effect", interval],
-            title="Interactions: what a combination adds to the effects of its levels",
-            style="headed",
+    terms = [
+        (
+            *(term.name, variation_percent_text(term.variation_percent), term.degrees_of_freedom),
+            *(_number(term.sum_of_squares, 6), _number(term.mean_square, 6), _number(term.f, 5)),
+            "" if term.p_value is None else p_value_text(term.p_value)[2:].removeprefix("= "),
         )
+        for term in analysis.terms
+    ]
+    levels = [
+        (each.factor, each.level, each.n, _number(each.mean, 4), *_value_cells(each.effect))
+        for each in analysis.effects[:_MOST_LINES]
+    ]
+    pairs = [
+        (
+            *(pair.factor, pair.level, pair.against, *_value_cells(pair.difference)),
+            f"{pair.adjusted}, all pairs" if pair.adjusted else "Student",
+        )
+        for pair in analysis.contrasts[:_MOST_LINES]
+    ]
+    combinations = [
+        (each.term, " x ".join(each.levels), each.n, *_value_cells(each.effect))
+        for each in analysis.interactions[:_MOST_LINES]
+    ]
+    shares = "share,degrees of freedom,sum of squares,mean square,F,p"
+    effect, of_mean = ("ratio", "ratio to the mean") if logs else ("effect", "effect")
+    difference = "ratio" if logs else "difference"
+    between = "Differences between levels"
+    added = "Interactions: what a combination adds to the effects of its levels"
+    tables: list[tuple[str, Sequence[Sequence[object]], str, str, str]] = [
+        (f"Variation of {analysis.response}, n = {analysis.n}", terms, "source", shares, ""),
+        ("Levels", levels, "factor,level", f"n,mean,{of_mean},{interval}", ""),
+        (between, pairs, "factor,level,against", f"{difference},{interval}", "interval by"),
+        *[(added, combinations, "interaction,levels", f"n,{effect},{interval}", "")]
+        * bool(combinations),
+    ]
+    for title, rows, *heads in tables:
+        left, right, last = (each.split(",") if each else [] for each in heads)
+        print_table(rows, left, right, last, title=title, style="headed")
         print_line()
-    tables = (analysis.effects, analysis.contrasts, analysis.interactions)
-    if omitted := sum(len(table[_MOST_LINES:]) for table in tables):
+    lists = (analysis.effects, analysis.contrasts, analysis.interactions)
+    if omitted := sum(len(each[_MOST_LINES:]) for each in lists):
         print_line(f"{omitted} more lines are in the JSON (--json).")
     print_line(
         f"The sums of squares are those of {'the logarithm of ' * logs}{analysis.response}. "

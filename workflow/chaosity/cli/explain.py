@@ -87,10 +87,7 @@ def explain_value_command(
 
 
 def _cell_lines(cell: pd.Series, values: list[float], t: float | None) -> Iterator[str]:
-    """Yield the value of a cell, and how median and interval follow from the replicates.
-
-    `t` is the quantile of Student's distribution for the interval; None without an interval.
-    """
+    """Yield the value of a cell, and how median and interval follow from the replicates."""
     scale = choose_scale(cell["metric"], [cell["median"]])
     interval = f", 95 % interval {scale.number(cell['low'])} to {scale.number(cell['high'])}"
     median = scale.text(cell["median"]) if values else "no value"

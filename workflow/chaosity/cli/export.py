@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -22,11 +22,8 @@ _RESULTS = click.argument("folder", type=RESULTS_FOLDER, metavar="RESULTS")
 _OUTPUT = click.option("--output", type=FILE, help="Output file. Default: standard output.")
 
 
-class _Export(NamedTuple):
-    """An export, and notes on what it lacks."""
-
-    text: str
-    notes: Iterable[str] = ()
+# What a format writes, and notes on what it lacks.
+_Export = tuple[str, Iterable[str]]
 
 
 class _Format(NamedTuple):
@@ -41,27 +38,28 @@ def _hwloc(host: MeasuredHost) -> _Export:
     from chaosity.export.hwloc_xml_with_measurements import export_hwloc_xml
 
     exported = export_hwloc_xml(host)
-    return _Export(exported.xml, exported.notes)
+    return exported.xml, exported.notes
 
 
-def _weights(host: MeasuredHost) -> _Export:
+def _weights(host: MeasuredHost, dwp: float = 0.0, *, as_json: bool = True) -> _Export:
     from chaosity.export.placement_documents import interleave_weights_of_host
+    from chaosity.export.text_formats import render_with_origin
 
-    return _Export(json_text(interleave_weights_of_host(host).to_json()))
+    exported = interleave_weights_of_host(host, dwp)
+    notes = [f"No weights for workers {name}: {why}." for name, why in exported.left_out.items()]
+    if as_json:
+        return json_text(exported.to_json()), notes
+    return render_with_origin("weights", exported.origin, exported=exported), notes
 
 
-def _placement(host: MeasuredHost) -> _Export:
-    from chaosity.export.placement_documents import build_placement_document
-
-    return _Export(json_text(build_placement_document(host)))
-
-
-def _text_of(module: str, function: str) -> Callable[[MeasuredHost], _Export]:
+def _text(
+    module: str, function: str, to_text: Callable[[Any], str] = str
+) -> Callable[[MeasuredHost], _Export]:
     """Return what a function of a module of `chaosity.export` writes, which is imported then."""
 
     def write(host: MeasuredHost) -> _Export:
         found = import_module(f"chaosity.export.{module}")
-        return _Export(getattr(found, function)(host))
+        return to_text(getattr(found, function)(host)), ()
 
     return write
 
@@ -86,7 +84,7 @@ _FORMATS = {
     "weights": _Format("weights.json", _weights, ""),
     "json": _Format(
         "placement.json",
-        _placement,
+        _text("placement_documents", "build_placement_document", json_text),
         """Export JSON for schedulers.
 
         Contains memory bandwidth and latency from each node to each node, the best nodes for each
@@ -97,27 +95,27 @@ _FORMATS = {
     ),
     "fio": _Format(
         "drives.fio",
-        _text_of("text_formats", "export_fio_job_file"),
+        _text("text_formats", "export_fio_job_file"),
         "Export a fio job file that reads each drive from its best node.",
     ),
     "openmetrics": _Format(
         "map.prom",
-        _text_of("openmetrics", "export_openmetrics"),
+        _text("openmetrics", "export_openmetrics"),
         "Export memory bandwidth, latency and drive bandwidth as OpenMetrics for Prometheus.",
     ),
     "reframe": _Format(
         "reframe_references.yaml",
-        _text_of("text_formats", "export_reframe_references"),
+        _text("text_formats", "export_reframe_references"),
         "Export references with limits for performance tests of ReFrame.",
     ),
     "roofline": _Format(
         "roofline.csv",
-        _text_of("text_formats", "export_roofline_csv"),
+        _text("text_formats", "export_roofline_csv"),
         "Export the highest bandwidth of each initiator and memory node as CSV.",
     ),
     "slurm": _Format(
         "slurm_features.conf",
-        _text_of("text_formats", "export_slurm_features"),
+        _text("text_formats", "export_slurm_features"),
         "Export features of a node for Slurm, such as local_memory_ge_20GBps.",
     ),
 }
@@ -131,11 +129,12 @@ def _read_host(folder: Path) -> MeasuredHost:
 
 def _print_or_write(export: _Export, output: Path | None) -> None:
     """Print the text, or write it to the output file; print notes to standard error."""
+    text, notes = export
     if output is None:
-        echo(export.text, nl=False)
+        echo(text, nl=False)
     else:
-        write_atomically(output, export.text)
-    for note in export.notes:
+        write_atomically(output, text)
+    for note in notes:
         echo(note, err=True)
 
 
@@ -172,17 +171,7 @@ def export_weights_command(folder: Path, output: Path | None, dwp: float, as_jso
 
     Prints weights as shares, as whole numbers for the kernel, and commands with numactl.
     """
-    from chaosity.export.placement_documents import interleave_weights_of_host
-    from chaosity.export.text_formats import render_with_origin
-
-    exported = interleave_weights_of_host(_read_host(folder), dwp)
-    text = (
-        json_text(exported.to_json())
-        if as_json
-        else render_with_origin("weights", exported.origin, exported=exported)
-    )
-    notes = [f"No weights for workers {name}: {why}." for name, why in exported.left_out.items()]
-    _print_or_write(_Export(text, notes), output)
+    _print_or_write(_weights(_read_host(folder), dwp, as_json=as_json), output)
 
 
 @export_command.command(name="all")
@@ -203,9 +192,9 @@ def export_all_command(folder: Path, output: Path) -> None:
     read_once = cache(_read_host)  # an error is raised again for each export
     for form in _FORMATS.values():
         try:
-            export = form.write(read_once(folder))
-            write_atomically(output / form.file, export.text)
-            notes += export.notes
+            text, lacks = form.write(read_once(folder))
+            write_atomically(output / form.file, text)
+            notes += lacks
         except UserError as error:
             (output / form.file).unlink(missing_ok=True)  # delete the file of an earlier run
             notes.append(f"No {form.file}: {error}")

@@ -59,8 +59,8 @@ def write_report_command(plan: Path, output: Path, **inputs: Any) -> None:
 
     The command works at any time: the report shows points without a measurement as missing.
     """
+    from chaosity.report.page import write_report
     from chaosity.report.run import Run
-    from chaosity.report.write_report_files import write_report
 
     # The other options have the names of the attributes of `Run`.
     echo("\n".join(write_report(Run(plan, output, **inputs))))
@@ -108,7 +108,7 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
     """
     from chaosity.components.component_files import discovered_host
     from chaosity.report.overview import write_overview
-    from chaosity.report.write_report_files import rewrite_reports_of_host
+    from chaosity.report.page import rewrite_reports_of_host
     from chaosity.result_folders import skipped_hosts, summary_files
 
     paths = sorted(results.glob("*/host.json"))
@@ -165,7 +165,7 @@ def draw_published_command(
     figure in a sentence. If loads were measured alone and co-running, prints the slowdowns.
     """
     from chaosity.documents.shipped_documents import EXPERIMENTS, load_experiment, yaml_file_names
-    from chaosity.figures.draw_and_write_figures import draw_figures
+    from chaosity.figures.figure_files import draw_figures
     from chaosity.statistics.corun_interference import slowdown_sentences
     from chaosity.store.measurements import Measurements
     from chaosity.store.read_published_csv import read_published_csv

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate, chain
 from pathlib import Path
@@ -53,7 +54,7 @@ class _ShownMatrix:
     help="Draw this configuration of the host beside it; repeatable, with --svg.",
 )
 def show_command(folder: Path, intervals: bool, svg: Path | None, beside: Sequence[Path]) -> None:
-    """Show memory bandwidth, memory latency and drive bandwidth of a host.
+    """Show memory bandwidth, memory latency and drive bandwidth of a host, and its best values.
 
     RESULTS is a folder results/HOST/CONFIGURATION. In a terminal, columns that do not fit are left
     out; `chaosity show RESULTS | less -S` shows all of them.
@@ -83,6 +84,7 @@ def show_command(folder: Path, intervals: bool, svg: Path | None, beside: Sequen
         _print_matrix(_fit(matrix, line_width(), intervals, transposed=of_drives), of_drives)
     if packages := package_bandwidths(host):
         _print_packages(packages, intervals)
+    _print_resources(host)
     print_line(
         "\n",
         *(styled("Green", "green"), ": at least 90 % of the best value of the matrix. "),
@@ -143,32 +145,43 @@ def _print_packages(packages: dict[tuple[str, str], dict[str, Estimate]], interv
     print_table(rows, ["from", "memory"], kernels)
 
 
-def _write_drawing(hosts: Sequence[MeasuredHost], path: Path) -> None:
-    """Write the drawing of a machine, or of its configurations beside each other.
+def _print_resources(host: MeasuredHost) -> None:
+    """Print what the machine can do: the best place of each resource, as in its report."""
+    from chaosity.documents.shipped_documents import load_experiment
+    from chaosity.report.resource_table import resource_table
 
-    Raises:
-        UserError: the file has the name of another kind of file.
-    """
+    documents = []
+    for name in dict.fromkeys(host.measurements.rows["experiment"].dropna()):
+        with suppress(UserError):  # an experiment that is gone
+            documents.append(load_experiment(str(name)))
+    rows = [
+        (line.name, line.best.value, line.share or "", line.best.where)
+        for line in resource_table(host.measurements, documents)
+    ]
+    if rows:
+        print_line("\nWhat can this machine do?", style="bold")
+        print_table(rows, ["resource"], ["best", "worst / best"], ["best place"])
+
+
+def _write_drawing(hosts: Sequence[MeasuredHost], path: Path) -> None:
+    """Write the drawing of a machine, or of its configurations beside each other."""
     from chaosity.cli.anomalies import analyse_results
     from chaosity.figures.machine_drawing import draw_machine, draw_machines
     from chaosity.figures.machine_parts import MachineParts
     from chaosity.records.atomic_writes_and_record_files import write_atomically
-    from chaosity.report.experiment_section import path_relative_to_report
-    from chaosity.report.findings import numbered_findings
+    from chaosity.report.html import path_relative_to_report
+    from chaosity.report.problems import numbered_findings
 
     if path.suffix != ".svg":
         raise UserError("a drawing is an SVG file", str(path), "give it a name that ends in .svg")
-    findings = [numbered_findings(analyse_results(host.folder).anomalies) for host in hosts]
-    if len(hosts) == 1:
-        drawing = draw_machine(hosts[0], findings[0])
-    else:
-        machines = []
-        for host, own in zip(hosts, findings, strict=True):
-            title = " as ".join(host.folder.resolve().parts[-2:])
-            page = path_relative_to_report(host.folder / "report.html", path)
-            machines.append((title, page, MachineParts(host, own)))
-        drawing = draw_machines(machines)
-    write_atomically(path, drawing)
+    machines = []
+    for host in hosts:
+        title = " as ".join(host.folder.resolve().parts[-2:])
+        page = path_relative_to_report(host.folder / "report.html", path)
+        findings = numbered_findings(analyse_results(host.folder).anomalies)
+        machines.append((title, page, MachineParts(host, findings)))
+    [(*_, parts), *others] = machines
+    write_atomically(path, draw_machines(machines) if others else draw_machine(parts))
     click.echo(f"{path}: the machine with its measured values")
 
 

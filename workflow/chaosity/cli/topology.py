@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -137,7 +137,7 @@ def _print_distances(distances: SlitDistances) -> None:
 
 
 def _print_devices(topology: Topology) -> None:
-    """Print drives, GPUs, OpenCL devices, network interfaces and accelerators."""
+    """Print drives, GPUs, OpenCL devices, network interfaces and accelerators, if there are any."""
     rate = "link_bytes_per_second"
     drives = [
         (
@@ -173,30 +173,26 @@ def _print_devices(topology: Topology) -> None:
     ]
     bare = Counter(drive.node for drive in topology.drives if not drive.name)
     units = Counter((item.kind, item.node) for item in topology.accelerators)
-    _print_parts("NVMe drives", drives, "slot name model serial size link node")
     functions = [f"{number} on {_node_text(node)}" for node, number in bare.items()]
-    _print_counts("NVMe functions without a block device", functions)
-    _print_parts("GPUs", gpus, "slot name model memory node")
-    _print_parts("OpenCL devices", opencl, "name device platform type slot memory node")
-    _print_parts("Network", nics, "slot name kind model rate node")
     accelerators = [
         f"{number} x {kind} on {_node_text(node)}" for (kind, node), number in units.items()
     ]
-    _print_counts("Accelerators", accelerators)
-
-
-def _print_parts(title: str, rows: Sequence[Sequence[object]], heads: str) -> None:
-    """Print a table of parts, if there are any; `heads` are separated by spaces."""
-    if rows:
-        print_line(f"\n{title}", style="bold")
-        print_table(rows, heads.split(), missing="unknown")
-
-
-def _print_counts(title: str, texts: Sequence[str]) -> None:
-    """Print how many parts of a kind each node has, if there are any."""
-    if texts:
-        print_line(f"\n{title}", style="bold")
-        print_line(", ".join(texts))
+    # Parts have heads and rows; of others, only the numbers on each node are known.
+    parts: tuple[tuple[str, Sequence[Any], str], ...] = (
+        ("NVMe drives", drives, "slot name model serial size link node"),
+        ("NVMe functions without a block device", functions, ""),
+        ("GPUs", gpus, "slot name model memory node"),
+        ("OpenCL devices", opencl, "name device platform type slot memory node"),
+        ("Network", nics, "slot name kind model rate node"),
+        ("Accelerators", accelerators, ""),
+    )
+    for title, rows, heads in parts:
+        if rows:
+            print_line(f"\n{title}", style="bold")
+            if heads:
+                print_table(rows, heads.split(), missing="unknown")
+            else:
+                print_line(", ".join(rows))
 
 
 def _node_text(node: int | None) -> str:

@@ -12,20 +12,18 @@ import numpy as np
 import pandas as pd
 
 from chaosity.documents.figures import LevelsToCompare
-from chaosity.figures.axis_order_and_labels import make_axis_value
-from chaosity.figures.column_values_and_upper_bounds import lowest_bound_of_mark
-from chaosity.figures.figure_data_and_value_limits import FigureData, best_mark, mark_rows
-from chaosity.figures.figure_spec import Role
-from chaosity.figures.mark_labels_and_hover_texts import (
+from chaosity.figures.axes import make_axis_value
+from chaosity.figures.figure_data import FigureData, Role, best_mark, mark_rows
+from chaosity.figures.mark_texts import (
+    STATUS_TEXTS,
     mark_location_text,
     mark_value_text,
     panel_title,
     unmeasured_mark_reason_lines,
 )
-from chaosity.figures.status_texts import STATUS_TEXTS
-from chaosity.figures.sums_of_loads import LARGER_ALONE, SUM
-from chaosity.figures.value_and_curve_tables import latency_curve_numbers
-from chaosity.place_names import access_words, natural_sort_key
+from chaosity.figures.select import LARGER_ALONE, SUM
+from chaosity.figures.tables import latency_curve_numbers
+from chaosity.place_names import access_words, list_of_places, natural_sort_key
 from chaosity.statistics.block_ratios import estimate_group_ratio_paired_by_block
 from chaosity.statistics.cell_summary import UNMEASURED
 from chaosity.statistics.corun_interference import (
@@ -88,7 +86,7 @@ def figure_caption(data: FigureData, scale: UnitScale) -> str:
 
 def _value_statements(data: FigureData, scale: UnitScale) -> Statements:
     """Yield statements about the valid marks."""
-    valid = data.marks[data.marks["status"] == "valid"]
+    valid = data.valid_marks
     if valid.empty:
         return
     if len(valid) == 1:
@@ -126,7 +124,7 @@ def _main_statements(data: FigureData) -> Statements:
     elif spec.kind == "curve":
         found = _latency_curve_statements(data)
     elif spec.kind == "scatter":
-        valid = data.marks[data.marks["status"] == "valid"]
+        valid = data.valid_marks
         name = "distance" if spec.x == "distance" else spec.x_title
         name = name or data.measured_x_column.split(".")[-1].replace("_", " ")
         found = _order_statements(valid, "position", spec.metric, name.lower())
@@ -165,11 +163,7 @@ def _span(values: Iterable[float], show: Callable[[float], str] = _decimals) -> 
 def _ratios_to_base(
     data: FigureData, column: str, base: str, levels: Iterable[str], per: Sequence[Role] = ()
 ) -> Iterator[tuple[tuple[str | None, ...], str, Estimate]]:
-    """Yield the ratio of levels of a column to its level `base`, paired by replicate block.
-
-    Each ratio comes with the names of its group on the axes `per`, which separate the groups, and
-    with its level. A group without the base or without the level is left out.
-    """
+    """Yield the ratio of levels of a column to its level `base`, paired by replicate block."""
     groups: dict[Any, pd.DataFrame] = {(): data.measurements}
     if per:
         groups = dict(list(data.measurements.groupby([*per])))
@@ -184,10 +178,7 @@ def _ratios_to_base(
 
 
 def _listed(ratios: Sequence[tuple[Estimate, str]], most: int = _MOST_RATIOS) -> str:
-    """Return ratios with the text behind each; of too many, only the two ends.
-
-    Of several ratios without a detected difference, only the number and the one farthest from 1.
-    """
+    """Return ratios with the text behind each; of too many, only the two ends."""
     equal = [pair for pair in ratios if pair[0].low_and_high and not _differs(pair[0])]
     equal = equal if len(equal) > 1 else []
     clear = sorted((pair for pair in ratios if pair not in equal), key=lambda pair: pair[0].median)
@@ -239,11 +230,7 @@ def _sum_statements(data: FigureData) -> Statements:
 
 
 def _relation_statements(data: FigureData, differ: bool | None) -> Statements:
-    """Yield how the values at farther relations compare with those at the nearest relation.
-
-    Without ratios if few targets are accessed from every relation: such ratios would compare
-    targets too.
-    """
+    """Yield how the values at farther relations compare with those at the nearest relation."""
     rows = data.measurements[data.measurements["status"] == "valid"]
     targets = rows.groupby("relation")["target"].nunique().to_dict()
     found = [name for name in _RELATIONS if name in targets]
@@ -366,7 +353,7 @@ def _slow_initiators(found: LatencyDivergence, level: str, base: str) -> str:
     slow = sorted(found.slow, key=lambda slow: natural_sort_key(slow.initiator))
     alone = [each.alone for each in slow if not math.isnan(each.alone)]
     one = len(slow) == 1
-    names = join_with_and([make_axis_value(each.initiator).long for each in slow])
+    names = list_of_places(each.initiator for each in slow)
     return (
         f"with {level}, {format_count(len(slow), 'initiator')} {'is' if one else 'are'} slower "
         f"than others of {'its node' if one else 'their nodes'} "
@@ -383,7 +370,7 @@ def _best_statements(data: FigureData) -> Statements:
         return
     axis, estimate = data.axes["x"], Estimate.of_cell(best)
     keys: list[Role] = [role for role in data.axes if role != "x" and best.get(role)]
-    valid = data.marks[data.marks["status"] == "valid"]
+    valid = data.valid_marks
     less = less_is_better(data.spec.metric)
     ordered = valid.sort_values("median", ascending=less, kind="stable")
     best_of_x = ordered.drop_duplicates("x")[["x", *keys]]
@@ -469,11 +456,7 @@ def _latency_curve_statements(data: FigureData) -> Statements:
 
 
 def _order_statements(table: pd.DataFrame, by: str, metric: str, name: str) -> Statements:
-    """Yield whether valid marks have better values the smaller a number is, such as the distance.
-
-    `by` is the column of the number, and `name` its name in the text. Nothing is said if fewer than
-    two marks have the number.
-    """
+    """Yield whether marks have better values the smaller the number `by` is, such as a distance."""
     known = table[table[by].notna()]
     if len(known) < 2:
         return
@@ -509,33 +492,33 @@ def _order_statements(table: pd.DataFrame, by: str, metric: str, name: str) -> S
 
 def _lowest_bound_statements(data: FigureData) -> Statements:
     """Yield which bound is the lowest along x, and how near the marks are to that bound."""
-    names = data.axes["x"].value_names if data.bounds else []
-    # Panel and series -> position on x, title of the lowest bound, reached share.
-    lines: dict[tuple[str | None, str | None], list[tuple[int, str, float]]] = {}
-    for mark in mark_rows(data.marks[data.marks["status"] == "valid"]) if data.bounds else ():
-        line = (mark.get("panels"), mark.get("series"))
-        lowest = lowest_bound_of_mark(data.bounds, *line, mark["x"])
-        if lowest:
-            reached = (names.index(mark["x"]), lowest[0], mark["median"] / lowest[1])
-            lines.setdefault(line, []).append(reached)
+    bounds = data.bounds_of_marks().loc[data.valid_marks.index].dropna(how="all")
+    if bounds.empty:
+        return
+    roles: list[Role] = [role for role in _LINES if role in data.axes]
+    marks = data.valid_marks.loc[bounds.index]
+    by: list[str] = [*roles] or ["metric"]
+    places = marks["x"].map(data.axes["x"].value_names.index)
+    reached = marks["median"] / bounds.min(axis=1)
+    marks = marks.assign(place=places, lowest=bounds.idxmin(axis=1), reached=reached)
+    lines = list(marks.sort_values("place").groupby(by, sort=False))
     # Lines with the same sequence of lowest bounds share a statement.
-    found: dict[str, list[tuple[str | None, str | None]]] = {}
-    for line, reached_bounds in lines.items():
-        reached_bounds.sort()
-        found.setdefault(_sequence_of_bounds(data, reached_bounds), []).append(line)
+    found: dict[str, list[tuple[tuple[Any, ...], pd.DataFrame]]] = {}
+    for line, own in sorted(lines, key=lambda line: line[1].index.min()):
+        found.setdefault(_sequence_of_bounds(data, own), []).append((line, own))
     # Panels are named only where the lines of a series differ between panels.
-    pairs = {(text, series) for text, own in found.items() for _, series in own}
+    pairs = {(text, line[-1]) for text, own in found.items() for line, _ in own}
     with_panels = len({series for _, series in pairs}) < len(pairs)
-    for text, own in found.items():
-        labels = {
+    for text, lines in found.items():
+        labels = dict.fromkeys(
             ", ".join(
-                data.value_label_without_axis_title(role, name)
-                for role, name in zip(_LINES, line, strict=True)
-                if isinstance(name, str) and (role == "series" or with_panels)
-            ): None
-            for line in own
-        }
-        shares = [share for line in own for *_, share in lines[line]]
+                data.value_label_without_axis_title(role, str(name))
+                for role, name in zip(roles, line, strict=False)
+                if role == "series" or with_panels
+            )
+            for line, _ in lines
+        )
+        shares = [*pd.concat([own["reached"] for _, own in lines])]
         of_lines = f" for {join_with_and([*labels])}" if len(found) > 1 else ""
         excess = (
             f"; the largest value is {format_percent(max(shares) - 1.0)} above the bound, so bound "
@@ -547,15 +530,15 @@ def _lowest_bound_statements(data: FigureData) -> Statements:
         )
 
 
-def _sequence_of_bounds(data: FigureData, bounds: Sequence[tuple[int, str, float]]) -> str:
+def _sequence_of_bounds(data: FigureData, line: pd.DataFrame) -> str:
     """Return the names of the lowest bounds, and the x from which on the last of them is lowest."""
-    axis, last = data.axes["x"], bounds[-1][1]
-    title = axis.title.lower()
-    start = max((n + 1 for n, (_, name, _) in enumerate(bounds) if name != last), default=0)
+    axis, names = data.axes["x"], [*line["lowest"]]
+    title, last = axis.title.lower(), names[-1]
+    start = max((n + 1 for n, name in enumerate(names) if name != last), default=0)
     if start == 0:
         return f"{last} for every {title}"
-    before = " or ".join(dict.fromkeys(name for _, name, _ in bounds[:start]))
-    end, begin = (axis.values[bounds[n][0]].short for n in (start - 1, start))
+    before = " or ".join(dict.fromkeys(names[:start]))
+    end, begin = (axis.values[line["place"].iloc[n]].short for n in (start - 1, start))
     return f"{before} up to {end} ({title}), {last} from {begin}"
 
 

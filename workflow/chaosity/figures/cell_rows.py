@@ -13,23 +13,23 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.figures.axis_order_and_labels import Axis, AxisGroup
-from chaosity.figures.figure_data_and_value_limits import (
+from chaosity.figures.axes import Axis, AxisGroup
+from chaosity.figures.figure_data import (
     FigureData,
     FigureMark,
+    Role,
     ShownValueRange,
     has_number,
     mark_rows,
     shown_value,
 )
-from chaosity.figures.figure_spec import Role
-from chaosity.figures.mark_labels_and_hover_texts import (
+from chaosity.figures.mark_row import axis_label, axis_ticks, mark_row, state_legend
+from chaosity.figures.mark_texts import (
+    STATUS_TEXTS,
     cell_second_value_text,
     mark_location_names,
     value_axis_title,
 )
-from chaosity.figures.mark_row import axis_label, axis_ticks, mark_row, state_legend
-from chaosity.figures.status_texts import STATUS_TEXTS
 from chaosity.figures.vega_lite import WIDTH, Row, text_width
 from chaosity.units import UnitScale
 
@@ -217,10 +217,7 @@ def _membership_labels(axis: Axis) -> list[str] | None:
 def _number_format(
     cells: list[FigureMark], scale: UnitScale, layout: _Layout
 ) -> tuple[UnitScale, float]:
-    """Return the format and font size of the numbers; size 0 when they would be too small.
-
-    Fewer digits are better than no number: next to a colour, a third digit rarely matters.
-    """
+    """Return the format and font size of the numbers; size 0 when they would be too small."""
     values = [shown_value(cell) for cell in cells if has_number(cell)]
     for decimals in range(scale.decimals, max(scale.decimals - 2, -1), -1):
         shown = UnitScale(scale.factor, scale.symbol, decimals)
@@ -234,10 +231,7 @@ def _number_format(
 def _notes(
     data: FigureData, cells: dict[tuple[str, str], FigureMark], size: float, layout: _Layout
 ) -> tuple[dict[tuple[str, str], str], float, str]:
-    """Return the cells' second lines, with a name if that fits, else without it, else none.
-
-    Also their font size, and the text that explains them.
-    """
+    """Return the cells' second lines, with a name if that fits, else without it, else none."""
     column = data.spec.cell_note
     known = {at: cell for at, cell in cells.items() if column and not pd.isna(cell["note"])}
     if column is None or not known:

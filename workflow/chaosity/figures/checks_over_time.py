@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from chaosity.figures.draw_and_write_figures import FigureFile, write_csv
+from chaosity.figures.figure_files import FigureFile, write_csv
 from chaosity.figures.vega_lite import Drawing, Row, write_drawing
 from chaosity.health.check_history import CheckHistory, ValueSeries
 from chaosity.units import format_count, format_quantity, metric_words

@@ -13,28 +13,54 @@ data, not on the kind of the figure:
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from chaosity.errors import UserError
+from chaosity.figures.axes import axis_title
 from chaosity.figures.cell_rows import cell_rows
-from chaosity.figures.figure_data_and_value_limits import FigureData, ShownValueRange
-from chaosity.figures.mark_labels_and_hover_texts import (
+from chaosity.figures.figure_data import (
+    FigureData,
+    FigureMark,
+    ShownValueRange,
+    best_mark,
+    mark_rows,
+)
+from chaosity.figures.mark_row import (
+    ALONE,
+    CACHES,
+    LEFT,
+    NO_SERIES,
+    STEPS,
+    axis_label,
+    axis_ticks,
+    legend_values,
+    lowest_shown_value,
+    mark_row,
+    series_key,
+    value_encoding,
+)
+from chaosity.figures.mark_texts import (
     is_simulated,
     panel_title,
     provenance_text,
     value_axis_title,
 )
-from chaosity.figures.mark_row import LEFT, legend_values, value_encoding
-from chaosity.figures.measured_x_rows import measured_rows, measured_x, valid_numbers, x_title
-from chaosity.figures.named_x_rows import (
-    named_rows,
-    named_x,
-    place_bars,
-    rows_beside_marks,
-    x_positions,
-)
-from chaosity.figures.vega_lite import WIDTH, Drawing, Row
+from chaosity.figures.vega_lite import WIDTH, Drawing, Row, text_width
 from chaosity.records.record_types_and_verdict import SIMULATED
-from chaosity.units import choose_scale
+from chaosity.units import UnitScale, choose_scale, format_binary_bytes, format_count, metric_words
+
+_MOST_TICKS = 12
+_BAR_GAP, _ALL_BARS, _LOWEST_BAR, _HIGHEST_BAR = 9.0, 576.0, 7.5, 17.0  # points
+_MOST_POSITION_TICKS = 10
+# Width of a group of marks with equal x: share of the axis, and of the gap to the next value.
+_WIDEST_SPREAD, _SHARE_OF_GAP = 0.12, 0.8
 
 
 def drawing_of_figure(data: FigureData, limits: ShownValueRange) -> Drawing:
@@ -75,15 +101,15 @@ def _rows_on_axis(data: FigureData, limits: ShownValueRange) -> tuple[list[Row],
         "has_panels": panels != [None],
     }
     if data.spec.has_measured_x:
-        scale = choose_scale(data.x_metric, valid_numbers(data, ["position", "position_high"]))
-        values |= {"x": measured_x(data, scale), "x_title": x_title(data, scale)}
-        found = list(measured_rows(data, limits, scale))
+        scale = choose_scale(data.x_metric, _valid_numbers(data, ["position", "position_high"]))
+        values |= {"x": _measured_x(data, scale), "x_title": _x_title(data, scale)}
+        found = list(_measured_rows(data, limits, scale))
     else:
         axis = data.axes["x"]
-        places = x_positions(data)
-        values |= {"x": named_x(data, places, width), "x_title": axis.title}
-        found = [*named_rows(data, limits, places), *rows_beside_marks(data, limits, places)]
-        values |= place_bars(data, found)
+        places = _x_positions(data)
+        values |= {"x": _named_x(data, places, width), "x_title": axis.title}
+        found = [*_named_rows(data, limits, places), *_rows_beside_marks(data, limits, places)]
+        values |= _place_bars(data, found)
     for row in found:
         row["panel"] = titles[row.get("panel")]
     return found, values
@@ -94,3 +120,294 @@ def _column_count(panels: int) -> int:
     if panels <= 4:
         return min(panels, 2)
     return 4 if panels <= 12 else 6
+
+
+def _x_positions(data: FigureData) -> dict[str, float]:
+    """Return the position of each value of x: its number, or its rank."""
+    axis, scale = data.axes["x"], data.spec.x_scale
+    if scale != "linear" and not (
+        axis.is_numeric and all(value.number > 0.0 for value in axis.values)
+    ):
+        raise UserError(
+            f"x_scale {scale} needs numbers above zero; {axis.column} has other values",
+            data.spec.name_in_errors,
+        )
+    if axis.is_numeric:
+        return {value.name: value.number for value in axis.values}
+    return {value.name: float(rank) for rank, value in enumerate(axis.values)}
+
+
+def _base(data: FigureData) -> float | None:
+    """Return the base of a logarithmic x axis (2 for sizes); None for a linear axis."""
+    if data.spec.x_scale == "linear":
+        return None
+    return 2.0 if data.axes["x"].has_byte_sizes or data.spec.x_scale == "log2" else 10.0
+
+
+def _has_separate_marks(data: FigureData) -> bool:
+    """Return whether loads and their sums stand above names, which lines must not connect."""
+    return data.spec.sum and not data.axes["x"].is_numeric
+
+
+def _named_x(data: FigureData, places: dict[str, float], width: float) -> dict[str, Any]:
+    """Return the x axis: ticks at the values, or at powers if it is logarithmic."""
+    axis, base = data.axes["x"], _base(data)
+    ticks = sorted(set(places.values()))
+    shown: dict[str, Any] = {"title": None, "grid": False, "labelOverlap": False}
+    if base is not None:
+        powers = _powers(ticks, base)
+        write = format_binary_bytes if axis.has_byte_sizes else "{:g}".format
+        texts = {base**power: write(base**power) for power in powers}
+        shown |= axis_ticks(_fitting_powers(texts, powers, base, width))
+        low, high = (math.log(end, base) for end in (ticks[0], ticks[-1]))
+        low, high = min(low, powers[0]), max(high, powers[-1])
+        room = 0.06 * (high - low) or 0.1
+        domain = [base ** (low - room), base ** (high + room)]
+        scale = {"type": "log", "base": base, "domain": domain, "nice": False}
+        return {"field": "x", "type": "quantitative", "axis": shown, "scale": scale}
+    if len(ticks) <= _MOST_TICKS or not axis.is_numeric:
+        labels = {places[value.name]: axis_label(data, "x", value.name) for value in axis.values}
+        shown |= axis_ticks(labels)
+        widest = max(text_width(text, 7.0) for text in labels.values())
+        plain = all(value.kind == "number" for value in axis.values)
+        if not plain and widest * len(labels) > 0.9 * width:
+            shown |= {"labelAngle": -90, "labelAlign": "right", "labelBaseline": "middle"}
+        if plain:  # numbers may be close together
+            shown["labelOverlap"] = "greedy"
+    else:
+        shown |= {"tickCount": 8, "format": "d"}
+    spread = ticks[-1] - ticks[0] or 1.0
+    room = 0.5 if _has_separate_marks(data) else 0.06 * spread
+    scale = {"domain": [ticks[0] - room, ticks[-1] + room], "nice": False, "zero": False}
+    return {"field": "x", "type": "quantitative", "axis": shown, "scale": scale}
+
+
+def _powers(ticks: Sequence[float], base: float) -> list[int]:
+    """Return the whole powers within the values, or around values between two powers."""
+    low, high = (math.log(end, base) for end in (ticks[0], ticks[-1]))
+    inside = range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1)
+    return list(inside) or [math.floor(low), math.ceil(high)]
+
+
+def _fitting_powers(
+    texts: dict[float, str], powers: Sequence[int], base: float, width: float
+) -> dict[float, str]:
+    """Return as many of the labels as fit a width; the others are ticks without a text."""
+    # Every tenth power of two changes the unit: steps that divide ten keep round labels.
+    for step in (1, 2, 5, 10, 20):
+        labelled = {power for power in powers if power % step == 0} or set(powers[:1])
+        if sum(text_width(texts[base**power], 7.0) + 9.0 for power in labelled) <= width:
+            break
+    return {base**power: texts[base**power] if power in labelled else "" for power in powers}
+
+
+def _named_rows(
+    data: FigureData, limits: ShownValueRange, places: dict[str, float]
+) -> Iterator[Row]:
+    """Yield a row for each mark, the ring of the best mark, and the level of a mark alone."""
+    names, base = data.value_names_on_axis("series"), _base(data)
+    ordered = sorted(
+        places.values() if base is None else (math.log(x, base) for x in places.values())
+    )
+    step = min((b - a for a, b in pairwise(dict.fromkeys(ordered))), default=1.0)
+    # Marks at one x are drawn side by side, because overlapping intervals cannot be read.
+    many = len(names)
+    distance = 0.1 if _has_separate_marks(data) else min(0.03, 0.12 / many) * step
+    best = best_mark(data) if data.spec.mark_best else None
+    floor = lowest_shown_value(data, limits)
+    ranks = {name: rank for rank, name in enumerate(names)}
+    marks = mark_rows(data.marks)
+    for mark in sorted(marks, key=lambda m: (places[m["x"]], ranks.get(m.get("series"), many))):
+        row = mark_row(mark, data, limits) | {
+            "key": series_key(mark, data),
+            "panel": mark.get("panels"),
+        }
+        series, x = mark.get("series"), places[mark["x"]]
+        if "series" in data.axes and not isinstance(series, str):
+            row["role"] = ALONE if row["role"] == "value" else row["role"]
+        else:
+            index = 0 if "series" not in data.axes else names.index(series)  # type: ignore[arg-type]
+            aside = (index - (many - 1) / 2) * distance
+            x = x + aside if base is None else x * base**aside
+        row |= {"x": x, "place": mark["x"], "line": row["key"]}
+        row.setdefault("value", floor)
+        yield row
+        if best is not None and all(best.get(role) == mark.get(role) for role in data.axes):
+            yield {**row, "role": "best"}
+    if "series" in data.axes:
+        yield from _levels_alone(data, limits)
+
+
+def _levels_alone(data: FigureData, limits: ShownValueRange) -> Iterator[Row]:
+    """Yield a line for a panel's only mark outside all series, the reference of all series."""
+    marks = data.marks
+    valid = marks[marks["series"].isna() & (marks["status"] == "valid")]
+    for panel in data.value_names_on_axis("panels"):
+        own = valid if panel is None else valid[valid["panels"] == panel]
+        if len(own) == 1:
+            level = float(own["median"].iloc[0]) / limits.scale.factor
+            yield {"role": "alone_level", "panel": panel, "value": level}
+
+
+def _rows_beside_marks(
+    data: FigureData, limits: ShownValueRange, places: dict[str, float]
+) -> Iterator[Row]:
+    """Yield the bounds of the marks, the steps of latency and the sizes of caches."""
+    factor = limits.scale.factor
+    series = data.axes.get("series")
+    for (title, along_x), bound in data.bounds.groupby(["title", "along_x"], sort=False):
+        for panel, own in bound.groupby("panels", dropna=False, sort=False):
+            shared = {"line": title, "panel": None if pd.isna(panel) else panel}
+            if not along_x:
+                yield {"role": "bound", "value": own["value"].iloc[0] / factor, **shared}
+                continue
+            for name, line in own.groupby("series", dropna=False, sort=False):
+                role = "bound_along_x" if len(line) > 1 else "bound_at_one_x"
+                key = NO_SERIES
+                if series is not None and isinstance(name, str):
+                    key = series.legend_label(series.find_value_by_name(name))
+                ends = zip(line["x"].map(places), line["value"] / factor, strict=True)
+                for x, level in sorted(ends):
+                    yield {"role": role, "x": x, "value": level, "key": key, **shared}
+    for step in data.steps:
+        end = step.end_bytes.median
+        within = {"low": step.below_bytes, "high": step.above_bytes, "line": STEPS}
+        yield {"role": "step", "x": end, "text": format_binary_bytes(end), **within}
+    sizes = places.values()
+    for cache, size in data.cache_bytes:
+        if sizes and min(sizes) <= size <= max(sizes):
+            yield {"role": "cache", "x": float(size), "text": cache, "line": CACHES}
+
+
+def _place_bars(data: FigureData, rows: Sequence[Row]) -> dict[str, Any]:
+    """Give each mark its slot from top to bottom; return the axis of the slots and its size."""
+    order = {name: rank for rank, name in enumerate(data.axes["x"].value_names)}
+    keys = {value: rank for rank, value in enumerate(dict.fromkeys(row.get("key") for row in rows))}
+    series = data.axes.get("series")
+    if series is not None:
+        keys = {series.legend_label(value): rank for rank, value in enumerate(series.values)}
+    marks = [row for row in rows if "place" in row and row["role"] != "best"]
+    marks.sort(key=lambda row: (order[row["place"]], keys.get(row["key"], len(keys))))
+    high = min(_HIGHEST_BAR, max(_LOWEST_BAR, _ALL_BARS / max(len(marks), 1)))
+    top, middles, last = _BAR_GAP / 2, dict[float, str](), None
+    for row in marks:
+        if last not in (None, row["place"]):
+            top += _BAR_GAP
+        last = row["place"]
+        row |= {"slot": top + 0.7, "slot2": top + high - 0.7, "slot_middle": top + high / 2}
+        top += high
+    axis = data.axes["x"]
+    height = top + _BAR_GAP / 2
+    titled = height > text_width(axis.title, 8.0)
+    for name in order:
+        own = [row["slot_middle"] for row in marks if row["place"] == name]
+        if own:
+            label = axis_label(data, "x", name) if titled else axis.find_value_by_name(name).long
+            middles[sum(own) / len(own)] = label
+    shown: dict[str, Any] = {"title": axis.title if titled else None, "ticks": False, "grid": False}
+    shown |= {"domain": False, "labelFontSize": 8, **axis_ticks(middles)}
+    scale = {"domain": [0.0, height], "reverse": True, "nice": False}
+    slot = {"field": "slot", "type": "quantitative", "axis": shown, "scale": scale}
+    labels = max((text_width(text, 8.0) for text in middles.values()), default=0.0)
+    return {"slot": slot, "bars_height": height, "bars_width": min(380.0, WIDTH - 80.0 - labels)}
+
+
+def _valid_numbers(data: FigureData, columns: Sequence[str]) -> NDArray[np.float64]:
+    """Return the numbers in columns of the valid marks, without those that are unknown."""
+    valid = data.marks["status"] == "valid"
+    numbers: NDArray[np.float64] = data.marks.loc[valid, list(columns)].to_numpy(float).ravel()
+    return numbers[np.isfinite(numbers)]
+
+
+def _x_title(data: FigureData, scale: UnitScale) -> str:
+    """Return the title of the x axis: "Traffic (GB/s)"."""
+    text = data.spec.x_title
+    if text is None and data.x_is_metric_of_other_load:
+        text = f"{data.measured_x_column.split('.')[0]} {metric_words(data.x_metric)}"
+    text = text or axis_title(data.measured_x_column, ())
+    text = text[:1].upper() + text[1:]
+    if data.spec.kind == "scatter" and data.marks["position"].duplicated().any():
+        text += ", equal values side by side"
+    return f"{text} ({scale.symbol})" if scale.symbol else text
+
+
+def _measured_x(data: FigureData, scale: UnitScale) -> dict[str, Any]:
+    """Return the x axis: from zero for a measured quantity, else fitted to the values."""
+    columns = ["position", "position_high"] if scale.symbol else ["position"]
+    known = _valid_numbers(data, columns) / scale.factor
+    axis: dict[str, Any] = {"title": None, "grid": False, "tickCount": 6}
+    high = float(known.max()) if len(known) else 1.0
+    domain = [-0.02 * high, 1.05 * high or 1.0]
+    if not scale.symbol and len(known):
+        ticks = sorted(set(map(float, known)))
+        spread = ticks[-1] - ticks[0] or 1.0
+        domain = [ticks[0] - 0.09 * spread, ticks[-1] + 0.09 * spread]
+        if len(ticks) <= _MOST_POSITION_TICKS:
+            axis["values"] = ticks
+    shown = {"domain": domain, "nice": False, "zero": False}
+    return {"field": "x", "type": "quantitative", "axis": axis, "scale": shown}
+
+
+def _measured_rows(data: FigureData, limits: ShownValueRange, x_scale: UnitScale) -> Iterator[Row]:
+    """Yield a row for each mark at its measured x, and the number of those that failed."""
+    marks = data.marks
+    valid = marks[(marks["status"] == "valid") & marks["position"].notna()]
+    if data.spec.kind == "scatter" and not x_scale.symbol:
+        valid = _spread_equal_positions(valid, [role for role in ("panels",) if role in data.axes])
+    starts: dict[tuple[str | None, str], Row] = {}
+    alone: dict[str | None, Row] = {}
+    for mark in mark_rows(valid.sort_values(["position", "median"], kind="stable")):
+        at = _position_text(mark, data, x_scale)
+        row = mark_row(mark, data, limits, at) | {"key": series_key(mark, data)}
+        row |= {"x": mark["position"] / x_scale.factor, "panel": mark.get("panels")}
+        row["line"] = row["key"]
+        if x_scale.symbol and not pd.isna(mark["position_low"]):
+            ends = ("position_low", mark["position_low"]), ("position_high", mark["position_high"])
+            row |= {key.replace("position", "x"): end / x_scale.factor for key, end in ends}
+        if "series" in data.axes and row["key"] == ALONE:
+            row["role"] = ALONE
+            alone.setdefault(row["panel"], row)
+        else:
+            starts.setdefault((row["panel"], row["key"]), row)
+        yield row
+    for (panel, _), row in starts.items():  # the line starts at the mark measured alone
+        if panel in alone:
+            at_start = {key: alone[panel][key] for key in ("x", "value")}
+            yield {
+                **at_start,
+                "role": "start",
+                "panel": panel,
+                **{k: row[k] for k in ("key", "line")},
+            }
+    failed = marks[marks["status"] == "failed"]
+    for panel in data.value_names_on_axis("panels"):
+        count = len(failed if panel is None else failed[failed["panels"] == panel])
+        if count:
+            yield {
+                "role": "remark",
+                "panel": panel,
+                "text": f"{format_count(count, 'point')} failed",
+            }
+
+
+def _spread_equal_positions(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Return the marks; those with equal positions are moved side by side, sorted by value."""
+    values = np.sort(table["position"].unique())
+    if not len(values):
+        return table
+    spread = values[-1] - values[0] or 1.0
+    nearest = float(np.diff(values).min()) if len(values) > 1 else spread
+    width = min(_WIDEST_SPREAD * spread, _SHARE_OF_GAP * nearest)
+    medians = table.groupby([*by, "position"])["median"]
+    ranks, sizes = medians.rank(method="first"), medians.transform("count")
+    aside = (ranks - (sizes + 1.0) / 2.0) / sizes.clip(lower=2.0)
+    moved = table["position"] + width * aside.fillna(0.0)
+    return table.assign(position=moved, true_position=table["position"])
+
+
+def _position_text(mark: FigureMark, data: FigureData, x_scale: UnitScale) -> str:
+    """Return the position of a mark for its hover text: "at 41.2 GB/s", "distance 12"."""
+    value = mark.get("true_position", mark["position"])
+    column = data.measured_x_column.split(".")[-1].replace("_", " ")
+    text = x_scale.text(value) if x_scale.symbol else f"{value:g}"
+    return f"{'at' if data.x_is_metric_of_other_load else column} {text}"

@@ -3,18 +3,20 @@
 The drawing is the first thing in a report. Places are computed here in pixels, and
 ``templates/figures/machine.svg.j2`` writes them. What a finding names is red and has the number of
 the finding; what was not measured is grey; what is predicted is hatched.
+
+A page of many hosts has a small drawing in each row. There a node is a rectangle: the upper part is
+its memory, the lower part its drives.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, combinations
 
 from chaosity.anomalies.anomaly_results import Anomaly
-from chaosity.export.main_matrices import MeasuredHost
-from chaosity.figures.machine_parts import Line, MachineParts, text_with_interval
+from chaosity.figures.machine_parts import FAULTY, Line, MachineParts, text_with_interval
 from chaosity.place_names import initiator_to_target_name, node_name, package_name
 from chaosity.store.read_node_matrix_csv import BANDWIDTH
 from chaosity.text_templates import TEMPLATES, make_environment
@@ -37,6 +39,10 @@ _ARROW_HEIGHT, _ARROW_WIDTH = 44.0, 150.0
 # More packages have a table of what each reads from each, since their arrows would cross.
 _MOST_LINKED = 4
 _NOT_MEASURED = "not measured"
+# Pixels of a node in a small drawing, of its memory, its drives, the gaps and a package's frame.
+_SMALL, _SMALL_MEMORY, _SMALL_DRIVES, _SMALL_GAP, _SMALL_FRAME = 15, 8, 5, 3, 4
+_SMALL_NODES_IN_ROW, _SMALL_PACKAGES_IN_ROW = 4, 2
+_BETWEEN_SMALL = 12  # two packages, where a red link is seen
 
 
 @dataclass(frozen=True)
@@ -54,11 +60,6 @@ class Box:
     findings: tuple[int, ...] = ()  # numbers of the findings that name it
     lines: tuple[Line, ...] = ()
     inner: tuple[Box, ...] = ()
-
-    @property
-    def middle(self) -> tuple[float, float]:
-        """Return the centre of the box."""
-        return self.x + self.width / 2.0, self.y + self.height / 2.0
 
 
 @dataclass(frozen=True)
@@ -94,31 +95,15 @@ class TableRow:
     findings: tuple[int, ...] = ()
 
 
-@dataclass
-class Machine:
-    """The parts of the drawing of one machine, for the template."""
+def draw_machine(parts: MachineParts) -> str:
+    """Return a machine as an SVG document.
 
-    title: str
-    x: float = 0.0
-    y: float = 0.0
-    height: float = 0.0
-    page: str = ""  # the report to whose findings the badges lead; "" for the page around it
-    packages: list[Box] = field(default_factory=list)
-    arrows: list[Arrow] = field(default_factory=list)
-    table: list[TableRow] = field(default_factory=list)
-    table_y: float = 0.0
-
-
-def draw_machine(host: MeasuredHost, findings: Sequence[Anomaly]) -> str:
-    """Return the machine of a host as an SVG document.
-
-    Args:
-        host: its measurements and its topology.
-        findings: what is wrong, in the order of their numbers in the report. A number is a link to
-            ``#finding-N`` of the page around the drawing.
+    The number of a finding is a link to ``#finding-N`` of the page around the drawing.
     """
-    machine = _MachineDrawing(MachineParts(host, findings), WIDTH).draw()
-    return _render([machine], f"Machine with {_counted(host.topology)}", machine.height)
+    topology, machine = parts.topology, _Machine(parts, WIDTH)
+    counts = ((topology.packages, "package"), (topology.nodes, "node"), (topology.drives, "drive"))
+    counted = ", ".join(format_count(len(items), word) for items, word in counts if items)
+    return _render("machine", f"Machine with {counted}", [machine], machine.height)
 
 
 def draw_machines(machines: Sequence[tuple[str, str, MachineParts]]) -> str:
@@ -128,39 +113,48 @@ def draw_machines(machines: Sequence[tuple[str, str, MachineParts]]) -> str:
         machines: title, report (its findings are the links of the numbers) and parts of each
             machine, such as the configurations of a host.
     """
-    drawn, y = [], 0.0
+    drawn, y = list[_Machine](), 0.0
     for start in range(0, len(machines), 2):
-        row = [
-            (title, page, _MachineDrawing(parts, _NARROW).draw())
-            for title, page, parts in machines[start : start + 2]
-        ]
-        for column, (title, page, machine) in enumerate(row):
-            machine.title, machine.page = title, page
+        row = [_Machine(parts, _NARROW, *named) for *named, parts in machines[start : start + 2]]
+        for column, machine in enumerate(row):
             machine.x, machine.y = column * (_NARROW + _BETWEEN_MACHINES), y + _TITLE_HEIGHT
-        drawn += [machine for _, _, machine in row]
-        y += _TITLE_HEIGHT + max(machine.height for _, _, machine in row) + _GAP
-    return _render(drawn, f"Machines: {', '.join(title for title, _, _ in machines)}", y)
+        drawn += row
+        y += _TITLE_HEIGHT + max(machine.height for machine in row) + _GAP
+    return _render("machine", f"Machines: {', '.join(title for title, _, _ in machines)}", drawn, y)
 
 
-def _render(machines: Sequence[Machine], title: str, height: float) -> str:
+def draw_small_machine(parts: MachineParts, slow: Collection[str] = ()) -> str:
+    """Return a machine as a small SVG element without texts.
+
+    A drawing of sixteen nodes has about 1 kB, since each state of parts is a single path.
+
+    Args:
+        parts: the machine.
+        slow: names of parts that are slower than in equal hosts: node3, `drives of node3`, a drive,
+            package0, package0->package1.
+    """
+    return _render("small_machine", "", _SmallMachine(parts, slow))
+
+
+def _render(name: str, title: str, drawing: object, height: float = 0.0) -> str:
     template = make_environment(TEMPLATES / "figures", autoescape=True).get_template(
-        "machine.svg.j2"
+        f"{name}.svg.j2"
     )
-    return template.render(
-        machines=machines, title=title, width=WIDTH, height=height, line_height=LINE_HEIGHT
-    )
+    sizes = {"width": WIDTH, "height": height, "line_height": LINE_HEIGHT}
+    return template.render(drawing=drawing, title=title, **sizes)
 
 
-class _MachineDrawing:
-    """The places of the parts of one machine, see `draw_machine`."""
+class _Machine:
+    """The places of the parts of one machine, for the template."""
 
-    def __init__(self, parts: MachineParts, width: float) -> None:
+    def __init__(self, parts: MachineParts, width: float, title: str = "", page: str = "") -> None:
+        # The badges lead to the findings of the report `page`; "" is the page around the drawing.
         self.parts, self.topology, self.width = parts, parts.topology, width
-        self.drawing = Machine("")
-
-    def draw(self) -> Machine:
-        """Return all parts of the drawing."""
-        groups = nodes_by_package(self.topology)
+        self.title, self.page, self.x, self.y = title, page, 0.0, 0.0
+        self.packages: list[Box] = []
+        self.arrows: list[Arrow] = []
+        self.table: list[TableRow] = []
+        groups = _nodes_by_package(self.topology)
         packages = [package for package in groups if package is not None]
         in_row = self._packages_in_row(len(packages))
         linked = 1 < len(packages) <= (_MOST_LINKED if self.width == WIDTH else 2)
@@ -168,25 +162,26 @@ class _MachineDrawing:
         between = _LINK_WIDTH if linked and in_row > 1 else _GAP
         below = _LINK_HEIGHT if linked and len(rows) > 1 else _GAP
         width = (self.width - between * (in_row - 1)) / in_row
-        y, drawn = 0.0, []
+        y = 0.0
+        places: list[tuple[int, Box]] = []
         for number, row in enumerate(rows):
-            drawn.append(
-                [
-                    self._package(package, groups[package], place * (width + between), y, width)
-                    for place, package in enumerate(row)
-                ]
-            )
-            y += max(box.height for box in drawn[-1]) + (below if number < len(rows) - 1 else _GAP)
-        self.drawing.packages += chain.from_iterable(drawn)
+            boxes = [
+                self._package(package, groups[package], place * (width + between), y, width)
+                for place, package in enumerate(row)
+            ]
+            places += [(number, box) for box in boxes]
+            y += max(box.height for box in boxes) + (below if number < len(rows) - 1 else _GAP)
+        self.packages += [box for _, box in places]
         if linked:
-            for (above, first), (below_it, second) in combinations(_numbered(drawn), 2):
+            for (above, first), (below_it, second) in combinations(places, 2):
                 self._link(first, second, above == below_it)
         if None in groups:
-            self.drawing.packages.append(self._package(None, groups[None], 0.0, y, self.width))
-            y += self.drawing.packages[-1].height + _GAP
-        ends = [arrow.badge_at[1] + 12.0 for arrow in self.drawing.arrows]
-        self._add_table(max(y, *ends, 0.0) + _GAP, [] if linked else packages)
-        return self.drawing
+            self.packages.append(self._package(None, groups[None], 0.0, y, self.width))
+            y += self.packages[-1].height + _GAP
+        ends = [arrow.badge_at[1] + 12.0 for arrow in self.arrows]
+        y = max(y, *ends, 0.0) + _GAP
+        self._add_table([] if linked else packages)
+        self.table_y, self.height = y + 8.0, y + LINE_HEIGHT * len(self.table) + 4.0
 
     def _packages_in_row(self, packages: int) -> int:
         if self.width < WIDTH:
@@ -204,17 +199,15 @@ class _MachineDrawing:
         node_width = min(_WIDEST_NODE, (inside - _GAP * (in_row - 1)) / in_row)
         lines = [tuple(self.parts.lines_of_node(node)) for node in nodes]
         height = _TITLE_HEIGHT + LINE_HEIGHT * max(map(len, lines)) + 6.0
-        boxes = tuple(
-            self._node(
-                node,
-                own,
-                x + _PADDING + (place % in_row) * (node_width + _GAP),
-                y + _TITLE_HEIGHT + 4.0 + (place // in_row) * (height + _GAP),
-                node_width,
-                height,
-            )
-            for place, (node, own) in enumerate(zip(nodes, lines, strict=True))
-        )
+        boxes = []
+        for place, (node, own) in enumerate(zip(nodes, lines, strict=True)):
+            row, column = divmod(place, in_row)
+            left = x + _PADDING + column * (node_width + _GAP)
+            top = y + _TITLE_HEIGHT + 4.0 + row * (height + _GAP)
+            name, title = node_name(node.os_index), f"node {node.os_index}"
+            texts = (name, title, detail := self.parts.detail_of_node(node), f"{title}: {detail}")
+            found = self.parts.findings.get(name, ())
+            boxes.append(Box(left, top, node_width, height, *texts, found, own))
         name, title, rate = "", "memory of no package", None
         if package is not None:
             name, title = package_name(package), f"package {package}"
@@ -237,18 +230,8 @@ class _MachineDrawing:
             hover=f"{title}: {detail or 'not measured as a whole'}",
             findings=self.parts.findings.get(name, ()),
             lines=(drives,) if drives else (),
-            inner=boxes,
+            inner=tuple(boxes),
         )
-
-    def _node(
-        self, node: Node, lines: tuple[Line, ...], x: float, y: float, width: float, height: float
-    ) -> Box:
-        """Return the box of a node with its lines."""
-        name, title = node_name(node.os_index), f"node {node.os_index}"
-        detail = self.parts.detail_of_node(node)
-        findings = self.parts.findings.get(name, ())
-        hover = f"{title}: {detail}"
-        return Box(x, y, width, height, name, title, detail, hover, findings, lines)
 
     def _link(self, first: Box, second: Box, beside: bool) -> None:
         """Draw the flows between two packages: beside, above or across from each other."""
@@ -259,15 +242,19 @@ class _MachineDrawing:
             for lane, flow in enumerate(flows):
                 start, end = ends if flow.source is first else ends[::-1]
                 at, middle = y + _ARROW_HEIGHT * lane, sum(ends) / 2.0
-                self._arrow(flow, (start, at), (end, at), (middle, at - 8.0), (middle, at + 13.0))
+                self.arrows.append(
+                    Arrow(flow, (start, at), (end, at), (middle, at - 8.0), (middle, at + 13.0))
+                )
         elif first.x == second.x:
             ends = (first.y + first.height + 5.0, second.y - 5.0)
-            x = first.middle[0] - _ARROW_WIDTH * len(flows) / 2.0 + 32.0
+            x = (first.x + first.width / 2.0) - _ARROW_WIDTH * len(flows) / 2.0 + 32.0
             for lane, flow in enumerate(flows):
                 start, end = ends if flow.source is first else ends[::-1]
                 at, middle = max(14.0, x) + _ARROW_WIDTH * lane, sum(ends) / 2.0
                 text_at = (at + 16.0, middle + 4.0)
-                self._arrow(flow, (at, start), (at, end), text_at, (at, middle), "start")
+                self.arrows.append(
+                    Arrow(flow, (at, start), (at, end), text_at, (at, middle), "start")
+                )
         else:
             for flow in flows[:2]:  # the links; the centre has no room for the ways to drives
                 self._half_diagonal(flow)
@@ -285,18 +272,9 @@ class _MachineDrawing:
         # The texts stand to the left and to the right of the crossing.
         side = -1.0 if x < centre[0] else 1.0
         text_at = (centre[0] + 28.0 * side, centre[1] + (-5.0 if y < centre[1] else 14.0))
-        self._arrow(flow, centre, (x, y), text_at, badge_at, "end" if side < 0.0 else "start")
-
-    def _arrow(
-        self,
-        flow: Flow,
-        start: tuple[float, float],
-        end: tuple[float, float],
-        text_at: tuple[float, float],
-        badge_at: tuple[float, float],
-        anchor: str = "middle",
-    ) -> None:
-        self.drawing.arrows.append(Arrow(flow, start, end, text_at, badge_at, anchor))
+        self.arrows.append(
+            Arrow(flow, centre, (x, y), text_at, badge_at, "end" if side < 0.0 else "start")
+        )
 
     def _flows(self, first: Box, second: Box) -> Iterator[Flow]:
         """Yield what passes between two packages: memory in both directions, and slow drives."""
@@ -315,9 +293,9 @@ class _MachineDrawing:
                     text = f"drives {format_quantity(finding.metric, finding.observed)}"
                     yield Flow(source, sink, text, finding.sentence, (number,))
 
-    def _add_table(self, y: float, packages: Sequence[int]) -> None:
+    def _add_table(self, packages: Sequence[int]) -> None:
         """Add the values by distance, those of packages without arrows, and what has no place."""
-        table, is_wide = self.drawing.table, self.width == WIDTH
+        table, is_wide = self.table, self.width == WIDTH
         columns = (12.0, 250.0, 480.0) if is_wide else (12.0, 200.0, 330.0)
         rows = self.parts.rows_by_distance(with_ends=is_wide)
         table += [TableRow(columns, texts, not number) for number, texts in enumerate(rows)]
@@ -332,8 +310,6 @@ class _MachineDrawing:
         for number, finding in self.parts.numbered.items():
             if number not in self._shown_findings():
                 table.append(TableRow((34.0,), (_short(finding, self.width),), False, (number,)))
-        self.drawing.table_y = y + 8.0
-        self.drawing.height = y + LINE_HEIGHT * len(table) + 4.0
 
     def _add_matrix(self, packages: Sequence[int]) -> None:
         """Add what each package reads from the memory of each, if their links have no arrows."""
@@ -347,25 +323,20 @@ class _MachineDrawing:
         step = min(92.0, (self.width - 140.0) / len(packages))
         columns = (12.0, *(140.0 + step * place for place in range(len(packages))))
         heads = ("reads from package", *map(str, packages))
-        self.drawing.table.append(TableRow(columns, heads, True))
+        self.table.append(TableRow(columns, heads, True))
         for reader in packages:
             own = [rates[reader, owner] for owner in packages]
             texts = [format_quantity(BANDWIDTH, rate[0].median) if rate else "-" for rate in own]
             row = TableRow(columns, (f"by package {reader}", *texts))
-            self.drawing.table.append(row)
+            self.table.append(row)
 
     def _shown_findings(self) -> set[int]:
         """Return the numbers of the findings that a box, a line or an arrow has."""
-        boxes = [box for each in self.drawing.packages for box in (each, *each.inner)]
+        boxes = [box for each in self.packages for box in (each, *each.inner)]
         numbers = [each.findings for each in boxes]
         numbers += [line.findings for box in boxes for line in box.lines]
-        numbers += [arrow.flow.findings for arrow in self.drawing.arrows]
+        numbers += [arrow.flow.findings for arrow in self.arrows]
         return set(chain.from_iterable(numbers))
-
-
-def _numbered(rows: Sequence[Sequence[Box]]) -> list[tuple[int, Box]]:
-    """Return each box with the number of its row."""
-    return [(number, box) for number, row in enumerate(rows) for box in row]
 
 
 def _number(package: Box) -> int:
@@ -379,7 +350,7 @@ def _short(finding: Anomaly, width: float) -> str:
     return text if len(text) <= most else f"{text[: most - 4].rsplit(' ', 1)[0]} ..."
 
 
-def nodes_by_package(topology: Topology) -> dict[int | None, list[Node]]:
+def _nodes_by_package(topology: Topology) -> dict[int | None, list[Node]]:
     """Return package -> its nodes; nodes that belong to no single package are in None."""
     found: dict[int | None, list[Node]] = {}
     for node in topology.nodes:
@@ -388,7 +359,70 @@ def nodes_by_package(topology: Topology) -> dict[int | None, list[Node]]:
     return dict(sorted(found.items(), key=lambda item: (item[0] is None, item[0] or 0)))
 
 
-def _counted(topology: Topology) -> str:
-    """Return the numbers of packages, nodes and drives as a text."""
-    parts = ((topology.packages, "package"), (topology.nodes, "node"), (topology.drives, "drive"))
-    return ", ".join(format_count(len(items), word) for items, word in parts if items)
+class _SmallMachine:
+    """The places of the parts, for the template."""
+
+    def __init__(self, parts: MachineParts, slow: Collection[str]) -> None:
+        self.parts = parts
+        self.red = {*parts.findings, *slow}
+        homes = parts.node_of_drive
+        self.red |= {f"drives of {node}" for drive, node in homes.items() if drive in self.red}
+        self.red |= {f"{f.target}->{f.initiator}" for f in parts.paths_to_drives.values()}
+        self.width, self.height = 0, 0
+        # State -> path of its parts; frames of packages: x, y, width, height, whether it is red.
+        self.paths: dict[str, str] = {}
+        self.frames: list[tuple[int, int, int, int, bool]] = []
+        # x1, y1, x2, y2 of red links between the centres of packages, seen in the gaps only.
+        self.links: list[tuple[float, ...]] = []
+        middles: dict[str, tuple[float, float]] = {}
+        x = y = below = 0
+        for place, (package, nodes) in enumerate(_nodes_by_package(parts.topology).items()):
+            if place and place % _SMALL_PACKAGES_IN_ROW == 0:
+                x, y = 0, below + _BETWEEN_SMALL // 2
+            name = "" if package is None else package_name(package)
+            width, height = self._package(nodes, x, y, name)
+            middles[name] = x + width / 2.0, y + height / 2.0
+            below, self.width = max(below, y + height), max(self.width, x + width)
+            x += width + _BETWEEN_SMALL
+        self.height = below
+        for name in sorted(self.red):
+            ends = [middles[end] for end in name.split("->") if end in middles]
+            if len(ends) == 2 and ends[0] != ends[1]:
+                self.links.append((*ends[0], *ends[1]))
+
+    def _package(self, nodes: Sequence[Node], x: int, y: int, name: str) -> tuple[int, int]:
+        """Add a package with its nodes, and return its width and height."""
+        has_drives = any(self.parts.drives_line(node) for node in self.parts.topology.nodes)
+        step = _SMALL_MEMORY + (_SMALL_DRIVES if has_drives else 0) + _SMALL_GAP
+        for place, node in enumerate(nodes):
+            row, column = divmod(place, _SMALL_NODES_IN_ROW)
+            left, top = (
+                x + _SMALL_FRAME + column * (_SMALL + _SMALL_GAP),
+                y + _SMALL_FRAME + row * step,
+            )
+            self._node(node, left, top)
+        rows = -(-len(nodes) // _SMALL_NODES_IN_ROW)
+        width = (
+            2 * _SMALL_FRAME
+            + min(len(nodes), _SMALL_NODES_IN_ROW) * (_SMALL + _SMALL_GAP)
+            - _SMALL_GAP
+        )
+        height = 2 * _SMALL_FRAME + rows * step - _SMALL_GAP
+        self.frames.append((x, y, width, height, name in self.red))
+        return width, height
+
+    def _node(self, node: Node, left: int, top: int) -> None:
+        name = node_name(node.os_index)
+        drives, ways = self.parts.drives_line(node), self.parts.slow_ways.get(name)
+        memory = self.parts.memory_line(node).state if node.target else "none"
+        is_red = name in self.red or (ways and not drives)
+        self._add(FAULTY if is_red else memory, left, top, _SMALL_MEMORY)
+        if drives:
+            is_red = ways or f"drives of {name}" in self.red
+            self._add(
+                FAULTY if is_red else drives.state, left, top + _SMALL_MEMORY + 1, _SMALL_DRIVES - 1
+            )
+
+    def _add(self, state: str, left: int, top: int, height: int) -> None:
+        path = f"M{left} {top}h{_SMALL}v{height}h-{_SMALL}z"
+        self.paths[state] = self.paths.get(state, "") + path

@@ -268,11 +268,7 @@ class MachineParts:
 
     @cached_property
     def _rates_of_drives(self) -> Mapping[str, Estimate]:
-        """Return nodes of drives -> rate at which one of these nodes reads them.
-
-        It is that of as many drives as possible, and of the fastest node. A predicted rate has
-        n = 0. It stands where only fewer drives were measured.
-        """
+        """Return nodes of drives -> rate at which one of these nodes reads them."""
         cells = _cells(_on_own_drives(self._measurements.single_load_rows().valid_rows()))
         if self._left_out is not None:
             predicted = _on_own_drives(Measurements(self._left_out.predictions)).rows

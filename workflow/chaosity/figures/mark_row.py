@@ -10,18 +10,17 @@ from typing import Any
 import pandas as pd
 
 from chaosity.errors import printable_text
-from chaosity.figures.axis_order_and_labels import Axis
-from chaosity.figures.figure_data_and_value_limits import (
+from chaosity.figures.axes import Axis
+from chaosity.figures.figure_data import (
     FigureData,
     FigureMark,
+    Role,
     ShownValueRange,
     has_number,
     shown_interval,
     shown_value,
 )
-from chaosity.figures.figure_spec import Role
-from chaosity.figures.mark_labels_and_hover_texts import hover_text
-from chaosity.figures.status_texts import STATUS_TEXTS
+from chaosity.figures.mark_texts import STATUS_TEXTS, hover_text
 from chaosity.figures.vega_lite import WIDTH, Row, bar_hatch, template, text_width
 from chaosity.store.left_out_points import PREDICTED
 from chaosity.units import format_count
@@ -91,7 +90,7 @@ def legend_values(data: FigureData) -> dict[str, Any]:
         keys, colours = [*keys, ALONE], [*colours, GREY]
         shapes, dashes, fills = [*shapes, "circle"], [*dashes, [2, 2]], [*fills, GREY]
         shown = [*(shown or keys[:1]), ALONE]
-    guides, styles = [bound.title for bound in data.bounds], look["dashes"][1:]
+    guides, styles = [*dict.fromkeys(data.bounds["title"])], look["dashes"][1:]
     lines = [*zip(guides, (styles * len(guides)), strict=False)]
     if data.steps:
         lines.append((STEPS, [1, 0]))

@@ -24,8 +24,7 @@ from chaosity.compare.outlier_hosts import OutlierHosts, ResourceSpeeds, find_ou
 from chaosity.compare.two_sides import BETTER, WORSE, compare_selections
 from chaosity.components.component_files import processor_model_and_group
 from chaosity.errors import UserError
-from chaosity.report.nightly_checks import NightlyChecks
-from chaosity.report.report_summary import ReportSummary
+from chaosity.report.report_summary import NightlyChecks, ReportSummary
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store.measurements import Measurements
 from chaosity.store.normal_values import published_values

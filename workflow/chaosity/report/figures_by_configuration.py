@@ -1,4 +1,4 @@
-"""Draw figures of experiments once more, with all configurations of a host in each.
+"""Draw figures with all configurations of a host, and say where their latencies cross.
 
 An experiment's YAML names these figures (`by_configuration`). A curve is the mean over all places
 of a configuration, because places of two configurations do not correspond.
@@ -7,21 +7,32 @@ of a configuration, because places of two configurations do not correspond.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from chaosity.compare.two_sides import ratio_text
-from chaosity.figures.draw_and_write_figures import FigureFile, write_figure_of_rows
-from chaosity.figures.figure_data_and_value_limits import FigureData
-from chaosity.figures.figure_spec import FigureSpec, parse_figure_specs
-from chaosity.report.crossovers import crossover_text, data_of_each_configuration, mean_curves
-from chaosity.statistics.cell_summary import replace_values, summarise_cells
+from chaosity.documents.shipped_documents import load_experiment
+from chaosity.errors import UserError
+from chaosity.figures.axes import Axis, axis_of_texts
+from chaosity.figures.figure_data import FigureData, FigureSpec, Level, Role, parse_figure_specs
+from chaosity.figures.figure_files import FigureFile, write_figure
+from chaosity.figures.select import curve_data, select_figure_data
+from chaosity.statistics.cell_summary import replace_values
 from chaosity.statistics.estimates_and_ratios import Ratio
-from chaosity.statistics.latency_crossovers import compare_latency_curves
+from chaosity.statistics.latency_crossovers import (
+    CurveComparison,
+    compare_latency_curves,
+    mean_curve_over_places,
+)
+from chaosity.statistics.loaded_latency_curves import repeat_unloaded_points_on_each_line
 from chaosity.store.measurements import Measurements
+from chaosity.text_templates import write_text
+from chaosity.topology.topology_model import Topology
+from chaosity.units import choose_scale
 
 
 def draw_figures_by_configuration(
@@ -35,44 +46,55 @@ def draw_figures_by_configuration(
         folder: folder for the files.
     """
     for spec in parse_figure_specs(experiments):
-        if not spec.by_configuration:
-            continue
-        selected = data_of_each_configuration(spec, tables)
-        if len(selected) > 1:
-            shown = replace(
-                spec,
-                experiment="",
-                name=f"configurations_{spec.name}",
-                title=f"{spec.title}, by configuration",
-            )
-            draw = _draw_curves if spec.kind == "curve" else _draw_bars
-            yield draw(shown, selected, folder)
+        if spec.by_configuration:
+            title = f"{spec.title}, by configuration"
+            shown = replace(spec, name=f"configurations_{spec.name}", title=title)
+            select = _curves if spec.kind == "curve" else _bars
+            if found := select(shown, tables):
+                data, sentences = found
+                # No section of an experiment shows the figure.
+                data = replace(data, spec=replace(data.spec, experiment=""))
+                yield write_figure(data, folder, caption=" ".join(sentences))
 
 
-def _draw_curves(spec: FigureSpec, selected: Mapping[str, FigureData], folder: Path) -> FigureFile:
-    """Draw a panel for each line of the figure, with a line for each configuration."""
-    curves = []
-    for name, data in selected.items():
-        for line, curve in mean_curves(data).items():
-            curves.append(curve.assign(panels=line, series=name))
+def _curves(
+    spec: FigureSpec, tables: Mapping[str, Measurements]
+) -> tuple[FigureData, Iterator[str]] | None:
+    """Return a panel for each line of the figure, with a line for each configuration."""
+    selected = data_of_each_configuration(spec, tables)
+    if len(selected) < 2:
+        return None
+    curves = [
+        curve.assign(panels=line, series=name)
+        for name, data in selected.items()
+        for line, curve in mean_curves(data).items()
+    ]
     # The rank identifies a point in all configurations.
-    points = pd.concat(curves, ignore_index=True).assign(initiator="all", target="all")
-    points["point"] = points["rank"].astype(str)
-    by = ["panels", "series", "point"]
-    marks, positions = (
-        summarise_cells(replace_values(points, points[column]), by) for column in ("value", "x")
-    )
-    marks[["position", "position_low", "position_high"]] = positions[["median", "low", "high"]]
+    rows = pd.concat(curves, ignore_index=True).assign(initiator="all", target="all")
+    rows["point"] = rows["rank"].astype(str)
+    rows = replace_values(rows, rows["value"])  # the scatter of a mean is another one
+    axes: dict[Role, Axis] = {
+        "panels": axis_of_texts("traffic", rows["panels"]),
+        "series": axis_of_texts("configuration", rows["series"]),
+    }
     x_metric = next(iter(selected.values())).x_metric
-    return write_figure_of_rows(
-        spec,
-        {"panels": "traffic", "series": "configuration"},
-        marks,
-        points,
-        caption=" ".join(_crossover_sentences(points, list(selected), x_metric)),
-        directory=folder,
-        x_metric=x_metric,
-    )
+    data = curve_data(spec, axes, rows, x_metric)
+    return data, _crossover_sentences(rows, list(selected), x_metric)
+
+
+def _bars(
+    spec: FigureSpec, tables: Mapping[str, Measurements]
+) -> tuple[FigureData, Iterator[str]] | None:
+    """Return a group of bars for each value of x, with a bar for each configuration."""
+    names: list[Level] = [*tables]
+    where = {**spec.where, "configuration": names}
+    spec = replace(spec, series="configuration", where=where, loss_to=None)
+    with suppress(UserError):  # each configuration's own figure shows the reason
+        joined = Measurements.concatenated(tables.values())
+        data = select_figure_data(spec, joined, Topology())
+        if data and len(data.axes["series"].values) > 1:
+            return data, _ratio_sentences(data.measurements, data.axes["series"].value_names)
+    return None
 
 
 def _crossover_sentences(
@@ -87,27 +109,6 @@ def _crossover_sentences(
             yield f"With traffic {line}, {crossover_text(found, pair, x_metric)}."
 
 
-def _draw_bars(spec: FigureSpec, selected: Mapping[str, FigureData], folder: Path) -> FigureFile:
-    """Draw a group of bars for each value of x, with a bar for each configuration."""
-    parts = ((data.marks, data.measurements) for data in selected.values())
-    marks, rows = (
-        pd.concat(
-            [table.assign(series=name) for name, table in zip(selected, tables, strict=True)],
-            ignore_index=True,
-        )
-        for tables in zip(*parts, strict=True)
-    )
-    axis = next(iter(selected.values())).axes["x"]
-    return write_figure_of_rows(
-        spec,
-        {"x": axis.title, "series": "configuration"},
-        marks,
-        rows,
-        caption=" ".join(_ratio_sentences(rows, list(selected))),
-        directory=folder,
-    )
-
-
 def _ratio_sentences(rows: pd.DataFrame, names: Sequence[str]) -> Iterator[str]:
     """Yield a sentence for each configuration: its ratios to the first at each value of x."""
     values = rows[rows["status"] == "valid"].groupby(["x", "series"], sort=False)["value"]
@@ -120,3 +121,70 @@ def _ratio_sentences(rows: pd.DataFrame, names: Sequence[str]) -> Iterator[str]:
         }
         texts = (f"{x} {ratio_text(each.ratio, each.low, each.high)}" for x, each in ratios.items())
         yield f"{other} as a ratio to {names[0]}: {', '.join(texts) or 'no common value'}."
+
+
+@dataclass(frozen=True)
+class CrossoverVerdict:
+    """How the latencies of two sides compare on one line of a figure."""
+
+    figure: str  # name of the figure
+    line: str  # name of the line, such as a mix of reads and writes
+    sentence: str  # the verdict
+    comparison: CurveComparison
+
+
+def compare_crossovers(
+    left: Measurements, right: Measurements, names: tuple[str, str]
+) -> Iterator[CrossoverVerdict]:
+    """Yield how latency under load compares, for each line of each figure that both sides have.
+
+    Nothing is compared if a side has several hosts or configurations.
+    """
+    sides = (left, right)
+    if any(len(side.rows[["host", "configuration"]].drop_duplicates()) != 1 for side in sides):
+        return
+    documents = []
+    for name in dict.fromkeys(left.rows["experiment"].dropna()):
+        if (right.rows["experiment"] == name).any():
+            with suppress(UserError):  # published data of others, or an experiment that is gone
+                documents.append(load_experiment(str(name)))
+    for spec in parse_figure_specs(documents):
+        if not spec.by_configuration or spec.kind != "curve":
+            continue
+        selected = data_of_each_configuration(spec, dict(zip(names, sides, strict=True)))
+        if len(selected) == 2:
+            ours, others = map(mean_curves, selected.values())
+            x_metric = selected[names[0]].x_metric
+            for line in [line for line in ours if line in others]:
+                found = compare_latency_curves(ours[line], others[line])
+                text = f"{spec.title}, {line}: {crossover_text(found, names, x_metric)}."
+                yield CrossoverVerdict(spec.name, line, text, found)
+
+
+def data_of_each_configuration(
+    spec: FigureSpec, tables: Mapping[str, Measurements]
+) -> dict[str, FigureData]:
+    """Return configuration -> data of a figure, except where data is missing or wrong."""
+    found = {}
+    for name, table in tables.items():
+        with suppress(UserError):  # this configuration's own figure shows the reason
+            if data := select_figure_data(spec, table, Topology()):
+                found[name] = data
+    return found
+
+
+def mean_curves(data: FigureData) -> dict[str, pd.DataFrame]:
+    """Return line -> its curve as a mean over the places, see `mean_curve_over_places`."""
+    rows = repeat_unloaded_points_on_each_line(data.measurements, "series")
+    lines = rows.groupby("series", sort=False)
+    return {str(line): mean_curve_over_places(own) for line, own in lines}
+
+
+def crossover_text(found: CurveComparison, names: tuple[str, str], x_metric: str) -> str:
+    """Return how the latencies of two configurations compare, without a full stop.
+
+    For example "from 402 GB/s (95 % interval 390 to 415, n = 3) on, nps0 has a lower latency than
+    nps1". `x_metric` is the metric of the bandwidth.
+    """
+    scale = choose_scale(x_metric, [found.reach])
+    return write_text("crossovers", "comparison", found=found, names=names, scale=scale)

@@ -12,15 +12,20 @@ from pathlib import Path
 from chaosity import __version__
 from chaosity.errors import UserError
 from chaosity.export.main_matrices import MeasuredHost
-from chaosity.figures.small_machine import draw_small_machine
+from chaosity.figures.machine_drawing import draw_small_machine
+from chaosity.figures.machine_parts import MachineParts
 from chaosity.records.atomic_writes_and_record_files import write_atomically
-from chaosity.report.checks import OK, PROBLEM, SEVERITIES, WARNING
 from chaosity.report.equal_hosts import EqualHostGroup, compare_equal_hosts
-from chaosity.report.experiment_section import path_relative_to_report
-from chaosity.report.findings import read_anomalies
-from chaosity.report.html_pages_and_inline_svg import render_page
-from chaosity.report.nightly_checks import NightlyChecks, checks_of_folder
-from chaosity.report.report_summary import FINDING, BestValue, ProblemAndSeverity, ReportSummary
+from chaosity.report.html import path_relative_to_report, render_page
+from chaosity.report.problems import OK, PROBLEM, SEVERITIES, WARNING, read_anomalies
+from chaosity.report.report_summary import (
+    FINDING,
+    BestValue,
+    NightlyChecks,
+    ProblemAndSeverity,
+    ReportSummary,
+    checks_of_folder,
+)
 from chaosity.result_folders import MEASUREMENTS_FILE, skipped_hosts
 from chaosity.store.measurements import Measurements
 from chaosity.text_templates import write_text
@@ -205,9 +210,8 @@ def _drawing(row: OverviewRow) -> str:
         table = Measurements.read(row.folder / MEASUREMENTS_FILE)
         anomalies = read_anomalies(row.folder)
         if topology is not None and topology.nodes:
-            return draw_small_machine(
-                MeasuredHost(row.folder, table, topology), anomalies, row.slow
-            )
+            host = MeasuredHost(row.folder, table, topology)
+            return draw_small_machine(MachineParts(host, anomalies), row.slow)
     return ""
 
 

@@ -1,34 +1,42 @@
-"""Put the sections of a report on its page, in the order in which they are read.
+"""Write a report: its page, whose sections are in the order in which they are read, and its files.
 
 Each section is a function of the run in a module of this folder, and a template in
-``templates/report`` that shows what it returns.
+``templates/report`` that shows what it returns. The files are the figures, ``report.html``,
+``summary.json`` and ``summary.txt``.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from chaosity import __version__
+from chaosity.errors import UserError
 from chaosity.export.main_matrices import MeasuredHost
 from chaosity.figures.machine_drawing import draw_machine
-from chaosity.report.component_change_effects import component_changes_section
+from chaosity.figures.machine_parts import MachineParts
+from chaosity.records.atomic_writes_and_record_files import write_atomically
+from chaosity.report.component_changes import component_changes_section
 from chaosity.report.configuration_comparison import configurations_section
-from chaosity.report.experiment_section import (
-    FigureSection,
-    experiment_section,
-    figure_section,
-    path_relative_to_report,
+from chaosity.report.experiment_section import experiment_section
+from chaosity.report.facts import Facts, host_state_section, machine_section, methods_section
+from chaosity.report.html import FigureSection, figure_section, path_relative_to_report, render_page
+from chaosity.report.problems import (
+    ProblemsSection,
+    failed_points_section,
+    numbered_findings,
+    problems_section,
 )
-from chaosity.report.failed_points import failed_points_section
-from chaosity.report.findings import ProblemsSection, numbered_findings, problems_section
-from chaosity.report.html_pages_and_inline_svg import render_page
-from chaosity.report.machine import Facts, host_state_section, machine_section
-from chaosity.report.methods import methods_section
+from chaosity.report.report_summary import ReportSummary, summarise_report, terminal_lines
 from chaosity.report.resource_table import ResourceRow, resource_table
 from chaosity.report.run import Run
+from chaosity.result_folders import other_configuration_tables
 from chaosity.text_templates import fixed_texts
+from chaosity.transport.skipped_hosts import read_skipped_host
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,7 @@ def report_page(run: Run) -> ReportPage:
     host = MeasuredHost(run.folder, run.measurements, run.topology)
     problems = problems_section(run)
     sections = (Section("problems", "Problems and findings", "problems", problems), *_sections(run))
-    return ReportPage(run, draw_machine(host, shown), problems, sections)
+    return ReportPage(run, draw_machine(MachineParts(host, shown)), problems, sections)
 
 
 def _files(run: Run) -> Facts:
@@ -101,7 +109,7 @@ _BEFORE_EXPERIMENTS: tuple[_Row, ...] = (
         "configuration_comparison",
         configurations_section,
     ),
-    ("changes", "Before and after changes", "component_change_effects", component_changes_section),
+    ("changes", "Before and after changes", "component_changes", component_changes_section),
     ("checks", "Checks over time", "checks", _checks),
 )
 _AFTER_EXPERIMENTS: tuple[_Row, ...] = (
@@ -125,7 +133,54 @@ def _sections(run: Run) -> Iterator[Section]:
             yield Section(name, title, template, data)
     for document in run.experiments:
         name, shown = document["experiment"], experiment_section(run, document)
-        yield Section(f"experiment-{name}", shown.title, "experiment", shown, shown.figures)
+        figures = tuple(shown["figures"])
+        yield Section(f"experiment-{name}", shown["title"], "experiment", shown, figures)
     for name, title, template, section in _AFTER_EXPERIMENTS:
         if (data := section(run)) is not None:
             yield Section(name, title, template, data)
+
+
+def write_report(run: Run) -> list[str]:
+    """Draw the figures of a run; write its page and, in the same folder, ``summary.json``.
+
+    Returns:
+        The lines for the terminal, see `terminal_lines`.
+    """
+    page = report_page(run)
+    write_atomically(run.figures_folder / "machine.svg", page.machine_drawing)
+    write_atomically(run.output, page.html())
+    summary = summarise_report(run, page.problems)
+    text = json.dumps(asdict(summary), indent=1, ensure_ascii=False) + "\n"
+    write_atomically(run.output.with_name("summary.json"), text)
+    return terminal_lines(run, summary)
+
+
+def has_outdated_skip_note(folder: Path) -> bool:
+    """Return whether a report and its host's ``left_out.json`` have different notes of a skip."""
+    reported = None
+    with suppress(UserError):
+        reported = ReportSummary.from_file(folder / "summary.json").left_out
+    skipped = read_skipped_host(folder.parent)
+    return bool(reported != (skipped.skip_time_and_reason if skipped else None))
+
+
+def rewrite_reports_of_host(host: Path, *, stale_only: bool) -> None:
+    """Write the reports of all configurations of a host (``results/<host>``) again."""
+    for html in sorted(host.glob("*/report.html")):
+        folder = html.parent
+        outdated = not stale_only or has_outdated_skip_note(folder)
+        if not outdated or not (folder / "plan.json").exists():
+            continue
+        inputs = {
+            "table_file": folder / "measurements.parquet",
+            "history_file": folder / "history.parquet",
+            "findings_file": folder / "findings.json",
+            "drawing_file": folder / "topology.svg",
+        }
+        run = Run(
+            folder / "plan.json",
+            html,
+            other_tables=tuple(other_configuration_tables(host.parent, host.name, folder.name)),
+            **{name: path for name, path in inputs.items() if path.exists()},
+        )
+        write_atomically(folder / "summary.txt", "\n".join(write_report(run)) + "\n")

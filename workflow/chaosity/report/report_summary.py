@@ -1,4 +1,4 @@
-"""Summarise a report for the terminal and for the overview of all hosts (``summary.json``)."""
+"""Summarise a report for the terminal and the overview of all hosts; a host's nightly checks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.errors import malformed_as_user_error
+from chaosity.errors import UserError, malformed_as_user_error
+from chaosity.health.check_history import LastingLoss, lasting_losses
+from chaosity.health.check_series import read_series
 from chaosity.records.atomic_writes_and_record_files import read_regular_file
-from chaosity.report.checks import OK
-from chaosity.report.findings import ProblemsSection
+from chaosity.report.problems import OK, ProblemsSection
 from chaosity.report.resource_table import LEVELS, measured_place, resource_levels
 from chaosity.report.run import Run
 from chaosity.store.measurements import Measurements
@@ -132,3 +133,41 @@ def _compared_levels(values: Mapping[str, BestValue]) -> Iterable[BestValue]:
     if repeated is None:
         return values.values()
     return [values[name] for name in dict.fromkeys([repeated, list(values)[-1]])]
+
+
+@dataclass(frozen=True)
+class NightlyChecks:
+    """The nightly checks of a host."""
+
+    # number, last: how many there are, and the time of the last one in UTC.
+    number: int
+    last: str
+    # Points with a clear loss in the last check, each with its loss.
+    clear: tuple[tuple[str, float], ...] = ()
+    steps: tuple[LastingLoss, ...] = ()  # losses since a date, the largest first
+    error: str | None = None  # why the series cannot be read, or None
+
+    @property
+    def tells(self) -> bool:
+        """Return whether the checks tell a loss."""
+        return bool(self.clear or self.steps or self.error)
+
+
+def checks_of_folder(folder: Path) -> NightlyChecks | None:
+    """Return the checks of ``results/HOST/CONFIGURATION``, or None."""
+    try:
+        rows = read_series(folder)
+        steps = tuple(lasting_losses(rows))
+    except UserError as error:
+        return NightlyChecks(0, "", error=str(error))
+    if not rows:
+        return None
+    last = rows[-1]["time"]
+    clear = [
+        (row["point"], float(row["loss"]))
+        for row in rows
+        if row["time"] == last and row["clear"] == "yes"
+    ]
+    clear.sort(key=lambda one: -one[1])
+    number = len({row["time"] for row in rows})
+    return NightlyChecks(number, last, tuple(clear), steps)

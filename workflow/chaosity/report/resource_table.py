@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from chaosity.compare.matched_cells import group_text
-from chaosity.figures.axis_order_and_labels import make_axis_value
+from chaosity.figures.axes import make_axis_value
 from chaosity.place_names import access_words, place_words
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.corun_interference import summarise_corun_to_alone_ratios
@@ -238,10 +238,7 @@ def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
 
 
 def _slowdown_place(cell: pd.Series, loads: pd.DataFrame) -> MeasuredPlace:
-    """Return ratio, interval and place of one of a point's loads, and what runs beside it.
-
-    Ratios of rates are in per cent.
-    """
+    """Return ratio, interval and place of one of a point's loads, and what runs beside it."""
     times = less_is_better(cell["metric"])
 
     def number(ratio: float) -> str:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,14 +20,20 @@ from chaosity.components.component_history import ComponentState, read_component
 from chaosity.components.make_component_documents import Components
 from chaosity.documents.shipped_documents import CONFIG, load_experiment
 from chaosity.documents.yaml_files import read_yaml
-from chaosity.errors import UserError, malformed_as_user_error
+from chaosity.errors import MALFORMED, UserError, malformed_as_user_error
 from chaosity.figures.checks_over_time import draw_checks_over_time
-from chaosity.figures.draw_and_write_figures import FigureFile, draw_figures
+from chaosity.figures.figure_files import FigureFile, draw_figures
 from chaosity.health.check_history import read_check_history
 from chaosity.health.check_series import SERIES_FILE
-from chaosity.records.atomic_writes_and_record_files import read_regular_file
-from chaosity.records.record_types_and_verdict import NOTHING_MEASURED
-from chaosity.report.record_summaries import RecordSummary, read_record_summaries
+from chaosity.records.atomic_writes_and_record_files import load_record, read_regular_file
+from chaosity.records.point_types import Load
+from chaosity.records.record_types_and_verdict import (
+    NOTHING_MEASURED,
+    VALID,
+    Check,
+    LoadClock,
+    Record,
+)
 from chaosity.statistics.anova import AnovaResult
 from chaosity.statistics.cell_summary import with_variance_priors
 from chaosity.statistics.estimates_and_ratios import CONFIDENCE
@@ -43,8 +53,96 @@ from chaosity.topology.host_fact_types import HostFacts
 from chaosity.topology.topology_json import read_topology
 from chaosity.topology.topology_model import Topology
 from chaosity.transport.skipped_hosts import read_skipped_host
+from chaosity.units import format_count
 
 Parsed = TypeVar("Parsed")
+
+
+@dataclass(frozen=True)
+class RecordSummary:
+    """One measurement of one replicate of a point."""
+
+    # experiment, point: names as in the tidy table.
+    experiment: str
+    point: str
+    replicate: int  # number of the replicate
+    status: str  # valid or failed
+    # began_at, finished_at: times in UTC, ISO 8601.
+    began_at: str
+    finished_at: str
+    # Name of a load -> the command line of this load.
+    commands: Mapping[str, str] = field(default_factory=dict)
+    checks: tuple[Check, ...] = ()  # the checks of the verdict
+    programs: Mapping[str, str] = field(default_factory=dict)  # name of each program -> its version
+    # (note, target) -> message of the tool, or None if the note's check passed.
+    tool_notes: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
+    # The clock of each load, or why it is unknown; older records have no clock.
+    clocks: tuple[LoadClock, ...] = ()
+
+    @property
+    def measurement_seconds(self) -> float:
+        """Return the duration of the measurement, including placement and verification."""
+        began, finished = map(datetime.fromisoformat, (self.began_at, self.finished_at))
+        return (finished - began).total_seconds()
+
+
+def read_record_summaries(paths: Iterable[Path]) -> list[RecordSummary]:
+    """Return the summaries of records, without incomplete files, which the tidy table reports."""
+    summaries = []
+    for path in sorted(paths):
+        with suppress(*MALFORMED):
+            summaries.append(_summarise_record(load_record(path)))
+    return summaries
+
+
+def _summarise_record(record: Record) -> RecordSummary:
+    point, verdict = record["point"], record["verdict"]
+    started = {load["name"]: load for load in record["loads"]}
+    loads: dict[str, Load] = {load["name"]: load for load in point["loads"]} | started
+    return RecordSummary(
+        experiment=point["experiment"],
+        point=point["point"],
+        replicate=record["replicate"],
+        status=verdict["status"],
+        began_at=record["began_at"],
+        finished_at=record["finished_at"],
+        commands={name: shlex.join(load["command"]) for name, load in loads.items()},
+        checks=tuple(verdict["checks"]),
+        programs={
+            load["program"]["name"]: load["program"]["version"] or "version unknown"
+            for load in started.values()
+            if "program" in load
+        },
+        clocks=tuple(load["clock"] for load in record["loads"] if "clock" in load),
+        tool_notes=dict(_tool_notes(record["loads"], verdict["checks"])),
+    )
+
+
+def _tool_notes(
+    loads: Iterable[Load], checks: Iterable[Check]
+) -> Iterator[tuple[tuple[str, str], str | None]]:
+    """Yield ((note, target), message) for each note of each load; the message can be None."""
+    by_name = {check["name"]: check for check in checks}
+    for load in loads:
+        for note in load.get("notes", ()):
+            if check := by_name.get(f"{load['name']}: {note['name']}"):
+                message = None if check["passed"] else check["detail"]
+                yield (note["name"], load["target"]["name"]), message
+
+
+def tool_note_sentences(summaries: Sequence[RecordSummary]) -> Iterator[str]:
+    """Yield a sentence for each tool message in valid records: note, target and how many times."""
+    messages = Counter(
+        item
+        for summary in summaries
+        if summary.status == VALID
+        for item in summary.tool_notes.items()
+    )
+    for (key, message), number in messages.items():
+        if message is not None:
+            total = sum(times for (other, _), times in messages.items() if other == key)
+            runs = format_count(total, "run")
+            yield f"{', '.join(key)}: not met in {number} of {runs}: {message}"
 
 
 def _read_json(path: Path, parse: Callable[[Any], Parsed], what: str) -> Parsed:

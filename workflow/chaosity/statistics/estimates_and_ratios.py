@@ -133,8 +133,9 @@ class Estimate(_HasInterval):
         return cls(float(cell["median"]), low, high, int(cell["n"]))
 
     def text(self, scale: UnitScale) -> str:
-        """Return the whole estimate: "18.3 GB/s, 95 % interval 17.9 to 18.8, n = 3"."""
-        return f"{scale.text(self.median)}, {self.interval_and_n_text(scale.number)}"
+        """Return the whole estimate: "18.3 GB/s, 95 % interval 17.9 to 18.8 GB/s, n = 3"."""
+        interval = self.interval_and_n_text(scale.number, scale.symbol)
+        return f"{scale.text(self.median)}, {interval}"
 
     def short_text(self, scale: UnitScale, *, with_interval: bool) -> str:
         """Return the median without its unit, and the interval if wanted: "18.3 (17.9 to 18.8)"."""

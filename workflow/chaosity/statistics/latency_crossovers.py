@@ -23,7 +23,7 @@ import pandas as pd
 from scipy import stats
 from scipy.interpolate import PchipInterpolator
 
-from chaosity.statistics.estimates_and_ratios import Ratio, Values
+from chaosity.statistics.estimates_and_ratios import Values
 from chaosity.statistics.loaded_latency_curves import complete_blocks, frontier_points
 from chaosity.statistics.significance_tests import LEVEL, silence_warnings_on_equal_values
 
@@ -114,22 +114,6 @@ def compare_latency_curves(first: pd.DataFrame, second: pd.DataFrame) -> CurveCo
         found.append(Crossover(float(x[middle]), *bounds, lower_above=int(sign[end] > 0)))
     lower = int(sign[clear[0]] > 0) if len(clear) and not found else None
     return CurveComparison(reach, n, tuple(found), lower)
-
-
-def crossover_ratio(first: CurveComparison, second: CurveComparison) -> Ratio:
-    """Return the only crossover of a comparison divided by that of another, with its interval.
-
-    The two were measured independently. The interval combines the distances of each crossover from
-    the ends of its own interval, as logarithms (MOVER; Zou and Donner, "Construction of confidence
-    limits about effect measures: a general approach", 2008). The lower ends must be above 0.
-    """
-    [own], [other] = first.crossovers, second.crossovers
-    (x, low, high), (y, other_low, other_high) = (
-        np.log([each.bandwidth, each.low, each.high]) for each in (own, other)
-    )
-    least = float(np.exp(x - y - np.hypot(x - low, other_high - y)))
-    most = float(np.exp(x - y + np.hypot(high - x, y - other_low)))
-    return Ratio(float(np.exp(x - y)), least, most, min(first.n), min(second.n))
 
 
 def _curve_of_each_block(points: pd.DataFrame) -> list[tuple[Values, Values]]:

@@ -4,8 +4,9 @@ import pytest
 from markupsafe import Markup
 
 from chaosity.errors import UserError
-from chaosity.report.html_pages_and_inline_svg import (
-    inline_drawing,
+from chaosity.figures.figure_files import FigureFile
+from chaosity.report.html import (
+    figure_section,
     svg_as_image,
     text_as_html,
 )
@@ -24,12 +25,13 @@ def test_drawings_and_numbers_are_unchanged():
 
 @pytest.mark.parametrize(("marks", "start"), [(3, "<svg"), (3001, "<img")])
 def test_a_figure_of_very_many_marks_is_a_picture_in_the_page(marks, start, tmp_path):
-    svg = '<svg viewBox="0 0 40 30">' + '<path class="mark"/>' * marks + "</svg>"
+    svg = '<svg viewBox="0 0 48 30">' + '<path class="mark"/>' * marks + "</svg>"
     (tmp_path / "a.svg").write_text(svg)
     (tmp_path / "a.png").write_bytes(b"PNG")
-    drawing, width = inline_drawing(tmp_path / "a.svg", tmp_path / "a.png")
-    assert drawing.startswith(start)
-    assert width == 40.0
+    file = FigureFile("a", "", "heatmap", "", "", None, None, svg="a.svg", png="a.png")
+    shown = figure_section(file, tmp_path)
+    assert shown.svg.startswith(start)
+    assert shown.width_pixels == 80
 
 
 def test_a_drawing_of_another_program_is_an_image_so_that_its_scripts_cannot_run():

@@ -1,38 +1,62 @@
-"""Render pages that need no network, with their drawings inside."""
+"""Parts of pages that need no network: figures, drawings of other programs, texts as HTML."""
 
 from __future__ import annotations
 
+import os
 import re
 from base64 import b64encode
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
+from chaosity.figures.figure_files import FigureFile
 from chaosity.statistics.anova import p_value_text, variation_percent_text
 from chaosity.statistics.estimates_and_ratios import change_text
 from chaosity.text_templates import FORMATS, TEMPLATES, write_text
 
 # Browsers need about a second for the SVG of so many marks, and the page grows by a megabyte.
 _MOST_INLINE_MARKS = 3000
+# Figures have the size of print; on a screen, which is farther away, they are 25 % larger.
+_PIXELS_PER_POINT = 4.0 / 3.0 * 1.25
+_CODE = re.compile(r"`([^`]+)`")
 # The width in the view box of an SVG: its width in points.
 _VIEW_BOX = re.compile(r'viewBox="[\d.-]+[ ,]+[\d.-]+[ ,]+([\d.]+)')
 
 
-def inline_drawing(svg: Path, png: Path) -> tuple[str, float]:
-    """Return a figure's drawing for a page, and its width in points.
+@dataclass(frozen=True)
+class FigureSection:
+    """A figure on a page."""
+
+    file: FigureFile  # the figure's files, title, caption and values
+    svg: str | None  # the drawing; None for a figure that consists of tables alone
+    width_pixels: int  # width of the drawing on a screen
+
+
+def figure_section(figure: FigureFile, folder: Path) -> FigureSection:
+    """Return a figure for a page; its files are in the folder.
 
     The drawing is the SVG, or the PNG of a figure with very many marks.
     """
-    text = svg.read_text(encoding="utf-8")
+    if not (figure.svg and figure.png):
+        return FigureSection(figure, None, 0)
+    text = (folder / figure.svg).read_text(encoding="utf-8")
     found = _VIEW_BOX.search(text)
-    width = float(found[1]) if found else 0.0
+    width = round(float(found[1]) * _PIXELS_PER_POINT) if found else 0
     if text.count('class="mark"') > _MOST_INLINE_MARKS:
-        return _image("image/png", png.read_bytes(), "drawing of many marks"), width
-    return text, width
+        text = _image("image/png", (folder / figure.png).read_bytes(), "drawing of many marks")
+    return FigureSection(figure, text, width)
+
+
+def path_relative_to_report(path: Path, output: Path) -> str:
+    """Return a path relative to the folder of the report as a URL."""
+    # A colon in a folder's name would be the end of a URL's scheme.
+    return quote(Path(os.path.relpath(path, output.parent)).as_posix(), safe="/+=,~")
 
 
 def svg_as_image(data: bytes, description: str, where: str) -> str:
@@ -48,9 +72,6 @@ def svg_as_image(data: bytes, description: str, where: str) -> str:
 
 def _image(kind: str, data: bytes, description: str) -> str:
     return f'<img alt="{escape(description)}" src="data:{kind};base64,{b64encode(data).decode()}">'
-
-
-_CODE = re.compile(r"`([^`]+)`")
 
 
 def text_as_html(value: object) -> object:

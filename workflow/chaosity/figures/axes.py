@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from chaosity.place_names import PlaceName, natural_sort_key, parse_place_name
+from chaosity.place_names import PlaceName, natural_sort_key, parse_place_name, place_words
 from chaosity.text_templates import fixed_texts
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_binary_bytes
@@ -21,7 +21,6 @@ from chaosity.units import format_binary_bytes
 # Words by kind, in the order of the kinds on an axis, and names with an order of their own.
 _WORDS = fixed_texts("axes")
 _KINDS: dict[str, dict[str, str]] = _WORDS["kinds"]
-_PCI_ADDRESS = re.compile(r"^([0-9a-f]{4,8})-([0-9a-f]{2})-([0-9a-f]{2})-([0-9a-f])$", re.I)
 
 
 @dataclass(frozen=True)
@@ -106,6 +105,12 @@ class Axis:
         return replace(self, values=kept, groups=(AxisGroup("", 0, len(kept)),))
 
 
+def axis_of_texts(title: str, texts: Iterable[str]) -> Axis:
+    """Return an axis of texts in the order in which they first appear."""
+    values = (AxisValue(text, "text", (text,), text, text) for text in dict.fromkeys(texts))
+    return Axis(title, title, (), ()).with_values(values)
+
+
 def is_byte_column(column: str) -> bool:
     """Whether a column holds numbers of bytes, which are shown as KiB, MiB and GiB."""
     name = column.split(".")[-1]
@@ -132,51 +137,43 @@ def make_axis_value(value: object, nodes: tuple[int, ...] = (), column: str = ""
     name = str(value)
     for kind in ("relation", "mode", "level"):
         if label := _WORDS[kind].get(name):
-            rank = list(_WORDS[kind]).index(name)
+            rank = (list(_WORDS[kind]).index(name),)
             if kind == "mode":  # a text among others, so with a sort key of its kind
-                return AxisValue(name, "text", ((0, rank, ""),), label, label, nodes)
-            return AxisValue(name, kind, (rank,), label, label, nodes)
+                return AxisValue(name, "text", ((0, *rank, ""),), label, label, nodes)
+            return AxisValue(name, kind, rank, label, label, nodes)
     place = parse_place_name(name)
-    known = place and _place_value(name, place, nodes)
-    label = name.replace("_", " ")
-    return known or AxisValue(name, "text", natural_sort_key(name), label, label, nodes)
+    if place is None:
+        label = name.replace("_", " ")
+        return AxisValue(name, "text", natural_sort_key(name), label, label, nodes)
+    label = place_words(name)
+    known = _place_value(name, place, label)
+    found = known or AxisValue(name, "text", natural_sort_key(name), label, label)
+    return replace(found, nodes=place.nodes_in_name or nodes)
 
 
-def _place_value(name: str, place: PlaceName, nodes: tuple[int, ...]) -> AxisValue | None:
-    """Return a place with its sort key and labels; None if its name is only a text."""
+def _place_value(name: str, place: PlaceName, long: str) -> AxisValue | None:
+    """Return a place with its sort key and labels; None for a place without an order of its own."""
     index = place.indices[0] if place.indices else 0
-    kind, short, long = str(place.kind), str(index), ""
-    keys: tuple[Any, ...] = (index,)
+    kind, short, keys = str(place.kind), str(index), tuple[Any, ...]((index,))
     match place.kind:
         case "machine" | "all_drives":
             short = "machine" if kind == "machine" else "all"
         case "core_kind":
             keys, short = natural_sort_key(name), name.replace("_", " ")
         case "drive":
-            address = place.address or short
-            # A PCI address is written as lspci writes it; other texts are unchanged.
-            short = re.sub("^0+:", "", _PCI_ADDRESS.sub(r"\1:\2:\3.\4", address))
-            keys = natural_sort_key(address)
+            short = re.sub("^0+:", "", long.removeprefix("drive "))
+            keys = natural_sort_key(place.address or short)
         case "node_drives" | "package_drives" if place.count:
-            many = f"first {place.count}" if place.count > 1 else "first"
-            long = f"{many} of {kind.removesuffix('_drives')} {index}"
             kind, keys, short = "first_drives", (index, place.count), str(place.count)
         case "unknown_drives":
             keys, short = (place.count or 10**6,), str(place.count or "all")
         case "nodes" | "node_drives" | "nodes_drives":
             kind = "nodes" if kind == "nodes" else "node_drives"
             short = name.removesuffix("drives").removeprefix("nodes").removeprefix("node")
-            long = f"{'node' if len(place.indices) == 1 else 'nodes'} {short}"
             keys = (len(place.indices), place.indices)
-        case (
-            "pu" | "core" | "l3" | "node" | "package" | "package_drives" | "file" | "opencl" | "gpu"
-        ):
-            if not place.indices:
-                return None
-        case _:
+        case _ if kind not in _KINDS or not place.indices:
             return None
-    long = long or _KINDS[kind].get("label", "{}").format(short)
-    return AxisValue(name, kind, keys, short, long, place.nodes_in_name or nodes)
+    return AxisValue(name, kind, keys, short, long)
 
 
 def add_node_of_pu(value: AxisValue, topology: Topology) -> AxisValue:

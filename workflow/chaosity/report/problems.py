@@ -1,16 +1,21 @@
-"""Check the results of a run and the settings of its host, with advice."""
+"""What is wrong: findings of the analysis, checks of the results and the host, failed points."""
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from chaosity.anomalies.anomaly_results import Findings
-from chaosity.report.record_summaries import RecordSummary
-from chaosity.report.run import Run
+from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings, no_problems_text
+from chaosity.figures.figure_files import FigureFile
+from chaosity.place_names import access_words, node_name, place_words
+from chaosity.records.atomic_writes_and_record_files import record_file
+from chaosity.report.run import RecordSummary, Run, read_findings
 from chaosity.store.measurements import LOAD, POINT
 from chaosity.store.normal_values import published_values
 from chaosity.text_templates import fill_text, fixed_texts, write_text
@@ -27,6 +32,10 @@ _WARNING_SHARE = 0.2
 _CLOCK_DIFFERENCE = 0.03
 # If a host has more nodes, the report shows only the lowest and the highest clock.
 _MOST_NODES = 8
+# The report shows this many findings; findings.json has all.
+MOST_FINDINGS = 8
+# Failed points on the page; measurements.parquet has all.
+_MOST_FAILED = 200
 
 
 @dataclass(frozen=True)
@@ -154,10 +163,7 @@ def _replicates(rows: pd.DataFrame) -> Iterator[ResultCheck]:
 
 
 def _clocks(rows: pd.DataFrame, summaries: Sequence[RecordSummary]) -> Iterator[ResultCheck]:
-    """Yield the median clock of the loads on all cores of each node, and whether nodes differ.
-
-    Nodes have the same points, so a lower median is a lower clock under the same loads.
-    """
+    """Yield the median clock of the loads on all cores of each node, and whether nodes differ."""
     clocks = [clock for summary in summaries for clock in summary.clocks]
     of_node = rows["clock_hertz"].notna() & (rows["initiator_kind"] == "node")
     known = rows[of_node].drop_duplicates([*POINT, *LOAD, "replicate"])
@@ -225,3 +231,146 @@ def _anomaly_search(findings: Findings) -> ResultCheck:
         f"{result} {'; '.join(findings.checked)}. A loss of the smallest detectable size is found "
         f"in 95 of 100 cases{''.join(f'. {note}' for note in notes)}",
     )
+
+
+@dataclass(frozen=True)
+class ShownFinding:
+    """A finding as the report shows it."""
+
+    title: str  # the finding in one sentence
+    text: str  # evidence: size of the loss, confidence, comparable cells
+    advice: str | None = None  # what to look at, or None
+    figure: str | None = None  # name of the figure that shows it, or None
+
+
+@dataclass(frozen=True)
+class ProblemsSection:
+    """What is wrong: findings, suspicions and checks."""
+
+    findings: tuple[ShownFinding, ...]
+    omitted: int  # number of further findings in findings.json
+    suspicions: tuple[ShownFinding, ...]
+    problems: tuple[ResultCheck, ...]  # checks that did not pass, the worst first
+    passed: tuple[ResultCheck, ...]
+    # For usable results without findings or severe problems: what was tested, and what was not.
+    no_problems: str
+
+
+def problems_section(run: Run) -> ProblemsSection:
+    """Return the findings of a run and its checks."""
+    found, checks = run.found, check_results(run)
+    text = no_problems_text(found.checked, found.untested, found.detectable_percent)
+    return ProblemsSection(
+        findings=tuple(_shown(found.anomalies, run)),
+        omitted=max(0, len(merge_similar_contention(found.anomalies)) - MOST_FINDINGS),
+        suspicions=tuple(_shown(found.suspicions, run)),
+        problems=tuple(check for check in checks if check.severity != OK),
+        passed=tuple(check for check in checks if check.severity == OK),
+        no_problems="" if found.unusable or found.anomalies else text,
+    )
+
+
+def _shown(anomalies: Sequence[Anomaly], run: Run) -> Iterator[ShownFinding]:
+    """Yield the first findings or suspicions, with the figures that show them."""
+    for anomaly, similar in first_findings(anomalies):
+        sentences = [anomaly.doubt] * bool(anomaly.doubt)
+        sentences += [anomaly.evidence_sentence, *anomaly.also]
+        if similar:
+            nodes = (
+                f"{place_words(each.components[0])} ({each.loss_percent:.0f} %)" for each in similar
+            )
+            sentences.append(f"The same contention occurs within {', '.join(nodes)}.")
+        figure = _figure_of(anomaly, run)
+        yield ShownFinding(anomaly.sentence, " ".join(sentences), anomaly.advice, figure)
+
+
+def first_findings(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Anomaly]]]:
+    """Return the anomalies that the report shows, by their numbers, with similar ones."""
+    return merge_similar_contention(anomalies)[:MOST_FINDINGS]
+
+
+def numbered_findings(anomalies: Sequence[Anomaly]) -> list[Anomaly]:
+    """Return the anomalies that have a number in the report, in the order of their numbers."""
+    return [anomaly for anomaly, _ in first_findings(anomalies)]
+
+
+def read_anomalies(folder: Path) -> tuple[Anomaly, ...]:
+    """Return the anomalies in ``results/HOST/CONFIGURATION``; none without findings.json.
+
+    Raises:
+        UserError: the file is no output of ``chaosity anomalies --json``.
+    """
+    file = folder / "findings.json"
+    if not file.exists():
+        return ()
+    return read_findings(file).anomalies
+
+
+def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Anomaly]]]:
+    """Return each anomaly, the worst first, with similar contention in other nodes.
+
+    Contention in several nodes has one cause, the design of the processor, so all is one finding.
+    """
+    merged: list[tuple[Anomaly, list[Anomaly]]] = []
+    for anomaly in anomalies:
+        for first, similar in merged:
+            same_slice = anomaly.where == first.where
+            if anomaly.kind == AnomalyKind.CONTENTION == first.kind and same_slice:
+                similar.append(anomaly)
+                break
+        else:
+            merged.append((anomaly, []))
+    return merged
+
+
+def _figure_of(anomaly: Anomaly, run: Run) -> str | None:
+    """Return the experiment's figure that shows most of the anomaly's cells, None without one."""
+    rows = anomaly.rows_of_cells(run.measurements)[["point", "initiator", "target"]]
+    cells = set(rows.itertuples(index=False, name=None))
+    places = [part for part in (anomaly.initiator, anomaly.target) if part is not None]
+    names = {node_name(part) if isinstance(part, int) else part for part in places}
+
+    def shown(figure: FigureFile) -> tuple[int, int]:
+        marks = [names <= {*place} for _, *place in figure.shown] if names else []
+        return len(cells.intersection(figure.shown)), sum(marks)
+
+    own = [each for each in run.figures if each.experiment == anomaly.where.get("experiment")]
+    best = max(own, key=shown, default=None)
+    return best.name if best and any(shown(best)) else None
+
+
+def load_words(row: Mapping[Hashable, Any]) -> str:
+    """Return a load with its places: "memory (triad), node 0 to the memory of node 1"."""
+    kernel = f" ({row['kernel']})" if isinstance(row.get("kernel"), str) else ""
+    return f"{row['load']}{kernel}, {access_words(row['initiator'], row['target'])}"
+
+
+def failed_points_section(run: Run) -> dict[str, Any] | None:
+    """Return the first failed points, and the number of further ones; None if no point failed.
+
+    A point has the command lines of its loads in the first failed replicate, and the command that
+    measures it again.
+    """
+    rows = run.measurements.rows
+    by_replicate = {(each.experiment, each.point, each.replicate): each for each in run.summaries}
+    results = str(run.config.get("results", "results"))
+    titles = {each["experiment"]: each.get("title", "") for each in run.experiments}
+    points = []
+    for key, group in rows[rows["status"] == "failed"].groupby(list(POINT), sort=False):
+        host, configuration, experiment, point = map(str, key)
+        replicates = sorted({int(number) for number in group["replicate"]})
+        summary = by_replicate.get((experiment, point, replicates[0]))
+        reasons = dict.fromkeys(str(reason) for reason in group["reason"] if reason is not None)
+        file = record_file(experiment, point, replicates[0])
+        points.append(
+            {
+                "experiment": titles.get(experiment) or experiment,
+                "loads": list(dict.fromkeys(map(load_words, group.to_dict("records")))),
+                "replicates": ", ".join(map(str, replicates)),
+                "reason": "; ".join(reasons) or "no reason recorded",
+                "commands": summary.commands if summary else {},
+                "repeat": shlex.join(["snakemake", f"{results}/{host}/{configuration}/{file}"]),
+            }
+        )
+    omitted = max(0, len(points) - _MOST_FAILED)
+    return {"points": points[:_MOST_FAILED], "omitted": omitted} if points else None

@@ -1,16 +1,14 @@
-"""``chaosity run``, ``simulate`` and ``tidy``: make records, and the tidy table from records."""
+"""``chaosity run`` and ``tidy``: make a record, and the tidy table from records."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import sys
 from pathlib import Path
 
 import click
 
-from chaosity.cli.shared_options import CONFIG_OPTION, EXISTING_FILE, FILE
+from chaosity.cli.shared_options import EXISTING_FILE, FILE
 from chaosity.cli.terminal_output import echo
 from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.records.atomic_writes_and_record_files import (
@@ -66,52 +64,6 @@ def _is_simulated(point: Path) -> bool:
             transport = json.loads(read_regular_file(host)).get("transport", {})
             return bool(transport.get("kind") == SIMULATED)
     return False
-
-
-@click.command("simulate")
-@CONFIG_OPTION
-@click.option("--inventory", help="Inventory to use instead of the config's inventory.")
-@click.option("--results", help="Folder of the records, instead of the config's folder.")
-@click.option("--truth", type=FILE, help="Write the true values, without noise, to this CSV file.")
-def write_simulated_records_command(
-    config_file: Path, inventory: str | None, results: str | None, truth: Path | None
-) -> None:
-    """Write the records of all points of simulated hosts, in each of the config's configurations.
-
-    `snakemake` makes the same records, one process for each. This command takes milliseconds for a
-    record, so all records of a large server exist within a minute. Records that exist are kept.
-    `snakemake` with the same inventory and results then makes tables, figures and reports.
-    """
-    from chaosity.campaign.campaign import Campaign
-    from chaosity.campaign.firmware_modes import discover_in_mode
-    from chaosity.documents.check_config import read_config
-    from chaosity.documents.shipped_documents import ROOT
-    from chaosity.simulation.simulated_records import TRUTH_COLUMNS, simulate_host, true_value_rows
-
-    given = {"inventory": inventory, "results": results}
-    replaced = {key: value for key, value in given.items() if value}
-    # All points, so there is no budget.
-    complete = {"budget": None, "precision": None}
-    config = {**read_config(config_file), **replaced, **complete, "known_from": []}
-    campaign = Campaign(config, root=ROOT)
-    for mode in campaign.modes.values():
-        if not mode.is_simulated:
-            remedy = "measure it with snakemake, or list only simulated hosts in `hosts`"
-            raise UserError("the host is not simulated", f"host {mode.host}", remedy)
-    text = io.StringIO()
-    rows = csv.writer(text)
-    rows.writerow(TRUTH_COLUMNS)
-    campaign.lock_results_and_write_points()
-    for mode in campaign.modes.values():
-        if not mode.is_known:
-            discover_in_mode(campaign.config, mode.host, mode.configuration)
-            campaign.plan_discovered(mode)
-        written = simulate_host(mode.folder, mode.plan.points)
-        echo(f"{mode.host} {mode.configuration}: {written} records written, SIMULATED")
-        rows.writerows(true_value_rows(mode.folder, mode.plan.points) if truth else [])
-    campaign.unlock_results()
-    if truth:
-        write_atomically(truth, text.getvalue())
 
 
 @click.command("tidy")

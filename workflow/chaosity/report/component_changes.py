@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from chaosity.components.component_differences import component_differences
 from chaosity.components.component_history import ComponentState
-from chaosity.report.failed_points import load_words
+from chaosity.report.problems import load_words
 from chaosity.report.run import Run
 from chaosity.statistics.before_and_after_change import compare_neighbouring_periods
 from chaosity.statistics.estimates_and_ratios import Estimate, Ratio, change_text
@@ -25,102 +24,61 @@ _MOST_POINTS = 6
 Histories = Mapping[str, Sequence[ComponentState]]
 
 
-@dataclass(frozen=True)
-class ChangedComponent:
-    """A changed component, and its changed values as "before -> after"."""
+def component_changes_section(run: Run) -> dict[str, Any] | None:
+    """Return the changes of components that have values before and after; None without any.
 
-    name: str
-    verb: str
-    before: str
-    after: str
-    facts: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class ChangedPoint:
-    """A cell before and after a change; the ratio is that of the value after to the one before."""
-
-    experiment: str
-    point: str
-    place: str  # load, kernel and places in words
-    metric: str
-    before: Estimate
-    after: Estimate
-    ratio: Ratio
-
-
-@dataclass(frozen=True)
-class ComponentChange:
-    """Components that changed at the same time, and the points that were measured again."""
-
-    components: tuple[ChangedComponent, ...]  # the changed components
-    sentence: str  # the effect of the change over all points
-    # Points with the largest losses or smallest gains, the worst first.
-    lowest: tuple[ChangedPoint, ...]
-    # Points with the largest gains, the best first; empty if `lowest` has all points.
-    highest: tuple[ChangedPoint, ...]
-    omitted: int  # number of points in neither list
-    not_comparable: int  # number of points whose request changed too
-
-
-@dataclass(frozen=True)
-class ComponentChangesSection:
-    """The newest changes, the newest first, and the number of older ones."""
-
-    changes: tuple[ComponentChange, ...]
-    omitted: int
-
-
-def component_changes_section(run: Run) -> ComponentChangesSection | None:
-    """Return the changes of components that have values before and after; None without any."""
+    The newest changes are first. `lowest` and `highest` have the points with the largest losses and
+    gains; `omitted` is the number of points, or of changes, that are left out, and `not_comparable`
+    that of points whose request changed too.
+    """
     # `compare` is not used here, because each cell has other periods to compare.
     cells = compare_neighbouring_periods(run.history)
     groups = [(json.loads(str(text)), rows) for text, rows in cells.groupby("changed", sort=False)]
     groups.sort(key=lambda item: max((at for _, at in item[0].values()), default=""), reverse=True)
     shown = [_change(changed, rows, run.histories) for changed, rows in groups[:_MOST_CHANGES]]
-    return ComponentChangesSection(tuple(shown), len(groups) - len(shown)) if shown else None
+    return {"changes": shown, "omitted": len(groups) - len(shown)} if shown else None
 
 
 def _change(
     changed: Mapping[str, tuple[str | None, str | None]], rows: pd.DataFrame, histories: Histories
-) -> ComponentChange:
+) -> dict[str, Any]:
+    """Return the components that changed at the same time, and the points measured again."""
     comparable = rows[rows["comparable"]].sort_values("ratio", kind="stable")
-    points = comparable.to_dict("records")
-    lowest, highest = points, []
-    if len(points) > 2 * _MOST_POINTS:
-        lowest, highest = points[:_MOST_POINTS], points[: -_MOST_POINTS - 1 : -1]
-    return ComponentChange(
-        components=tuple(
-            _changed_component(name, before, after, histories.get(name, ()))
-            for name, (before, after) in changed.items()
-        ),
-        sentence=_effect_sentence(comparable),
-        lowest=tuple(map(_changed_point, lowest)),
-        highest=tuple(map(_changed_point, highest)),
-        omitted=len(points) - len(lowest) - len(highest),
-        not_comparable=len(rows) - len(comparable),
-    )
+    lowest = list(map(_changed_point, comparable.to_dict("records")))
+    number, highest = len(lowest), list[Any]()
+    if number > 2 * _MOST_POINTS:
+        lowest, highest = lowest[:_MOST_POINTS], lowest[: -_MOST_POINTS - 1 : -1]
+    return {
+        "components": [
+            _changed_component(name, *moments, histories.get(name, ()))
+            for name, moments in changed.items()
+        ],
+        "sentence": _effect_sentence(comparable),
+        "lowest": lowest,
+        "highest": highest,
+        "omitted": number - len(lowest) - len(highest),
+        "not_comparable": len(rows) - number,
+    }
 
 
 def _changed_component(
     name: str, before: str | None, after: str | None, states: Sequence[ComponentState]
-) -> ChangedComponent:
+) -> dict[str, Any]:
+    """Return a component, what happened to it, and its changed values as "before -> after"."""
     contents = {state.since: dict(state.content or {}) for state in states}
     old, new = contents.get(str(before), {}), contents.get(str(after), {})
-    return ChangedComponent(
-        name=name,
-        verb="changed" if old.get("serial") == new.get("serial") else "was replaced",
-        before=_minute(before),
-        after=_minute(after),
-        facts={
+    moments = [f"{at[:16].replace('T', ' ')} UTC" if at else "an unknown time"
+               for at in (before, after)]  # fmt: skip
+    return {
+        "name": name,
+        "verb": "changed" if old.get("serial") == new.get("serial") else "was replaced",
+        "before": moments[0],
+        "after": moments[1],
+        "facts": {
             key: text or "changed, see the component's file"
             for key, text in component_differences(old, new)
         },
-    )
-
-
-def _minute(moment: str | None) -> str:
-    return f"{moment[:16].replace('T', ' ')} UTC" if moment else "an unknown time"
+    }
 
 
 def _effect_sentence(rows: pd.DataFrame) -> str:
@@ -141,18 +99,17 @@ def _effect_sentence(rows: pd.DataFrame) -> str:
     return f"{values} {verb} measured again: {', '.join(parts)}. Change: {' to '.join(ends)}."
 
 
-def _changed_point(row: Mapping[Hashable, Any]) -> ChangedPoint:
+def _changed_point(row: Mapping[Hashable, Any]) -> dict[str, Any]:
+    """Return a cell before and after a change; the ratio is that of the value after."""
     before, after = (
         Estimate.of_cell({key: row[f"{key}_{side}"] for key in ("median", "low", "high", "n")})
         for side in ("before", "after")
     )
     low, high = (None if pd.isna(row[end]) else row[end] for end in ("ratio_low", "ratio_high"))
-    return ChangedPoint(
-        experiment=row["experiment"],
-        point=row["point"],
-        place=load_words(row),
-        metric=row["metric"],
-        before=before,
-        after=after,
-        ratio=Ratio(row["ratio"], low, high, after.n, before.n),
-    )
+    return {
+        **{name: row[name] for name in ("experiment", "point", "metric")},
+        "place": load_words(row),
+        "before": before,
+        "after": after,
+        "ratio": Ratio(row["ratio"], low, high, after.n, before.n),
+    }

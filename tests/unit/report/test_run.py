@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from chaosity.records.atomic_writes_and_record_files import SCHEMA_VERSION, save_record
 from chaosity.records.record_types_and_verdict import make_check, make_verdict
-from chaosity.report.record_summaries import read_record_summaries, tool_note_sentences
+from chaosity.report.run import read_record_summaries, tool_note_sentences
 
 
 def record(status="valid", started=True):

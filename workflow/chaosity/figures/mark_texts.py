@@ -6,17 +6,27 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from chaosity.figures.axis_order_and_labels import make_axis_value
-from chaosity.figures.figure_data_and_value_limits import FigureData, FigureMark, mark_rows
-from chaosity.figures.figure_spec import Role
-from chaosity.figures.status_texts import STATUS_TEXTS
+from chaosity.figures.axes import make_axis_value
+from chaosity.figures.figure_data import FigureData, FigureMark, Role, mark_rows
 from chaosity.place_names import access_words
 from chaosity.statistics.cell_summary import UNMEASURED
 from chaosity.statistics.estimates_and_ratios import Estimate
-from chaosity.store.left_out_points import PREDICTED
+from chaosity.store.left_out_points import LEFT_OUT, PREDICTED
 from chaosity.store.measurements import Measurements
 from chaosity.units import UnitScale, format_count, metric_words
 
+# What figures and captions call the states of a mark without a measured value, in the order of
+# legends. `missing` was planned but not measured; `unmeasured` ran but gave no value; `absent` was
+# not planned; a budget left out `left_out` and `predicted`, and other values let expect those that
+# are predicted.
+STATUS_TEXTS = {
+    "failed": "failed",
+    "missing": "not measured yet",
+    PREDICTED: "predicted, not measured",
+    LEFT_OUT: "left out by the budget",
+    UNMEASURED: "not measured",
+    "absent": "not part of the experiment",
+}
 _NO_REASON = "no reason recorded"
 _PATH_ROLES: tuple[Role, ...] = ("rows", "columns")
 _LABEL_ROLES: tuple[Role, ...] = ("panels", "series", "rows", "x", "columns")
@@ -110,7 +120,7 @@ def _ends_of_path(mark: FigureMark, data: FigureData) -> tuple[str, str] | None:
 def mark_value_text(mark: FigureMark, scale: UnitScale) -> str:
     """Return value, interval and n, or the reason for a missing value.
 
-    For example "41.2 GB/s, 95 % interval 40.8 to 41.6, n = 3".
+    For example "41.2 GB/s, 95 % interval 40.8 to 41.6 GB/s, n = 3".
     """
     if mark["status"] == "failed":
         reason = mark["reason"] or _NO_REASON
@@ -131,13 +141,12 @@ def mark_value_text(mark: FigureMark, scale: UnitScale) -> str:
 
 def _prediction_text(mark: FigureMark, scale: UnitScale) -> str:
     """Return a predicted value with its interval and the bounds that measured values set."""
-    low, high = (scale.number(mark[end]) for end in ("predicted_low", "predicted_high"))
-    text = f"predicted {scale.text(mark['predicted_value'])}, 95 % interval {low} to {high}"
+    low = scale.number(mark["predicted_low"])
+    interval = f"95 % interval {low} to {scale.text(mark['predicted_high'])}"
+    text = f"predicted {scale.text(mark['predicted_value'])}, {interval}"
     least, most = mark["predicted_lower_bound"], mark["predicted_upper_bound"]
     if not pd.isna(least) and not pd.isna(most):
-        text += (
-            f"; by measured sets at least {scale.number(least)} and at most {scale.number(most)}"
-        )
+        text += f"; by measured sets at least {scale.number(least)} and at most {scale.text(most)}"
     return f"{text}; not measured"
 
 

@@ -1,0 +1,246 @@
+"""``chaosity plan``, ``discover``, ``next-round``, ``simulate``, ``schema``: what a run needs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from chaosity.cli.shared_options import (
+    CONFIG_OPTION,
+    EXISTING_FILE,
+    EXISTING_FOLDER,
+    FILE,
+    JSON_OPTION,
+    refuse_without_effect,
+)
+from chaosity.cli.terminal_output import echo, print_json, print_line, print_table
+from chaosity.errors import UserError
+from chaosity.records.atomic_writes_and_record_files import write_atomically
+from chaosity.units import format_duration
+
+if TYPE_CHECKING:
+    from chaosity.design.host_plan import PlanSummary
+    from chaosity.records.point_types import Point
+
+
+# Kind of a document -> module of `chaosity.documents` and type.
+TYPES = {
+    "benchmark": ("benchmarks", "BenchmarkDocument"),
+    "config": ("config", "Config"),
+    "counters": ("counters", "CounterEventsDocument"),
+    "experiment": ("experiments", "ExperimentDocument"),
+    "host": ("inventory", "HostVariables"),
+    "processors": ("published", "ProcessorsDocument"),
+    "published": ("published", "PublishedForm"),
+    "simulated_machine": ("machines", "MachineFile"),
+}
+
+
+@click.command("plan")
+@click.option(
+    "--topology",
+    "source",
+    default="live",
+    show_default=True,
+    help="Host: live (this machine), an hwloc XML file, or a captured /sys.",
+)
+@click.option(
+    "--experiment", "experiments", multiple=True, help="Plan only this experiment; repeatable."
+)
+@CONFIG_OPTION
+@click.option("--budget", help="Also show the first round within a time such as 30m or 2h.")
+@JSON_OPTION
+@click.option("--list", "as_list", is_flag=True, help="Print the names of all points, a line each.")
+@click.option("--commands", is_flag=True, help="Print the commands of all points, for a shell.")
+def plan_command(
+    source: str,
+    experiments: tuple[str, ...],
+    config_file: Path,
+    budget: str | None,
+    as_json: bool,
+    as_list: bool,
+    commands: bool,
+) -> None:
+    """Show what would be measured on a host, and for how long. Nothing is measured."""
+    from chaosity.campaign.budgeted_plan import has_budget
+    from chaosity.campaign.kept_page_weights import HostPageWeights
+    from chaosity.design.host_plan import PlannedHost, plan_host
+    from chaosity.documents.check_config import check_config, read_config
+    from chaosity.topology.configuration_names import configuration_name
+    from chaosity.topology.topology_discovery import discover_topology
+
+    if as_json:
+        refuse_without_effect("with --json", "as_list", "commands", "budget")
+    elif as_list:
+        refuse_without_effect("with --list", "commands", "budget")
+    elif commands:
+        refuse_without_effect("with --commands", "budget")
+    config = read_config(config_file)
+    if budget:
+        config = check_config({**config, "budget": budget}, "--budget")
+    topology = discover_topology(source)
+    name = "localhost" if source == "live" else Path(source).name.split(".")[0]
+    host = PlannedHost(name, configuration_name(topology), topology)
+    folder = Path(config["results"]) / host.name / host.configuration
+    weights = HostPageWeights(folder)
+    host_plan = plan_host(host, config, experiments or None, weights)
+    if as_json:
+        print_json(host_plan.summarize_plan())
+    elif as_list:
+        for point in host_plan.points:
+            echo(f"{point['experiment']}/{point['point']}")
+    elif commands:
+        echo("\n".join(line for point in host_plan.points for line in _command_lines(point)))
+    else:
+        _print_summary(host_plan.summarize_plan())
+        if has_budget(config):
+            from chaosity.campaign.measured_rounds import RoundsOfHost
+
+            echo(RoundsOfHost(host_plan, folder, config, writes=False).describe_next_round())
+
+
+def _print_summary(summary: PlanSummary) -> None:
+    """Print the points and the time of each experiment of a plan, and its notes."""
+    counted = [*summary["experiments"].items(), ("total", summary)]
+    rows: list[list[object]] = [
+        [name, own["points"], own["measurements"], format_duration(own["estimated_seconds"])]
+        for name, own in counted
+    ]
+    print_table(
+        [*rows[:-1], [], rows[-1]],
+        ["experiment"],
+        ["points", "measurements", "about"],
+        title=f"{summary['host']} as {summary['configuration']}",
+        style="ruled",
+    )
+    for note in summary["notes"]:
+        print_line(f"note: {note}", wrap=True)
+
+
+def _command_lines(point: Point) -> Iterator[str]:
+    """Yield the files and commands of a point's loads as lines for a shell."""
+    yield f"# {point['experiment']}/{point['point']}"
+    for load in point["loads"]:
+        for name, text in load["files"].items():
+            yield f"cat > {name} <<'END'\n{text.rstrip()}\nEND"
+        settings = [f"{name}={value}" for name, value in load["environment"].items()]
+        yield shlex.join([*settings, *load["command"]])
+
+
+@click.command("discover")
+@click.argument("host")
+@click.argument("configuration")
+@CONFIG_OPTION
+def discover_host_command(host: str, configuration: str, config_file: Path) -> None:
+    """Discover a HOST of the config's inventory, which has to be in CONFIGURATION.
+
+    Writes topology and components into results/HOST/CONFIGURATION. The workflow starts this command
+    after it booted the host.
+    """
+    from chaosity.campaign.firmware_modes import discover_in_mode
+    from chaosity.documents.check_config import read_config
+
+    discover_in_mode(read_config(config_file), host, configuration)
+
+
+@click.command("next-round")
+@click.argument("folder", type=EXISTING_FOLDER)
+@click.argument("number", type=click.IntRange(min=1))
+@click.option("--config", "config_file", type=EXISTING_FILE, required=True, help="Its budget.")
+def choose_next_round_command(folder: Path, number: int, config_file: Path) -> None:
+    """Choose what a host measures next within its budget, from the records of all rounds so far.
+
+    FOLDER is results/HOST/CONFIGURATION, NUMBER that of the choice. Writes the choice into
+    rounds/NUMBER.json, and the plan of all rounds. The workflow starts this command.
+    """
+    from chaosity.campaign.budgeted_plan import plan_of_rounds
+    from chaosity.campaign.kept_page_weights import HostPageWeights
+    from chaosity.campaign.measured_rounds import RoundsOfHost, write_unmeasured_rows
+    from chaosity.design.host_plan import plan_host
+    from chaosity.documents.check_config import read_config
+    from chaosity.hosts.ansible_inventory import read_inventory
+    from chaosity.hosts.host_discovery import read_discovered_host
+    from chaosity.rounds.round_types import round_file, rounds_of, write_round_step
+
+    config = read_config(config_file)
+    [entry] = read_inventory(config["inventory"], [folder.parent.name])
+    host = read_discovered_host(entry, folder.name, config)
+    plan = plan_host(host, config, weights=HostPageWeights(folder, recalculate=False))
+    choices = RoundsOfHost(plan, folder, config)
+    rounds = rounds_of(choices.steps[: number - 1])
+    step, text = choices.choose_step(rounds)
+    click.echo(text, err=True)
+    own = plan_of_rounds(plan, folder, [*rounds, *step.rounds])
+    own.write_plan(folder, points=True)
+    write_unmeasured_rows(own, folder)
+    write_round_step(round_file(folder, number), step)
+
+
+@click.command("simulate")
+@CONFIG_OPTION
+@click.option("--inventory", help="Inventory to use instead of the config's inventory.")
+@click.option("--results", help="Folder of the records, instead of the config's folder.")
+@click.option("--truth", type=FILE, help="Write the true values, without noise, to this CSV file.")
+def write_simulated_records_command(
+    config_file: Path, inventory: str | None, results: str | None, truth: Path | None
+) -> None:
+    """Write the records of all points of simulated hosts, in each of the config's configurations.
+
+    `snakemake` makes the same records, one process for each. This command takes milliseconds for a
+    record, so all records of a large server exist within a minute. Records that exist are kept.
+    `snakemake` with the same inventory and results then makes tables, figures and reports.
+    """
+    from chaosity.campaign.campaign import Campaign
+    from chaosity.campaign.firmware_modes import discover_in_mode
+    from chaosity.documents.check_config import read_config
+    from chaosity.documents.shipped_documents import ROOT
+    from chaosity.simulation.simulated_records import TRUTH_COLUMNS, simulate_host, true_value_rows
+
+    given = {"inventory": inventory, "results": results}
+    replaced = {key: value for key, value in given.items() if value}
+    # All points, so there is no budget.
+    complete = {"budget": None, "precision": None}
+    config = {**read_config(config_file), **replaced, **complete, "known_from": []}
+    campaign = Campaign(config, root=ROOT)
+    for mode in campaign.modes.values():
+        if not mode.is_simulated:
+            remedy = "measure it with snakemake, or list only simulated hosts in `hosts`"
+            raise UserError("the host is not simulated", f"host {mode.host}", remedy)
+    text = io.StringIO()
+    rows = csv.writer(text)
+    rows.writerow(TRUTH_COLUMNS)
+    campaign.lock_results_and_write_points()
+    for mode in campaign.modes.values():
+        if not mode.is_known:
+            discover_in_mode(campaign.config, mode.host, mode.configuration)
+            campaign.plan_discovered(mode)
+        written = simulate_host(mode.folder, mode.plan.points)
+        echo(f"{mode.host} {mode.configuration}: {written} records written, SIMULATED")
+        rows.writerows(true_value_rows(mode.folder, mode.plan.points) if truth else [])
+    campaign.unlock_results()
+    if truth:
+        write_atomically(truth, text.getvalue())
+
+
+@click.command("schema")
+@click.argument("kind", type=click.Choice(sorted(TYPES)))
+def schema_command(kind: str) -> None:
+    """Print the JSON schema of a kind of YAML document: each key, its type and its meaning.
+
+    Editors with support for YAML complete and check keys with it. The schema of the kind host is
+    that of the variables of a host in the inventory that begin with chaosity_.
+    """
+    from importlib import import_module
+
+    from chaosity.documents.check_document import json_schema
+
+    module, name = TYPES[kind]
+    document_type = getattr(import_module(f"chaosity.documents.{module}"), name)
+    click.echo(json.dumps(json_schema(document_type), indent=2))

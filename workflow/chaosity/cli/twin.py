@@ -1,0 +1,376 @@
+"""``chaosity fit`` and ``predict``: a model of a host, and what it or measured values predict."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from chaosity.cli.anomalies import analyse_results
+from chaosity.cli.shared_options import (
+    CONFIG_OPTION,
+    EXISTING_FILE,
+    FILE,
+    JSON_OPTION,
+    RESULTS_FOLDER,
+    refuse_without_effect,
+)
+from chaosity.cli.terminal_output import (
+    echo,
+    print_json,
+    print_line,
+    print_table,
+    print_that_nothing_was_measured,
+)
+from chaosity.errors import UserError
+from chaosity.units import format_count, format_quantity
+
+if TYPE_CHECKING:
+    from chaosity.records.point_types import Load, Point
+    from chaosity.store.measurements import Measurements
+    from chaosity.topology.topology_model import Topology
+    from chaosity.twin.fitted_description import FittedMachine, FittedParameter
+    from chaosity.twin.predict_loads import PredictedValue, ValueKey
+
+
+# Number of medians that no parameter explains and that the terminal lists.
+_MOST_DEPARTURES = 10
+# Number of surprising points that the terminal lists. The JSON has all.
+_MOST_POINTS = 12
+# Number of points that an error names.
+_NEAR_NAMES = 3
+
+
+@click.command("fit")
+@click.argument("folder", type=RESULTS_FOLDER)
+@click.option(
+    "--output", type=FILE, help="YAML file for the description. Default: only print its numbers."
+)
+def fit_command(folder: Path, output: Path | None) -> None:
+    """Fit the description of a simulated machine to the measurements of a host.
+
+    FOLDER is results/HOST/CONFIGURATION. Prints each capacity and latency with its 95 % interval
+    and the number of points that determine it. The file of --output can be simulated: name it as
+    chaosity_simulated of an inventory entry.
+    """
+    import yaml
+
+    from chaosity.documents.check_document import check_document
+    from chaosity.documents.machines import MachineFile
+    from chaosity.records.atomic_writes_and_record_files import write_atomically
+    from chaosity.twin.fitted_description import named_description
+
+    if output and not re.fullmatch(r"[a-z0-9_]+\.yaml", output.name):
+        remedy = "use small letters, digits and underscores, such as my_server.yaml"
+        raise UserError("the name of the file cannot name a machine", str(output), remedy)
+    measured, points, topology = read_folder_to_fit(folder)
+    fitted = fit_results(folder, measured, points, topology)
+    if measured.is_simulated:
+        print_line("SIMULATED: this machine does not exist.")
+    _print_fitted(fitted)
+    if output:
+        host = folder.resolve()
+        document = named_description(
+            fitted, output.stem, host.parent.name, host.name, simulated=measured.is_simulated
+        )
+        check_document(document, MachineFile, str(output))
+        write_atomically(output, yaml.safe_dump(document, sort_keys=False, default_flow_style=None))
+        echo(f"description: {output}")
+
+
+def _print_fitted(fitted: FittedMachine) -> None:
+    """Print the parameters of a machine, and how well it fits."""
+    rows = [
+        (each.parameter.name, *_value_and_interval(each), each.points) for each in fitted.parameters
+    ]
+    print_table(rows, ["parameter"], ["value", "95 % interval", "points"])
+    medians = format_count(fitted.cells, "median")
+    scale = f"{100 * fitted.scale:.1f} % (1 sigma)"
+    print_line(f"{medians} fitted; they differ from the model by {scale}.")
+    if faults := sum(1 for each in fitted.parameters if each.parameter.fault):
+        print_line(f"{format_count(faults, 'single part')} slower than all others of the kind.")
+    if fitted.departures:
+        departures = format_count(len(fitted.departures), "median")
+        print_line(f"No parameter explains {departures}:")
+        for place, ratio in [*fitted.departures.items()][:_MOST_DEPARTURES]:
+            print_line(f"{place}: {100 * (ratio - 1):+.0f} % of the model's value")
+
+
+def _value_and_interval(each: FittedParameter) -> tuple[str, str]:
+    """Return the value of a parameter and its interval, or what is known without them."""
+    metric = each.parameter.key + "_ns" * each.parameter.is_latency
+    if each.parameter.fault and each.value is not None:
+        value = f"{100 * each.value:.1f} % remain"
+        if each.low is None or each.high is None:
+            return value, "not determined"
+        return value, f"{100 * each.low:.1f} to {100 * each.high:.1f} %"
+    low, high = (format_quantity(metric, end) for end in (each.low, each.high))
+    if each.low is not None and each.high is not None:
+        return format_quantity(metric, each.value), f"{low} to {high}"
+    if each.at_least is not None:
+        return "not determined", f"at least {format_quantity(metric, each.at_least)}"
+    assumed = "" if each.value is None else f"assumed {format_quantity(metric, each.value)}"
+    return "not determined", assumed
+
+
+def read_folder_to_fit(folder: Path) -> tuple[Measurements, list[Point], Topology]:
+    """Return the tidy table, the planned points and the topology of a host.
+
+    Raises:
+        UserError: the folder is not that of a run.
+    """
+    from chaosity.result_folders import measured_table
+    from chaosity.store.measurements import Measurements
+    from chaosity.store.tidy_table_from_records import read_points
+    from chaosity.topology.topology_json import read_topology
+
+    measured = Measurements.read(measured_table(folder))
+    topology = read_topology(folder / "topology.json")
+    if topology is None:
+        remedy = "name a folder results/HOST/CONFIGURATION of a run"
+        raise UserError("topology.json is missing", str(folder), remedy)
+    return measured, list(read_points(folder / "points")), topology
+
+
+def fit_results(
+    folder: Path, measured: Measurements, points: Sequence[Point], topology: Topology
+) -> FittedMachine:
+    """Return the machine that fits the results in a folder best, see `read_folder_to_fit`.
+
+    The faulty parts are those that the findings of the host name.
+    """
+    from chaosity.twin.faults_of_findings import faults_of_findings
+    from chaosity.twin.fit_machine import fit_machine
+
+    faults = faults_of_findings(analyse_results(folder), topology)
+    return fit_machine(measured, points, topology, faults)
+
+
+@click.command("predict")
+@click.argument("folder", type=RESULTS_FOLDER, required=False)
+@click.option(
+    "--with",
+    "together",
+    multiple=True,
+    metavar="EXPERIMENT/POINT",
+    help="Predict the loads of this point beside those of every other --with, in place of drive "
+    "sets.",
+)
+@click.option(
+    "--machine",
+    type=EXISTING_FILE,
+    help="Predict from this description of a simulated machine, in place of FOLDER.",
+)
+@click.option(
+    "--topology", type=EXISTING_FILE, help="With --machine: its topology, an hwloc XML file."
+)
+@CONFIG_OPTION
+@JSON_OPTION
+def predict_command(
+    folder: Path | None,
+    together: tuple[str, ...],
+    machine: Path | None,
+    topology: Path | None,
+    config_file: Path,
+    as_json: bool,
+) -> None:
+    """Predict the bandwidth of the drive sets that a run left unmeasured, or loads together.
+
+    FOLDER is results/HOST/CONFIGURATION of a run. Its unmeasured.parquet names the drive sets that
+    the budget left out. Writes predictions.parquet, with a 95 % interval and bounds for each set,
+    and prints how well measured sets are predicted without their own measurement.
+
+    With --with, fits the model of docs/simulation.md to the measurements, and predicts what each
+    load gets while the loads of all named points run at the same time. Writes no file.
+
+    With --machine, takes the numbers of a description, such as the output of chaosity fit, and the
+    points that the config plans for the topology. Intervals follow from the key fitted of the file.
+    """
+    if machine is None:
+        refuse_without_effect("without --machine", "topology", "config_file")
+    elif folder or not topology or not together:
+        what = "--machine needs --topology and --with, and no FOLDER"
+        remedy = f"chaosity predict --machine {machine} --topology FILE.xml --with ..."
+        raise UserError(what, remedy=remedy)
+    else:
+        predict_on_described_machine(machine, topology, together, config_file, as_json=as_json)
+        return
+    if folder is None:
+        raise UserError("no FOLDER is named", remedy="name results/HOST/CONFIGURATION of a run")
+    if together:
+        predict_loads_of_points(folder, together, as_json=as_json)
+    else:
+        _predict_drive_sets(folder, as_json=as_json)
+
+
+def _predict_drive_sets(folder: Path, *, as_json: bool) -> None:
+    """Predict the drive sets that a run left unmeasured, and print how good the predictions are."""
+    from chaosity.prediction.predict_drive_sets import (
+        audit_predictions,
+        drive_set_models,
+        predict_drive_sets,
+        violated_bounds,
+    )
+    from chaosity.result_folders import PREDICTIONS_FILE, UNMEASURED_FILE, measured_table
+    from chaosity.store.left_out_points import PREDICTION_COLUMNS
+    from chaosity.store.measurements import Measurements
+    from chaosity.store.tidy_table_parquet import write_parquet_table
+
+    measured = Measurements.read(measured_table(folder))
+    left_out = folder / UNMEASURED_FILE
+    rows = Measurements.read(left_out).rows if left_out.exists() else measured.rows[:0]
+    unmeasured = Measurements(rows)
+    models = drive_set_models(measured, unmeasured)
+    predictions, audit = predict_drive_sets(models), audit_predictions(models)
+    predictions["method"] += f"; {audit.text}"
+    write_parquet_table(predictions, folder / PREDICTIONS_FILE, PREDICTION_COLUMNS)
+    surprises = violated_bounds(models)
+    if as_json:
+        document = {"predicted": len(predictions), "unmeasured": len(unmeasured)}
+        print_json({**document, "audit": asdict(audit), "surprises": [*map(asdict, surprises)]})
+        return
+    if measured.is_simulated:
+        print_that_nothing_was_measured()
+    number = format_count(len(predictions), "value")
+    echo(f"{number} predicted, of {len(unmeasured)} left out: {folder / PREDICTIONS_FILE}")
+    echo(f"Audit: {audit.text}.")
+    for each in surprises[:_MOST_POINTS]:
+        echo(f"{each.experiment} {each.point}: {each.reason}, {each.ratio:.2f} times as much.")
+    if len(surprises) > _MOST_POINTS:
+        echo(f"{len(surprises) - _MOST_POINTS} more such points are in the JSON (--json).")
+
+
+def predict_loads_of_points(folder: Path, names: tuple[str, ...], *, as_json: bool) -> None:
+    """Print what loads of planned points get while all of them run."""
+    from chaosity.twin.predict_loads import joined_loads, measured_medians
+
+    measured, points, topology = read_folder_to_fit(folder)
+    chosen = [_point_of_name(name, points, str(folder / "points"), folder) for name in names]
+    loads = joined_loads(chosen, topology)
+    alone = [measured_medians(measured, [*chosen, *points], [load]) for load in loads]
+    medians = {key: value for own in alone for key, value in own.items()}
+    seen = measured_medians(measured, points, loads) if len(loads) > 1 else {}
+    fitted = fit_results(folder, measured, points, topology)
+    _print_together(
+        *(fitted, topology, loads, medians, seen),
+        is_simulated=measured.is_simulated,
+        as_json=as_json,
+    )
+
+
+def predict_on_described_machine(
+    machine: Path, topology_file: Path, names: tuple[str, ...], config_file: Path, *, as_json: bool
+) -> None:
+    """Print what loads of planned points get on a described machine while all of them run."""
+    from chaosity.design.host_plan import PlannedHost, plan_host
+    from chaosity.documents.check_config import read_config
+    from chaosity.simulation.machine_description import read_machine_description
+    from chaosity.topology.configuration_names import configuration_name
+    from chaosity.topology.topology_discovery import discover_topology
+    from chaosity.twin.fitted_description import read_fitted
+    from chaosity.twin.predict_loads import joined_loads
+
+    topology = discover_topology(str(topology_file))
+    fitted = read_fitted(read_machine_description(machine, topology), str(machine))
+    experiments = [*dict.fromkeys(name.partition("/")[0] for name in names)]
+    host = PlannedHost(machine.stem, configuration_name(topology), topology)
+    points = plan_host(host, read_config(config_file), experiments).points
+    chosen = [_point_of_name(name, points, f"the plan of {topology_file}") for name in names]
+    loads = joined_loads(chosen, topology)
+    _print_together(fitted, topology, loads, {}, {}, is_simulated=True, as_json=as_json)
+
+
+def _print_together(
+    fitted: FittedMachine,
+    topology: Topology,
+    loads: Sequence[Load],
+    medians: dict[ValueKey, float],
+    seen: dict[ValueKey, float],
+    *,
+    is_simulated: bool,
+    as_json: bool,
+) -> None:
+    """Print the predicted values of loads at the same time."""
+    from chaosity.twin.model_values import ALL
+    from chaosity.twin.predict_loads import predict_loads, undetermined_parameters
+
+    missing = undetermined_parameters(fitted, topology, loads)
+    values = predict_loads(fitted, topology, loads, medians)
+    if as_json:
+        document = {
+            "simulated": is_simulated,
+            "not_determined": [each.name for each in missing],
+        }
+        rows = [
+            {**asdict(each), "measured_together": seen.get((each.load, each.metric))}
+            for each in values
+        ]
+        print_json({**document, "predicted": rows})
+        return
+    if is_simulated:
+        print_that_nothing_was_measured()
+    print_line("What each load gets while all run: predicted by the model, not measured.")
+    has_intervals = bool(fitted.parameters)
+    heads = ["alone", "together"] + ["95 % interval"] * has_intervals
+    heads += ["measured together"] * bool(seen)
+    print_table([_cells_of_load(each, seen) for each in values], ["load"], heads)
+    if not has_intervals:
+        print_line("No intervals: the description does not say how sure its numbers are.")
+    for each in values:
+        if each.departs:
+            print_line(
+                f"The model does not explain {each.load} alone, perhaps because of a fault. "
+                "So its prediction is not above the measured value."
+            )
+    if has_intervals and len(loads) > 1 and any(each.misfit_of == ALL for each in values):
+        print_line(
+            "Few such values are measured, so the intervals assume that the model is as right for "
+            "them as for all values; interference and loaded_latency would tell."
+        )
+    for parameter in missing:
+        print_line(
+            f"No measurement determines {parameter.name}, so the intervals are wide. Most machines "
+            f"need the {parameter.measured_by} for it; these loads together would do, too."
+        )
+
+
+def _cells_of_load(each: PredictedValue, seen: dict[ValueKey, float]) -> list[str]:
+    """Return the row of a load: alone, together, perhaps an interval and the measured value."""
+    alone = each.alone if each.measured_alone is None else each.measured_alone
+    cells = [
+        each.load,
+        "predicted " * (each.measured_alone is None) + format_quantity(each.metric, alone),
+        format_quantity(each.metric, each.value),
+    ]
+    if each.low is not None:
+        ends = (format_quantity(each.metric, end) for end in (each.low, each.high))
+        cells.append(" to ".join(ends))
+    if median := seen.get((each.load, each.metric)):
+        cells.append(format_quantity(each.metric, median))
+    return cells
+
+
+def _point_of_name(
+    name: str, points: Sequence[Point], where: str, folder: Path | None = None
+) -> Point:
+    """Return the point ``EXPERIMENT/POINT``."""
+    from chaosity.result_folders import UNMEASURED_FILE
+    from chaosity.store.measurements import Measurements
+
+    by_name = {f"{point['experiment']}/{point['point']}": point for point in points}
+    if name in by_name:
+        return by_name[name]
+    if folder and (folder / UNMEASURED_FILE).exists():
+        rows = Measurements.read(folder / UNMEASURED_FILE).rows
+        if name in set(rows["experiment"] + "/" + rows["point"]):
+            remedy = "name measured points with the same loads, or run once without a budget"
+            what = "the budget left this point out, so that its loads are not known"
+            raise UserError(what, f"--with {name}", remedy)
+    near = difflib.get_close_matches(name, by_name, _NEAR_NAMES, 0.3) or [*by_name][:_NEAR_NAMES]
+    what = f"{where} has no such point"
+    raise UserError(what, f"--with {name}", f"use {' or '.join(near)}")

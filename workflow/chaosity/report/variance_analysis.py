@@ -1,0 +1,120 @@
+"""Explain the differences between an experiment's values: factors, levels and residuals.
+
+Each analysis begins with a sentence for readers who do not know F tests. The table of variation,
+and the levels follow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from chaosity.report.resource_table import DRIVES
+from chaosity.report.run import Run
+from chaosity.statistics.anova import IMPORTANT_FROM_PERCENT, AnovaResult, variation_percent_text
+from chaosity.statistics.anova_effects import MOST_LEVELS_IN_PAIRS
+from chaosity.statistics.estimates_and_ratios import confidence_text
+from chaosity.statistics.find_anova_studies import LOCAL, REMOTE, AnovaStudy
+from chaosity.text_templates import fixed_texts, write_text
+from chaosity.units import join_with_and, metric_words
+
+_TEXTS = "variance_analysis"
+# If the relation explains less of the variation, local against remote does not sum up the pairs.
+_RELATION_FROM_PERCENT = 50.0
+# Of more combinations of levels, the page has only the number.
+_MOST_COMBINATIONS = 24
+
+
+def analysis_sections(run: Run, experiment: str) -> Iterator[dict[str, Any]]:
+    """Yield what the page shows of each analysis of an experiment.
+
+    `sentence` is the conclusion, `remote` a text on remote compared with local or None, `terms` the
+    table of variation without the total. `levels` and `interactions` have the rows of each factor
+    and of each significant or important interaction, or of many rows only the number (`omitted`).
+    """
+    for study, analysis in run.analyses:
+        if study.experiment == experiment:
+            yield _section(study, analysis)
+
+
+def _section(study: AnovaStudy, analysis: AnovaResult) -> dict[str, Any]:
+    factors = join_with_and(list(map(_words, study.factors)))
+    significant = analysis.analysed.significant_below
+    limits = {"significant": significant, "important": IMPORTANT_FROM_PERCENT}
+    sentences = {"analysis": analysis, "left_out": study.left_out, **limits}
+    return {
+        "metric": study.metric,
+        "title": write_text(_TEXTS, "title", study=study, factors=factors, drive_sets=DRIVES),
+        "sentence": _readable(analysis.conclusion, study),
+        "remote": _remote(study, analysis),
+        "terms": [
+            replace(
+                term,
+                name=_readable(term.name, study),
+                sentence=_readable(term.sentence or "", study),
+            )
+            for term in analysis.terms
+            if term.kind != "total"
+        ],
+        "levels": [_levels(study, analysis, factor) for factor in analysis.factors],
+        "interactions": list(_interactions(study, analysis)),
+        "remarks": write_text(_TEXTS, "remarks", **sentences),
+        "confidence": confidence_text(analysis.analysed.confidence),
+    }
+
+
+def _words(name: str) -> str:
+    """Return the words for a column: those of a figure's axis, or its name with spaces."""
+    title = str(fixed_texts("axes")["titles"].get(name, name.replace("_", " ").replace(".", " ")))
+    return title[:1].lower() + title[1:]
+
+
+def _readable(sentence: str, study: AnovaStudy) -> str:
+    """Return the sentence with words for the names of factors, and multiplication signs."""
+    for name in study.factors:
+        sentence = re.sub(rf"(?<![\w.]){re.escape(name)}(?![\w])", _words(name), sentence)
+    return sentence.replace(" x ", " \N{MULTIPLICATION SIGN} ").replace("_", " ")
+
+
+def _remote(study: AnovaStudy, analysis: AnovaResult) -> str | None:
+    """Return a text with the variation that the relation explains, and remote against local."""
+    contrast, share = study.local_against_remote(analysis), study.percent_of_relation(analysis)
+    if contrast is None:
+        return None
+    large = share is not None and share >= _RELATION_FROM_PERCENT
+    metric = metric_words(study.metric)
+    return write_text(
+        _TEXTS,
+        "remote",
+        share=variation_percent_text(share) if share is not None and large else None,
+        names=(f"{REMOTE} {metric}", f"{LOCAL} {metric}"),
+        interval=contrast.difference,
+        metric=study.metric,
+        confidence=confidence_text(analysis.analysed.confidence),
+    )
+
+
+def _interactions(study: AnovaStudy, analysis: AnovaResult) -> Iterator[dict[str, Any]]:
+    """Yield the interactions of two factors that are significant or important."""
+    for name in [term.name for term in analysis.terms if term.significant or term.important]:
+        if own := [each for each in analysis.interactions if each.term == name]:
+            yield {"name": _readable(name, study), **_few(own, _MOST_COMBINATIONS)}
+
+
+def _levels(study: AnovaStudy, analysis: AnovaResult, factor: str) -> dict[str, Any]:
+    """Return a factor's levels if they fit on the page, and the two levels that differ most."""
+    own = [each for each in analysis.effects if each.factor == factor]
+    pairs = (pair for pair in analysis.contrasts if pair.factor == factor)
+    widest = max(pairs, key=lambda pair: abs(pair.difference.value), default=None)
+    confidence = confidence_text(analysis.analysed.confidence)
+    texts = {"pair": widest, "metric": study.metric, "confidence": confidence}
+    extremes = None if widest is None else write_text(_TEXTS, "extremes", **texts)
+    return {"factor": _words(factor), "extremes": extremes, **_few(own, MOST_LEVELS_IN_PAIRS)}
+
+
+def _few(rows: list[Any], most: int) -> dict[str, Any]:
+    """Return the rows, or of more than `most` only their number."""
+    few = len(rows) <= most
+    return {"rows": rows if few else [], "omitted": 0 if few else len(rows)}
