@@ -20,7 +20,7 @@ import pandas as pd
 
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.anomalies.host_anomalies import analyse_host
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.documents.machines import Fault
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.place_names import node_name

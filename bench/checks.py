@@ -28,8 +28,7 @@ from chaosity.health.judge_check_values import (
     status_of_values,
     suspected_parts,
 )
-from chaosity.simulation.machine_model import MachineModel
-from chaosity.simulation.true_values import true_values
+from chaosity.simulation.machine_model import MachineModel, true_values
 from chaosity.store.measurements import less_is_better
 from machines import TODAY, server
 from nightly_checks import check_points

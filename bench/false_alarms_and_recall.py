@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from operator import add
 
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.documents.machines import Fault, MachineDescription
 from machines import SimulatedHost, shipped_machine, shipped_topology
 from shipped_machines import MACHINES, MEMORY, STORAGE, judged, planted, shown, true_losses

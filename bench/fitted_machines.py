@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from chaosity.anomalies.host_anomalies import analyse_host
-from chaosity.documents.check_config import read_config
-from chaosity.simulation.machine_model import MachineModel
-from chaosity.simulation.true_values import true_values
+from chaosity.documents.config import read_config
+from chaosity.simulation.machine_model import MachineModel, true_values
 from chaosity.twin.faults_of_findings import faults_of_findings
 from chaosity.twin.fit_machine import fit_machine
 from chaosity.twin.machine_parameters import can_be_fitted

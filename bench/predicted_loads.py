@@ -16,7 +16,7 @@ from functools import partial
 
 import numpy as np
 
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.errors import UserError
 from chaosity.records.point_types import Point
 from chaosity.simulation.machine_model import MachineModel

@@ -14,7 +14,7 @@ from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_categ
 from chaosity.design.host_plan import random_orders
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.runner import metric_values
 from chaosity.runner.point_measurement import measure_point
 from chaosity.statistics.estimates_and_ratios import Estimate

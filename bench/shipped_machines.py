@@ -25,7 +25,7 @@ from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
 from chaosity.compare.outlier_hosts import find_outlier_hosts
 from chaosity.components.make_component_documents import drive_component_name
 from chaosity.cpusets import parse_cpu_list
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.documents.machines import Fault, MachineDescription
 from chaosity.documents.shipped_documents import CONFIG
 from chaosity.place_names import packages_of_link

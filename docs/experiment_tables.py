@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import EXPERIMENTS, ROOT, load_experiment, yaml_file_names
 
 README = ROOT / "README.md"

@@ -37,8 +37,7 @@ from chaosity.components.make_component_documents import (
     make_component_documents,
 )
 from chaosity.design.host_plan import PlannedHost, plan_host
-from chaosity.documents.check_config import read_config
-from chaosity.documents.config import Config
+from chaosity.documents.config import Config, read_config
 from chaosity.documents.inventory import HostVariables
 from chaosity.documents.machines import Fault, MachineDescription
 from chaosity.documents.shipped_documents import ROOT
@@ -46,9 +45,8 @@ from chaosity.records.atomic_writes_and_record_files import replicate_numbers
 from chaosity.records.point_types import MetricSourceWithUpperBound, Point
 from chaosity.records.record_types_and_verdict import FAILED, SIMULATED, VALID
 from chaosity.simulation.machine_description import firmware_topology, read_machine_description
-from chaosity.simulation.machine_model import MachineModel
+from chaosity.simulation.machine_model import MachineModel, true_values
 from chaosity.simulation.simulated_records import draw_noise, simulate_replicate
-from chaosity.simulation.true_values import true_values
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.store.tidy_table_from_records import (
     MISSING,
@@ -57,10 +55,8 @@ from chaosity.store.tidy_table_from_records import (
     tidy_rows_of_outcome,
 )
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
-from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_json import topology_to_json
-from chaosity.topology.topology_model import Topology
+from chaosity.topology.topology_model import Topology, configuration_name, topology_to_json
 from quick_files import quick_files
 from table_rows import DAY, in_types_of_file
 
@@ -419,7 +415,7 @@ class MeasuredHost:
 
     def topology(self) -> dict[str, Any]:
         """Return the JSON of the topology."""
-        return cast(dict[str, Any], topology_to_json(self.simulated.topology))
+        return topology_to_json(self.simulated.topology)
 
     def components(self) -> dict[str, dict[str, Any]]:
         """Return the component documents of the drives, by component name."""

@@ -18,10 +18,9 @@ from chaosity.components.make_component_documents import (
 )
 from chaosity.records.record_types_and_verdict import FAILED, SIMULATED, VALID
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table, write_parquet_table
-from chaosity.topology.device_types import NvmeDrive
 from chaosity.topology.topology_discovery import discover_topology, discover_topology_with_xml
-from chaosity.topology.topology_json import topology_to_json
-from chaosity.topology.topology_model import Topology
+from chaosity.topology.topology_model import Topology, topology_to_json
+from chaosity.topology.topology_parts import NvmeDrive
 
 BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
 DAY = "2026-11-20"

@@ -28,7 +28,7 @@ import yaml
 
 from chaosity.cli import chaosity
 from chaosity.cli.weights import placement_argument_parser
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import ROOT, load_experiment
 from chaosity.errors import UserError
 from machines import pretend_measured, run_chaosity

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from broken_runs import BIN, ResultsFolder, kill_all, record_files, start
-from chaosity.topology.topology_sources import unpacked_tarball
 from wait_until_true import files_of_running_program, wait_until
 from workflow_folder import Workflow
 
@@ -137,38 +134,3 @@ def test_a_killed_stage_leaves_the_older_file_or_none(results: ResultsFolder):
     text = path.read_bytes()
     assert text.startswith(b"PAR1") and text.endswith(b"PAR1")
     assert len(record_files(results.results)) == len(results.points)
-
-
-UNPACKS = """
-import pathlib, sys, time
-from chaosity.topology.topology_sources import unpacked_tarball
-with unpacked_tarball(pathlib.Path(sys.argv[1])) as folder:
-    print(folder, flush=True)
-    time.sleep(300)
-"""
-
-
-def test_folders_of_killed_discoveries_are_removed_and_those_in_use_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    (tmp_path / "host/sys/devices/system").mkdir(parents=True)
-    tarball = tmp_path / "host.tar"
-    subprocess.run(["tar", "-cf", tarball, "-C", tmp_path, "host"], check=True)
-    command = [sys.executable, "-c", UNPACKS, str(tarball)]
-    killed, alive = (subprocess.Popen(command, text=True, stdout=-1) for _ in range(2))
-    for process in (killed, alive):
-        assert process.stdout is not None
-        assert process.stdout.readline()
-    killed.kill()
-    killed.wait()
-    assert len(list(temporary.iterdir())) == 2
-    for folder in temporary.iterdir():
-        os.utime(folder, (0, 0))
-    with unpacked_tarball(tarball):
-        assert len(list(temporary.iterdir())) == 2  # that of the living process, and this one's
-    alive.kill()
-    alive.wait()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chaosity.figures import figure_files, select
 from chaosity.store.measurements import Measurements
-from chaosity.topology.topology_json import topology_from_json
+from chaosity.topology.topology_model import topology_from_json
 
 # Folder -> the figures that `draw` drew into it.
 DRAWN = {}

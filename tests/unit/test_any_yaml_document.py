@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 
 from chaosity.benchmarks.benchmark_templates import find_counter_events, read_counter_files
 from chaosity.design.host_plan import PlannedHost, plan_host
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import ROOT, load_benchmark, load_experiment
 from chaosity.simulation.machine_description import read_machine_description
-from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_model import Topology
+from chaosity.topology.topology_model import Topology, configuration_name
 from strategies import change_document, change_text, changed, check_any_input, documents, write_text
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(

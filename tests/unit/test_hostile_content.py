@@ -7,7 +7,6 @@ import io
 import json
 import re
 import subprocess
-import tarfile
 import zipfile
 from pathlib import Path
 
@@ -17,8 +16,8 @@ import pandas as pd
 import pytest
 
 from chaosity.cli.terminal_output import echo, json_text, print_line, print_table
+from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.shipped_documents import ROOT
-from chaosity.documents.yaml_files import read_yaml
 from chaosity.errors import UserError, printable_line, printable_text
 from chaosity.hosts.ansible_inventory import read_inventory
 from chaosity.slurm.slurm_commands import parse_slurm_nodes
@@ -26,17 +25,13 @@ from chaosity.store import tidy_table_parquet
 from chaosity.store.csv_for_spreadsheets import csv_text, original_text, without_formula
 from chaosity.store.profile_bundles import read_bundle
 from chaosity.store.tidy_table_parquet import read_parquet_table
-from chaosity.topology import topology_sources
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_sources import unpacked_tarball
 from chaosity.transport.runner_command import (
     connection_error_cause,
     runner_command_line,
     ssh_transport,
 )
 from chaosity.transport.skipped_hosts import note_skipped_host, read_skipped_host
-
-SYS = "sys/devices/system/cpu/online"
 
 
 def inventory(folder: Path, host: str, **variables: object) -> str:
@@ -183,83 +178,6 @@ def test_numbers_and_plain_texts_of_a_csv_file_are_unchanged(text):
 
 
 # ---- archives ----
-
-
-def tarball(path: Path, members: list[tuple[tarfile.TarInfo, bytes]], mode: str = "w:gz") -> Path:
-    with tarfile.open(path, mode) as archive:
-        for member, content in members:
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return path
-
-
-def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
-    found = tarfile.TarInfo(name)
-    found.type, found.linkname = kind, link
-    return found
-
-
-@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz"])
-def test_a_tarball_that_unpacks_to_gigabytes_is_refused(tmp_path, suffix, monkeypatch):
-    monkeypatch.setattr(topology_sources, "_MOST_TAR_BYTES", 2**22)
-    path = tarball(tmp_path / f"bomb.tar.{suffix}", [(member(SYS), bytes(2**25))], f"w:{suffix}")
-    assert path.stat().st_size < 2**17
-    with pytest.raises(UserError, match="more than 4 MiB"), unpacked_tarball(path):
-        pass
-
-
-def test_a_terabyte_of_zeros_in_a_sparse_member_is_refused(tmp_path):
-    header = tarfile.TarInfo("sys/big")
-    header.type, header.size = tarfile.GNUTYPE_SPARSE, 512
-    block = bytearray(header.tobuf(tarfile.GNU_FORMAT))
-    block[386:398], block[398:410] = b"00000000000\0", b"00000001000\0"  # one part of 512 bytes
-    block[483:495] = b"\x80" + bytes(3) + (2**40).to_bytes(8, "big")  # the size of the file
-    block[148:156] = b" " * 8
-    block[148:156] = f"{sum(block):06o}\0 ".encode()
-    path = tmp_path / "sparse.tar"
-    path.write_bytes(bytes(block) + bytes(512) + bytes(1024))
-    with tarfile.open(path) as archive:
-        assert [each.size for each in archive] == [2**40]
-    with pytest.raises(UserError, match="more than 256 MiB"), unpacked_tarball(path):
-        pass
-
-
-def test_a_real_file_of_a_terabyte_is_refused_before_it_is_read(tmp_path):
-    path = tmp_path / "zeros.tar"
-    with path.open("wb") as stream:
-        stream.truncate(2**40)
-    with pytest.raises(UserError, match="more than 256 MiB"), unpacked_tarball(path):
-        pass
-
-
-def test_a_long_name_of_gigabytes_in_a_tarball_does_not_fill_the_memory(tmp_path):
-    header = tarfile.TarInfo("././@LongLink")
-    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 2**33
-    (tmp_path / "long.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
-    with pytest.raises(UserError), unpacked_tarball(tmp_path / "long.tar"):
-        pass
-
-
-def test_links_devices_and_repeated_members_of_a_tarball_write_nothing_outside(tmp_path):
-    members = [
-        (member(SYS), b"0-1\n"),
-        (member(SYS), b"0-3\n"),
-        (member("sys/out", tarfile.SYMTYPE, "/etc"), b""),
-        (member("sys/out/passwd"), b"x"),
-        (member("sys/up", tarfile.SYMTYPE, "../../.."), b""),
-        (member("sys/hard", tarfile.LNKTYPE, "/etc/passwd"), b""),
-        (member("sys/zero", tarfile.CHRTYPE), b""),
-        (member("sys/pipe", tarfile.FIFOTYPE), b""),
-        (member("../outside"), b"x"),
-        (member("/tmp/chaosity-outside"), b"x"),
-    ]
-    with unpacked_tarball(tarball(tmp_path / "a.tar.gz", members)) as top:
-        assert (top / SYS).read_text() == "0-3\n"
-        found = {str(path.relative_to(top)) for path in top.rglob("*")}
-        assert not found & {"sys/up", "sys/hard", "sys/zero", "sys/pipe"}
-        assert all(path.resolve().is_relative_to(top.resolve()) for path in top.rglob("*"))
-        assert not (top.parent / "outside").exists()
-    assert not Path("/tmp/chaosity-outside").exists()
 
 
 def test_a_zip_file_that_unpacks_to_gigabytes_is_refused(tmp_path):

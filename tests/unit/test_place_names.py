@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from chaosity.components.make_component_documents import SYSTEM, make_component_documents
 from chaosity.design.host_plan import PlannedHost, plan_host
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import EXPERIMENTS, yaml_file_names
 from chaosity.place_names import (
     PlaceName,
@@ -25,10 +25,9 @@ from chaosity.place_names import (
     place_words,
     pu_name,
 )
-from chaosity.topology.configuration_names import configuration_name
-from chaosity.topology.device_types import OpenclDevice
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_model import CoreKind
+from chaosity.topology.topology_model import configuration_name
+from chaosity.topology.topology_parts import CoreKind, OpenclDevice
 
 MACHINES = Path(__file__).resolve().parents[1] / "data" / "topologies"
 INDEX = st.integers(0, 999_999)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chaosity.campaign.campaign import Campaign
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError
 from workflow_folder import Workflow

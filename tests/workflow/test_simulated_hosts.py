@@ -13,7 +13,7 @@ from rocrate.rocrate import ROCrate
 
 import playbooks
 from chaosity.campaign.campaign import Campaign
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.store.measurements import Measurements
 from workflow_folder import Workflow

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.shipped_documents import EXPERIMENTS, ROOT, load_experiment
-from chaosity.documents.yaml_files import read_yaml
 from chaosity.topology.topology_discovery import discover_topology
 from machines import configuration_folder, make_tables, run_chaosity
 from workflow_folder import Workflow

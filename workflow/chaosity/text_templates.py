@@ -16,8 +16,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from chaosity import units
+from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.shipped_documents import ROOT
-from chaosity.documents.yaml_files import read_yaml
 from chaosity.place_names import list_of_places, place_words
 
 TEMPLATES = ROOT / "templates"

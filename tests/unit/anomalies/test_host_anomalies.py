@@ -18,8 +18,7 @@ from chaosity.anomalies.latency_sweep_anomalies import (
 )
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_json import topology_from_json, topology_to_json
-from chaosity.topology.topology_model import Topology
+from chaosity.topology.topology_model import Topology, topology_from_json, topology_to_json
 from machines import planned
 from shipped_data import REAL_MACHINES
 from table_rows import LATENCY, rows, sweep, table

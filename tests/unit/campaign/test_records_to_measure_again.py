@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from chaosity.campaign.campaign import Campaign
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 
 HOST = "milan"
 

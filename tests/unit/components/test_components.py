@@ -19,9 +19,9 @@ from chaosity.components.make_component_documents import (
     drive_component_name,
     make_component_documents,
 )
-from chaosity.topology.device_types import Gpu, NvmeDrive
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology
+from chaosity.topology.topology_parts import Gpu, NvmeDrive
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from chaosity.design.host_plan import PlannedHost
-from chaosity.documents.check_config import read_config
-from chaosity.topology.configuration_names import configuration_name
+from chaosity.documents.config import read_config
 from chaosity.topology.topology_discovery import discover_topology
+from chaosity.topology.topology_model import configuration_name
 
 MACHINES = Path(__file__).resolve().parents[2] / "data" / "topologies"
 

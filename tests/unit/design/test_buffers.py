@@ -16,7 +16,7 @@ from chaosity.design.endpoints import PlannedDrive
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources
 from chaosity.design.selectors import first_of_each_relation
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError
 from chaosity.topology.topology_discovery import discover_topology

@@ -13,7 +13,7 @@ from chaosity.benchmarks.benchmark_templates import (
 )
 from chaosity.design.host_plan import plan_host
 from chaosity.documents import shipped_documents as module
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import yaml_file_names
 from chaosity.errors import UserError
 

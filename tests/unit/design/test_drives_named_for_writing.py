@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from chaosity.design.host_plan import PlannedHost
 from chaosity.errors import UserError
-from chaosity.topology.device_types import NvmeDrive
 from chaosity.topology.topology_model import Topology
+from chaosity.topology.topology_parts import NvmeDrive
 
 
 def drive(number: int, serial: str | None, *, model: str | None = "ACME 1", namespace: int = 1):

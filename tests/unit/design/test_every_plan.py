@@ -11,11 +11,11 @@ import pytest
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design.host_plan import PlannedHost, plan_host
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import EXPERIMENTS, ROOT
 from chaosity.errors import UserError
-from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology
+from chaosity.topology.topology_model import configuration_name
 from shipped_data import REAL_MACHINES
 
 CONFIGS = sorted(path.stem for path in (ROOT / "config").glob("*.yaml"))

@@ -6,11 +6,11 @@ import pytest
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError
-from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology
+from chaosity.topology.topology_model import configuration_name
 
 
 def planned(machine: str, experiment: str, writable: int = 0) -> HostPlan:

@@ -15,11 +15,12 @@ from chaosity.cpusets import parse_cpu_list
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources, thread_counts
 from chaosity.design.loads import format_level
-from chaosity.documents.check_config import check_config, read_config
+from chaosity.documents.config import check_config, read_config
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_model import HugePagePool, Topology
+from chaosity.topology.topology_model import Topology
+from chaosity.topology.topology_parts import HugePagePool
 
 MACHINES = Path(__file__).resolve().parents[2] / "data" / "topologies"
 

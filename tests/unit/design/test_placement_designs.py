@@ -19,9 +19,9 @@ from chaosity.design.samples import sample_sets_of_every_size
 from chaosity.design.selectors import page_placement_target, round_page_shares
 from chaosity.documents.shipped_documents import EXPERIMENTS, yaml_file_names
 from chaosity.errors import UserError
-from chaosity.place.placement_policies import POLICIES
-from chaosity.topology.configuration_names import configuration_name
+from chaosity.place.page_shares import POLICIES
 from chaosity.topology.topology_discovery import discover_topology
+from chaosity.topology.topology_model import configuration_name
 
 ALL = list(POLICIES)
 

@@ -10,11 +10,10 @@ from expansions import expansion, tried
 
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.errors import UserError
-from chaosity.topology.device_types import OpenclDevice
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_model import CoreKind
+from chaosity.topology.topology_parts import CoreKind, OpenclDevice
 
 ROOT = Path(__file__).resolve().parents[3]
 MACHINES = ROOT / "tests" / "data" / "topologies"

@@ -6,12 +6,10 @@ import pytest
 import yaml
 
 from chaosity.documents import shipped_documents as module
-from chaosity.documents.check_config import check_config, read_config
-from chaosity.documents.check_document import check_document
-from chaosity.documents.config import Config
+from chaosity.documents.checked_yaml import check_document, read_yaml
+from chaosity.documents.config import Config, check_config, read_config
 from chaosity.documents.experiments import ExperimentDocument
 from chaosity.documents.shipped_documents import CONFIG, load_benchmark, yaml_file_names
-from chaosity.documents.yaml_files import read_yaml
 from chaosity.errors import UserError
 
 

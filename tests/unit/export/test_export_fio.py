@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from chaosity.cli import chaosity
-from chaosity.topology.device_types import NvmeDrive
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology
+from chaosity.topology.topology_parts import NvmeDrive
 from loop_devices import checksum, loop_device
 from table_rows import drive_rows, folder_of, table
 

@@ -14,8 +14,7 @@ from chaosity.documents.shipped_documents import load_experiment
 from chaosity.figures.axes import is_byte_column, make_axis_value
 from chaosity.figures.figure_files import draw_figures
 from chaosity.store.measurements import Measurements
-from chaosity.topology.topology_json import topology_from_json
-from chaosity.topology.topology_model import Topology
+from chaosity.topology.topology_model import Topology, topology_from_json
 from machines import planned
 from shipped_data import PUBLISHED_TABLES
 from table_rows import LATENCY, rows, sweep, table

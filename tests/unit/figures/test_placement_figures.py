@@ -14,7 +14,7 @@ from chaosity.cpusets import format_cpu_list
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.reference_loads import add_reference_loads
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import (

@@ -10,9 +10,9 @@ from typing import Any, get_args
 import pytest
 import yaml
 
+from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.config import Mode
 from chaosity.documents.shipped_documents import ROOT
-from chaosity.documents.yaml_files import read_yaml
 
 VARS = ROOT / "roles/firmware/vars"
 MAKERS = sorted(path.stem for path in VARS.glob("*.yml") if path.stem != "main")

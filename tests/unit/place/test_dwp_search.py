@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from chaosity.place.page_share_arithmetic import shift_shares_to_workers
-from chaosity.place.settle_placement import DwpSearch, MeasuredRate, TimeUpError
+from chaosity.place.page_shares import shift_shares_to_workers
+from chaosity.place.placement_search import DwpSearch, MeasuredRate, TimeUpError
 from placement_sensitive_program import pass_time
 
 GRID = [number / 10 for number in range(11)]

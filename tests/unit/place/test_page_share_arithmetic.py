@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from chaosity.errors import UserError
 from chaosity.place.page_migration import plan_block_moves
-from chaosity.place.page_share_arithmetic import (
+from chaosity.place.page_shares import (
     apportion_whole_numbers,
     attainable_amounts,
     format_shares,

@@ -1,26 +1,24 @@
-"""Programs that settle before others hear that they are ready: real ones, in every phase."""
+"""Programs whose placement settles before they are measured: real ones, in every phase."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from kernel_files import Kernel, placed_point, report
 
 from chaosity.documents.shipped_documents import load_benchmark
-from chaosity.place import settle_placement
-from chaosity.place.hold_back_ready_line import BarrierPhase, BarrierProxy
-from chaosity.place.settle_placement import AutonumaSettling
-from chaosity.runner import load_process, metric_values, observed_placement, record_checks
+from chaosity.place import placement_search
+from chaosity.place.placement_search import AutonumaSettling
+from chaosity.runner import metric_values, observed_placement, record_checks
 from chaosity.runner.point_measurement import READY_SECONDS
 from chaosity.runner.point_measurement import measure_point as measured
 from wait_until_true import wait_until
@@ -49,15 +47,15 @@ while not stop:
         say(event="sample", begin_ns=begin, end_ns=time.monotonic_ns(), passes=1)
 say(event="done", passes=passes)
 """
-QUICK = "program_rate.SHORTEST, program_rate.LONGEST = 0.02, 0.1"
-ENDLESS = "program_rate.LONGEST, program_rate.PRECISION = 1e9, 0.0"
+QUICK = "placement_search.SHORTEST, placement_search.LONGEST = 0.02, 0.1"
+ENDLESS = "placement_search.LONGEST, placement_search.PRECISION = 1e9, 0.0"
 HASTY = (
-    "program_rate.LONGEST, program_rate.PRECISION = 0.2, 0.0;"
+    "placement_search.LONGEST, placement_search.PRECISION = 0.2, 0.0;"
     "run_placed_program.SETTLE_SECONDS = 1.0"
 )
 MAIN = """
 import sys
-from chaosity.place import run_placed_program, program_rate, settle_placement
+from chaosity.place import run_placed_program, placement_search
 from chaosity.place.__main__ import main
 {}
 main(sys.argv[1:])
@@ -79,7 +77,9 @@ def command(kernel: Kernel, constants: str, *arguments: str, policy: str = "bwap
 class Settles:
     """A program that waits at a barrier, while chaosity-place runs it."""
 
-    def __init__(self, kernel: Kernel, folder: Path, constants: str, how: str, policy: str) -> None:
+    def __init__(
+        self, kernel: Kernel, folder: Path, constants: str, how: str, policy: str, opens: bool
+    ) -> None:
         self.path, self.mark = folder / "report.json", folder / "mark"
         program = (sys.executable, "-c", PROGRAM, str(self.mark), how)
         given = ("--report", str(self.path), "--", *program)
@@ -90,6 +90,9 @@ class Settles:
             stderr=subprocess.PIPE,
             text=True,
         )
+        if opens:  # as the runner does when it is ready
+            self.process.stdin.write("go\n")
+            self.process.stdin.flush()
 
     def opened(self) -> int:
         """Wait until it runs; returns its process."""
@@ -106,6 +109,13 @@ class Settles:
     def event(self) -> dict:
         return json.loads(self.process.stdout.readline())
 
+    def until_settled(self) -> list[str]:
+        """Read until its placement has settled; returns the names of the events."""
+        names = [self.event()["event"]]
+        while names[-1] != "settled":
+            names.append(self.event()["event"])
+        return names
+
     def ended(self) -> tuple[int, list[str], dict]:
         """End its input; returns exit status, the rest of the events' names, and the report."""
         self.process.stdin.close()
@@ -118,8 +128,10 @@ def start(kernel, tmp_path):
     """Starts a program; what is left of it is killed."""
     started = []
 
-    def settles(constants: str, how: str = "", policy: str = "bwap_uniform") -> Settles:
-        started.append(Settles(kernel, tmp_path, constants, how, policy))
+    def settles(
+        constants: str, how: str = "", policy: str = "bwap_uniform", opens: bool = True
+    ) -> Settles:
+        started.append(Settles(kernel, tmp_path, constants, how, policy, opens))
         return started[-1]
 
     yield settles
@@ -128,31 +140,30 @@ def start(kernel, tmp_path):
         one.process.wait()
 
 
-def test_the_runner_measures_only_what_follows_the_search(kernel, monkeypatch):
-    """Its barrier is passed by the runner's line alone, though the program ran for a second."""
-    released = []
-    release = load_process.LoadProcess.release_from_barrier
-    monkeypatch.setattr(
-        load_process.LoadProcess,
-        "release_from_barrier",
-        lambda load: (released.append(load_process.time.monotonic_ns()), release(load)),
-    )
+def searched_point(kernel: Kernel) -> dict[str, Any]:
+    """A point whose load searches for its placement before it is measured."""
     program = (sys.executable, IMAGINED, "1", "1", "60", "16", "0.001", "barrier")
     given = ("--cpus", "0", "--report", "place.json", "--", *program)
     dwp = {"in": "place.json", "json": "dwp", "optional": True, "may_be_zero": True}
-    metrics = {"passes_per_second": {"progress": True}, "dwp": dwp}
-    load = {"start": "barrier", "metrics": metrics}
-    record = measured(placed_point(command(kernel, QUICK, *given), 0.5, **load), 1)
+    load = {"start": "barrier", "metrics": {"passes_per_second": {"progress": True}, "dwp": dwp}}
+    point = placed_point(command(kernel, QUICK, *given), 0.5, **load)
+    point["loads"][0]["placement"]["settles"] = True
+    return point
+
+
+def test_the_runner_measures_only_what_follows_the_search(kernel):
+    began = time.monotonic()
+    record = measured(searched_point(kernel), 1)
     assert record["verdict"]["status"] == "valid", record["verdict"]["reason"]
-    outputs = record["loads"][0]["outputs"]
-    ready, *rest = [json.loads(line) for line in outputs["stdout"].splitlines()]
+    [load] = record["loads"]
+    ready, *rest = [json.loads(line) for line in load["outputs"]["stdout"].splitlines()]
     assert ready["event"] == "ready"
     assert {line["event"] for line in rest} == {"sample"}
-    assert all(line["begin_ns"] >= released[0] for line in rest)
     # It ran before, and whoever looks at rates sees none of that.
-    found = json.loads(outputs["place.json"])
+    found = json.loads(load["outputs"]["place.json"])
     assert found["search"]["settled"] is True
     assert 0.1 < found["search"]["seconds"] < READY_SECONDS
+    assert rest[0]["begin_ns"] * 1e-9 >= began + found["search"]["seconds"]
     assert found["exit_status"] == 128 + signal.SIGTERM  # the last report, and it is whole
     assert metric_values.metric_values_or_reasons(record)["program"]["dwp"][0] == found["dwp"]
     assert found["steps"][0]["dwp"] == 0.0
@@ -164,10 +175,8 @@ def test_the_runner_measures_only_what_follows_the_search(kernel, monkeypatch):
 
 def test_co_running_loads_run_during_the_search(kernel):
     """A load that the runner stops; the window of both begins when the search has ended."""
+    point = searched_point(kernel)
     program = (sys.executable, IMAGINED, "1", "1", "60", "16", "0.001", "barrier")
-    given = ("--cpus", "0", "--report", "place.json", "--", *program)
-    point = placed_point(command(kernel, QUICK, *given), 0.5, start="barrier")
-    point["loads"][0]["placement"]["settles"] = True
     stop = {"by": "runner", "signal": "TERM", "exit": [-signal.SIGTERM]}
     beside = {"name": "beside", "start": "barrier", "stop": stop}
     point["loads"] += placed_point(["taskset", "-c", "0", *program], 0.5, **beside)["loads"]
@@ -185,61 +194,28 @@ def test_a_crash_during_the_search_gives_the_programs_status(start):
     os.kill(run.opened(), signal.SIGKILL)
     run.process.wait(20)
     status, names, found = run.ended()
-    assert (status, names, found["exit_status"]) == (137, [], 137)
+    assert (status, set(names) - {"sample"}, found["exit_status"]) == (137, {"ready"}, 137)
 
 
-DURING = "the program ended before the search was finished"
-
-
-@pytest.mark.parametrize(
-    ("constants", "waits_for", "ends", "names", "reason"),
-    [
-        # It was never ready.
-        (ENDLESS, "its start", "by a signal", ["done"], DURING),
-        (ENDLESS, "its start", "with its input", ["done"], DURING),
-        # The end of input reaches its own barrier, or the search, on a busy machine.
-        (
-            ENDLESS,
-            "",
-            "with its input",
-            ["ready", "done"],
-            f"the program ended before it was ready|{DURING}",
-        ),
-        (QUICK, "ready", "with its input", ["done"], None),
-    ],
-)
-def test_a_program_that_ends_before_its_release_has_no_sample(
-    start, constants, waits_for, ends, names, reason
-):
-    run = start(constants)
-    if waits_for == "its start":
-        run.opened()
-    if waits_for == "ready":
-        assert run.event()["event"] == "ready"
-    if ends == "by a signal":
-        run.process.terminate()
-    status, said, found = run.ended()  # which ends its input
-    assert (status, said) == (0, names)
-    assert found["search"]["settled"] is (reason is None)
-    assert re.fullmatch(str(reason), str(found["search"]["reason"]))
-
-
-def test_an_early_line_releases_the_program_after_settling(start):
-    run = start(QUICK)
-    run.process.stdin.write("go\n")
-    run.process.stdin.flush()
-    assert run.event()["event"] == "ready"
-    before = report(run.path)["search"]
-    assert before["settled"] is True
-    assert run.event()["event"] == "sample"
+def test_a_program_that_ends_during_the_search_does_not_settle(start):
+    run = start(ENDLESS)
+    run.opened()
     run.process.terminate()
-    status, names, _ = run.ended()
-    assert (status, names[-1], names.count("ready")) == (0, "done", 0)
+    status, names, found = run.ended()
+    assert (status, names[0], names[-1], "settled" in names) == (0, "ready", "done", False)
+    assert found["search"]["settled"] is False
+    assert found["search"]["reason"] == "the program ended before the search was finished"
+
+
+def test_a_program_that_ends_at_its_barrier_does_not_settle(start):
+    run = start(ENDLESS, opens=False)
+    assert run.event()["event"] == "ready"
+    assert run.ended()[1] == ["done"]
 
 
 def test_a_search_out_of_time_stays_at_the_best_so_far(start):
     run = start(HASTY)
-    assert run.event()["event"] == "ready"
+    assert set(run.until_settled()) == {"ready", "sample", "settled"}
     run.process.terminate()
     status, _, found = run.ended()
     assert status == 0
@@ -257,9 +233,9 @@ def test_a_search_out_of_time_stays_at_the_best_so_far(start):
     assert found["placed"] is True
 
 
-def test_without_a_rate_the_program_gets_ready_and_status_is_3(start):
+def test_without_a_rate_the_status_is_3(start):
     run = start(HASTY, "mute")
-    assert run.event()["event"] == "ready"
+    assert run.until_settled() == ["ready", "settled"]
     run.process.terminate()
     status, _, found = run.ended()
     assert status == 3
@@ -281,26 +257,25 @@ def test_a_program_without_a_ready_line_is_searched_as_usual(start):
 
 
 def test_without_settling_the_program_keeps_its_own_barrier(start):
-    run = start(ENDLESS, policy="uniform_all")
+    run = start(ENDLESS, policy="uniform_all", opens=False)
     assert run.event()["event"] == "ready"
     assert not run.mark.exists()
     assert run.ended()[1] == ["done"]
 
 
-def test_the_kernels_moves_end_before_the_ready_line(start):
-    run = start("settle_placement.LOOK_SECONDS = 0.05", policy="autonuma")
-    assert run.event()["event"] == "ready"
+def test_the_kernels_moves_end_before_it_has_settled(start):
+    run = start("placement_search.LOOK_SECONDS = 0.05", policy="autonuma")
+    run.until_settled()
     assert run.mark.exists()  # it runs
     found = report(run.path)["settling"]
     assert found["settled"] is True
     assert found["seconds"] >= 3 * 0.05
-    assert run.ended()[1] == ["done"]
 
 
 def at_rest(monkeypatch, shares):
     """What becomes of pages whose shares on node 0 are these, a second apart, and then the last."""
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(settle_placement, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(placement_search, "time", SimpleNamespace(monotonic=lambda: clock.now))
     left = list(shares)
 
     def let_program_run(seconds: float) -> bool:
@@ -329,31 +304,3 @@ def test_pages_are_at_rest_after_three_seconds_without_a_move(
     monkeypatch, shares, seconds, settled
 ):
     assert at_rest(monkeypatch, shares) == AutonumaSettling(seconds, settled)
-
-
-def line(begin: int | None) -> bytes:
-    """A sample's, or another line."""
-    event = {"event": "other"} if begin is None else {"event": "sample", "begin_ns": begin}
-    return json.dumps(event).encode() + b"\n"
-
-
-LINES = st.lists(st.none() | st.integers(0, 99), max_size=8)
-
-
-@given(LINES, LINES, LINES)
-def test_all_lines_except_early_samples_are_passed_on_once_in_order(kept, awaited, after):
-    proxy = BarrierProxy()
-    os.close(proxy.reading)
-    ready = b'{"event":"ready"}\n'
-    said = proxy.filter_line(b"hello\n") + proxy.filter_line(ready)
-    assert said == b"hello\n"
-    proxy.phase = BarrierPhase.SETTLING
-    assert b"".join(proxy.filter_line(line(one)) for one in kept) == b""
-    said += proxy.release_ready_and_held_lines(0)
-    said += b"".join(proxy.filter_line(line(one)) for one in awaited)
-    proxy._release(50)
-    said += b"".join(proxy.filter_line(line(one)) for one in after)
-    others = [one for one in [*kept, *awaited] if one is None]
-    late = [one for one in after if one is None or one >= 50]
-    assert said == b"hello\n" + ready + b"".join(map(line, [*others, *late]))
-    os.close(proxy._writing)

@@ -15,7 +15,7 @@ import pytest
 from chaosity.compare.outlier_hosts import find_outlier_hosts
 from chaosity.health.check_series import COLUMNS, SERIES_FILE
 from chaosity.report.overview import write_overview
-from chaosity.topology.topology_json import topology_to_json
+from chaosity.topology.topology_model import topology_to_json
 from machines import planned
 from simulated_fleet import fleet_tables, write_fleet
 

@@ -31,8 +31,7 @@ from chaosity.store.left_out_points import (
 from chaosity.store.measurements import Measurements
 from chaosity.store.measurements_before_component_changes import HISTORY_COLUMNS
 from chaosity.store.tidy_table_parquet import rows_to_table
-from chaosity.topology.topology_json import topology_from_json
-from chaosity.topology.topology_model import Topology
+from chaosity.topology.topology_model import Topology, topology_from_json
 from machines import measured_host
 from table_rows import BANDWIDTH
 

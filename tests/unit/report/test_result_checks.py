@@ -12,7 +12,7 @@ from chaosity.records.record_types_and_verdict import make_check
 from chaosity.report.facts import host_state_section, machine_section
 from chaosity.report.html import render_page
 from chaosity.report.problems import SEVERITIES, check_results
-from chaosity.topology.topology_json import topology_from_json
+from chaosity.topology.topology_model import topology_from_json
 from machines import measured_host, shipped_topology
 
 NOTHING_FOUND = Findings(None, "", "", None, (), (), None, None)

@@ -6,9 +6,9 @@ import pytest
 
 from chaosity.campaign.budgeted_plan import budget_of_config
 from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
-from chaosity.documents.check_config import check_config, read_config
+from chaosity.documents.config import check_config, read_config
 from chaosity.rounds.point_priority import least_budget_seconds
-from chaosity.topology.configuration_names import configuration_name
+from chaosity.topology.topology_model import configuration_name
 from machines import shipped_topology
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from chaosity.design.host_plan import PlannedHost, plan_host
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError
 from chaosity.rounds.machine_so_far import MachineSoFar

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chaosity.place.program_rate import SampleSource
 from hypothesis import strategies as st
 
 from chaosity.benchmarks.benchmark_templates import Benchmark
@@ -17,7 +18,6 @@ from chaosity.campaign.kept_page_weights import HostPageWeights
 from chaosity.cli.explain import explain_value_command
 from chaosity.documents.shipped_documents import ROOT, load_benchmark
 from chaosity.errors import UserError
-from chaosity.place.program_rate import SampleSource
 from chaosity.report.run import read_record_summaries, tool_note_sentences
 from chaosity.rounds.round_types import Round, read_round_step, write_round_step
 from chaosity.runner.metric_values import metric_values_or_reasons

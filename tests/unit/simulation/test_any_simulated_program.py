@@ -6,10 +6,13 @@ import copy
 
 import pytest
 
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.errors import UserError
-from chaosity.simulation.machine_model import MachineModel
-from chaosity.simulation.true_values import check_programs_can_be_simulated, true_values
+from chaosity.simulation.machine_model import (
+    MachineModel,
+    check_programs_can_be_simulated,
+    true_values,
+)
 from machines import TODAY, SimulatedHost, planned
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.simulation.max_min_fair_rates import Flow, max_min_fair_rates
+from chaosity.simulation.access_paths import Flow, max_min_fair_rates
 
 RESOURCES = ("core", "link", "node")
 uses = st.dictionaries(st.sampled_from(RESOURCES), st.floats(0.1, 4), min_size=1)

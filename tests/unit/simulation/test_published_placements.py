@@ -18,7 +18,7 @@ import pytest
 from scipy import stats
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.documents.machines import MachineDescription
 from chaosity.records.point_types import Load, Point
 from chaosity.simulation.machine_model import MachineModel

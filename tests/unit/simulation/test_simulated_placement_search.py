@@ -8,8 +8,7 @@ import pytest
 
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.figures.figure_files import draw_figures
-from chaosity.simulation.machine_model import MachineModel
-from chaosity.simulation.true_values import true_values
+from chaosity.simulation.machine_model import MachineModel, true_values
 from machines import TODAY, SimulatedHost, planned
 
 

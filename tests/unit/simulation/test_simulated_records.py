@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from chaosity.design.host_plan import PlannedHost, plan_host
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import EXPERIMENTS, ROOT
 from chaosity.runner.metric_values import metric_values_or_reasons
 from chaosity.simulation.machine_description import read_machine_description
-from chaosity.simulation.machine_model import MachineModel
+from chaosity.simulation.machine_model import MachineModel, true_values
 from chaosity.simulation.simulated_records import simulate_replicate
-from chaosity.simulation.true_values import true_values
-from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology
+from chaosity.topology.topology_model import configuration_name
 from machines import TODAY, planned
 from published_schemas import schema_errors
 

@@ -7,10 +7,9 @@ from datetime import date
 import pytest
 
 from chaosity.design.host_plan import PlannedHost, plan_host
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.simulation.machine_description import firmware_topology
-from chaosity.simulation.machine_model import MachineModel
-from chaosity.simulation.true_values import true_values
+from chaosity.simulation.machine_model import MachineModel, true_values
 from machines import TODAY, shipped_machine, shipped_topology
 
 TOPOLOGY = shipped_topology("apple_m1_pro")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from slurm_workflow import Checkout
 from workflow_folder import SHORT
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from chaosity.anomalies.host_anomalies import analyse_host
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.statistics.latency_steps import find_latency_steps
 from chaosity.store.measurements import Measurements
 from machines import planned

@@ -10,7 +10,7 @@ from report_inputs import run_of
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.reference_loads import add_reference_loads
 from chaosity.design.samples import PlanNotes
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import load_benchmark, load_experiment
 from chaosity.errors import UserError
 from chaosity.figures.figure_files import draw_figures

@@ -7,10 +7,9 @@ import pandas as pd
 import pytest
 from report_inputs import run_of
 
-from chaosity.documents.check_document import check_document
+from chaosity.documents.checked_yaml import check_document, read_yaml
 from chaosity.documents.published import ProcessorsDocument
 from chaosity.documents.shipped_documents import PROCESSORS, read_document, yaml_file_names
-from chaosity.documents.yaml_files import read_yaml
 from chaosity.errors import UserError
 from chaosity.report.equal_hosts import compare_equal_hosts
 from chaosity.report.problems import OK, WARNING, check_results

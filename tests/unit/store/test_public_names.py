@@ -10,15 +10,14 @@ import pandas as pd
 import pytest
 
 from chaosity.design.host_plan import PlannedHost, plan_host
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import EXPERIMENTS, yaml_file_names
 from chaosity.store.profile_anonymisation import anonymise_profiles
 from chaosity.store.profile_database import COMPONENT_COLUMNS, PROFILE_COLUMNS
 from chaosity.store.tidy_table_from_records import ReplicateOutcome, tidy_rows_of_outcome
 from chaosity.store.tidy_table_parquet import COLUMNS, rows_to_table
-from chaosity.topology.device_types import OpenclDevice
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_model import CoreKind
+from chaosity.topology.topology_parts import CoreKind, OpenclDevice
 
 SERVER = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 # A device's own words, of which some makers give each specimen its own.

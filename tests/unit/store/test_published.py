@@ -7,8 +7,8 @@ import re
 
 import pytest
 
+from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.shipped_documents import PUBLISHED
-from chaosity.documents.yaml_files import read_yaml
 from chaosity.errors import UserError
 from chaosity.store.read_published_csv import read_published_csv
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import struct
-import tarfile
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -23,10 +21,14 @@ from chaosity.components.make_component_documents import make_component_document
 from chaosity.cpusets import format_cpu_list, parse_cpu_list, parse_mask
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.runner.memory_module_table import parse_memory_modules
-from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.host_facts import parse_dmidecode_memory_modules
 from chaosity.topology.topology_discovery import discover_topology, discover_topology_with_xml
-from chaosity.topology.topology_json import read_topology, topology_from_json, topology_to_json
+from chaosity.topology.topology_model import (
+    configuration_name,
+    read_topology,
+    topology_from_json,
+    topology_to_json,
+)
 from strategies import (
     ODD_NUMBERS,
     ODD_TEXTS,
@@ -114,45 +116,18 @@ def change_xml(draw: Draw, data: bytes) -> bytes:
     return etree.tostring(root)
 
 
-def change_files(draw: Draw, files: dict[str, bytes]) -> dict[str, bytes]:
-    """Change, remove or add one file of a tarball."""
-    name = draw(st.sampled_from(sorted(files)))
-    kind = draw(st.sampled_from(("content", "content", "content", "remove", "add")))
-    if kind == "add":
-        return {
-            **files,
-            draw(st.sampled_from(("../out", "sys/../../out", "sys", f"{name}/x"))): b"1",
-        }
-    if kind == "remove":
-        return {other: content for other, content in files.items() if other != name}
-    if name == "topology.xml":
-        return {**files, name: change_xml(draw, files[name])}
-    text = files[name].decode(errors="replace")
-    if name == "host.json" and draw(st.booleans()):
-        try:
-            text = json.dumps(change_document(draw, json.loads(text)))
-        except ValueError:
-            text = ""
-    return {**files, name: change_text(draw, text).encode(errors="replace")}
-
-
-@st.composite
-def tarballs(draw: Draw, files: dict[str, bytes]) -> bytes:
-    """Return tarballs with changed files, and with one member that is no file, or broken ones."""
-    kinds = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE)
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w:gz", compresslevel=1) as archive:
-        for name, content in draw(changed([files], change_files)).items():
-            member = tarfile.TarInfo(name.replace("\0", "0"))
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-        if draw(st.integers(0, 3)) == 0:
-            odd = tarfile.TarInfo(draw(st.sampled_from(("sys", "sys/link", "topology.xml"))))
-            odd.type = draw(st.sampled_from(kinds))
-            odd.linkname = draw(st.sampled_from(("/etc", "../..", "host.json", "/dev/zero")))
-            archive.addfile(odd)
-    data = stream.getvalue()
-    return change_bytes(draw, data) if draw(st.integers(0, 5)) == 0 else data
+def change_description(draw: Draw, text: str) -> str:
+    """Change hwloc's XML, a file, or any part of a description."""
+    facts = json.loads(text)
+    kind = draw(st.sampled_from(("xml", "file", "file", "any")))
+    if kind == "xml":
+        xml = change_xml(draw, facts["topology_xml"].encode())
+        return json.dumps({**facts, "topology_xml": xml.decode(errors="replace")})
+    if kind == "file":
+        name = draw(st.sampled_from(sorted(facts["files"])))
+        facts["files"][name] = change_text(draw, facts["files"][name])
+        return json.dumps(facts)
+    return json.dumps(change_document(draw, facts))
 
 
 def smbios_table() -> bytes:
@@ -169,15 +144,15 @@ def smbios_table() -> bytes:
 
 
 @cache
-def described() -> dict[str, bytes]:
-    """Return the files of a description of a host with two nodes and a drive."""
+def described() -> str:
+    """Return the description of a host with two nodes and a drive."""
     nodes = {0: CapturedNode("0-1", 16, (10, 21)), 1: CapturedNode("2-3", 16, (21, 10))}
     drive = CapturedDrive("0000:41:00.0", "nvme0n1", 1)
     with tempfile.TemporaryDirectory() as name:
         root = Capture(nodes, {0: "0-3"}, [drive], FILES).write(Path(name))
         paths = [path for path in root.rglob("*") if path.is_file()]
-        files = {str(path.relative_to(root)): path.read_bytes() for path in paths}
-    return {**files, "topology.xml": XML[0], "host.json": json.dumps(FACTS).encode()}
+        files = {str(path.relative_to(root)): path.read_text() for path in paths}
+    return json.dumps({**FACTS, "topology_xml": XML[0].decode(), "files": files})
 
 
 def use(topology: Any, folder: Path) -> None:
@@ -188,7 +163,7 @@ def use(topology: Any, folder: Path) -> None:
 
 
 def parse_file(data: bytes, folder: Path) -> None:
-    path = folder / ("machine.xml" if data[:1] in (b"<", b"") else "description.tar.gz")
+    path = folder / ("description.json" if data[:1] == b"{" else "machine.xml")
     path.write_bytes(data)
     topology, text = discover_topology_with_xml(str(path))
     etree.fromstring(text.encode())
@@ -235,7 +210,11 @@ CASES: dict[
     str, tuple[Callable[[], st.SearchStrategy[Any]], Callable[[Any, Path], None], float]
 ] = {
     "hwloc XML": (lambda: xml, parse_file, 0.1),
-    "description": (lambda: tarballs(described()), parse_file, 0.12),
+    "description": (
+        lambda: changed([described()], change_description),
+        lambda text, folder: parse_file(text.encode(), folder),
+        0.12,
+    ),
     "dmidecode": (
         lambda: changed([DMIDECODE], change_text),
         lambda text, _: parse_dmidecode_memory_modules(text) and None,

@@ -1,16 +1,12 @@
-"""Captured /sys trees that the tests write: all kinds of nodes, drives, and malicious tarballs."""
+"""Captured /sys trees that the tests write: all kinds of nodes and drives."""
 
 from __future__ import annotations
-
-import io
-import tarfile
 
 import pytest
 from captured import GIB, Capture, CapturedDrive, CapturedNode
 
-from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology, discover_topology_with_xml
-from chaosity.topology.topology_sources import unpacked_tarball
+from chaosity.topology.topology_model import configuration_name
 
 CPUINFO = (
     "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: {}\nmicrocode\t: 0xa0\nflags\t: b a"
@@ -197,59 +193,3 @@ def test_a_capture_directory_may_be_the_root_its_parent_or_sys_itself(tmp_path):
     root = MEMORY_LESS.write(tmp_path / "gathered" / "machine")
     for place in (root, root.parent, root / "sys"):
         assert len(discover_topology(str(place)).nodes) == 4
-
-
-@pytest.mark.parametrize(("suffix", "mode"), [("bz2", "w:bz2"), ("gz", "w:gz"), ("xz", "w:xz")])
-def test_tarballs_of_every_compression(tmp_path, suffix, mode):
-    root = MEMORY_LESS.write(tmp_path / "machine")
-    path = tmp_path / f"machine.tar.{suffix}"
-    with tarfile.open(path, mode) as archive:
-        archive.add(root, "machine")
-    assert len(discover_topology(str(path)).nodes) == 4
-    renamed = path.rename(tmp_path / f"without-suffix-{suffix}")
-    assert len(discover_topology(str(renamed)).nodes) == 4
-
-
-def test_a_busy_file_while_a_tarball_is_used_is_not_taken_for_its_lock(tmp_path):
-    path = tmp_path / "machine.tar.gz"
-    with tarfile.open(path, "w:gz") as archive:
-        archive.add(MEMORY_LESS.write(tmp_path / "machine"), "machine")
-    with pytest.raises(BlockingIOError), unpacked_tarball(path):
-        raise BlockingIOError
-
-
-def add_member(archive: tarfile.TarFile, name: str, link: str | None = None) -> None:
-    """Adds a file of one byte, or a symbolic link."""
-    member = tarfile.TarInfo(name)
-    if link is None:
-        member.size = 1
-    else:
-        member.type, member.linkname = tarfile.SYMTYPE, link
-    archive.addfile(member, io.BytesIO(b"x"))
-
-
-def test_a_tarball_cannot_write_or_read_outside(tmp_path):
-    root = MEMORY_LESS.write(tmp_path / "machine")
-    path = tmp_path / "evil.tar"
-    with tarfile.open(path, "w") as archive:
-        archive.add(root, "machine")
-        add_member(archive, "../escaped")
-        add_member(archive, f"{tmp_path}/escaped")
-        add_member(archive, "machine/door", link=str(tmp_path))
-        add_member(archive, "machine/door/escaped")
-        add_member(archive, "machine/absolute", link="/etc/passwd")
-        add_member(archive, "machine/relative", link="../../../../../../../etc/passwd")
-        add_member(archive, "machine/up", link="..")
-        add_member(archive, "machine/circle", link="circle")
-        add_member(archive, "machine/sys/roundabout", link="../up/../../etc/passwd")
-        add_member(archive, "machine/inside", link="sys/devices/system/node/online")
-        device = tarfile.TarInfo("machine/dev-mem")
-        device.type = tarfile.CHRTYPE
-        archive.addfile(device)
-    with unpacked_tarball(path) as top:
-        assert (top / "inside").read_text() == "0-3\n"
-        assert {item.name for item in top.iterdir()} == {"sys", "door", "inside", "up", "circle"}
-        assert not (top / "door").is_symlink()
-        assert [item.name for item in (top / "sys").iterdir()] == ["devices"]
-    assert len(discover_topology(str(path)).nodes) == 4
-    assert not list(tmp_path.glob("escaped"))

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from chaosity.topology.configuration_names import configuration_name
-from chaosity.topology.topology_model import Node, Topology
+from chaosity.topology.topology_model import Topology, configuration_name
+from chaosity.topology.topology_parts import Node
 
 EPYC, XEON, OTHER = "AMD EPYC 9654 96-Core Processor", "Intel(R) Xeon(R) Gold 6430", "Neoverse-N1"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology, discover_topology_with_xml
+from chaosity.topology.topology_model import configuration_name
 
 
 @pytest.fixture(scope="module")

@@ -13,14 +13,14 @@ import pytest
 
 from chaosity.components.make_component_documents import make_component_documents
 from chaosity.design.host_plan import PlannedHost, plan_host
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.runner import memory_module_table
 from chaosity.runner.memory_module_table import parse_memory_modules
 from chaosity.topology import topology_discovery, topology_sources
-from chaosity.topology.memory_peak import find_memory_peak
+from chaosity.topology.host_facts import find_memory_peak
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_json import topology_from_json, topology_to_json
-from chaosity.topology.topology_model import MemoryPeak, Node
+from chaosity.topology.topology_model import topology_from_json, topology_to_json
+from chaosity.topology.topology_parts import MemoryPeak, Node
 
 DDR4, DDR5, LPDDR5, HBM2, PERSISTENT = 0x1A, 0x22, 0x23, 0x21, 0x1F
 GIB = 2**30

@@ -7,7 +7,7 @@ import re
 from chaosity.store.profile_anonymisation import topology_without_private_facts
 from chaosity.topology.sysfs_reader import SysfsReader
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_json import topology_from_json, topology_to_json
+from chaosity.topology.topology_model import topology_from_json, topology_to_json
 from shipped_data import REAL_MACHINES
 
 NAPLES = REAL_MACHINES / "xml" / "mpibind_naples-2s-7401-8n.xml"

@@ -12,7 +12,7 @@ from chaosity.components.make_component_documents import make_component_document
 from chaosity.errors import MeasurementError
 from chaosity.runner import describe_host, opencl_device_lookup
 from chaosity.runner.opencl_device_lookup import find_opencl_device
-from chaosity.topology.drives_gpus_and_accelerators import list_opencl_devices as topology_devices
+from chaosity.topology.devices import list_opencl_devices as topology_devices
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology
 from shipped_data import REAL_MACHINES

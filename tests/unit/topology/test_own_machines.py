@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology, discover_topology_with_xml
+from chaosity.topology.topology_model import configuration_name
 
 
 @pytest.fixture

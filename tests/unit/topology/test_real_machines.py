@@ -7,16 +7,16 @@ nothing (`overrides`, and the kernel's own view), TRUTH below has the facts.
 from __future__ import annotations
 
 import json
+import subprocess
+import tempfile
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_json import topology_to_json
-from chaosity.topology.topology_model import Topology
+from chaosity.topology.topology_model import Topology, configuration_name, topology_to_json
 from shipped_data import REAL_MACHINES
 
 FACTS = json.loads((REAL_MACHINES / "facts.json").read_text())
@@ -53,7 +53,11 @@ CONFIGURATIONS = {
 
 @cache
 def topology(file: str) -> Topology:
-    return discover_topology(str(REAL_MACHINES / file))
+    if not file.startswith("sysfs/"):
+        return discover_topology(str(REAL_MACHINES / file))
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["tar", "-xf", REAL_MACHINES / file, "-C", folder], check=True)
+        return discover_topology(folder)
 
 
 def stem(file: str) -> str:

@@ -6,9 +6,13 @@ import json
 
 import pytest
 
-from chaosity.topology.device_types import Gpu
-from chaosity.topology.topology_json import read_topology, topology_from_json, topology_to_json
-from chaosity.topology.topology_model import CoreKind, L3Domain, Node, PartCounts, Topology
+from chaosity.topology.topology_model import (
+    Topology,
+    read_topology,
+    topology_from_json,
+    topology_to_json,
+)
+from chaosity.topology.topology_parts import CoreKind, Gpu, L3Domain, Node, PartCounts
 
 
 def node(index: int, package: int | None, cpus: tuple[int, ...] = (), **facts: object) -> Node:

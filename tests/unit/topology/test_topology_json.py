@@ -9,11 +9,7 @@ import pytest
 
 from chaosity.errors import UserError
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_json import (
-    read_topology,
-    topology_from_json,
-    topology_to_json,
-)
+from chaosity.topology.topology_model import read_topology, topology_from_json, topology_to_json
 
 OWN = Path(__file__).resolve().parents[2] / "data/topologies"
 

@@ -11,7 +11,7 @@ from small_server import EXPERIMENTS, fit, server
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.simulation.machine_description import Fault
 from chaosity.store.tidy_table_parquet import write_parquet_table
-from chaosity.topology.topology_json import topology_to_json
+from chaosity.topology.topology_model import topology_to_json
 from chaosity.twin.fitted_description import FittedMachine
 from machines import SimulatedHost
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from chaosity.documents.check_config import read_config
+from chaosity.documents.config import read_config
 from chaosity.simulation.machine_description import Fault
 from chaosity.twin.faults_of_findings import faults_of_findings
 from chaosity.twin.fit_machine import fit_machine

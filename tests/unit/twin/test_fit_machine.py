@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from small_server import EXPERIMENTS, fit, server
 
 from chaosity.cli import chaosity
-from chaosity.documents.check_document import check_document
+from chaosity.documents.checked_yaml import check_document
 from chaosity.documents.machines import MachineFile
 from chaosity.errors import UserError
 from chaosity.simulation.machine_description import Fault

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
-from chaosity.place.page_share_arithmetic import (
+from chaosity.place.page_shares import (
     integer_weights,
     shift_shares_to_workers,
     uniform_shares,

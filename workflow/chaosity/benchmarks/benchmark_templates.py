@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, Tem
 
 from chaosity.documents.benchmarks import BenchmarkDocument, KernelNameAndArrayCount
 from chaosity.documents.config import Config
-from chaosity.documents.counters import CounterEventsDocument, EventCode
+from chaosity.documents.published import CounterEventsDocument, EventCode
 from chaosity.documents.shipped_documents import (
     BENCHMARKS,
     COUNTERS,
@@ -31,7 +31,7 @@ from chaosity.records.point_types import (
     Load,
     PointStoppingRule,
 )
-from chaosity.topology.host_fact_types import HostFacts
+from chaosity.topology.topology_parts import HostFacts
 
 ENVIRONMENT = Environment(
     loader=FileSystemLoader(BENCHMARKS.parent),
@@ -57,12 +57,7 @@ def _compile_template(text: str) -> Template:
 
 
 def _collect_templates(part: Any, templates: list[str]) -> _Fill:
-    """Append all templates in a part of the benchmark file to `templates`, in their order.
-
-    Returns:
-        A function that takes the filled texts of all templates and returns the part with them. A
-        part without templates is returned as it is, and is shared by all loads.
-    """
+    """Append all templates in a part of the benchmark file to `templates`, in their order."""
     before = len(templates)
     if isinstance(part, str):
         if any(mark in part for mark in _MARKS):
@@ -82,9 +77,7 @@ def _collect_templates(part: Any, templates: list[str]) -> _Fill:
 class Benchmark:
     """A benchmark file, which makes the loads of its benchmark.
 
-    Args:
-        document: the file's content, already checked.
-        parameters: values from the config that replace the file's values.
+    `parameters` are values from the config that replace the file's values.
     """
 
     def __init__(self, document: BenchmarkDocument, parameters: Mapping[str, Level]) -> None:
@@ -108,11 +101,7 @@ class Benchmark:
         return f"templates/benchmarks/{self.name}.yaml"
 
     def _fill_texts(self, texts: Sequence[str], context: Mapping[str, Any]) -> list[str]:
-        """Return texts with all variables replaced; one template holds all texts, for speed.
-
-        Raises:
-            UserError: a text uses an unknown variable.
-        """
+        """Return texts with all variables replaced; one template holds all texts, for speed."""
         try:
             return _compile_template(_SEPARATOR.join(texts)).render(context).split(_SEPARATOR)
         except (TemplateError, TypeError) as error:
@@ -123,11 +112,7 @@ class Benchmark:
             raise UserError(what, self.file_path) from error
 
     def _filled_number(self, text: str, filled: str) -> float | None:
-        """Return a filled-in text as a number; None for an empty text or ``None``.
-
-        Raises:
-            UserError: the text is not a number.
-        """
+        """Return a filled-in text as a number; None for an empty text or ``None``."""
         try:
             return None if filled in ("None", "") else float(filled)
         except ValueError:
@@ -172,10 +157,8 @@ class Benchmark:
     ) -> Load:
         """Return a load with its command, files and checks, but without endpoints and placement.
 
-        Args:
-            name: name of the load, unique within its point.
-            context: variables for the templates: initiator, target, kernel, array_bytes, times.
-            varied: parameters that the experiment varies; they replace the config's values.
+        The name is unique within the load's point. `context` has the variables for the templates,
+        `varied` the parameters that the experiment varies; they replace the config's values.
         """
         document = self.document
         context = {**context, "parameters": {**self.parameters, **(varied or {})}}

@@ -12,8 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from chaosity.design.host_plan import HostPlan
-from chaosity.documents.check_config import AUTO_BUDGET
-from chaosity.documents.config import Config
+from chaosity.documents.config import AUTO_BUDGET, Config
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import record_file
 from chaosity.rounds.point_priority import least_budget_seconds

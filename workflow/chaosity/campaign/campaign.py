@@ -32,7 +32,7 @@ from chaosity.campaign.kept_page_weights import HostPageWeights
 from chaosity.campaign.results_lock import lock_results
 from chaosity.components.component_history import notes_on_missing_components
 from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
-from chaosity.documents.check_config import check_config
+from chaosity.documents.config import check_config
 from chaosity.errors import UserError, file_system_error, printable_line
 from chaosity.hosts.ansible_inventory import (
     InventoryHost,
@@ -53,8 +53,8 @@ from chaosity.records.atomic_writes_and_record_files import (
 )
 from chaosity.records.point_types import Point
 from chaosity.rounds.round_types import RoundStep, read_round_steps, rounds_of
+from chaosity.simulation.machine_model import check_programs_can_be_simulated
 from chaosity.simulation.simulated_records import open_machine_model
-from chaosity.simulation.true_values import check_programs_can_be_simulated
 from chaosity.topology.topology_sources import LIVE
 from chaosity.transport.own_programs import put_own_programs_first_in_path
 

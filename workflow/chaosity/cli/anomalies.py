@@ -127,7 +127,7 @@ def analyse_results(path: Path) -> Findings:
     from chaosity.components.component_files import read_component_documents
     from chaosity.result_folders import measured_table
     from chaosity.store.measurements import Measurements
-    from chaosity.topology.topology_json import read_topology
+    from chaosity.topology.topology_model import read_topology
 
     folder = path if path.is_dir() else path.parent
     table = measured_table(folder) if path.is_dir() else path

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 TYPES = {
     "benchmark": ("benchmarks", "BenchmarkDocument"),
     "config": ("config", "Config"),
-    "counters": ("counters", "CounterEventsDocument"),
+    "counters": ("published", "CounterEventsDocument"),
     "experiment": ("experiments", "ExperimentDocument"),
     "host": ("inventory", "HostVariables"),
     "processors": ("published", "ProcessorsDocument"),
@@ -72,9 +72,9 @@ def plan_command(
     from chaosity.campaign.budgeted_plan import has_budget
     from chaosity.campaign.kept_page_weights import HostPageWeights
     from chaosity.design.host_plan import PlannedHost, plan_host
-    from chaosity.documents.check_config import check_config, read_config
-    from chaosity.topology.configuration_names import configuration_name
+    from chaosity.documents.config import check_config, read_config
     from chaosity.topology.topology_discovery import discover_topology
+    from chaosity.topology.topology_model import configuration_name
 
     if as_json:
         refuse_without_effect("with --json", "as_list", "commands", "budget")
@@ -145,7 +145,7 @@ def discover_host_command(host: str, configuration: str, config_file: Path) -> N
     after it booted the host.
     """
     from chaosity.campaign.firmware_modes import discover_in_mode
-    from chaosity.documents.check_config import read_config
+    from chaosity.documents.config import read_config
 
     discover_in_mode(read_config(config_file), host, configuration)
 
@@ -164,7 +164,7 @@ def choose_next_round_command(folder: Path, number: int, config_file: Path) -> N
     from chaosity.campaign.kept_page_weights import HostPageWeights
     from chaosity.campaign.measured_rounds import RoundsOfHost, write_unmeasured_rows
     from chaosity.design.host_plan import plan_host
-    from chaosity.documents.check_config import read_config
+    from chaosity.documents.config import read_config
     from chaosity.hosts.ansible_inventory import read_inventory
     from chaosity.hosts.host_discovery import read_discovered_host
     from chaosity.rounds.round_types import round_file, rounds_of, write_round_step
@@ -199,7 +199,7 @@ def write_simulated_records_command(
     """
     from chaosity.campaign.campaign import Campaign
     from chaosity.campaign.firmware_modes import discover_in_mode
-    from chaosity.documents.check_config import read_config
+    from chaosity.documents.config import read_config
     from chaosity.documents.shipped_documents import ROOT
     from chaosity.simulation.simulated_records import TRUTH_COLUMNS, simulate_host, true_value_rows
 
@@ -239,7 +239,7 @@ def schema_command(kind: str) -> None:
     """
     from importlib import import_module
 
-    from chaosity.documents.check_document import json_schema
+    from chaosity.documents.checked_yaml import json_schema
 
     module, name = TYPES[kind]
     document_type = getattr(import_module(f"chaosity.documents.{module}"), name)

@@ -178,7 +178,7 @@ def compare_with_normal_values_command(folder: Path, database: Path, as_json: bo
     from chaosity.store.measurements import Measurements
     from chaosity.store.normal_values import published_values, values_of_profiles
     from chaosity.text_templates import write_text
-    from chaosity.topology.topology_json import read_topology
+    from chaosity.topology.topology_model import read_topology
 
     folder = folder.resolve()
     model = processor_model(folder)

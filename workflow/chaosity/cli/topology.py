@@ -19,7 +19,8 @@ from chaosity.units import (
 )
 
 if TYPE_CHECKING:
-    from chaosity.topology.topology_model import SlitDistances, Topology
+    from chaosity.topology.topology_model import Topology
+    from chaosity.topology.topology_parts import SlitDistances
 
 # Where CPUs are numbered in turn over nodes (0,4,8,...), their lists can be very long.
 _LONGEST_CPU_LIST, _START_OF_LONG_LIST = 28, 14
@@ -34,10 +35,10 @@ def topology_command(source: str, as_json: bool) -> None:
     """Show the topology of a host: NUMA nodes, caches, memory, drives, GPUs and NICs.
 
     SOURCE is "live" (this machine, the default), an hwloc XML file (`lstopo --of xml FILE`), or a
-    directory or tarball with a captured /sys (`hwloc-gather-topology NAME`).
+    directory with a captured /sys (`hwloc-gather-topology NAME`, unpacked).
     """
     from chaosity.topology.topology_discovery import discover_topology
-    from chaosity.topology.topology_json import topology_to_json
+    from chaosity.topology.topology_model import topology_to_json
 
     host_topology = discover_topology(source)
     if as_json:
@@ -48,7 +49,7 @@ def topology_command(source: str, as_json: bool) -> None:
 
 def _print_topology(topology: Topology) -> None:
     """Print the parts of a host; what a machine does not have is left out."""
-    from chaosity.topology.configuration_names import configuration_name
+    from chaosity.topology.topology_model import configuration_name
 
     host, counts = topology.host, topology.counts
     maker = host.get("firmware") or {}

@@ -60,7 +60,7 @@ def fit_command(folder: Path, output: Path | None) -> None:
     """
     import yaml
 
-    from chaosity.documents.check_document import check_document
+    from chaosity.documents.checked_yaml import check_document
     from chaosity.documents.machines import MachineFile
     from chaosity.records.atomic_writes_and_record_files import write_atomically
     from chaosity.twin.fitted_description import named_description
@@ -127,7 +127,7 @@ def read_folder_to_fit(folder: Path) -> tuple[Measurements, list[Point], Topolog
     from chaosity.result_folders import measured_table
     from chaosity.store.measurements import Measurements
     from chaosity.store.tidy_table_from_records import read_points
-    from chaosity.topology.topology_json import read_topology
+    from chaosity.topology.topology_model import read_topology
 
     measured = Measurements.read(measured_table(folder))
     topology = read_topology(folder / "topology.json")
@@ -268,10 +268,10 @@ def predict_on_described_machine(
 ) -> None:
     """Print what loads of planned points get on a described machine while all of them run."""
     from chaosity.design.host_plan import PlannedHost, plan_host
-    from chaosity.documents.check_config import read_config
+    from chaosity.documents.config import read_config
     from chaosity.simulation.machine_description import read_machine_description
-    from chaosity.topology.configuration_names import configuration_name
     from chaosity.topology.topology_discovery import discover_topology
+    from chaosity.topology.topology_model import configuration_name
     from chaosity.twin.fitted_description import read_fitted
     from chaosity.twin.predict_loads import joined_loads
 

@@ -17,8 +17,8 @@ from chaosity.components.component_history import (
 from chaosity.components.make_component_documents import SYSTEM, ComponentDocument, Components
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import read_regular_file, write_atomically
-from chaosity.topology.host_fact_types import HostFacts
-from chaosity.topology.topology_json import read_topology
+from chaosity.topology.topology_model import read_topology
+from chaosity.topology.topology_parts import HostFacts
 
 # The file with the fingerprints of the last discovery's documents.
 _DISCOVERY_FINGERPRINTS = ".discovered.json"

@@ -14,9 +14,8 @@ from dataclasses import asdict
 
 from chaosity.cpusets import format_cpu_list
 from chaosity.place_names import PlaceName, node_name, package_name
-from chaosity.topology.configuration_names import configuration_name
-from chaosity.topology.device_types import Gpu, NvmeDrive, OpenclDevice
-from chaosity.topology.topology_model import Node, Package, Topology
+from chaosity.topology.topology_model import Topology, configuration_name
+from chaosity.topology.topology_parts import Gpu, Node, NvmeDrive, OpenclDevice, Package
 
 # JSON values by key; `component` is the kind of component.
 ComponentDocument = Mapping[str, object]

@@ -8,7 +8,7 @@ from typing import cast
 
 from chaosity.cpusets import CpuSet, format_cpu_list
 from chaosity.records.point_types import DriveFacts, LoadInitiator
-from chaosity.topology.device_types import OpenclDevice
+from chaosity.topology.topology_parts import OpenclDevice
 
 
 @dataclass(frozen=True)

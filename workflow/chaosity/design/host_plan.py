@@ -27,8 +27,8 @@ from chaosity.errors import UserError, check_allowed
 from chaosity.place_names import PlaceName
 from chaosity.records.atomic_writes_and_record_files import has_text, write_if_changed
 from chaosity.records.point_types import ExpandedPoint, Point, PointStoppingRule
-from chaosity.topology.device_types import NvmeDrive
 from chaosity.topology.topology_model import Topology
+from chaosity.topology.topology_parts import NvmeDrive
 
 # Size of the file that takes the place of a drive on a host without NVMe drives.
 _DEFAULT_FILE_BYTES = 1024 * 1024 * 1024
@@ -113,15 +113,10 @@ class PlannedHost:
 
 
 def _named_drive(name: str, drives: Sequence[NvmeDrive], where: str) -> NvmeDrive:
-    """Return the only drive that a name of `chaosity_destructive_drives` names.
-
-    The name is a serial number, or udev's name below /dev/disk/by-id: ``nvme-MODEL_SERIAL``, to
-    which newer versions add ``_NAMESPACE``. Whole names are compared, since the serial number of a
-    drive can be the end of another one. A drive with several namespaces cannot be named.
-
-    Raises:
-        UserError: no drive has this name, or several have it.
-    """
+    """Return the only drive that a name of `chaosity_destructive_drives` names."""
+    # The name is a serial number, or udev's name below /dev/disk/by-id: ``nvme-MODEL_SERIAL``, to
+    # which newer versions add ``_NAMESPACE``. Whole names are compared, since the serial number of
+    # a drive can be the end of another one. A drive with several namespaces cannot be named.
     folder, _, link = name.rpartition("/")
     serials = set()
     for drive in drives:
@@ -271,11 +266,8 @@ def plan_host(
 ) -> HostPlan:
     """Return the plan of all experiments of the config for a host.
 
-    Args:
-        host: the host with its topology.
-        config: the checked config.
-        experiments: names of the experiments; None for those of the config.
-        weights: the measured weights for placements of pages; None if there are none.
+    `experiments` are their names; None for those of the config. `weights` returns the measured
+    weights for placements of pages; None if there are none.
 
     Raises:
         UserError: an experiment or benchmark does not fit this host.

@@ -11,8 +11,8 @@ from chaosity.cpusets import CpuSet, make_cpu_set
 from chaosity.design.endpoints import Endpoint, Initiator, PlannedDrive, Target
 from chaosity.design.samples import pick_evenly_spread
 from chaosity.place_names import InitiatorKind, PlaceName, nodes_name, parse_place_name, pu_name
-from chaosity.topology.device_types import OpenclDevice
-from chaosity.topology.topology_model import UNKNOWN, CoreKind, Topology
+from chaosity.topology.topology_model import Topology
+from chaosity.topology.topology_parts import UNKNOWN, CoreKind, OpenclDevice
 
 DriveGroups = dict[int | None, tuple[PlannedDrive, ...]]
 # How many cores of each node take the place of groups that a host lacks, and how many of a host at
@@ -104,11 +104,9 @@ class HostResources:
         return self._by_cpus.get(initiator.cpus, initiator)
 
     def _core_kind_name(self, kind: CoreKind) -> PlaceName:
-        """Return the name of all cores of a kind.
-
-        Two kinds of different rank are efficiency and performance cores. More kinds, or kinds
-        without a rank, are numbered. If there is only one kind, the name is that of the machine.
-        """
+        """Return the name of all cores of a kind."""
+        # Two kinds of different rank are efficiency and performance cores. More kinds, or kinds
+        # without a rank, are numbered. If there is only one kind, the name is that of the machine.
         kinds = self.topology.core_kinds
         if len(kinds) == 1:
             return PlaceName("machine")

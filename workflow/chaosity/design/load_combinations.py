@@ -124,12 +124,7 @@ class _DesignedLoad:
         self.plan.plan_notes.add_note(f"{self.experiment}, {self.role}: {text}", nodes)
 
     def groups(self) -> Iterator[LoadGroup]:
-        """Yield all choices for the load: single loads, or loads that run together.
-
-        Raises:
-            UserError: the benchmark has no such kernel or parameter, or the host does not have what
-                the experiment or the config asks for.
-        """
+        """Yield all choices for the load: single loads, or loads that run together."""
         kernels = self._limited("kernel", self._kernels(), "kernels")
         sets = select_initiator_sets(self.spec["initiator"], self._host, self.where)
         self._note_missing_devices()
@@ -378,10 +373,8 @@ class _DesignedLoad:
 def _missing_pages(
     topology: Topology, pages: Level | None, nodes: Iterable[int]
 ) -> tuple[str, list[int]] | None:
-    """Return why a host cannot provide these pages, and on which nodes; None if it can.
-
-    If too few of these pages are free when the point runs, the point fails.
-    """
+    """Return why a host cannot provide these pages, and on which nodes; None if it can."""
+    # If too few of these pages are free when the point runs, the point fails.
     settings = topology.host.get("memory_settings") or {}
     if pages == "thp" and settings.get("transparent_huge_pages") == "never":
         return "transparent huge pages are switched off (never)", []

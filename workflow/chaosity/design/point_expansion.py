@@ -31,8 +31,8 @@ from chaosity.records.point_types import (
     NodeRelation,
     PointStoppingRule,
 )
-from chaosity.topology.device_types import NOT_IN_POINTS, OpenclDevice
 from chaosity.topology.numa_nodes import DRAM
+from chaosity.topology.topology_parts import NOT_IN_POINTS, OpenclDevice
 from chaosity.units import format_binary_bytes
 
 # Speed of the first touch of new pages, which the kernel clears; one thread reached 3 to 8 GB/s.
@@ -253,11 +253,9 @@ class PointExpansion(LoadCombinations):
         return (peak.package_bytes_per_second if known else None) or peak.machine_bytes_per_second
 
     def _page_nodes(self, chosen: ChosenLoad, benchmark: Benchmark) -> tuple[int, ...]:
-        """Return the nodes on which a load's pages must be.
-
-        For drives these are the nodes of the buffers: those that the experiment selects, else the
-        initiator's own nodes, or those that the benchmark's parameter `buffers` selects.
-        """
+        """Return the nodes on which a load's pages must be."""
+        # For drives these are the nodes of the buffers: those that the experiment selects, else the
+        # initiator's own nodes, or those that the benchmark's parameter `buffers` selects.
         if chosen.buffers:
             return chosen.buffers.nodes
         if benchmark.document["placement"]["memory"] == "initiator":
@@ -268,10 +266,8 @@ class PointExpansion(LoadCombinations):
         return self.host.buffer_nodes(chosen.initiator, str(buffers))
 
     def _array_bytes(self, initiator: Initiator, target: Target, arrays: int) -> int:
-        """Return the size of each array in bytes, see `_beyond_caches`.
-
-        Placements for the same workers get arrays of the same size, so that they are comparable.
-        """
+        """Return the size of each array in bytes, see `_beyond_caches`."""
+        # Placements for the same workers get arrays of the same size, so that they are comparable.
         host = self.host
         nodes = host.worker_memory_nodes(initiator) if target.is_page_placement else target.nodes
         memory = sum(host.memory_bytes(node) or 0 for node in nodes)
@@ -291,12 +287,10 @@ class PointExpansion(LoadCombinations):
         return self._beyond_caches(machine, min((size for size in sizes if size), default=0), 1)
 
     def _beyond_caches(self, initiator: Initiator, memory: int, arrays: int) -> int:
-        """Return the size of an array in bytes, a multiple of 2 MiB.
-
-        Arrays are always larger than all last-level caches of the initiator. If a node is too small
-        for that, the point fails with this reason. Arrays have the size in the config only if the
-        node has enough memory.
-        """
+        """Return the size of an array in bytes, a multiple of 2 MiB."""
+        # Arrays are always larger than all last-level caches of the initiator. If a node is too
+        # small for that, the point fails with this reason. Arrays have the size in the config only
+        # if the node has enough memory.
         rule = self.config["working_set"]
         caches = self.host.l3_bytes(initiator)
         room = rule["at_most_share_of_node"] * memory / arrays if memory else float("inf")

@@ -18,8 +18,7 @@ from chaosity.design.host_resources import HostResources
 from chaosity.design.samples import AT_MOST_SETS, pick_evenly_spread, sample_sets_of_every_size
 from chaosity.documents.experiments import DriveSelector, InitiatorSelector, TargetSelector
 from chaosity.errors import DesignLeftOutError, UserError, check_allowed
-from chaosity.place.page_share_arithmetic import apportion_whole_numbers
-from chaosity.place.placement_policies import FIRST_TOUCH, POLICIES, UNIFORM
+from chaosity.place.page_shares import FIRST_TOUCH, POLICIES, UNIFORM, apportion_whole_numbers
 from chaosity.place_names import node_name, parse_place_name
 
 S = TypeVar("S")
@@ -356,11 +355,9 @@ def first_of_each_relation(
 
 
 def _memory_of_other_packages(initiator: Initiator, host: HostResources) -> list[Target]:
-    """Return the memory of each package that has no core of the initiator, all nodes as one target.
-
-    Nodes without cores are left out: they have memory of another kind. So is a package without
-    memory, and memory that is the initiator's own too.
-    """
+    """Return the memory of each package without cores of the initiator, as one target each."""
+    # Nodes without cores are left out: they have memory of another kind. So is a package without
+    # memory, and memory that is the initiator's own too.
     own, topology = host.packages_of_initiator(initiator), host.topology
     memory = {node.os_index for node in topology.memory_nodes} - set(initiator.nodes)
     others = [package for package in topology.packages if package.os_index not in own]

@@ -1,14 +1,28 @@
-"""The config: what is measured, on which hosts, how long and how often."""
+"""The config: what is measured, on which hosts, how long and how often; and how it is read."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import contextlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
 
+import yaml
 from annotated_types import Ge, Gt, Le, MinLen
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from chaosity.documents.checked_yaml import check_document, read_yaml
+from chaosity.documents.experiments import ExperimentDocument
 from chaosity.documents.field_types import DIFFERENT, Count, Name, Positive, Text
+from chaosity.documents.shipped_documents import (
+    CONFIG,
+    load_benchmark,
+    load_experiment,
+    path_in_repository,
+)
+from chaosity.errors import UserError, check_allowed
+from chaosity.units import parse_duration, parse_share
 
 Mode = Literal["nps0", "nps1", "nps2", "nps4", "snc1", "snc2", "snc4"]
 Minutes = Annotated[int, Ge(1), Le(10080)]
@@ -78,3 +92,121 @@ class Config(TypedDict):
     """Half width of intervals at which a run ends: 0.02 or 2 %."""
     known_from: Annotated[list[Text], DIFFERENT]
     """Earlier runs that steer a run with a budget, each a selection as for `compare`."""
+
+
+# Keys of the config that hold only numbers. On its command line, Snakemake (9.27) reads the values
+# within braces (--config 'levels={latency_by_size: {bytes: 3}}') as texts.
+NUMBER_KEYS = ("sample", "levels", "stopping", "working_set")
+_LONGEST_NUMBER = 40
+# A budget that follows from the plan, see campaign.budgeted_plan.budget_of_config.
+AUTO_BUDGET = "auto"
+
+
+def _varied_names(experiment: ExperimentDocument) -> set[str]:
+    """Return the names of everything that an experiment varies besides initiators and targets."""
+    names: set[str] = set()
+    for design in experiment["designs"].values():
+        for load in design["loads"].values():
+            names |= {*load.get("vary", {})}
+            names |= {"kernel"} if "kernel" in load else set()
+            names |= {"bytes"} if "sizes" in load else set()
+    return names
+
+
+def _convert_number_texts(value: object) -> object:
+    """Return the value, with texts such as "3" or "null" converted to numbers or None."""
+    if isinstance(value, Mapping):
+        return {key: _convert_number_texts(inner) for key, inner in value.items()}
+    parsed: object = value
+    # Without a number, the type's error names the unchanged text.
+    with contextlib.suppress(yaml.YAMLError, ValueError):
+        if isinstance(value, str) and 0 < len(value) <= _LONGEST_NUMBER:
+            parsed = yaml.safe_load(value)
+    return value if isinstance(parsed, (str, dict, list)) else parsed
+
+
+def check_config(config: Mapping[str, object], where: str = "config") -> Config:
+    """Check a config against its type, the experiments and the benchmarks.
+
+    Raises:
+        UserError: an unknown experiment, benchmark, category or parameter, or times that
+            contradict each other.
+    """
+    numbers = {key: _convert_number_texts(config[key]) for key in NUMBER_KEYS if key in config}
+    document = {**config, **numbers}
+    check_document(document, Config, where)
+    checked = cast(Config, document)
+    experiments = {
+        name: load_experiment(name, f"{where}, experiments") for name in checked["experiments"]
+    }
+    for name, levels in (checked["levels"] or {}).items():
+        place = f"{where}, levels"
+        varied = _varied_names(experiments.get(name) or load_experiment(name, place))
+        for level in levels:
+            check_allowed(level, varied, f"{name} does not vary {level!r}", f"{place}.{name}")
+    for category, name in checked["benchmarks"].items():
+        _check_benchmark(checked, category, name, where)
+    for name in checked["parameters"]:
+        load_benchmark(name, f"{where}, parameters")
+    for category, rule in checked["stopping"].items():
+        if rule["min_seconds"] > rule["max_seconds"]:
+            raise UserError("min_seconds is above max_seconds", f"{where}, stopping.{category}")
+    if checked["budget"] != AUTO_BUDGET:
+        _check_budget(checked, "budget", parse_duration, where)
+    _check_budget(checked, "precision", parse_share, where)
+    if checked["known_from"] and checked["budget"] is None and checked["precision"] is None:
+        what = "earlier runs steer only runs with a budget or a precision"
+        raise UserError(what, f"{where}, known_from", "add budget or leave out known_from")
+    return checked
+
+
+def _check_budget(
+    config: Config,
+    key: Literal["budget", "precision"],
+    parse: Callable[[str], float],
+    where: str,
+) -> None:
+    """Check a key that says when a run in rounds ends, and that no other key contradicts it."""
+    if config[key] is None:
+        return
+    try:
+        number = parse(str(config[key]))
+    except ValueError as error:
+        raise UserError(str(error), f"{where}, {key}") from None
+    if number == 0:
+        raise UserError(f"{key} is zero", f"{where}, {key}")
+    if config["replicates"] != read_yaml(CONFIG)["replicates"]:
+        what = f"{key} and replicates contradict: with {key}, the run chooses the replicates"
+        raise UserError(what, f"{where}, {key}", f"leave out replicates or {key}")
+
+
+def _check_benchmark(config: Config, category: str, name: str, where: str) -> None:
+    """Check that a benchmark is of this category, has a stopping rule, and has its parameters."""
+    place = f"{where}, benchmarks.{category}"
+    benchmark = load_benchmark(name, place)
+    if category not in (benchmark["category"], *benchmark.get("other_categories", ())):
+        raise UserError(f"benchmark {name} is of the category {benchmark['category']}", place)
+    if category not in config["stopping"]:
+        raise UserError(f"the key {category!r} is missing", f"{where}, stopping")
+    known, place = benchmark.get("parameters", {}), f"{where}, parameters.{name}"
+    for key in config["parameters"].get(name, {}):
+        check_allowed(key, known, f"{name} has no parameter {key!r}", place)
+
+
+def read_config(path: Path = CONFIG) -> Config:
+    """Return a checked config file, merged over the default like ``snakemake --configfile``."""
+    given, where = read_yaml(path), path_in_repository(path)
+    if not isinstance(given, dict):
+        raise UserError(
+            "the file has no key of a config",
+            where,
+            f"{path_in_repository(CONFIG)} lists all keys",
+        )
+    return check_config(_merged(read_yaml(CONFIG), given), where)
+
+
+def _merged(base: object, changes: object) -> Any:
+    """Return the changes; keys that a changed mapping lacks are those of the base."""
+    if isinstance(base, Mapping) and isinstance(changes, Mapping):
+        return {**base, **{key: _merged(base.get(key), value) for key, value in changes.items()}}
+    return changes

@@ -103,7 +103,7 @@ class TargetSelector(TypedDict, total=False):
     all: Literal["node"]
     """All memory nodes as one target."""
     policies: Texts
-    """Placements of pages over nodes, see chaosity/place/placement_policies.py."""
+    """Placements of pages over nodes, see chaosity/place/page_shares.py."""
     weights_from: dict[str, str]
     """Name of weights -> the experiment that measures them, for a note if they are missing."""
     nearest: Literal[True]

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from chaosity.documents.benchmarks import BenchmarkDocument, OutputValue
-from chaosity.documents.check_document import check_document
+from chaosity.documents.checked_yaml import check_document, read_yaml
 from chaosity.documents.experiments import ExperimentDocument
-from chaosity.documents.yaml_files import read_yaml
 from chaosity.errors import UserError, check_allowed
 from chaosity.units import metric_has_unit
 
@@ -41,11 +40,8 @@ def yaml_file_names(folder: Path) -> list[str]:
 def read_document(folder: Path, name: str, document_type: Any, where: str) -> Any:
     """Return the checked document ``<folder>/<name>.yaml``.
 
-    Args:
-        folder: folder of all documents of this kind.
-        name: name of the document; the document repeats it under its first key.
-        document_type: its type, whose first key is the kind: experiment, benchmark, ...
-        where: the file and key that name it, for errors.
+    The document repeats its name under the first key of its type: experiment, benchmark, ...
+    `where` is the file and key that name it, for errors.
 
     Raises:
         UserError: there is no such file, or its content is wrong.
@@ -62,12 +58,10 @@ def read_document(folder: Path, name: str, document_type: Any, where: str) -> An
 def _pickled_document(
     path: Path, version: tuple[int, int] | None, document_type: Any, kind: str
 ) -> bytes:
-    """Return a document of the project, checked, as bytes of pickle.
-
-    A run reads the same documents many times, and to parse YAML takes ten times as long as to read
-    the bytes. So the bytes are kept as long as the file has this `version`. Each reader makes an
-    object of its own, which it may change.
-    """
+    """Return a document of the project, checked, as bytes of pickle."""
+    # A run reads the same documents many times, and to parse YAML takes ten times as long as to
+    # read the bytes. So the bytes are kept as long as the file has this `version`. Each reader
+    # makes an object of its own, which it may change.
     document = read_yaml(path)
     check_document(document, document_type, path_in_repository(path))
     if document[kind] != path.stem:

@@ -18,7 +18,7 @@ from chaosity.errors import UserError, printable_line
 from chaosity.export.main_matrices import MainMatrix, MeasuredHost, memory_matrix
 from chaosity.place_names import node_name
 from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY
-from chaosity.topology.run_lstopo import read_xml_root_element
+from chaosity.topology.hwloc import read_xml_root_element
 from chaosity.units import format_count
 
 _MIB = 2**20

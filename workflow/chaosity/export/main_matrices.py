@@ -22,12 +22,12 @@ from chaosity.statistics.cell_summary import summarise_cells, with_variance_prio
 from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.measurements import WORKING_SET, Measurements, SliceKey, less_is_better
 from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY, NodeMatrix, read_matrix_csv
-from chaosity.topology.topology_json import read_topology
 from chaosity.topology.topology_model import (
     OTHER_PACKAGE,
     SAME_NODE,
     SAME_PACKAGE,
     Topology,
+    read_topology,
 )
 from chaosity.weights.canonical_weights import find_contended_bandwidth_matrix
 

@@ -20,7 +20,8 @@ from chaosity.figures.machine_parts import FAULTY, Line, MachineParts, text_with
 from chaosity.place_names import initiator_to_target_name, node_name, package_name
 from chaosity.store.read_node_matrix_csv import BANDWIDTH
 from chaosity.text_templates import TEMPLATES, make_environment
-from chaosity.topology.topology_model import Node, Topology
+from chaosity.topology.topology_model import Topology
+from chaosity.topology.topology_parts import Node
 from chaosity.units import format_count, format_quantity
 
 # Width of the text column of a report on a laptop of 1280 pixels.

@@ -29,14 +29,8 @@ from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.left_out_points import PREDICTED, LeftOutPoints
 from chaosity.store.measurements import Measurements
 from chaosity.store.read_node_matrix_csv import BANDWIDTH
-from chaosity.topology.device_types import Gpu
-from chaosity.topology.topology_model import (
-    OTHER_PACKAGE,
-    SAME_NODE,
-    SAME_PACKAGE,
-    UNKNOWN,
-    Node,
-)
+from chaosity.topology.topology_model import OTHER_PACKAGE, SAME_NODE, SAME_PACKAGE
+from chaosity.topology.topology_parts import UNKNOWN, Gpu, Node
 from chaosity.units import UnitScale, choose_scale, format_binary_bytes, format_count
 
 # Kernel of a link's values: reads alone do not share the link with the other direction.

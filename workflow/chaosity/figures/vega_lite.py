@@ -19,7 +19,7 @@ from typing import Any
 import vl_convert
 from lxml import etree
 
-from chaosity.documents.yaml_files import read_yaml
+from chaosity.documents.checked_yaml import read_yaml
 from chaosity.errors import UserError, printable_text
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.text_templates import TEMPLATES

@@ -61,7 +61,7 @@ from chaosity.runner.point_measurement import spent_processor_seconds
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import read_points, status_and_values_of_record
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_json import read_topology
+from chaosity.topology.topology_model import read_topology
 from chaosity.transport.measure_point_on_host import (
     DiscoveredHostDocument,
     HostLostOrChangedError,
@@ -350,7 +350,7 @@ def _present_components(host: DiscoveredHostDocument, folder: Path) -> Component
             return make_component_documents(topology) if topology else None
         if transport["kind"] == SLURM:  # the check runs on the node
             transport = {**transport, "way": []}
-        with tempfile.NamedTemporaryFile(suffix=".tar.gz") as file:
+        with tempfile.NamedTemporaryFile(suffix=".json") as file:
             subprocess.run(
                 runner_command_line(transport, "--describe"),
                 input=b'{"needs": []}',

@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-from chaosity.documents.check_document import check_document
+from chaosity.documents.checked_yaml import check_document
 from chaosity.documents.inventory import HostVariables
 from chaosity.documents.shipped_documents import ROOT, path_as_given_or_in_repository
 from chaosity.errors import UserError, check_allowed, malformed_as_user_error

@@ -44,10 +44,9 @@ from chaosity.slurm.slurm_commands import (
     slurm_node_name,
     srun_command_for_description,
 )
-from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology_with_xml
-from chaosity.topology.topology_json import read_topology, topology_to_json
-from chaosity.topology.topology_sources import LIVE, described_facts
+from chaosity.topology.topology_model import configuration_name, read_topology, topology_to_json
+from chaosity.topology.topology_sources import LIVE, read_description
 from chaosity.transport.runner_command import (
     CONNECTION_FAILED,
     LOCAL,
@@ -66,7 +65,7 @@ from chaosity.transport.skipped_hosts import (
     remove_skipped_host_note,
 )
 
-_DESCRIPTION_FILE = "description.tar.gz"
+_DESCRIPTION_FILE = "description.json"
 # lstopo may take two minutes on a host with a slow driver; the tools' versions take seconds.
 _DESCRIBE_SECONDS = 180
 # Hosts that are discovered at the same time. Each needs a process here, which mostly waits.
@@ -201,7 +200,7 @@ def _request_description(
         # The runner's own sentence can end with what to do.
         raise UserError(text, where, None if "; " in last else _PROVISION)
     write_atomically(path, answer.stdout)
-    facts = cast(DescribedFacts, described_facts(path))
+    facts = cast(DescribedFacts, read_description(path))
     if missing := DescribedFacts.__annotations__.keys() - facts.keys():
         raise UserError(f"the description lacks {min(missing)!r}", where, _PROVISION)
     if facts["runner_sha256"] and facts["runner_sha256"] != runner_digest():

@@ -12,8 +12,7 @@ from pathlib import Path
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.place.page_placement_plan import AUTO, METHODS, PlacementRequest
-from chaosity.place.page_share_arithmetic import parse_shares
-from chaosity.place.placement_policies import POLICIES
+from chaosity.place.page_shares import POLICIES, parse_shares
 from chaosity.place.run_placed_program import NOT_PLACED, run_program_with_placed_pages
 from chaosity.runner import lock_files
 from chaosity.runner.memory_policies import check_memory_policies
@@ -49,7 +48,7 @@ def argument_parser(name: str = "chaosity-place") -> argparse.ArgumentParser:
     add("--search", action="store_true", help=SEARCH_HELP)
     add("--rate", default="samples", metavar="SOURCE", help=RATE_HELP)
     add("--report", type=Path, metavar="FILE", help="JSON file for the result of the placement")
-    # Only the runner's programs need it: they print a ready line and wait for a line of input.
+    # For the runner, which waits for the line that is printed then.
     add("--settle", action="store_true", help=argparse.SUPPRESS)
     add("--root", type=Path, default=lock_files.ROOT, help=argparse.SUPPRESS)
     add("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

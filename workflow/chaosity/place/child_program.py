@@ -17,7 +17,6 @@ from types import FrameType
 
 from chaosity.errors import UserError
 from chaosity.place import numa_system_calls
-from chaosity.place.hold_back_ready_line import STANDARD_INPUT, BarrierPhase, BarrierProxy
 from chaosity.place.page_placement_plan import PlacementPlan
 from chaosity.runner.parse_tool_output import parse_event_line
 
@@ -27,28 +26,21 @@ _PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGQUIT")
 # A terminal sends these signals to its whole foreground group, so also to the program.
 _FROM_TERMINAL = ("SIGINT", "SIGQUIT")
 _CHUNK = 1 << 16
+# Tells the runner that the placement has settled, so that samples count from now on.
+_SETTLED = b'{"event":"settled"}\n'
 
 
 class ChildProgram:
     """The program of a placement request while it runs.
 
-    Args:
-        command: the program and its arguments.
-        plan: the plan of the program's placement, with the memory policy.
-        by_line: whether the output of the program is a terminal, since C programs write each line
-            at once only to a terminal.
-
-    Attributes:
-        proxy: the barrier proxy of a program whose placement must settle; else None.
-        at_ready: function that is called with the `mapping` in the ready line.
-        listeners: functions that are called with each line and its time on the monotonic clock.
-        status: exit status; None while the program runs.
-        seconds: time from start to end of the program; None while it runs.
+    With `by_line` its output is a terminal, since C programs write each line at once only to a
+    terminal. `at_ready` is called with the `mapping` in the ready line, `listeners` with each line
+    and its time on the monotonic clock. `status` and `seconds`, the time from start to end, are
+    None while the program runs.
     """
 
     def __init__(self, command: Sequence[str], plan: PlacementPlan, by_line: bool) -> None:
         self.command, self.plan = command, plan
-        self.proxy = BarrierProxy() if plan.settle else None
         # A terminal sends its input only to its foreground group, so the program stays in it.
         self.own_group = not sys.stdin.isatty()
         self.by_line = by_line or sys.stdout.isatty()
@@ -56,7 +48,7 @@ class ChildProgram:
         self.listeners: list[Callable[[str, float], None]] = []
         self.status: int | None = None
         self.seconds: float | None = None
-        self._was_terminated = False
+        self.must_settle = False  # it is ready, and its placement has to settle
         self._rest = b""
 
     def start_program(self) -> None:
@@ -79,7 +71,6 @@ class ChildProgram:
         try:
             self.process = subprocess.Popen(
                 self.command,
-                stdin=self.proxy.reading if self.proxy else None,
                 stdout=writing,
                 preexec_fn=self._prepare,
                 close_fds=False,  # the program inherits all files, such as a lock
@@ -89,13 +80,9 @@ class ChildProgram:
             raise UserError(f"the program cannot be run: {error}", self.command[0]) from None
         finally:
             os.close(writing)
-            if self.proxy:
-                os.close(self.proxy.reading)
         self.output: int | None = reading
         self.ended = os.pidfd_open(self.process.pid)
         self.selector = selectors.PollSelector()  # epoll refuses files such as /dev/null
-        if self.proxy:
-            self.selector.register(STANDARD_INPUT, selectors.EVENT_READ)
         self.selector.register(self.output, selectors.EVENT_READ)
         self.selector.register(self.ended, selectors.EVENT_READ)
         for name in _PASSED_ON:
@@ -121,7 +108,6 @@ class ChildProgram:
 
     def send_signal(self, number: int, _frame: FrameType | None = None) -> None:
         """Send a signal to the program, and to its descendants if it has its own process group."""
-        self._was_terminated |= number == signal.SIGTERM
         with contextlib.suppress(ProcessLookupError):
             if self.own_group:
                 os.killpg(self.process.pid, number)
@@ -133,15 +119,10 @@ class ChildProgram:
         """Return the program's process group; None if the program is in this process's group."""
         return self.process.pid if self.own_group else None
 
-    @property
-    def waits_at_barrier(self) -> bool:
-        """Return whether the program waits at a barrier that the proxy has to open."""
-        return self.proxy is not None and self.proxy.phase is BarrierPhase.REACHED
-
     def let_program_run(self, seconds: float) -> bool:
         """Pass output on for `seconds`; return whether the program still runs.
 
-        Returns early when the program reaches a barrier that the proxy has to open.
+        Returns early when the program is ready and its placement has to settle.
         """
         limit = time.monotonic() + seconds
         while self.status is None:
@@ -152,24 +133,14 @@ class ChildProgram:
                 self._relay_output()
             elif self.ended in ready:
                 self._collect_status()
-            if self.proxy and STANDARD_INPUT in ready and self.status is None:
-                self._read_input(self.proxy)
-            if left <= 0.0 or self.waits_at_barrier:
+            if left <= 0.0 or self.must_settle:
                 break
         return self.status is None
 
-    def _read_input(self, proxy: BarrierProxy) -> None:
-        """Read this process's input: a line releases the program, its end stops the program."""
-        # Only one signal: a second one may kill a program that is about to end.
-        if proxy.read_input_and_detect_stop(time.monotonic_ns()) and not self._was_terminated:
-            self.send_signal(signal.SIGTERM)
-        if not proxy.awaits_input:
-            self.selector.unregister(STANDARD_INPUT)
-
-    def pass_on_held_output(self) -> None:
-        """Pass on the ready line and the held output."""
-        if self.proxy and self.status is None:
-            self._write(self.proxy.release_ready_and_held_lines(time.monotonic_ns()))
+    def tell_settled(self) -> None:
+        """Print a line that says that the placement has settled."""
+        if self.status is None:
+            self._write(_SETTLED)
 
     def _collect_status(self) -> None:
         """Collect the exit status after the whole output has been passed on."""
@@ -177,9 +148,7 @@ class ChildProgram:
         self.seconds = time.monotonic() - self.began
         self.status = 128 - code if code < 0 else code  # the same number as in a shell
         if self.output is not None:
-            self._pass_line(self._rest)
-        if self.proxy:
-            self._write(self.proxy.take_held_lines_without_ready_line())
+            self._write(self._rest)
         self._close_output()
         self.selector.close()
 
@@ -197,16 +166,16 @@ class ChildProgram:
         except OSError:  # the other side of the terminal is closed
             chunk = b""
         if not chunk:
-            self._pass_line(self._rest)
+            self._write(self._rest)
             self._close_output()
             return
         *lines, rest = (self._rest + chunk).split(b"\n")
         for line in lines:
             self._inspect_line(line.decode(errors="replace"))
-            self._pass_line(line + b"\n")
-        whole_lines = self.listeners or (self.proxy and self.proxy.needs_whole_lines)
+            self._write(line + b"\n")
+        whole_lines = self.listeners or self.plan.settle
         if rest and not rest.startswith(b"{") and not whole_lines:
-            self._pass_line(rest)
+            self._write(rest)
             rest = b""
         self._rest = rest
 
@@ -214,11 +183,9 @@ class ChildProgram:
         ready = parse_event_line(line, "ready") if self.at_ready else None
         if ready and self.at_ready:
             self.at_ready(ready.get("mapping"))
+            self.must_settle = self.plan.settle
         for listener in self.listeners:
             listener(line, time.monotonic())
-
-    def _pass_line(self, line: bytes) -> None:
-        self._write(self.proxy.filter_line(line) if self.proxy and line else line)
 
     def _write(self, data: bytes) -> None:
         """Write to standard output; if nobody reads it, stop reading the program's output."""

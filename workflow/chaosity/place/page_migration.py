@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaosity.place import numa_system_calls
-from chaosity.place.page_share_arithmetic import apportion_whole_numbers, attainable_amounts
+from chaosity.place.page_shares import apportion_whole_numbers, attainable_amounts
 from chaosity.runner.observed_placement import (
     MemoryMapping,
     parse_numa_maps,
@@ -199,10 +199,8 @@ def find_movable_blocks(area: MemoryArea) -> list[EqualSizedBlocks]:
 def _separate_huge_pages(
     area: MemoryArea, whole: range, ends: EqualSizedBlocks
 ) -> list[EqualSizedBlocks]:
-    """Return the huge pages and the single pages of an area, by looking at every page.
-
-    If pages of a block are absent or on several nodes, all pages of this block count as single.
-    """
+    """Return the huge pages and the single pages of an area, by looking at every page."""
+    # If pages of a block are absent or on several nodes, all pages of this block count as single.
     each = area.block_bytes // area.page_bytes
     pages = range(whole.start, whole.stop, area.page_bytes)
     where = _locate_blocks(area, area.page_bytes, pages).where

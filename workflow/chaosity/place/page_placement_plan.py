@@ -14,13 +14,15 @@ from pathlib import Path
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.place import numa_system_calls
-from chaosity.place.page_share_arithmetic import (
+from chaosity.place.page_shares import (
+    AUTONUMA,
+    POLICIES,
     SUM_TOLERANCE,
+    UNIFORM,
     integer_weights,
     largest_share_deviation,
     uniform_shares,
 )
-from chaosity.place.placement_policies import AUTONUMA, POLICIES, UNIFORM
 from chaosity.runner.lock_files import ROOT
 from chaosity.runner.observed_placement import read_cpus_by_node
 from chaosity.runner.temporary_kernel_settings import NUMA_BALANCING, WEIGHTS, read_setting
@@ -46,10 +48,10 @@ class PlacementRequest:
     method: str = AUTO  # one of `METHODS`
     # Whether to search for the best data-to-worker proximity while the program runs.
     search: bool = False
-    # Whether the search, or the kernel's moves, must end before the program's ready line is passed
-    # on; the program then waits at a barrier.
+    # Whether to print a line when the search, or the kernel's moves, has ended after the program's
+    # ready line. The runner waits for it, and counts only later samples.
     settle: bool = False
-    rate: str = "samples"  # how the program's rate is read, see `program_rate.open_rate_source`
+    rate: str = "samples"  # how the program's rate is read, see `placement_search.open_rate_source`
     report: Path | None = None  # path of the file for the result
     root: Path = ROOT  # folder that holds `proc` and `sys`
 

@@ -10,16 +10,15 @@ import time
 from dataclasses import asdict
 
 from chaosity.errors import UserError
-from chaosity.place import page_migration, page_placement_plan, program_rate
+from chaosity.place import page_migration, page_placement_plan, placement_search
 from chaosity.place.child_program import ChildProgram, check_program_exists
-from chaosity.place.hold_back_ready_line import BarrierPhase
 from chaosity.place.page_placement_plan import PlacementPlan, PlacementRequest
-from chaosity.place.page_share_arithmetic import (
+from chaosity.place.page_shares import (
     format_shares,
     largest_share_deviation,
     shift_shares_to_workers,
 )
-from chaosity.place.settle_placement import AutonumaSettling, DwpSearch
+from chaosity.place.placement_search import AutonumaSettling, DwpSearch
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.runner.observed_placement import SHARE_TOLERANCE, read_emulator
 from chaosity.runner.point_measurement import READY_SECONDS
@@ -40,7 +39,7 @@ FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.02, 5.0
 LOOKING_SHARE, GROWING_SHARE = 0.02, 0.1
 # Memory that grew by less than this part between two looks is complete: the search can begin.
 GROWTH = 0.02
-# A search before the ready line ends after half of the time that the runner gives a load to get
+# A search before the measurement ends after half of the time that the runner gives a load to get
 # ready; the other half is for touching the memory and for moves.
 SETTLE_SECONDS = READY_SECONDS / 2
 # Smallest weight of a node in a search, because the kernel has no weight 0.
@@ -56,7 +55,7 @@ class _PlacementSession:
         self, request: PlacementRequest, plan: PlacementPlan, held: HeldKernelSettings
     ) -> None:
         self.request, self.plan, self.held = request, plan, held
-        by_line = plan.search and request.rate.startswith(program_rate.LINES)
+        by_line = plan.search and request.rate.startswith(placement_search.LINES)
         self.program = ChildProgram(request.command, plan, by_line)
         self.wanted = plan.wanted
         self.mapping: str | None = None
@@ -96,12 +95,12 @@ class _PlacementSession:
     def _watch_pages(self, searching: bool = False) -> None:
         """Look at the pages until the program ends or, with `searching`, a search has ended."""
         delay = FIRST_LOOK_SECONDS
-        source: program_rate.RateSource | None = None
+        source: placement_search.RateSource | None = None
         if searching:
-            source = program_rate.open_rate_source(self.request.rate, self.program.process.pid)
+            source = placement_search.open_rate_source(self.request.rate, self.program.process.pid)
             self.program.listeners.append(source.read_line)
         while self._wait_for_look(delay):
-            if self.program.waits_at_barrier:
+            if self.program.must_settle:
                 self._settle(source)
                 if source:
                     return
@@ -112,7 +111,9 @@ class _PlacementSession:
             self._look_and_move()
             now = sum(self.bytes_by_node.values())
             complete = self.mapping or now - before <= GROWTH * now
-            if source and now and complete and self._runs_without_barrier(source):
+            # A program whose placement must settle is ready first, unless it has no ready line.
+            runs = not self.plan.settle or (source and source.series)
+            if source and now and complete and runs:
                 self._search_dwp(source)
                 return
             delay = max(self.cost / LOOKING_SHARE, min(2 * delay, LONGEST_LOOK_SECONDS))
@@ -127,31 +128,22 @@ class _PlacementSession:
                 page_migration.resident_bytes(self.program.process.pid) if now >= soonest else 0
             )
             grown = resident > (1 + AIM) * self.resident
-            if now >= until or grown or self.program.waits_at_barrier:
+            if now >= until or grown or self.program.must_settle:
                 return True
         return False
 
-    def _runs_without_barrier(self, source: program_rate.RateSource) -> bool:
-        """Return whether the program has no barrier to open, so that a search can begin."""
-        proxy = self.program.proxy
-        if proxy is not None and source.series:
-            proxy.stop_holding_unless_at_barrier()  # it has samples, but no ready line
-        return proxy is None or proxy.phase is BarrierPhase.LEFT_ALONE
-
-    def _settle(self, source: program_rate.RateSource | None) -> None:
-        """Let the program run until its placement has settled; then pass its ready line on.
-
-        With a `source` of the program's rate, a search moves the pages; else the kernel moves them.
-        """
-        assert self.program.proxy is not None
-        self.program.proxy.open_barrier()
+    def _settle(self, source: placement_search.RateSource | None) -> None:
+        """Let the program run until its placement has settled, and tell the runner."""
+        # With a `source` of the program's rate, a search moves the pages; else the kernel moves
+        # them.
+        self.program.must_settle = False
         if source is not None:
             self._search_dwp(source, time.monotonic() + SETTLE_SECONDS)
         else:
             self.settling = AutonumaSettling()
             self.settling.wait_until_pages_rest(self.program.let_program_run, self._look_at_shares)
             self._write_report()
-        self.program.pass_on_held_output()
+        self.program.tell_settled()
 
     def _look_at_shares(self) -> dict[int, float]:
         """Return the present share of each node."""
@@ -180,16 +172,16 @@ class _PlacementSession:
             areas = page_migration.find_memory_areas(pid, self.mapping)
             self.bytes_by_node = page_migration.page_bytes_by_node(areas) or seen
 
-    def _search_dwp(self, source: program_rate.RateSource, until: float = math.inf) -> None:
+    def _search_dwp(self, source: placement_search.RateSource, until: float = math.inf) -> None:
         """Search for the best data-to-worker proximity, until the time `until` at the latest."""
         began = time.monotonic()
-        meter = program_rate.RateMeter(source, self.program.let_program_run, until)
+        meter = placement_search.RateMeter(source, self.program.let_program_run, until)
         self.search = DwpSearch(meter, self._move_to_dwp)
         try:
             self.search.find_best_dwp_and_move_pages()
             if not self.search.settled:
                 self.search_problem = f"ended after {until - began:.0f} s with the best DWP so far"
-        except program_rate.ProgramEndedError:
+        except placement_search.ProgramEndedError:
             self.search_problem = "the program ended before the search was finished"
         except UserError as error:
             self.search_problem, self.searchable = str(error), False
@@ -312,8 +304,8 @@ def run_program_with_placed_pages(request: PlacementRequest) -> int:
         raise UserError("the folder of the report is not writable", str(request.report), remedy)
     plan = page_placement_plan.plan_placement(request)
     # Not every host can count instructions, and a benchmark names its rate for all its policies.
-    if plan.search or request.rate != program_rate.INSTRUCTIONS:
-        program_rate.check_rate_source(request.rate)
+    if plan.search or request.rate != placement_search.INSTRUCTIONS:
+        placement_search.check_rate_source(request.rate)
     # The program inherits the processing units of this process. On other units, this process would
     # disturb co-running loads. Besides, a runner requires that all processes of a load stay on the
     # load's units.

@@ -27,8 +27,7 @@ from chaosity.report.problems import numbered_findings, read_anomalies
 from chaosity.report.resource_table import ResourceLevel, measured_place, resource_levels
 from chaosity.report.run import Run
 from chaosity.store.measurements import Measurements
-from chaosity.topology.topology_json import read_topology
-from chaosity.topology.topology_model import Topology
+from chaosity.topology.topology_model import Topology, read_topology
 from chaosity.units import format_count
 
 _CELL = ["experiment", "point", "load", "initiator", "target", "metric"]

@@ -29,8 +29,7 @@ from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store.measurements import Measurements
 from chaosity.store.normal_values import published_values
 from chaosity.text_templates import write_text
-from chaosity.topology.topology_json import read_topology
-from chaosity.topology.topology_model import Topology
+from chaosity.topology.topology_model import Topology, read_topology
 from chaosity.units import format_count
 
 # Columns that no comparison needs, without which the tables of 200 hosts take a third less memory.

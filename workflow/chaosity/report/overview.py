@@ -29,7 +29,7 @@ from chaosity.report.report_summary import (
 from chaosity.result_folders import MEASUREMENTS_FILE, skipped_hosts
 from chaosity.store.measurements import Measurements
 from chaosity.text_templates import write_text
-from chaosity.topology.topology_json import read_topology
+from chaosity.topology.topology_model import read_topology
 from chaosity.transport.skipped_hosts import SkippedHost, read_skipped_host
 
 _SEVERITIES = (FINDING, *SEVERITIES)

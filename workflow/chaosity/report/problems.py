@@ -19,9 +19,8 @@ from chaosity.report.run import RecordSummary, Run, read_findings
 from chaosity.store.measurements import LOAD, POINT
 from chaosity.store.normal_values import published_values
 from chaosity.text_templates import fill_text, fixed_texts, write_text
-from chaosity.topology.host_fact_types import HostFacts
-from chaosity.topology.topology_json import part_to_json
-from chaosity.topology.topology_model import Topology
+from chaosity.topology.topology_model import Topology, topology_to_json
+from chaosity.topology.topology_parts import HostFacts
 from chaosity.units import format_count, format_percent, join_with_and
 
 PROBLEM, WARNING, NOTE, UNKNOWN, OK = "problem", "warning", "note", "unknown", "ok"
@@ -133,7 +132,7 @@ def _drives(rows: pd.DataFrame) -> ResultCheck:
 def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultCheck]:
     """Yield the checks of the host's settings that affect values."""
     hypervisor = system.get("hypervisor")
-    limits = part_to_json(topology.restrictions).items()
+    limits = topology_to_json(topology)["restrictions"].items()
     listed = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in limits if value)
     frequency, settings = system.get("frequency"), system.get("memory_settings") or {}
     governors = frequency["governors"] if frequency else []

@@ -18,8 +18,8 @@ from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
 from chaosity.components.component_files import facts_of_system_component, read_component_documents
 from chaosity.components.component_history import ComponentState, read_component_histories
 from chaosity.components.make_component_documents import Components
+from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.shipped_documents import CONFIG, load_experiment
-from chaosity.documents.yaml_files import read_yaml
 from chaosity.errors import MALFORMED, UserError, malformed_as_user_error
 from chaosity.figures.checks_over_time import draw_checks_over_time
 from chaosity.figures.figure_files import FigureFile, draw_figures
@@ -49,9 +49,8 @@ from chaosity.store.tidy_table_from_records import (
     note_on_records_without_digest,
 )
 from chaosity.store.tidy_table_parquet import read_parquet_table
-from chaosity.topology.host_fact_types import HostFacts
-from chaosity.topology.topology_json import read_topology
-from chaosity.topology.topology_model import Topology
+from chaosity.topology.topology_model import Topology, read_topology
+from chaosity.topology.topology_parts import HostFacts
 from chaosity.transport.skipped_hosts import read_skipped_host
 from chaosity.units import format_count
 

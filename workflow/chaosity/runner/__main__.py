@@ -13,7 +13,7 @@ from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import save_record
 from chaosity.records.point_types import Point
 from chaosity.records.record_types_and_verdict import VALID
-from chaosity.runner.describe_host import DescriptionError, write_host_description_tarball
+from chaosity.runner.describe_host import DescriptionError, write_host_description
 from chaosity.runner.point_measurement import measure_point
 
 
@@ -32,7 +32,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--describe",
         action="store_true",
-        help="measure nothing; print a tarball that describes this host, for discovery",
+        help="measure nothing; print JSON that describes this host, for discovery",
     )
     parser.add_argument("--tools", type=Path, help="folder that is searched first for programs")
     return parser.parse_args()
@@ -87,10 +87,10 @@ def path_that_others_may_write(folder: Path) -> Path | None:
 
 
 def _print_description() -> int:
-    """Write the tarball that describes this host to standard output; return the exit status."""
+    """Write the JSON that describes this host to standard output; return the exit status."""
     try:
         request = json.loads(sys.stdin.read() or '{"needs": []}')
-        write_host_description_tarball(request["needs"], sys.stdout.buffer)
+        write_host_description(request["needs"], sys.stdout)
     except DescriptionError as error:
         print(f"chaosity-run: {error}", file=sys.stderr)
         return 1

@@ -1,14 +1,13 @@
-"""Describe this host for discovery: hwloc's topology, kernel files and tools, as one tarball.
+"""Describe this host for discovery: hwloc's topology, kernel files and tools, as one JSON object.
 
-The tarball holds ``topology.xml`` (hwloc), the files of /sys and /proc that discovery reads, under
-their own paths, and ``host.json`` with facts that only a process on the host can find. Discovery
-reads the tarball on the controller, so the same code handles every host.
+The object has hwloc's XML (``topology_xml``), the files of /sys and /proc that discovery reads, by
+path (``files``), and facts that only a process on the host can find. Discovery reads the object on
+the controller, so the same code handles every host.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import platform
@@ -16,10 +15,9 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, TypedDict, cast
+from typing import TextIO, TypedDict, cast
 
 from chaosity.errors import UserError
 from chaosity.records.point_types import OpenclDeviceFacts, RequiredProgram
@@ -49,7 +47,6 @@ SYSTEM_PATH = "/usr/sbin:/sbin"
 # The kernel that also lists the OpenCL devices; its list and the loads have the same loader.
 OPENCL_PROGRAM = "chaosity-opencl"
 
-TOPOLOGY_MEMBER, FACTS_MEMBER = "topology.xml", "host.json"
 # hwloc ends with a failed assertion if this folder is there without a node.
 _NODES_FOLDER = "sys/devices/system/node"
 NODES_HIDDEN = f"/{_NODES_FOLDER} is empty; if a container hides it, mount it into the container"
@@ -218,7 +215,7 @@ def _sha256(path: Path) -> str:
 
 
 def _host_facts(needs: Iterable[RequiredProgram]) -> dict[str, object]:
-    """Return the content of ``host.json``: facts that only a process on the host can find."""
+    """Return the facts that only a process on the host can find."""
     zipapp, listed = Path(sys.argv[0]), list_opencl_devices()
     return {
         "hostname": platform.node(),
@@ -252,12 +249,10 @@ def _read_kernel_files() -> Iterator[tuple[str, str]]:
                     yield str(path.relative_to("/")), text
 
 
-def write_host_description_tarball(needs: Iterable[RequiredProgram], output: BinaryIO) -> None:
-    """Write the tarball that describes this host.
+def write_host_description(needs: Iterable[RequiredProgram], output: TextIO) -> None:
+    """Write the JSON object that describes this host.
 
-    Args:
-        needs: the tools to look for, as benchmark files name them.
-        output: file for the tarball, or a pipe, since the tarball is written from begin to end.
+    `needs` are the tools to look for, as benchmark files name them.
 
     Raises:
         DescriptionError: hwloc is missing or fails, or memory policies are forbidden; nothing was
@@ -267,11 +262,6 @@ def write_host_description_tarball(needs: Iterable[RequiredProgram], output: Bin
         check_memory_policies()  # nearly all points would fail
     except UserError as error:
         raise DescriptionError(str(error)) from None
-    facts = json.dumps(_host_facts(needs)).encode()
-    members = [(TOPOLOGY_MEMBER, _read_lstopo_xml()), (FACTS_MEMBER, facts)]
-    members += [(name, text.encode()) for name, text in _read_kernel_files()]
-    with tarfile.open(fileobj=output, mode="w|gz") as archive:
-        for name, content in members:
-            member = tarfile.TarInfo(name)
-            member.size, member.mode = len(content), 0o644
-            archive.addfile(member, io.BytesIO(content))
+    xml = _read_lstopo_xml().decode(errors="replace")
+    files = dict(_read_kernel_files())
+    json.dump({**_host_facts(needs), "topology_xml": xml, "files": files}, output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 import signal
@@ -73,6 +74,8 @@ class LoadProcess:
         self.lines: list[str] = []
         self.size = 0
         self.ready = threading.Event()
+        # Samples that began before this time do not count.
+        self.counts_from = math.inf if self.settles else 0.0
         self.emulator: str | None = None
         self.samples: Series = []
         self.threads: list[ThreadPlacement] = []
@@ -116,6 +119,11 @@ class LoadProcess:
     def pages_move_while_running(self) -> bool:
         """Return whether pages move while the load runs, so the runner looks again at its end."""
         return bool(self.spec["placement"].get("settles"))
+
+    @property
+    def settles(self) -> bool:
+        """Return whether chaosity-place tells when the pages of the running load have settled."""
+        return self.pages_move_while_running and "--settle" in self.spec["command"]
 
     def start_process(self, lock: int) -> None:
         """Write the load's files and start its process, which inherits the host's lock.
@@ -169,17 +177,28 @@ class LoadProcess:
             if self.size > OUTPUT_LIMIT_BYTES:
                 self.send_signal("KILL")
                 break
-            self.lines.append(line)
-            if '"ready"' in line:
+            if self.settles and '"settled"' in line:
+                self.counts_from = time.monotonic()
                 self.ready.set()
-            elif progress.get("event") and f'"{progress["event"]}"' in line:
-                try:
-                    self.samples += samples_from_events(progress, line)
-                except ExtractionError:
-                    continue  # the check of the complete output reports bad lines
+                continue
+            samples: Series = []
+            # The check of the complete output reports bad lines.
+            with contextlib.suppress(ExtractionError):
+                if progress.get("event") and f'"{progress["event"]}"' in line:
+                    samples = samples_from_events(progress, line)
+            if samples and samples[0][0] < self.counts_from:
+                continue
+            self.lines.append(line)
+            self.samples += samples
+            if '"ready"' in line and self.settles:
+                self._open_barrier()
+            elif '"ready"' in line:
+                self.ready.set()
 
     def wait_until_ready(self, seconds: float) -> None:
         """Wait for the ready line, after which the load waits at its barrier.
+
+        A load whose pages settle passes its barrier at once, and is ready when they have settled.
 
         Raises:
             MeasurementError: the load ended or took too long; the text has its last message.
@@ -196,14 +215,23 @@ class LoadProcess:
         self._observe_placement()
 
     def release_from_barrier(self) -> None:
-        """Open the barrier and start counting."""
+        """Open the barrier, unless the load has passed it, and start counting.
+
+        Raises:
+            MeasurementError: the load has ended.
+        """
         self.counters.start_counting()
-        try:
-            assert self.process.stdin is not None
+        if not self.settles and not self._open_barrier():
+            raise MeasurementError(f"ended at the barrier: {self._last_message()}")
+
+    def _open_barrier(self) -> bool:
+        """Write the line that opens the barrier; return whether the load could read it."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):
             self.process.stdin.write(b"go\n")
             self.process.stdin.flush()
-        except OSError as error:
-            raise MeasurementError(f"ended at the barrier: {self._last_message()}") from error
+            return True
+        return False
 
     def _observe_placement(self) -> None:
         """Read from the kernel where the load's threads and pages are."""

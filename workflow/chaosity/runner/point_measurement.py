@@ -200,24 +200,21 @@ def _prepare_loads(
 def _start_loads(loads: list[LoadProcess], lock: int) -> float:
     """Start all loads at the same time: loads with a barrier get ready first, then all begin.
 
-    If a load's pages move, the pages settle before the load is ready. Stoppable loads already run,
-    because the best placement depends on their traffic. A load without progress begins last, when
-    all other loads run. The result is the start time on the monotonic clock, in seconds.
+    If a load's pages settle while it runs, this load starts when the stoppable loads already run,
+    because the best placement depends on their traffic. The others begin when it has settled. A
+    load without progress begins last, when all other loads run. The result is the start time on the
+    monotonic clock, in seconds.
     """
     silent = [load for load in loads if load.reports_no_progress]
     reporting = [load for load in loads if not load.reports_no_progress]
     barriers = [load for load in loads if load.has_barrier]
-    settling = [load for load in barriers if load.pages_move_while_running]
+    settling = [load for load in barriers if load.settles]
     early = [load for load in reporting if load.is_ended_by_runner and load not in settling]
-    for load in barriers:
-        load.start_process(lock)
-    for load in barriers:
-        if load not in settling:
-            load.wait_until_ready(READY_SECONDS)
+    waiting = [load for load in barriers if load not in settling]
+    _start_and_wait(waiting, lock)
     if settling:
         _release_loads(early, lock)
-        for load in settling:
-            load.wait_until_ready(READY_SECONDS)
+        _start_and_wait(settling, lock)
         reporting = [load for load in reporting if load not in early]
     _release_loads(reporting, lock)
     if silent and len(loads) > len(silent):
@@ -225,6 +222,14 @@ def _start_loads(loads: list[LoadProcess], lock: int) -> float:
         _wait_for_samples([load for load in loads if not load.reports_no_progress])
     _release_loads(silent, lock)
     return time.monotonic()
+
+
+def _start_and_wait(loads: list[LoadProcess], lock: int) -> None:
+    """Start loads with a barrier, and wait until all are ready."""
+    for load in loads:
+        load.start_process(lock)
+    for load in loads:
+        load.wait_until_ready(READY_SECONDS)
 
 
 def _release_loads(loads: list[LoadProcess], lock: int) -> None:

@@ -1,18 +1,25 @@
-"""Find the flows of loads over a simulated machine's resources: cores, links, drives, ..."""
+"""Find the flows of loads over a simulated machine's resources, and the rates of flows.
+
+Rates are max-min fair (progressive filling): the rates of all flows grow at the same pace until a
+resource is full or a flow reaches its limit. The flows of that resource keep their rate, all other
+flows continue to grow (Bertsekas and Gallager, Data Networks, section 6.5.2). A flow may use
+several units of a resource for one unit of its rate.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from chaosity.documents.machines import Fault
 from chaosity.records.point_types import DriveFacts, Load, OpenclTargetDevice
 from chaosity.runner.point_measurement import memory_shares_by_node
-from chaosity.simulation.idle_machine import HitShares, IdleMachine, missed_share
-from chaosity.simulation.max_min_fair_rates import Flow
-from chaosity.simulation.resource_capacities import (
+from chaosity.simulation.idle_machine import (
     WITHOUT_LIMIT,
+    HitShares,
+    IdleMachine,
+    missed_share,
     shared_drive_path_resource_name,
     slow_port_resource_name,
 )
@@ -24,6 +31,73 @@ from chaosity.simulation.simulated_loads import (
     simulated_program,
 )
 from chaosity.topology.topology_model import OTHER_PACKAGE, Topology
+
+# A resource with less than this share of its capacity left counts as full; this absorbs rounding.
+FULL = 1e-9
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Accesses that take one path."""
+
+    # Name of each resource -> units of it for one unit of the flow's rate.
+    uses: Mapping[str, float]
+    limit: float = float("inf")  # highest rate that the flow requests; infinite by default
+    # How fast its rate grows compared with other flows, such as its number of threads.
+    pace: float = 1.0
+
+
+@dataclass
+class FlowRatesAndUtilisation:
+    """The rates of flows, in their order, and how full each resource is (0 to 1)."""
+
+    rates: list[float]
+    utilisation: dict[str, float] = field(default_factory=dict)
+
+
+def max_min_fair_rates(
+    flows: Sequence[Flow], capacities: Mapping[str, float]
+) -> FlowRatesAndUtilisation:
+    """Return the max-min fair rates of flows.
+
+    Each flow uses at least one resource of `capacities` or has a limit. Capacities are in units per
+    second, and can be infinite.
+
+    Raises:
+        KeyError: a flow uses a resource without a capacity.
+    """
+    rates = [0.0] * len(flows)
+    growing = set(range(len(flows)))
+    left = {
+        name: rest for flow in flows for name in flow.uses if (rest := capacities[name]) < math.inf
+    }
+    # What each flow needs of the resources that can be full while its rate grows by its pace.
+    needs = [
+        {name: units * flow.pace for name, units in flow.uses.items() if units > 0 and name in left}
+        for flow in flows
+    ]
+    while growing:
+        demand: dict[str, float] = {}
+        for number in growing:
+            for name, units in needs[number].items():
+                demand[name] = demand.get(name, 0.0) + units
+        steps = [left[name] / units for name, units in demand.items()]
+        steps += [(flows[n].limit - rates[n]) / flows[n].pace for n in growing]
+        step = max(0.0, min(steps))
+        for number in growing:
+            rates[number] += step * flows[number].pace
+        for name, units in demand.items():
+            left[name] -= step * units
+        full = {name for name in demand if left[name] <= FULL * capacities[name]}
+        growing = {
+            number
+            for number in growing
+            if rates[number] < flows[number].limit * (1 - FULL) and full.isdisjoint(needs[number])
+        }
+    return FlowRatesAndUtilisation(
+        rates, {name: 1 - rest / capacities[name] for name, rest in left.items()}
+    )
+
 
 LINE_BYTES = 64
 # How fast the requests of a drive grow in comparison with those of a core. Many requests of a MiB
@@ -50,10 +124,7 @@ class Path:
 class AccessPaths:
     """The paths of loads through a simulated machine.
 
-    Args:
-        idle: the machine without traffic.
-        capacities: name of each resource -> its capacity. A file that replaces a drive is added.
-        faults: the faults that the machine has now.
+    `capacities` has the capacity of each resource. A file that replaces a drive is added to it.
     """
 
     def __init__(
@@ -88,10 +159,8 @@ class AccessPaths:
             self.capacities.setdefault(f"{drive['component']}_link", WITHOUT_LIMIT)
 
     def _device_flow(self, load: Load, device: OpenclTargetDevice) -> Flow:
-        """Return the flow of a device, within its memory or over its link from the host's memory.
-
-        The memory of a device can be that of a node, so its accesses use the node's controllers.
-        """
+        """Return the flow of a device, within its memory or over its link from the host."""
+        # The memory of a device can be that of a node, so its accesses use the node's controllers.
         copied = _READ_AND_WRITTEN_BY_COPIES.get(load["kernel"] or "")
         if "host_to_device_bytes_per_second" in load["metrics"]:
             copied = 1.0, 0.0
@@ -145,13 +214,11 @@ class AccessPaths:
     def _core_seconds(
         self, load: Load, unit: int, shares: Mapping[int, float], missed: float
     ) -> float:
-        """Return the time in seconds that a core needs for a byte; `shares` are those by node.
-
-        A core waits for a limited number of cache lines at a time, so a longer mean latency makes
-        it slower (Little's law). It handles near lines while far ones are on the way. Only the
-        share `missed` of its accesses needs memory. A program also computes, and its time for a
-        byte of memory is only a share of its time.
-        """
+        """Return the time in seconds that a core needs for a byte; `shares` are those by node."""
+        # A core waits for a limited number of cache lines at a time, so a longer mean latency makes
+        # it slower (Little's law). It handles near lines while far ones are on the way. Only the
+        # share `missed` of its accesses needs memory. A program also computes, and its time for a
+        # byte of memory is only a share of its time.
         memory = self.machine["memory"]
         near = 1 / memory["core_bytes_per_second"]
         if unit in self._slow_units:
@@ -183,15 +250,7 @@ class AccessPaths:
     def _way_uses(
         self, package: int | None, begin: int, node: int, reads: float, writes: float
     ) -> dict[str, float]:
-        """Return the use of controllers and links for a byte between a place and a node's memory.
-
-        Args:
-            package: where the access begins.
-            begin: the node where the access begins.
-            node: the node of the memory; a node that spans packages has cache lines in all of them.
-            reads: share of the byte that is read from memory.
-            writes: share of the byte that is written.
-        """
+        """Return the use of controllers and links for a byte between a place and a memory."""
         uses = {f"node{node}": reads + self.machine["memory"].get("write_cost", 1.0) * writes}
         own = self.topology.package_of_node.get(node)
         places = [own] if own is not None else [part.os_index for part in self.topology.packages]
@@ -277,10 +336,8 @@ def closed_queue_rate(in_flight: int, idle_seconds: float, busy_seconds: float) 
     The rate is the exact result of mean value analysis (Reiser and Lavenberg 1980) for a queue with
     exponential service and a delay.
 
-    Args:
-        in_flight: number of requests, at least 1.
-        idle_seconds: time of a request while there is no other request.
-        busy_seconds: time in which the device takes no other request.
+    `in_flight` is the number of requests, at least 1; `idle_seconds` the time of a request while
+    there is no other request, `busy_seconds` the time in which the device takes no other request.
     """
     delay = max(0.0, idle_seconds - busy_seconds)
     queued, rate = 0.0, 0.0

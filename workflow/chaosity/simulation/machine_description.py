@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from chaosity.components.make_component_documents import drive_component_name
-from chaosity.documents.check_document import check_document
+from chaosity.documents.checked_yaml import check_document, read_yaml
 from chaosity.documents.machines import Fault, MachineDescription, MachineFile
 from chaosity.documents.shipped_documents import ROOT
-from chaosity.documents.yaml_files import read_yaml
 from chaosity.errors import UserError, check_allowed
 from chaosity.topology.topology_model import Topology
 
@@ -49,10 +48,6 @@ _OPTIONAL_KEYS = {"host", "since", "to_package"}
 def read_machine_description(path: Path, topology: Topology) -> MachineDescription:
     """Return the description of a simulated machine.
 
-    Args:
-        path: its YAML file.
-        topology: the topology of the machine.
-
     Raises:
         UserError: the file is wrong, or it names a part that the topology does not have.
     """
@@ -65,15 +60,7 @@ def read_machine_description(path: Path, topology: Topology) -> MachineDescripti
 
 
 def _read_with_base(path: Path, users: frozenset[str] = frozenset()) -> MachineDescription:
-    """Return a checked description, completed by the keys of the description on which it is based.
-
-    Args:
-        path: its YAML file.
-        users: the names of the descriptions that are based on this file.
-
-    Raises:
-        UserError: a file is missing or wrong, or descriptions are based on each other.
-    """
+    """Return a checked description, completed by the keys of the one on which it is based."""
     users |= {path.stem}
     # YAML reads 2026-01-01 as a date; here and in `machine.json` it is a text.
     document = json.loads(json.dumps(read_yaml(path), default=str))
@@ -93,11 +80,7 @@ def _read_with_base(path: Path, users: frozenset[str] = frozenset()) -> MachineD
 
 
 def _check_parts(machine: MachineDescription, topology: Topology, where: str) -> None:
-    """Check that the topology has each part that the description names.
-
-    Raises:
-        UserError: a part is unknown, or a fault lacks a key.
-    """
+    """Check that the topology has each part that the description names."""
     known = {
         "node": {str(node.os_index) for node in topology.memory_nodes},
         "package": {str(package.os_index) for package in topology.packages},

@@ -10,7 +10,7 @@ from functools import cache
 from chaosity.cpusets import parse_cpu_list
 from chaosity.documents.benchmarks import SimulatedProgram
 from chaosity.documents.shipped_documents import load_benchmark
-from chaosity.place.page_share_arithmetic import shift_shares_to_workers
+from chaosity.place.page_shares import shift_shares_to_workers
 from chaosity.records.point_types import Load
 from chaosity.runner.point_measurement import memory_shares_by_node
 
@@ -83,8 +83,7 @@ def rate_share(load: Load) -> float:
 def read_written_and_counted_shares(kernel: str | None) -> tuple[float, float, float]:
     """Return the bytes that a kernel reads, writes and counts, as shares of the bytes it moves.
 
-    Args:
-        kernel: name of a kernel such as ``triad_nt``, or of a share of reads such as ``read67``.
+    The kernel is a name such as ``triad_nt``, or a share of reads such as ``read67``.
     """
     name = kernel or ""
     plain = name.removesuffix("_nt")

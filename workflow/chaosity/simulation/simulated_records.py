@@ -46,16 +46,16 @@ from chaosity.records.record_types_and_verdict import (
 from chaosity.runner.point_measurement import memory_shares_by_node
 from chaosity.runner.record_checks import check_record
 from chaosity.simulation.machine_description import MACHINE_FILE
-from chaosity.simulation.machine_model import MachineModel
-from chaosity.simulation.tool_output_from_values import OutputWriter
-from chaosity.simulation.true_values import (
+from chaosity.simulation.machine_model import (
     COUNTED_SECONDS,
     P99_OVER_MEDIAN,
+    MachineModel,
     TrueValues,
     UnknownMetricError,
     true_values,
 )
-from chaosity.topology.topology_json import read_topology
+from chaosity.simulation.tool_output_from_values import OutputWriter
+from chaosity.topology.topology_model import read_topology
 
 # Number of points that a process simulates before it takes the next points.
 _POINTS_AT_ONCE = 100
@@ -70,9 +70,7 @@ _REALTIME_MINUS_MONOTONIC = 1.6e9
 def open_machine_model(folder: Path, host: str) -> MachineModel:
     """Return the model of a simulated host with its present faults.
 
-    Args:
-        folder: ``results/<host>/<configuration>``, with the files that discovery wrote.
-        host: name of the host; a fault may affect one host of several.
+    `folder` is ``results/<host>/<configuration>``, with the files that discovery wrote.
 
     Raises:
         UserError: the host has not been discovered.
@@ -87,9 +85,7 @@ def open_machine_model(folder: Path, host: str) -> MachineModel:
 def simulate_host(folder: Path, points: Sequence[Point]) -> int:
     """Write the missing records of a simulated host and return their number.
 
-    Args:
-        folder: ``results/<host>/<configuration>``.
-        points: points of the host's plan.
+    `folder` is ``results/<host>/<configuration>``.
 
     Raises:
         UserError: the host has not been discovered.
@@ -126,13 +122,7 @@ def _open_once(folder: Path, host: str) -> MachineModel:
 
 
 def simulate_replicate(point: Point, replicate: int, model: MachineModel) -> Record:
-    """Return the record of one replicate of a point; the same arguments give the same values.
-
-    Args:
-        point: the planned point.
-        replicate: 1, 2, ...
-        model: the machine.
-    """
+    """Return the record of one replicate of a point; the same arguments give the same values."""
     record: UnfinishedRecord = {
         "schema_version": SCHEMA_VERSION,
         "origin": SIMULATED,
@@ -218,14 +208,7 @@ def _host_state(monotonic: float) -> HostState:
 def _load_record(
     load: Load, outputs: dict[str, str], seconds: float, counted: dict[str, CounterResult]
 ) -> LoadRecord:
-    """Return the part of the record that a real load would have given.
-
-    Args:
-        load: the load as planned.
-        outputs: name -> raw output of the load.
-        seconds: duration of the run.
-        counted: results of the processor counters.
-    """
+    """Return the part of the record that a real load would have given."""
     placement = load["placement"]
     # A load without progress runs while all other loads run.
     margin = 0.0 if load["progress"] else seconds / SAMPLES
@@ -278,15 +261,7 @@ def _raw_outputs(
     factors: Sequence[float],
     seconds: float,
 ) -> dict[str, str]:
-    """Return name -> raw output of a load.
-
-    Args:
-        load: the load as planned.
-        values: metric -> value without noise.
-        quality: factor of rates in this run; times are divided by it.
-        factors: a further factor of the rate for each sample.
-        seconds: duration of the run.
-    """
+    """Return name -> raw output of a load."""
     writer = OutputWriter(load)
     for rule in load["valid"]:
         if "equals" in rule:

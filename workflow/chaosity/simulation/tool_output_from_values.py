@@ -28,8 +28,7 @@ _CLASS_TEXTS = {
 class OutputWriter:
     """Collect the values of a load's output and write the output.
 
-    Args:
-        load: the load; its sources say where each value is in the output.
+    The load's sources say where each value is in the output.
     """
 
     def __init__(self, load: Load) -> None:
@@ -43,9 +42,7 @@ class OutputWriter:
     def put_value(self, source: OutputValueSource, value: Any) -> None:
         """Write a value to the place from which a source reads it.
 
-        Args:
-            source: ``json``, ``event`` or ``regex``, see `runner.parse_tool_output`.
-            value: the value in SI units, or a text; a number is converted to what the tool prints.
+        The value is in SI units, or a text; a number is converted to what the tool prints.
         """
         name = source.get("in", "stdout")
         if isinstance(value, float):
@@ -83,10 +80,8 @@ class OutputWriter:
     ) -> None:
         """Write the progress of the load.
 
-        Args:
-            samples: begin, end (seconds on the monotonic clock) and amount of each sample.
-            details: further keys of each sample.
-            realtime_minus_monotonic: offset of the two clocks in seconds.
+        `samples` are begin, end (seconds on the monotonic clock) and amount of each sample,
+        `details` further keys of each sample. `realtime_minus_monotonic` is in seconds.
         """
         source = self.load["progress"]
         if source is None:

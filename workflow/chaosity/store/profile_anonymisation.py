@@ -19,8 +19,8 @@ from typing import Any
 
 import pandas as pd
 
+from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.shipped_documents import BENCHMARKS, EXPERIMENTS, PUBLISHED, yaml_file_names
-from chaosity.documents.yaml_files import read_yaml
 from chaosity.place_names import parse_place_name
 from chaosity.store.profile_database import PROFILE_KEYS, TABLES, ProfileTables
 from chaosity.store.public_product_names import (

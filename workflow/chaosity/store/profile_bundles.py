@@ -26,7 +26,7 @@ import pandas as pd
 from typing_extensions import TypedDict
 
 from chaosity import __version__
-from chaosity.documents.check_document import check_document
+from chaosity.documents.checked_yaml import check_document
 from chaosity.errors import MALFORMED, UserError
 from chaosity.records.atomic_writes_and_record_files import utc_now_text, write_atomically
 from chaosity.store.measurements import LOAD, POINT

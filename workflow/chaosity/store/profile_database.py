@@ -36,9 +36,8 @@ from chaosity.store.tidy_table_parquet import (
     rows_to_table,
     typed_columns_sql,
 )
-from chaosity.topology.host_fact_types import HostFacts, MemoryModuleSlot
-from chaosity.topology.topology_json import topology_from_json
-from chaosity.topology.topology_model import Topology
+from chaosity.topology.topology_model import Topology, topology_from_json
+from chaosity.topology.topology_parts import HostFacts, MemoryModuleSlot
 
 SCHEMA_VERSION = 1
 LOCAL, IMPORTED = "local", "imported"

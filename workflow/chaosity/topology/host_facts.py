@@ -7,16 +7,22 @@ are not read. Values are plain JSON; None means that the source does not have th
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from typing import Literal
 
-from chaosity.topology.host_fact_types import (
+from chaosity.runner.memory_module_table import MemoryModule
+from chaosity.topology.hwloc import HwlocObject, HwlocTree
+from chaosity.topology.numa_nodes import DRAM
+from chaosity.topology.sysfs_reader import SysfsReader
+from chaosity.topology.topology_parts import (
     FrequencySettings,
     HostFacts,
     IdleSettings,
     MemoryModuleSlot,
+    MemoryPeak,
+    Node,
 )
-from chaosity.topology.hwloc_xml import HwlocObject, HwlocTree
-from chaosity.topology.sysfs_reader import SysfsReader
 from chaosity.topology.topology_sources import LIVE, TopologySource
 
 _CPU = "sys/devices/system/cpu"
@@ -79,11 +85,9 @@ def read_host_facts(tree: HwlocTree, source: TopologySource) -> HostFacts:
 
 
 def _memory_modules(tree: HwlocTree, source: TopologySource) -> list[MemoryModuleSlot] | None:
-    """Return the slots for memory modules; None if the source does not list them.
-
-    Only root can read the slots from SMBIOS: by dmidecode on a live machine, else from what hwloc
-    wrote into the XML. Empty slots are listed too, because an empty channel costs bandwidth.
-    """
+    """Return the slots for memory modules; None if the source does not list them."""
+    # Only root can read the slots from SMBIOS: by dmidecode on a live machine, else from what hwloc
+    # wrote into the XML. Empty slots are listed too, because an empty channel costs bandwidth.
     if source.kind == LIVE:
         return parse_dmidecode_memory_modules(source.memory_modules or "") or None
     items = [
@@ -218,3 +222,33 @@ def bracketed_word(text: str | None) -> str | None:
     """Return the word in brackets, the kernel's present choice; without brackets the whole text."""
     match = re.search(r"\[(.+?)\]", text or "")
     return match[1] if match else text
+
+
+# "P0 CHANNEL A", "CPU1_DIMM_A1", "PROC 1 DIMM 2", "NODE 0"
+_PACKAGE = re.compile(r"(?<![A-Z0-9])(?:P|CPU|PROC|SOCKET|NODE)[ _-]?\d+", re.IGNORECASE)
+
+
+def find_memory_peak(
+    modules: list[MemoryModule] | str,
+    nodes: Iterable[Node],
+    packages: int,
+    may_be_virtual: bool,
+) -> MemoryPeak:
+    """Return the upper bounds of the bandwidth of a host's DRAM, or why they are unknown."""
+    if isinstance(modules, str):
+        return MemoryPeak(None, None, modules)
+    if may_be_virtual:  # a cloud's table lists, for example, one module for any size of machine
+        return MemoryPeak(None, None, "a table of modules in a virtual machine may be invented")
+    held = Counter[int | None]({None: 0})
+    size, rate = Counter[str](), Counter[str]()
+    for node in nodes:
+        held[node.package] += (node.size_bytes or 0) if node.kind == DRAM else 0
+    for size_bytes, bytes_per_second, locator in modules:
+        package = named[0] if (named := _PACKAGE.search(locator)) else ""
+        size[package] += size_bytes
+        rate[package] += bytes_per_second
+    if size.total() < held.total():
+        return MemoryPeak(None, None, "the table lists less memory than the host has")
+    # The numbers in locators need not be the kernel's, so the largest share bounds every package.
+    told = "" not in size and len(size) == packages and max(size.values()) >= max(held.values())
+    return MemoryPeak(rate.total(), max(rate.values()) if told else None)

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from chaosity.cpusets import CpuSet, make_cpu_set
-from chaosity.topology.hwloc_xml import HwlocObject, HwlocTree
+from chaosity.topology.hwloc import HwlocObject, HwlocTree
 from chaosity.topology.sysfs_reader import SysfsNode, SysfsReader
-from chaosity.topology.topology_model import Node, Restrictions
+from chaosity.topology.topology_parts import Node, Restrictions
 
 DRAM, CPU_LESS = "DRAM", "CPU-less"
 # hwloc's subtypes of memory without processors next to it; such a node owns no CPUs.
@@ -160,13 +160,12 @@ def _collect_evidence(tree: HwlocTree, sysfs: SysfsReader) -> list[_NodeEvidence
 def _assign_owners(
     nodes: Sequence[_NodeEvidence], kernel: Mapping[int, SysfsNode], shown: CpuSet
 ) -> None:
-    """Set `own_cpus` of each node, so that each processing unit has a single owner.
-
-    In an XML several nodes may claim a processing unit, because a node without units has the cpuset
-    of its neighbours. The owner is the node with the fewest processing units; if several nodes tie,
-    a node with ordinary memory, then the node with the lowest OS index. Linux numbers nodes
-    with processors before nodes that have only memory (acpi_numa_init reads CPU affinities first).
-    """
+    """Set `own_cpus` of each node, so that each processing unit has a single owner."""
+    # In an XML several nodes may claim a processing unit, because a node without units has the
+    # cpuset of its neighbours. The owner is the node with the fewest processing units; if several
+    # nodes tie, a node with ordinary memory, then the node with the lowest OS index. Linux numbers
+    # nodes with processors before nodes that have only memory (acpi_numa_init reads CPU affinities
+    # first).
     if kernel and all(node.cpus is not None for node in kernel.values()):
         for node in nodes:
             listed = kernel[node.os_index].cpus if node.os_index in kernel else ()
@@ -201,10 +200,8 @@ def _memory_bytes(node: _NodeEvidence, kernel: SysfsNode | None, tree: HwlocTree
 
 
 def _memory_kinds(nodes: Sequence[_NodeEvidence]) -> dict[int, str]:
-    """Return node -> kind of its memory: hwloc's kind, DRAM next to processors, else CPU-less.
-
-    Memory without processors of its own is DRAM too if nearby processors have no other memory.
-    """
+    """Return node -> kind of its memory: hwloc's kind, DRAM next to processors, else CPU-less."""
+    # Memory without processors of its own is DRAM too if nearby processors have no other memory.
     provided = {cpu for node in nodes if node.memory_bytes != 0 for cpu in node.own_cpus}
     every = {cpu for node in nodes for cpu in node.own_cpus}
     return {node.os_index: _kind(node, set(node.near_cpus) or every, provided) for node in nodes}

@@ -6,6 +6,7 @@ device in reset, a file for root only). Without a file, methods return None or a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,17 +33,20 @@ class SysfsNode:
 
 
 class SysfsReader:
-    """The files of a kernel; `root` is `/` or the top of a capture, see also `NO_KERNEL_FILES`."""
+    """The files of a kernel, below `/` or the top of a capture, or path -> text of each file."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, files: Path | Mapping[str, str]) -> None:
+        self.files = files
 
     def read_text(self, path: str) -> str | None:
         """Return a file's text without surrounding white space; None if the file cannot be read."""
         try:
-            return (self.root / path).read_text(errors="replace").strip("\0 \t\n")
-        except OSError:
+            found = (
+                self.files[path] if isinstance(self.files, Mapping) else _text(self.files / path)
+            )
+        except (KeyError, OSError):
             return None
+        return found.strip("\0 \t\n")
 
     def read_number(self, path: str) -> int | None:
         """Return the decimal number in a file, or None."""
@@ -61,8 +65,13 @@ class SysfsReader:
 
     def list_directory(self, path: str) -> list[str]:
         """Return the names in a directory, sorted; empty when there is no such directory."""
+        if isinstance(self.files, Mapping):
+            inside = (
+                name.removeprefix(f"{path}/") for name in self.files if name.startswith(f"{path}/")
+            )
+            return sorted({name.partition("/")[0] for name in inside})
         try:
-            return sorted(item.name for item in (self.root / path).iterdir())
+            return sorted(item.name for item in (self.files / path).iterdir())
         except OSError:
             return []
 
@@ -181,8 +190,8 @@ class SysfsReader:
         return self.read_text(f"sys/class/block/{name}/device/{attribute}") or None
 
 
-# The reader for a topology without the kernel's files: every file is missing below its root.
-NO_KERNEL_FILES = SysfsReader(Path("/dev/null"))
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace")
 
 
 def link_bytes_per_second(gigatransfers: float, lanes: int) -> int:

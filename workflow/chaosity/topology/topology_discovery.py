@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from lxml import etree
 
 from chaosity.errors import UserError, malformed_as_user_error
-from chaosity.topology.drives_gpus_and_accelerators import DeviceMaker, list_opencl_devices
-from chaosity.topology.host_facts import read_host_facts
-from chaosity.topology.hwloc_xml import HwlocTree
-from chaosity.topology.memory_peak import find_memory_peak
+from chaosity.topology.devices import DeviceMaker, list_opencl_devices
+from chaosity.topology.host_facts import find_memory_peak, read_host_facts
+from chaosity.topology.hwloc import HwlocTree
 from chaosity.topology.numa_nodes import discover_nodes, find_restrictions, usable_cpus
-from chaosity.topology.packages_cores_and_caches import CoreAndCacheMaker
+from chaosity.topology.processors import CoreAndCacheMaker
 from chaosity.topology.sysfs_reader import SysfsNode, SysfsReader
-from chaosity.topology.topology_json import topology_from_json, topology_to_json
-from chaosity.topology.topology_model import HugePagePool, SlitDistances, Topology
+from chaosity.topology.topology_model import Topology, topology_from_json, topology_to_json
+from chaosity.topology.topology_parts import HugePagePool, SlitDistances
 from chaosity.topology.topology_sources import LIVE, TopologySource, open_topology_source
 
 _UNREADABLE = "the topology cannot be read"
@@ -24,15 +23,14 @@ _UNREADABLE = "the topology cannot be read"
 def discover_topology(source: str) -> Topology:
     """Return the topology of a host.
 
-    Args:
-        source: `live`, or the path of an hwloc XML file, or of a directory or tarball with a
-            captured /sys.
+    `source` is `live`, or the path of an hwloc XML file, of a host's description of itself, or of a
+    directory with a captured /sys.
 
     Raises:
         UserError: the source cannot be read, or hwloc is missing or too old for it.
     """
-    with malformed_as_user_error(_UNREADABLE, source), open_topology_source(source) as opened:
-        return _build(opened)
+    with malformed_as_user_error(_UNREADABLE, source):
+        return _build(open_topology_source(source))
 
 
 def discover_topology_with_xml(source: str) -> tuple[Topology, str]:
@@ -44,7 +42,8 @@ def discover_topology_with_xml(source: str) -> tuple[Topology, str]:
     Raises:
         UserError: for the same reasons as `discover_topology`.
     """
-    with malformed_as_user_error(_UNREADABLE, source), open_topology_source(source) as opened:
+    with malformed_as_user_error(_UNREADABLE, source):
+        opened = open_topology_source(source)
         return _build(opened), _xml(opened)  # in this order, since `_xml` changes the source
 
 
@@ -107,11 +106,9 @@ def _build(source: TopologySource) -> Topology:
 
 
 def _distances(tree: HwlocTree, kernel_nodes: Sequence[SysfsNode]) -> SlitDistances | None:
-    """Return the SLIT from /sys, which has a row for nodes without memory too, or else from hwloc.
-
-    A row has a column for each online node. If nodes are missing in a capture, it is unknown to
-    which nodes the columns belong.
-    """
+    """Return the SLIT from /sys, which has rows for nodes without memory, or else from hwloc."""
+    # A row has a column for each online node. If nodes are missing in a capture, it is unknown to
+    # which nodes the columns belong.
     if kernel_nodes and all(len(node.distances) == len(kernel_nodes) for node in kernel_nodes):
         indexes = tuple(node.os_index for node in kernel_nodes)
         return SlitDistances(indexes, tuple(node.distances for node in kernel_nodes))

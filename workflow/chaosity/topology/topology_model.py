@@ -1,237 +1,61 @@
-"""Model of a host: frozen dataclasses for the whole machine and each of its parts.
+"""The model of a host, the name of its configuration, and both as JSON.
 
 All other modules read this model, which does not depend on how the host was discovered.
-
-Indexes are OS indexes, which numactl, taskset and /sys use. Only a field called `index` is the
-position in hwloc's order. `cpus` always means *usable* processing units: online, and allowed to
-this process by its cgroup. `None` always means unknown, never zero or "everywhere".
 """
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, cast
 
-from chaosity.cpusets import CpuSet
-from chaosity.topology.device_types import Accelerator, Gpu, Nic, NvmeDrive, OpenclDevice
-from chaosity.topology.host_fact_types import HostFacts
-from chaosity.units import format_quantity
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import get_type_hints
+
+from chaosity.cpusets import format_cpu_list
+from chaosity.errors import malformed_as_user_error
+from chaosity.records.atomic_writes_and_record_files import read_regular_file
+from chaosity.topology.topology_parts import (
+    UNKNOWN,
+    Accelerator,
+    CacheGroup,
+    Core,
+    CoreKind,
+    CpuList,
+    Die,
+    Gpu,
+    HostFacts,
+    HugePagePool,
+    L3Domain,
+    MemoryAttribute,
+    MemoryPeak,
+    Nic,
+    Node,
+    NvmeDrive,
+    OpenclDevice,
+    Package,
+    PartCounts,
+    Restrictions,
+    SlitDistances,
+)
 
 SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE = "same_node", "same_package", "other_package"
-UNKNOWN = "unknown"
 
-# hwloc's names for the core types of Intel's hybrid processors, slow to fast.
-_CORE_TYPES = {"IntelAtom": 1, "IntelCore": 2}
-
-
-@dataclass(frozen=True)
-class Package:
-    """A package; `nodes` are its NUMA nodes, including nodes without processing units."""
-
-    os_index: int
-    cpus: CpuSet = ()
-    nodes: tuple[int, ...] = ()
-    model: str | None = None
-
-
-@dataclass(frozen=True)
-class Die:
-    """A die within a package, if firmware lists dies."""
-
-    index: int
-    cpus: CpuSet = ()
-    package: int | None = None
-
-
-@dataclass(frozen=True)
-class L3Domain:
-    """The processing units that share an L3 cache; on AMD EPYC a CCX.
-
-    An L3 domain can span nodes (Sapphire Rapids with SNC4); a node can have several (EPYC).
-    """
-
-    index: int
-    cpus: CpuSet = ()
-    nodes: tuple[int, ...] = ()
-    package: int | None = None
-    size_bytes: int | None = None
-
-
-@dataclass(frozen=True)
-class Core:
-    """A core; `cpus` are its SMT threads.
-
-    `index` identifies the core, because packages can have cores of the same `os_index`. `l3` is an
-    L3Domain.index, and `kind` is a CoreKind.index.
-    """
-
-    index: int
-    os_index: int | None = None
-    cpus: CpuSet = ()
-    package: int | None = None
-    l3: int | None = None
-    nodes: tuple[int, ...] = ()
-    kind: int = 0
-
-
-@dataclass(frozen=True)
-class CoreKind:
-    """Cores of one design: most servers have one kind, hybrid processors have two.
-
-    `efficiency` is hwloc's rank; faster cores that use more power have a higher rank.
-    `frequency_max_hertz` is the highest frequency that all cores of the kind reach.
-    """
-
-    index: int
-    cpus: CpuSet = ()
-    efficiency: int | None = None
-    frequency_base_hertz: int | None = None
-    frequency_max_hertz: int | None = None
-    name: str | None = None
-
-    @property
-    def speed_rank(self) -> tuple[int, int] | None:
-        """Return the sort key that puts faster core kinds last; None if unknown.
-
-        hwloc ranks kinds on a live machine and leaves the ranks out of its XML. From an XML the
-        key follows hwloc's own rule: Intel's core type, then the frequency (hwloc/cpukinds.c).
-        """
-        if self.efficiency is not None:
-            return (self.efficiency, 0)
-        frequency = self.frequency_max_hertz or self.frequency_base_hertz
-        if self.name is None and frequency is None:
-            return None
-        return (_CORE_TYPES.get(self.name or "", 0), frequency or 0)
-
-
-@dataclass(frozen=True)
-class Node:
-    """A NUMA node: an initiator, a target, both, or neither (an ACPI generic initiator)."""
-
-    os_index: int
-    # Its own usable processing units. Empty for a node without processing units, although hwloc
-    # gives such a node the units of a neighbour.
-    cpus: CpuSet = ()
-    # Size that the kernel reports now; a memory balloon changes it within minutes.
-    memory_bytes: int | None = None
-    present_bytes: int | None = None  # size that firmware provided; it does not change
-    initiator: bool = False  # whether its processing units can issue accesses
-    target: bool = False  # whether its memory can be accessed
-    # 0 for the fastest memory of all targets, 1 for the next, and so on; None without memory.
-    tier: int | None = None
-    kind: str = UNKNOWN  # DRAM, HBM, CXL, NVM, ... or "none" without memory
-    package: int | None = None  # package of the node; None when the node spans several packages
-    shown_cpus: CpuSet = ()  # `cpus` and the processing units that a cgroup forbids
-    has_cpus: bool = False  # whether it has processing units, usable or not
-    memory_side_cache_bytes: int | None = None
-
-    @property
-    def size_bytes(self) -> int | None:
-        """Return the bytes of memory that firmware provided, or else the kernel's total."""
-        return self.present_bytes or self.memory_bytes
-
-
-@dataclass(frozen=True)
-class CacheGroup:
-    """`count` equal caches of the processing units `cpus`; `pus` units share each cache.
-
-    `kind` is unified, data or instruction; `size_bytes` is the size of a single cache.
-    """
-
-    level: int
-    kind: str
-    size_bytes: int | None
-    line_bytes: int | None
-    pus: int
-    count: int
-    cpus: CpuSet
-
-
-@dataclass(frozen=True)
-class SlitDistances:
-    """The firmware's SLIT; `matrix[i][j]` is the entry from `nodes[i]` to `nodes[j]`.
-
-    Raises:
-        ValueError: the matrix has another number of rows or columns than there are nodes.
-    """
-
-    nodes: tuple[int, ...]
-    matrix: tuple[tuple[int, ...], ...]
-
-    def __post_init__(self) -> None:
-        """Check the shape."""
-        if any(len(line) != len(self.nodes) for line in (self.matrix, *self.matrix)):
-            raise ValueError(f"the matrix of distances is not one of {len(self.nodes)} nodes")
-
-    def distance_between(self, initiator: int, target: int) -> int | None:
-        """Return the distance between two nodes; None when the table lacks a node."""
-        if initiator not in self.nodes or target not in self.nodes:
-            return None
-        return self.matrix[self.nodes.index(initiator)][self.nodes.index(target)]
-
-
-@dataclass(frozen=True)
-class MemoryAttribute:
-    """An entry of the HMAT: what firmware claims about a target for `initiator_cpus`.
-
-    `name` ends with the unit: bandwidth, read_bandwidth or write_bandwidth `_bytes_per_second`;
-    latency, read_latency or write_latency `_ns`.
-    """
-
-    name: str
-    target: int
-    initiator_cpus: CpuSet
-    value: float
-
-
-@dataclass(frozen=True)
-class HugePagePool:
-    """Huge pages reserved on a node; `node` is None if only the total of the machine is known."""
-
-    node: int | None
-    page_bytes: int
-    pages: int
-
-
-@dataclass(frozen=True)
-class MemoryPeak:
-    """Bandwidths that a host's DRAM cannot exceed: of all modules, and of any one package's."""
-
-    machine_bytes_per_second: float | None = None
-    package_bytes_per_second: float | None = None
-    unknown_reason: str | None = None
-
-    @property
-    def text(self) -> str:
-        """Return the peak of the machine, or why it is unknown."""
-        if peak := self.machine_bytes_per_second:
-            return f"at most {format_quantity('peak_bytes_per_second', peak)}"
-        return f"peak unknown: {self.unknown_reason or 'discovered by an older version'}"
-
-
-@dataclass(frozen=True)
-class PartCounts:
-    """Numbers of packages, cores and processing units in the source, usable or not."""
-
-    packages: int = 0
-    cores: int = 0
-    pus: int = 0
-
-
-@dataclass(frozen=True)
-class Restrictions:
-    """The processing units and nodes of the machine that this process cannot use.
-
-    `offline_cpus` are switched off, `disallowed_cpus` forbidden by a cgroup. An hwloc XML often
-    does not say why a processing unit is missing; then only `missing_cpus` has it.
-    """
-
-    missing_cpus: CpuSet = ()
-    offline_cpus: CpuSet = ()
-    disallowed_cpus: CpuSet = ()
-    disallowed_nodes: tuple[int, ...] = ()
-    cgroup: str | None = None
+# NPS4 is AMD's finest mode; a socket with more nodes has a node for each L3 cache.
+_MOST_NODES_PER_SOCKET = 4
+_ON_PACKAGE_MEMORY = frozenset({"HBM", "MCDRAM"})
+# Parts of the model with the same name in its JSON, in the order of the JSON.
+_PARTS = (
+    *("drives", "gpus", "opencl_devices", "accelerators", "nics", "core_kinds", "distances"),
+    *("l3_domains", "dies", "caches", "memory_attributes", "memory_peak", "huge_page_pools"),
+)
+_HIERARCHY = ("packages", "cores")
+# Numbers of hardware fit into 64 bits; tables cannot hold larger ones.
+_NUMBERS_BELOW = 2**64
 
 
 @dataclass(frozen=True)
@@ -248,7 +72,7 @@ class Topology:
     packages: tuple[Package, ...] = ()
     l3_domains: tuple[L3Domain, ...] = ()
     cores: tuple[Core, ...] = ()
-    pus: CpuSet = ()
+    pus: CpuList = ()
     nodes: tuple[Node, ...] = ()
     drives: tuple[NvmeDrive, ...] = ()
     gpus: tuple[Gpu, ...] = ()
@@ -259,12 +83,12 @@ class Topology:
     distances: SlitDistances | None = None
     caches: tuple[CacheGroup, ...] = ()
     memory_attributes: tuple[MemoryAttribute, ...] = ()
-    memory_peak: MemoryPeak = MemoryPeak()
+    memory_peak: MemoryPeak = field(default_factory=MemoryPeak)
     cache_line_bytes: int | None = None
     dies: tuple[Die, ...] = ()
     huge_page_pools: tuple[HugePagePool, ...] = ()
-    restrictions: Restrictions = Restrictions()
-    counts: PartCounts = PartCounts()
+    restrictions: Restrictions = field(default_factory=Restrictions)
+    counts: PartCounts = field(default_factory=PartCounts)
     host: HostFacts = field(default_factory=HostFacts)
 
     @property
@@ -321,11 +145,11 @@ class Topology:
     def data_cache_bytes(self) -> dict[tuple[int, int], int]:
         """Return (processing unit, level) -> the size of its largest cache for data, in bytes."""
         found: dict[tuple[int, int], int] = {}
-        for cache in self.caches:
-            if cache.kind != "instruction":
-                for unit in cache.cpus:
-                    key = unit, cache.level
-                    found[key] = max(found.get(key, 0), cache.size_bytes or 0)
+        for group in self.caches:
+            if group.kind != "instruction":
+                for unit in group.cpus:
+                    key = unit, group.level
+                    found[key] = max(found.get(key, 0), group.size_bytes or 0)
         return found
 
     @cached_property
@@ -377,3 +201,158 @@ class Topology:
         if a is None or b is None:
             return UNKNOWN
         return SAME_PACKAGE if a == b else OTHER_PACKAGE
+
+
+def configuration_name(topology: Topology) -> str:
+    """Return the name of the host's configuration, by its memory layout.
+
+    | processor | name |
+    |---|---|
+    | AMD EPYC | `nps1`, `nps2`, `nps4`: nodes per socket; `nps0`: a node over both; `l3-as-numa` |
+    | Intel Xeon | `snc1`, `snc2`, `snc4`: sub-NUMA clusters per socket, `snc1` is clustering off |
+    | others, or unknown | `1node-per-package`, `2nodes-per-package`, `1-2nodes-per-package` |
+
+    Only nodes with processors count. High-bandwidth memory adds `-flat` when it has nodes without
+    processors beside other nodes of its package, `-cache` when a memory-side cache is present, and
+    `-hybrid` when both are present (`snc4-flat`). hwloc guesses the kind of memory, and its guess
+    about a node with processors does not change the name. Slow memory adds nothing, because it is
+    not a firmware mode.
+    """
+    with_cpus = [node for node in topology.nodes if node.has_cpus]
+    return _layout(topology, with_cpus) + _memory_mode(topology)
+
+
+def _layout(topology: Topology, with_cpus: list[Node]) -> str:
+    model = topology.cpu_model or ""
+    per_package = Counter(node.package for node in with_cpus)
+    if None in per_package:  # a node that spans packages, or no packages at all
+        return "nps0" if "EPYC" in model else f"{_nodes(len(with_cpus))}-over-packages"
+    fewest, most = min(per_package.values(), default=0), max(per_package.values(), default=0)
+    if fewest == most and "EPYC" in model:
+        return f"nps{most}" if most <= _MOST_NODES_PER_SOCKET else "l3-as-numa"
+    if fewest == most and "Intel" in model and "Xeon" in model:
+        return f"snc{most}"
+    return f"{'' if fewest == most else f'{fewest}-'}{_nodes(most)}-per-package"
+
+
+def _nodes(number: int) -> str:
+    return f"{number}node" if number == 1 else f"{number}nodes"
+
+
+def _memory_mode(topology: Topology) -> str:
+    beside = {node.package for node in topology.nodes if node.has_cpus}
+    flat = any(
+        node.kind in _ON_PACKAGE_MEMORY and not node.has_cpus and node.package in beside
+        for node in topology.memory_nodes
+    )
+    cached = any(node.memory_side_cache_bytes for node in topology.memory_nodes)
+    return {(False, False): "", (True, False): "-flat", (False, True): "-cache"}.get(
+        (flat, cached), "-hybrid"
+    )
+
+
+@cache
+def _adapters() -> tuple[TypeAdapter[Topology], dict[str, TypeAdapter[Any]]]:
+    """Return what reads and writes a topology, and what checks each fact on a host."""
+    facts = get_type_hints(HostFacts).items()
+    return TypeAdapter(Topology), {name: TypeAdapter(kind) for name, kind in facts}
+
+
+def topology_to_json(topology: Topology) -> dict[str, Any]:
+    """Return all parts of a topology as JSON: first numbers of parts, then lists.
+
+    Sets are Linux lists such as `0-3,8`, unknown values are null. `packages`, `cores` and `pus` are
+    the numbers of these parts in the source, and `usable` has the numbers of usable parts.
+    `hierarchy` lists the usable packages and cores. Only `usable_cpus` of a node excludes the units
+    that a cgroup forbids.
+    """
+    parts = _adapters()[0].dump_python(topology, mode="json", exclude={"host"}, warnings=False)
+    for node in parts["nodes"]:
+        usable, node["cpus"] = node["cpus"], node.pop("shown_cpus")
+        node["usable_cpus"] = usable
+    return {
+        "source": topology.source,
+        "kind": topology.kind,
+        "configuration": configuration_name(topology),
+        **asdict(topology.counts),
+        "usable": {
+            "packages": len(topology.packages),
+            "cores": len(topology.cores),
+            "pus": len(topology.pus),
+            "cpus": format_cpu_list(topology.pus),
+        },
+        "nodes": parts["nodes"],
+        **{name: parts[name] for name in _PARTS},
+        "cache_line_bytes": topology.cache_line_bytes,
+        "restricted": topology.is_restricted,
+        "restrictions": parts["restrictions"],
+        "host": dict(topology.host),
+        "hierarchy": {name: parts[name] for name in _HIERARCHY},
+    }
+
+
+def topology_from_json(values: Mapping[str, Any]) -> Topology:
+    """Return the topology from the JSON of `topology_to_json`; it is equal to the original.
+
+    Parts that an older file lacks are unknown; obsolete fields of an older file are ignored. A fact
+    of another type is unknown too; facts that are not listed stay as they are.
+
+    Raises:
+        TypeError: a field is missing or has a value of another type.
+        ValueError: a number is infinite, or does not fit into 64 bits.
+    """
+    adapter, facts = _adapters()
+    hierarchy = values.get("hierarchy", {})
+    parts: dict[str, Any] = {
+        **{name: values[name] for name in ("source", "kind") if name in values},
+        **{name: values[name] for name in (*_PARTS, "restrictions") if values.get(name)},
+        **{name: hierarchy[name] for name in _HIERARCHY if hierarchy.get(name)},
+        "pus": values.get("usable", {}).get("cpus", ""),
+        "nodes": [
+            {**node, "cpus": node.get("usable_cpus", cpus), "shown_cpus": cpus}
+            for node in values.get("nodes", ())
+            for cpus in [node.get("cpus", "")]
+        ],
+        "cache_line_bytes": values.get("cache_line_bytes"),
+        "counts": {name: values[name] for name in ("packages", "cores", "pus") if name in values},
+    }
+    text = json.dumps(parts, allow_nan=False)
+    json.loads(text, parse_int=_checked_whole_number)
+    try:
+        topology = adapter.validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise TypeError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    host = {
+        name: fact
+        for name, fact in values.get("host", {}).items()
+        if name not in facts or _is_valid(facts[name], fact)
+    }
+    return replace(topology, host=cast(HostFacts, host))
+
+
+def _checked_whole_number(digits: str) -> int:
+    if abs(number := int(digits)) >= _NUMBERS_BELOW:
+        raise ValueError(f"the number {number} does not fit into 64 bits")
+    return number
+
+
+def _is_valid(adapter: TypeAdapter[Any], value: object) -> bool:
+    try:
+        adapter.validate_python(value, strict=True)
+    except ValidationError:
+        return False
+    return True
+
+
+def read_topology(path: Path) -> Topology | None:
+    """Return the topology in a file `topology.json`, or None when there is no such file.
+
+    Raises:
+        UserError: the file cannot be read or does not have a topology.
+    """
+    if not path.exists():
+        return None
+    remedy = "run snakemake, which writes the file again"
+    with malformed_as_user_error("the topology is unreadable", str(path), remedy):
+        return topology_from_json(json.loads(read_regular_file(path)))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.place.page_share_arithmetic import (
+from chaosity.place.page_shares import (
     integer_weights,
     shift_shares_to_workers,
     uniform_shares,
@@ -36,7 +36,7 @@ class PlacementAdvice:
     dwp: float  # data-to-worker proximity, 0 to 1
     weights: dict[int, float]  # node -> share of the pages
     # Node -> whole number for the kernel, without nodes that get no pages, see
-    # `page_share_arithmetic.integer_weights`.
+    # `page_shares.integer_weights`.
     kernel_weights: dict[int, int]
     # The largest difference of a node's share with these whole numbers from its share in `weights`,
     # in per cent of the latter.

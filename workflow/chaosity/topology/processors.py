@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from chaosity.cpusets import CpuSet, make_cpu_set
-from chaosity.topology.hwloc_xml import HwlocObject, HwlocTree
-from chaosity.topology.topology_model import (
+from chaosity.topology.hwloc import HwlocObject, HwlocTree
+from chaosity.topology.topology_parts import (
     CacheGroup,
     Core,
     CoreKind,

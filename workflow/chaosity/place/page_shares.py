@@ -1,15 +1,49 @@
-"""Parse, compare and shift shares of pages by node, and convert them into weights.
+"""Policies of placing pages, by name, and the arithmetic of pages' shares by node.
 
-This module is not in `chaosity.weights`, because hosts need this arithmetic too.
+The policies are defined in docs/placement.md. This module is not in `chaosity.weights`, because
+hosts need it too.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from chaosity.errors import UserError
 from chaosity.runner.observed_placement import page_share_deviations
+
+
+@dataclass(frozen=True)
+class PlacementPolicy:
+    """A way of placing pages."""
+
+    over_all: bool  # whether pages may lie on every memory node, not only on the workers' nodes
+    shares: str | None  # "uniform", the name of measured weights, or None if the kernel decides
+    # Whether pages move while the program runs, to nodes that are not known in advance.
+    settles: bool = False
+    searched: bool = False  # whether a search moves the pages
+
+
+UNIFORM = "uniform"
+# Measured weights; each is the name of a policy too. CANONICAL uses the bandwidth that the slowest
+# worker gets from each node alone; CONTENDED uses the bandwidth while all workers run.
+CANONICAL, CONTENDED = "canonical", "canonical_contended"
+FIRST_TOUCH, AUTONUMA = "first_touch", "autonuma"
+POLICIES = {
+    FIRST_TOUCH: PlacementPolicy(over_all=False, shares=None),
+    "uniform_workers": PlacementPolicy(over_all=False, shares=UNIFORM),
+    "uniform_all": PlacementPolicy(over_all=True, shares=UNIFORM),
+    # First touch; then the kernel moves pages to the nodes whose threads use them.
+    AUTONUMA: PlacementPolicy(over_all=False, shares=None, settles=True),
+    CANONICAL: PlacementPolicy(over_all=True, shares=CANONICAL),
+    CONTENDED: PlacementPolicy(over_all=True, shares=CONTENDED),
+    # BWAP: begins with the canonical (or uniform) weights and searches for the best placement while
+    # the program runs, before it is measured.
+    "bwap": PlacementPolicy(over_all=True, shares=CANONICAL, settles=True, searched=True),
+    "bwap_uniform": PlacementPolicy(over_all=True, shares=UNIFORM, settles=True, searched=True),
+}
+
 
 # Range of the kernel's weights: a byte, without 0.
 SMALLEST, LARGEST = 1, 255
@@ -76,9 +110,7 @@ def attainable_amounts(count: int, wanted: Mapping[int, float]) -> dict[int, flo
     The same number is subtracted from each node's wanted amount, but no result is below 0. So the
     largest missing amount is as small as possible (projection onto a simplex; Duchi et al. 2008).
 
-    Args:
-        count: the available amount: the sum of all wanted amounts, including negative amounts.
-        wanted: node -> wanted amount; below 0 if the node already has too much.
+    `count` is the sum of all wanted amounts; an amount is below 0 if the node already has too much.
     """
     total = reduction = 0.0
     for number, value in enumerate(sorted(wanted.values(), reverse=True), 1):
@@ -99,10 +131,7 @@ def shift_shares_to_workers(
     shares, and the ratios between the other nodes' shares (github.com/gureya/bwap,
     `place_pages_weighted_s`). Here `dwp` is the share of the other nodes' pages that is shifted.
 
-    Args:
-        weights: node -> share; the shares add up to 1.
-        workers: nodes whose cores run the program.
-        dwp: 0 keeps the weights; 1 leaves no pages on the other nodes.
+    `weights` are shares that add up to 1. With `dwp` 1, no pages are left on the other nodes.
 
     Raises:
         UserError: `dwp` is outside 0 to 1, or no worker has memory and `dwp` is above 0.
@@ -126,11 +155,8 @@ def shift_shares_to_workers(
 def integer_weights(shares: Mapping[int, float]) -> tuple[dict[int, int], float]:
     """Return the smallest weights from 1 to 255 whose shares are within 2 % of the best possible.
 
-    Args:
-        shares: node -> share; only ratios count; a node with a share of 0 gets no weight.
-
-    Returns:
-        The weights, and the largest error of a node's share, relative to that share.
+    Only ratios of the shares count; a node with a share of 0 gets no weight. The second result is
+    the largest error of a node's share, relative to that share.
 
     Raises:
         UserError: a share is below 0, or all shares are 0.

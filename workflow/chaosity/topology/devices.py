@@ -6,17 +6,19 @@ the machine has only one node with processors.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+
+from pydantic import TypeAdapter
 
 from chaosity.place_names import PlaceName
 from chaosity.runner.describe_host import ListedOpenclDevice
-from chaosity.topology.device_types import Accelerator, Gpu, Nic, NvmeDrive, OpenclDevice
-from chaosity.topology.hwloc_xml import IO_TYPES, HwlocObject, HwlocTree
+from chaosity.topology.hwloc import IO_TYPES, HwlocObject, HwlocTree
 from chaosity.topology.sysfs_reader import SysfsReader
-from chaosity.topology.topology_json import part_from_json
-from chaosity.topology.topology_model import Node
+from chaosity.topology.topology_parts import Accelerator, Gpu, Nic, Node, NvmeDrive, OpenclDevice
 
 _NVME_CLASS = "0108"
 # With native multipath, paths are hidden block devices `nvme<subsystem>c<controller>n<ns>`. The
@@ -202,10 +204,8 @@ def _pci_id(function: HwlocObject) -> str:
 
 
 def _backend(device: HwlocObject) -> str:
-    """Return the library that shows a GPU; an empty text for any other device.
-
-    Devices of the kernel's DRM (card0, renderD128) have no subtype.
-    """
+    """Return the library that shows a GPU; an empty text for any other device."""
+    # Devices of the kernel's DRM (card0, renderD128) have no subtype.
     if device.finer_type and device.finer_type in _BACKEND_ORDER:
         return device.finer_type
     return "DRM" if device.attributes.get("osdev_type") == _OSDEV_GPU else ""
@@ -236,17 +236,17 @@ def list_opencl_devices(
     A device without a PCI address has no known node, unless the machine has only one node with
     processors.
 
-    Args:
-        listed: the devices that the kernels' program lists on the host; None if it is not there, as
-            before provisioning, or if there is only an XML file.
-        tree: hwloc's objects; their OpenCL devices are used if `listed` is None.
-        gpus: the GPUs of the host; an OpenCL device at the same PCI address has the GPU's node.
-        nodes: all nodes of the host.
+    `listed` are the devices that the kernels' program lists on the host; None if it is not there,
+    as before provisioning, or if there is only an XML file: then hwloc's own list in `tree` counts.
+    An OpenCL device at the PCI address of a GPU has the GPU's node.
     """
     devices = (
         _opencl_of_tree(tree)
         if listed is None
-        else [part_from_json(OpenclDevice, {**one, "name": ""}) for one in listed]
+        else [
+            _listed_devices().validate_json(json.dumps({**one, "name": ""}), strict=True)
+            for one in listed
+        ]
     )
     node_of = {gpu.pci: gpu.node for gpu in gpus if gpu.pci}
     with_cpus = [node.os_index for node in nodes if node.shown_cpus]
@@ -264,6 +264,11 @@ def list_opencl_devices(
         )
         for number, device in enumerate(sorted(devices, key=_sort_key_of_device))
     )
+
+
+@cache
+def _listed_devices() -> TypeAdapter[OpenclDevice]:
+    return TypeAdapter(OpenclDevice)
 
 
 def _opencl_of_tree(tree: HwlocTree) -> list[OpenclDevice]:

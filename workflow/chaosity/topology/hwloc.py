@@ -1,0 +1,409 @@
+"""Run hwloc's lstopo, which alone reads the structure of a machine, and read its XML as objects.
+
+For each source lstopo prints hwloc's XML format 2 with all I/O devices, so the other modules read a
+single format. lstopo converts files of version 1, and explores a live machine or a captured /sys.
+The tree of objects has sets instead of masks. This module interprets nothing; `processors`,
+`numa_nodes` and `devices` interpret the tree.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lxml import etree
+
+from chaosity.cpusets import HIGHEST_INDEX, CpuSet, is_index, parse_mask
+from chaosity.errors import UserError
+from chaosity.runner.describe_host import (
+    LSTOPO_PROGRAMS,
+    NODES_HIDDEN,
+    TIMEOUT_SECONDS,
+    are_nodes_hidden,
+    lstopo_command,
+    lstopo_environment,
+)
+from chaosity.topology.topology_parts import CoreKind, MemoryAttribute, SlitDistances
+
+_INSTALL = (
+    "install hwloc (`apt install hwloc-nox` on Debian and Ubuntu, `dnf install hwloc` on RHEL)"
+)
+_OLDEST_HWLOC = (2, 0)
+# This parser loads no DTD, since none is needed, and expands no entities. hwloc's own parser, which
+# reads what is written again, knows no comments.
+_PARSER = etree.XMLParser(
+    resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True, remove_pis=True
+)
+_SHOWN_CHARACTERS = 80  # of unexpected output that an error shows
+# A server with 12 nodes and 192 processing units has an XML of 0.3 MB.
+_MOST_XML_BYTES = 2**27
+
+
+def read_hwloc_xml_as_format_2(path: Path) -> etree._Element:
+    """Return an hwloc XML file, of any version that the installed hwloc reads, as format 2.
+
+    Raises:
+        UserError: the file is missing, is not complete hwloc XML, or is too new.
+    """
+    root = read_xml_root_element(path)
+    if root.tag != "topology":
+        wrong = (
+            f"the file is not the XML of hwloc: its root element is <{root.tag}>, not <topology>"
+        )
+        raise UserError(wrong, str(path), "write the file with `lstopo --of xml FILE`")
+    stated = root.get("version", "1.0")  # a file of version 1 names no version
+    major = stated.partition(".")[0]
+    if not major.isdigit():
+        wrong = f"the file has the format version {stated!r}, which is not a version of hwloc's XML"
+        raise UserError(wrong, str(path))
+    if major == "2" and not any(map(shutil.which, LSTOPO_PROGRAMS)):
+        return root  # format 2 needs no conversion, so a simulated host needs no hwloc
+    if int(major) > installed_hwloc_version()[0]:
+        raise _too_new(f"version {stated}", str(path))
+    return run_lstopo(str(path), root=root)
+
+
+@cache
+def installed_hwloc_version() -> tuple[int, ...]:
+    """Return the version of the installed hwloc, such as `(2, 9, 0)`.
+
+    Raises:
+        UserError: hwloc is missing, or older than 2.0, which cannot write format 2.
+    """
+    answer = subprocess.run([_program(), "--version"], capture_output=True, text=True, check=False)
+    match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout)
+    if not match:
+        shown = f"`{_program()} --version` prints {answer.stdout!r}, which has no version"
+        raise UserError(shown, remedy=_INSTALL)
+    version = tuple(int(part or 0) for part in match.groups())
+    if version < _OLDEST_HWLOC:
+        text = f"hwloc {_dotted(version)} is too old; 2.0 or later is needed"
+        raise UserError(text, remedy=_INSTALL)
+    return version
+
+
+def _program() -> str:
+    for name in LSTOPO_PROGRAMS:
+        if path := shutil.which(name):
+            return path
+    raise UserError("lstopo is not installed", remedy=_INSTALL)
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def run_lstopo(
+    where: str, *, root: etree._Element | None = None, capture: Path | None = None
+) -> etree._Element:
+    """Return the root element of the XML that lstopo prints.
+
+    `where` is the source, for errors. lstopo converts the XML of `root`, which is written again
+    because hwloc's own parser reads neither UTF-16 nor Windows' line ends; or it explores the
+    folder `capture` with a captured `sys`, or without both this machine.
+
+    Raises:
+        UserError: hwloc is missing or too old, or lstopo failed.
+    """
+    environment, given, source = lstopo_environment(), None, []
+    if root is not None:
+        tree = root.getroottree()
+        given = etree.tostring(tree, xml_declaration=True, encoding="UTF-8")
+        # --disallowed keeps forbidden processing units that the file has; lstopo would drop them.
+        source = ["--if", "xml", "--input", "-", "--disallowed"]
+    elif capture:
+        # Only hwloc's Linux component runs. Others (CUDA, cpuid) would explore this machine.
+        environment |= {"HWLOC_COMPONENTS": "linux,stop", "HWLOC_FSROOT": f"{capture}/"}
+    command = lstopo_command(_program(), installed_hwloc_version()[0], source)
+    try:
+        answer = subprocess.run(
+            command,
+            env=environment,
+            input=given,
+            capture_output=True,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        message = f"lstopo did not answer within {TIMEOUT_SECONDS} s"
+        remedy = f"run `{' '.join(command)}` to see where lstopo hangs"
+        raise UserError(message, where, remedy) from None
+    if answer.returncode or not answer.stdout.strip():
+        if root is None and are_nodes_hidden(capture or Path("/")):
+            raise UserError(NODES_HIDDEN, where)
+        remedy = f"run `{_program()}` to see the whole message"
+        if root is not None or capture:
+            remedy = "write or capture it again"
+        raise _failure(answer.stderr.decode(errors="replace"), where, remedy)
+    try:
+        xml = etree.fromstring(answer.stdout, _PARSER)
+    except etree.XMLSyntaxError:
+        xml = None
+    if xml is None or xml.tag != "topology" or xml.find("object") is None:
+        shown = answer.stdout[:_SHOWN_CHARACTERS].decode(errors="replace")
+        raise UserError(f"lstopo printed {shown!r}, not a topology", where, "reinstall hwloc")
+    return xml
+
+
+def _failure(stderr: str, where: str, remedy: str) -> UserError:
+    """Return the error for a failure of lstopo, with the first line of its own message."""
+    if "XML version" in stderr and ">" in stderr:
+        return _too_new("newer", where)
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    message = lines[0].removeprefix("stdin: ") if lines else "no message"
+    version = _dotted(installed_hwloc_version())
+    return UserError(f"hwloc {version} cannot read the topology: {message}", where, remedy)
+
+
+def read_xml_root_element(path: Path) -> etree._Element:
+    """Return the root element of an XML file, in any encoding and with any line ends.
+
+    Raises:
+        UserError: the file is missing, is not complete XML, or has an index of a node or processing
+            unit that no machine has.
+    """
+    try:
+        with path.open("rb") as stream:
+            text = stream.read(_MOST_XML_BYTES + 1)
+    except FileNotFoundError:
+        remedy = "give `live`, an hwloc XML file, or a directory with a captured /sys"
+        if path.parts[0] == "machines":  # as shipped with 0.1.0
+            remedy = f"the machines that ship are in templates now: templates/{path}"
+        raise UserError("does not exist", str(path), remedy) from None
+    except OSError as error:
+        raise UserError(f"the file cannot be read: {error.strerror}", str(path)) from None
+    return parse_xml(text, str(path))
+
+
+def parse_xml(text: bytes, where: str) -> etree._Element:
+    """Return the root element of XML in any encoding; `where` is its source, for errors.
+
+    Raises:
+        UserError: the text is not complete XML, or has an index of a node or processing unit that
+            no machine has.
+    """
+    remedy = "write the file again with `lstopo --of xml FILE`"
+    if len(text) > _MOST_XML_BYTES:
+        raise UserError(f"the file is larger than {_MOST_XML_BYTES // 2**20} MiB", where)
+    try:
+        root = etree.fromstring(text, _PARSER)
+    except etree.XMLSyntaxError as error:
+        if getattr(error, "code", None) == etree.ErrorTypes.ERR_DOCUMENT_EMPTY:
+            raise UserError("the file is not XML", where, remedy) from None
+        whole = text.replace(b"\0", b"").rstrip().endswith(b"</topology>")  # zeros of UTF-16
+        what = "the file is not well-formed XML" if whole else "is truncated"
+        raise UserError(f"{what}: {error.msg}", where, remedy) from None
+    declared: Any = root.getroottree().docinfo.internalDTD
+    if declared is not None and any(True for _ in declared.iterentities()):
+        # hwloc writes no entities. lstopo could expand them, or read files that they name.
+        raise UserError("the file declares XML entities", where, remedy)
+    for item in root.iter("object"):
+        index = item.get("os_index", "")
+        if item.get("type") in ("PU", "NUMANode") and not is_index(index):
+            # hwloc would need minutes and gigabytes for a set with a large index.
+            wrong = f"the topology cannot be read: a {item.get('type')} has the os_index {index!r}"
+            raise UserError(wrong, where, f"indexes are 0 to {HIGHEST_INDEX}; {remedy}")
+    return root
+
+
+def _too_new(stated: str, where: str) -> UserError:
+    installed = installed_hwloc_version()
+    return UserError(
+        f"the file is hwloc XML format {stated}, and the installed hwloc {_dotted(installed)} "
+        f"reads formats up to {installed[0]}",
+        where,
+        "write the file again with `lstopo --export-xml-flags v2 --of xml FILE` on its host, "
+        "or install a newer hwloc",
+    )
+
+
+IO_TYPES = frozenset({"Bridge", "PCIDev", "OSDev", "Misc"})
+_MIB = 2**20
+_MHZ = 10**6
+# hwloc's memory attributes in MiB/s and ns (hwloc/memattrs.h) -> names and factors of this project.
+_MEMORY_ATTRIBUTES = {
+    "Bandwidth": ("bandwidth_bytes_per_second", _MIB),
+    "ReadBandwidth": ("read_bandwidth_bytes_per_second", _MIB),
+    "WriteBandwidth": ("write_bandwidth_bytes_per_second", _MIB),
+    "Latency": ("latency_ns", 1),
+    "ReadLatency": ("read_latency_ns", 1),
+    "WriteLatency": ("write_latency_ns", 1),
+}
+
+
+@dataclass
+class HwlocObject:
+    """An object of the tree; the sets of I/O objects are empty."""
+
+    type: str
+    attributes: dict[str, str]
+    infos: dict[str, str]
+    parent: HwlocObject | None
+    children: list[HwlocObject] = field(default_factory=list)
+    cpus: CpuSet = ()
+    complete_cpus: CpuSet = ()
+    nodes: CpuSet = ()
+    complete_nodes: CpuSet = ()
+
+    @property
+    def os_index(self) -> int | None:
+        """Return the number of the object in the operating system; None without such a number."""
+        return self.attribute_number("os_index")
+
+    @property
+    def required_os_index(self) -> int:
+        """Return the OS index of a node, processing unit or package, which always has one."""
+        return int(self.attributes["os_index"])
+
+    @property
+    def name(self) -> str | None:
+        """Return the name of an OS device, such as nvme0n1."""
+        return self.attributes.get("name")
+
+    @property
+    def finer_type(self) -> str | None:
+        """Return hwloc's subtype, such as MCDRAM for a node or CUDA for a device."""
+        return self.attributes.get("subtype")
+
+    def attribute_number(self, attribute: str) -> int | None:
+        """Return an attribute as a whole number; None if it is missing or no whole number."""
+        text = self.attributes.get(attribute)
+        return None if text is None else int(text)
+
+    def walk_subtree(self) -> Iterator[HwlocObject]:
+        """Yield this object and all objects below it, in hwloc's order."""
+        yield self
+        for child in self.children:
+            yield from child.walk_subtree()
+
+    def objects_of_type(self, type_name: str) -> list[HwlocObject]:
+        """Return all objects of a type at or below this object, in hwloc's order."""
+        return [item for item in self.walk_subtree() if item.type == type_name]
+
+    def ancestors_up_to_machine(self) -> Iterator[HwlocObject]:
+        """Yield the parent, its parent, and so on up to the machine."""
+        item = self.parent
+        while item is not None:
+            yield item
+            item = item.parent
+
+    def nearest_ancestor(self, type_name: str) -> HwlocObject | None:
+        """Return the nearest ancestor of this type; None without one."""
+        return next(
+            (item for item in self.ancestors_up_to_machine() if item.type == type_name), None
+        )
+
+
+class HwlocTree:
+    """The objects of a topology, and the tables after the objects in the file."""
+
+    def __init__(self, root: etree._Element) -> None:
+        self.machine = _object(next(root.iterfind("object")), None)
+        packages = self.machine.objects_of_type("Package")
+        if any(package.os_index is None for package in packages):  # as hwloc on Windows writes them
+            for index, package in enumerate(packages):
+                package.attributes["os_index"] = str(index)
+        self._root = root
+
+    @property
+    def page_bytes(self) -> int:
+        """Return the size of base pages in bytes: the first that a node lists, else 4 KiB."""
+        page = self._root.find(".//page_type")
+        return 4096 if page is None else int(page.attrib["size"])
+
+    @property
+    def allowed_cpus(self) -> CpuSet:
+        """Return the processing units that the cgroup allows."""
+        return parse_mask(self.machine.attributes["allowed_cpuset"])
+
+    @property
+    def allowed_nodes(self) -> CpuSet:
+        """Return the NUMA nodes whose memory the cgroup allows."""
+        return parse_mask(self.machine.attributes["allowed_nodeset"])
+
+    def slit_distances(self) -> SlitDistances | None:
+        """Return the SLIT, or None. The SLIT has no name in files converted from hwloc 1."""
+        tables = [
+            item for item in self._root.iterfind("distances2") if item.get("type") == "NUMANode"
+        ]
+        tables.sort(key=lambda item: item.get("name") != "NUMALatency")
+        if not tables:
+            return None
+        table, indexes = tables[0], _numbers(tables[0], "indexes")
+        if table.get("indexing") == "gp":
+            nodes = self._nodes_by_gp_index()
+            indexes = [nodes[index] for index in indexes]
+        values, size = _numbers(table, "u64values"), len(indexes)
+        rows = tuple(tuple(values[row * size : (row + 1) * size]) for row in range(size))
+        return SlitDistances(tuple(indexes), rows)
+
+    def _nodes_by_gp_index(self) -> dict[int | None, int]:
+        """Return hwloc's global persistent index (used by tables) -> OS index of the node."""
+        return {
+            node.attribute_number("gp_index"): node.required_os_index
+            for node in self.machine.objects_of_type("NUMANode")
+        }
+
+    def memory_attributes(self) -> tuple[MemoryAttribute, ...]:
+        """Return the HMAT's bandwidths and latencies, one item for each target and initiator."""
+        nodes = self._nodes_by_gp_index()
+        attributes = []
+        for table in self._root.iterfind("memattr"):
+            if (known := _MEMORY_ATTRIBUTES.get(table.get("name", ""))) is None:
+                continue
+            name, factor = known
+            for item in table.iterfind("memattr_value"):
+                target = nodes.get(int(item.attrib["target_obj_gp_index"]))
+                cpus = item.get("initiator_cpuset")
+                if target is not None and cpus:
+                    value = int(item.attrib["value"]) * factor
+                    attributes.append(MemoryAttribute(name, target, parse_mask(cpus), value))
+        return tuple(attributes)
+
+    def core_kinds(self) -> Iterator[CoreKind]:
+        """Yield the core kinds in ascending order of hwloc's efficiency rank; none if unknown."""
+        for index, item in enumerate(self._root.iterfind("cpukind")):
+            infos = _infos(item)
+            yield CoreKind(
+                index,
+                parse_mask(item.get("cpuset", "0x0")),
+                int(item.attrib["forced_efficiency"]) if item.get("forced_efficiency") else None,
+                _hertz(infos.get("FrequencyBaseMHz", "")),
+                _hertz(infos.get("FrequencyMaxMHz", "")),
+                infos.get("CoreType"),
+            )
+
+
+def _hertz(megahertz: str) -> int | None:
+    return int(megahertz) * _MHZ if megahertz.isdigit() else None
+
+
+def _object(element: etree._Element, parent: HwlocObject | None) -> HwlocObject:
+    attributes = {str(name): str(value) for name, value in element.attrib.items()}
+    item = HwlocObject(
+        attributes.pop("type"),
+        attributes,
+        _infos(element),
+        parent,
+        cpus=parse_mask(attributes.get("cpuset", "0x0")),
+        complete_cpus=parse_mask(attributes.get("complete_cpuset", "0x0")),
+        nodes=parse_mask(attributes.get("nodeset", "0x0")),
+        complete_nodes=parse_mask(attributes.get("complete_nodeset", "0x0")),
+    )
+    item.children = [_object(child, item) for child in element.iterfind("object")]
+    return item
+
+
+def _infos(element: etree._Element) -> dict[str, str]:
+    return {item.get("name", ""): item.get("value", "") for item in element.iterfind("info")}
+
+
+def _numbers(table: etree._Element, tag: str) -> list[int]:
+    """Return the numbers of all `tag` elements; hwloc breaks a table into lines of ten."""
+    return [int(word) for item in table.iterfind(tag) for word in (item.text or "").split()]

@@ -1,0 +1,418 @@
+"""The parts of a host: packages, cores, nodes, caches, tables of the firmware, devices, facts.
+
+Indexes are OS indexes, which numactl, taskset and /sys use. Only a field called `index` is the
+position in hwloc's order. `cpus` always means *usable* processing units: online, and allowed to
+this process by its cgroup. `None` always means unknown, never zero or "everywhere"; the `node` of a
+device is None if its locality is unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BeforeValidator, PlainSerializer
+from typing_extensions import TypedDict
+
+from chaosity.cpusets import CpuSet, format_cpu_list, parse_cpu_list
+from chaosity.units import format_quantity
+
+UNKNOWN = "unknown"
+
+
+def _parsed(value: object) -> object:
+    return parse_cpu_list(value) if isinstance(value, str) else value
+
+
+# In JSON, a set is a Linux list such as `0-3,8`.
+CpuList = Annotated[CpuSet, BeforeValidator(_parsed), PlainSerializer(format_cpu_list)]
+
+# A whole number stays one in the JSON.
+Number = int | float
+# hwloc's names for the core types of Intel's hybrid processors, slow to fast.
+_CORE_TYPES = {"IntelAtom": 1, "IntelCore": 2}
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package; `nodes` are its NUMA nodes, including nodes without processing units."""
+
+    os_index: int
+    cpus: CpuList = ()
+    nodes: tuple[int, ...] = ()
+    model: str | None = None
+
+
+@dataclass(frozen=True)
+class Die:
+    """A die within a package, if firmware lists dies."""
+
+    index: int
+    cpus: CpuList = ()
+    package: int | None = None
+
+
+@dataclass(frozen=True)
+class L3Domain:
+    """The processing units that share an L3 cache; on AMD EPYC a CCX.
+
+    An L3 domain can span nodes (Sapphire Rapids with SNC4); a node can have several (EPYC).
+    """
+
+    index: int
+    cpus: CpuList = ()
+    nodes: tuple[int, ...] = ()
+    package: int | None = None
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Core:
+    """A core; `cpus` are its SMT threads.
+
+    `index` identifies the core, because packages can have cores of the same `os_index`. `l3` is an
+    L3Domain.index, and `kind` is a CoreKind.index.
+    """
+
+    index: int
+    os_index: int | None = None
+    cpus: CpuList = ()
+    package: int | None = None
+    l3: int | None = None
+    nodes: tuple[int, ...] = ()
+    kind: int = 0
+
+
+@dataclass(frozen=True)
+class CoreKind:
+    """Cores of one design: most servers have one kind, hybrid processors have two.
+
+    `efficiency` is hwloc's rank; faster cores that use more power have a higher rank.
+    `frequency_max_hertz` is the highest frequency that all cores of the kind reach.
+    """
+
+    index: int
+    cpus: CpuList = ()
+    efficiency: int | None = None
+    frequency_base_hertz: int | None = None
+    frequency_max_hertz: int | None = None
+    name: str | None = None
+
+    @property
+    def speed_rank(self) -> tuple[int, int] | None:
+        """Return the sort key that puts faster core kinds last; None if unknown.
+
+        hwloc ranks kinds on a live machine and leaves the ranks out of its XML. From an XML the
+        key follows hwloc's own rule: Intel's core type, then the frequency (hwloc/cpukinds.c).
+        """
+        if self.efficiency is not None:
+            return (self.efficiency, 0)
+        frequency = self.frequency_max_hertz or self.frequency_base_hertz
+        if self.name is None and frequency is None:
+            return None
+        return (_CORE_TYPES.get(self.name or "", 0), frequency or 0)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A NUMA node: an initiator, a target, both, or neither (an ACPI generic initiator)."""
+
+    os_index: int
+    # Its own usable processing units. Empty for a node without processing units, although hwloc
+    # gives such a node the units of a neighbour.
+    cpus: CpuList = ()
+    # Size that the kernel reports now; a memory balloon changes it within minutes.
+    memory_bytes: int | None = None
+    present_bytes: int | None = None  # size that firmware provided; it does not change
+    initiator: bool = False  # whether its processing units can issue accesses
+    target: bool = False  # whether its memory can be accessed
+    # 0 for the fastest memory of all targets, 1 for the next, and so on; None without memory.
+    tier: int | None = None
+    kind: str = UNKNOWN  # DRAM, HBM, CXL, NVM, ... or "none" without memory
+    package: int | None = None  # package of the node; None when the node spans several packages
+    shown_cpus: CpuList = ()  # `cpus` and the processing units that a cgroup forbids
+    has_cpus: bool = False  # whether it has processing units, usable or not
+    memory_side_cache_bytes: int | None = None
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Return the bytes of memory that firmware provided, or else the kernel's total."""
+        return self.present_bytes or self.memory_bytes
+
+
+@dataclass(frozen=True)
+class CacheGroup:
+    """`count` equal caches of the processing units `cpus`; `pus` units share each cache.
+
+    `kind` is unified, data or instruction; `size_bytes` is the size of a single cache.
+    """
+
+    level: int
+    kind: str
+    size_bytes: int | None
+    line_bytes: int | None
+    pus: int
+    count: int
+    cpus: CpuList
+
+
+@dataclass(frozen=True)
+class SlitDistances:
+    """The firmware's SLIT; `matrix[i][j]` is the entry from `nodes[i]` to `nodes[j]`.
+
+    Raises:
+        ValueError: the matrix has another number of rows or columns than there are nodes.
+    """
+
+    nodes: tuple[int, ...]
+    matrix: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        """Check the shape."""
+        if any(len(line) != len(self.nodes) for line in (self.matrix, *self.matrix)):
+            raise ValueError(f"the matrix of distances is not one of {len(self.nodes)} nodes")
+
+    def distance_between(self, initiator: int, target: int) -> int | None:
+        """Return the distance between two nodes; None when the table lacks a node."""
+        if initiator not in self.nodes or target not in self.nodes:
+            return None
+        return self.matrix[self.nodes.index(initiator)][self.nodes.index(target)]
+
+
+@dataclass(frozen=True)
+class MemoryAttribute:
+    """An entry of the HMAT: what firmware claims about a target for `initiator_cpus`.
+
+    `name` ends with the unit: bandwidth, read_bandwidth or write_bandwidth `_bytes_per_second`;
+    latency, read_latency or write_latency `_ns`.
+    """
+
+    name: str
+    target: int
+    initiator_cpus: CpuList
+    value: Number
+
+
+@dataclass(frozen=True)
+class HugePagePool:
+    """Huge pages reserved on a node; `node` is None if only the total of the machine is known."""
+
+    node: int | None
+    page_bytes: int
+    pages: int
+
+
+@dataclass(frozen=True)
+class MemoryPeak:
+    """Bandwidths that a host's DRAM cannot exceed: of all modules, and of any one package's."""
+
+    machine_bytes_per_second: Number | None = None
+    package_bytes_per_second: Number | None = None
+    unknown_reason: str | None = None
+
+    @property
+    def text(self) -> str:
+        """Return the peak of the machine, or why it is unknown."""
+        if peak := self.machine_bytes_per_second:
+            return f"at most {format_quantity('peak_bytes_per_second', peak)}"
+        return f"peak unknown: {self.unknown_reason or 'discovered by an older version'}"
+
+
+@dataclass(frozen=True)
+class PartCounts:
+    """Numbers of packages, cores and processing units in the source, usable or not."""
+
+    packages: int = 0
+    cores: int = 0
+    pus: int = 0
+
+
+@dataclass(frozen=True)
+class Restrictions:
+    """The processing units and nodes of the machine that this process cannot use.
+
+    `offline_cpus` are switched off, `disallowed_cpus` forbidden by a cgroup. An hwloc XML often
+    does not say why a processing unit is missing; then only `missing_cpus` has it.
+    """
+
+    missing_cpus: CpuList = ()
+    offline_cpus: CpuList = ()
+    disallowed_cpus: CpuList = ()
+    disallowed_nodes: CpuList = ()
+    cgroup: str | None = None
+
+
+# Devices
+
+# Facts of an OpenCL device that are in no point. A fact that is new asks for no new measurement.
+NOT_IN_POINTS = ("unified_memory", "shared_virtual_memory")
+
+
+@dataclass(frozen=True)
+class NvmeDrive:
+    """An NVMe namespace, or an NVMe function without a block device, whose `name` is None.
+
+    `name` may change from boot to boot; `pci` identifies the slot and `serial` the drive.
+    `link_bytes_per_second` is the bandwidth of the PCI link without encoding overhead, an upper
+    bound for every measured bandwidth. `link_max_bytes_per_second` is the bandwidth of the fastest
+    link that drive and slot support.
+    """
+
+    name: str | None = None
+    pci: str | None = None
+    serial: str | None = None
+    model: str | None = None
+    firmware: str | None = None
+    node: int | None = None
+    size_bytes: int | None = None
+    link_bytes_per_second: int | None = None
+    link_max_bytes_per_second: int | None = None
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU, listed once even if several libraries (`backends`) show it.
+
+    `compute` is False for a device that only drives a display.
+    """
+
+    name: str | None = None
+    pci: str | None = None
+    backends: tuple[str, ...] = ()
+    node: int | None = None
+    model: str | None = None
+    serial: str | None = None
+    memory_bytes: int | None = None
+    compute: bool = True
+
+
+@dataclass(frozen=True)
+class OpenclDevice:
+    """A device as OpenCL shows it: a GPU, an accelerator, or (`type` cpu) the processor itself.
+
+    Points use `name`. OpenCL's own names are `platform` and `device`; `twin` numbers the devices
+    with equal names. A device with the `pci` address of a `Gpu` is that GPU. A processor has no
+    `pci` address.
+
+    `unified_memory` says whether the host and the device use the same memory.
+    `shared_virtual_memory` is the finest sharing of memory by host and device: coarse_grain, where
+    buffers are handed over; fine_grain, where host and device use buffers at the same time;
+    fine_grain_system, for all memory of the host; or none. Each attribute is None if unknown.
+    """
+
+    name: str
+    platform: str
+    device: str
+    type: str
+    twin: int = 0
+    vendor: str | None = None
+    driver: str | None = None
+    compute_units: int | None = None
+    memory_bytes: int | None = None
+    pci: str | None = None
+    uuid: str | None = None
+    node: int | None = None
+    unified_memory: bool | None = None
+    shared_virtual_memory: str | None = None
+
+    @property
+    def memory_text(self) -> str:
+        """Return how the device's memory relates to the host's; empty if unknown."""
+        unified = {True: "the host's memory", False: "its own memory", None: ""}
+        shared = self.shared_virtual_memory
+        sharing = f"shared {shared.replace('_', ' ')}" if shared not in (None, "none") else ""
+        return ", ".join(filter(None, (unified[self.unified_memory], sharing)))
+
+    @property
+    def is_processor(self) -> bool:
+        """Return whether the device is the host's own processor, which PoCL shows to OpenCL."""
+        return self.type == "cpu"
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A port of a network card; `name` is the kernel's name. The card's address is never read.
+
+    `link_bytes_per_second` is the negotiated rate in one direction; None without a link.
+    """
+
+    name: str
+    kind: str
+    pci: str | None = None
+    model: str | None = None
+    node: int | None = None
+    link_bytes_per_second: int | None = None
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """An engine for copies, compression or cryptography, or a coprocessor."""
+
+    name: str
+    kind: str
+    pci: str | None
+    node: int | None
+
+
+# Facts with the keys of their JSON. A key is missing if the kind of source cannot have the fact: an
+# hwloc XML file has no kernel settings. None means that this source does not have the value.
+
+
+class MemoryModuleSlot(TypedDict, total=False):
+    """A slot for a memory module, in the words of SMBIOS; an empty slot has no `size`."""
+
+    slot: str | None
+    bank: str | None
+    size: str | None
+    type: str | None
+    ranks: str | None
+    speed: str | None
+    configured_speed: str | None
+    manufacturer: str | None
+    part: str | None
+    serial: str | None
+
+
+class FrequencySettings(TypedDict):
+    """How the kernel chooses frequencies: lists of the distinct values of all processing units."""
+
+    drivers: list[str]
+    governors: list[str]
+    energy_preferences: list[str]
+    lower_limits_hertz: list[int]
+    upper_limits_hertz: list[int]
+    turbo: bool | None
+
+
+class IdleSettings(TypedDict):
+    """The idle driver and governor, and the sleep states that are switched off."""
+
+    driver: str | None
+    governor: str | None
+    disabled_states: list[str]
+
+
+class HostFacts(TypedDict, total=False):
+    """All facts on a host; `name` is the host's own name for itself."""
+
+    name: str | None
+    firmware: dict[str, str | None]
+    cpu_model: str | None
+    cpu_vendor: str | None
+    cpu_family: str | None
+    cpu_model_number: str | None
+    cpu_stepping: str | None
+    architecture: str | None
+    operating_system: str | None
+    cpu_flags: list[str]
+    kernel_release: str | None
+    kernel_version: str | None
+    memory_modules: list[MemoryModuleSlot] | None
+    microcode: str | None
+    hypervisor: bool
+    kernel_parameters: list[str]
+    smt: str | None
+    frequency: FrequencySettings
+    idle: IdleSettings
+    memory_settings: dict[str, str | None]
+    mitigations: dict[str, str | None]
