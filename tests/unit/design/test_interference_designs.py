@@ -22,25 +22,6 @@ def planned(machine: str, experiment: str, writable: int = 0) -> HostPlan:
     return plan_host(host, read_config(), [experiment])
 
 
-def names(machine: str, experiment: str, writable: int = 0) -> list[str]:
-    return [point["point"] for point in planned(machine, experiment, writable).points]
-
-
-def test_drives_and_memory_are_used_from_near_and_from_afar():
-    found = names("epyc_7413_nps4", "interference_remote")
-    of_reader = [name for name in found if name.endswith("storage=node0+node4drives")]
-    # Alone; beside traffic in the memory of the reader; beside traffic next to the drives.
-    memory = {"memory=node0+node0+triad.", "memory=node4+node4+triad."}
-    assert {name.removesuffix("storage=node0+node4drives") for name in of_reader} == {"", *memory}
-    remote = [name for name in found if name.startswith("memory=node0+node4+triad")]
-    assert set(remote) == {
-        "memory=node0+node4+triad",
-        "memory=node0+node4+triad.storage=node0+node0drives",
-        "memory=node0+node4+triad.storage=node4+node4drives",
-    }
-    assert len(found) == 120
-
-
 @pytest.mark.parametrize("machine", ["epyc_7413_nps2", "desktop", "xeon_8358"])
 def test_a_reader_and_a_writer_have_half_of_the_cores_of_a_node_each(machine: str):
     topology = discover_topology(str(ROOT / f"templates/machines/topologies/{machine}.xml"))

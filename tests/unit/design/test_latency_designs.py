@@ -33,12 +33,6 @@ def whole(config):
     return check_config(free)
 
 
-@pytest.fixture(scope="module")
-def hbm_host() -> PlannedHost:
-    """2 packages with 4 nodes each and 8 nodes of HBM, which have no processing units."""
-    return PlannedHost("max", "snc4", discover_topology(str(MACHINES / "xeon-max-2s-hbm-flat.xml")))
-
-
 def expand(config, host, design, **loads):
     """The points of one design that is made of these loads."""
     made = expansion(host, config)
@@ -57,20 +51,6 @@ def chase(**more):
 def with_pools(host, *pools):
     found = tuple(HugePagePool(*pool) for pool in pools)
     return replace(host, topology=replace(host.topology, huge_page_pools=found))
-
-
-def test_a_sweep_goes_from_below_l1_to_the_nodes_share_in_steps_of_two(whole, paper_host):
-    plan = plan_host(paper_host, whole, ["latency_by_size"])
-    own = [p for p in plan.points if p["point"].startswith("chase=pu0+node0+bytes-")]
-    sizes = sorted({p["loads"][0]["levels"]["bytes"] for p in own})
-    assert sizes[0] == 16 * 1024  # half of 32 KiB
-    assert all(b == 2 * a for a, b in pairwise(sizes))
-    memory = paper_host.topology.find_node(0).memory_bytes
-    assert memory / 4 < sizes[-1] <= memory / 2
-    for point in own:
-        [load] = point["loads"]
-        assert f"--bytes={load['levels']['bytes']}" in load["command"]
-        assert load["memory_bytes"] == load["levels"]["bytes"]
 
 
 @settings(deadline=None, max_examples=10)
@@ -113,12 +93,6 @@ def test_the_same_cores_at_once_are_measured_only_once(config, paper_host, most,
     points = expansion(paper_host, config).expand_experiment(document)
     assert {p["factors"]["mode"] for p in points} == modes
     assert len(points) == len(modes)
-
-
-def test_designs_are_a_factor(config, paper_host):
-    plan = plan_host(paper_host, config, ["numa_runtime"])
-    cores = {p["loads"][0]["initiator"]["name"]: p["factors"] for p in plan.points}
-    assert cores == {"machine": {"cores": "all_cores"}, "pu0": {"cores": "one_core"}}
 
 
 def test_pages_that_nobody_reserved_are_left_out_and_said(whole, paper_host):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import comb
 
 import pytest
 import yaml
 from expansions import expansion, tried
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from parsed_point_names import parse_point_name
 
 from chaosity.benchmarks.benchmark_templates import Benchmark, load_benchmark_of_each_category
 from chaosity.design.host_plan import PlannedHost
@@ -69,16 +67,6 @@ def test_sets_are_of_every_size_different_and_no_more_than_asked(count, at_most)
         assert sizes == set(range(1, count + 1))
     elif at_most > 1:
         assert {1, count} <= sizes
-
-
-@given(st.integers(2, 12), st.integers(2, 300))
-def test_the_more_sets_of_a_size_there_are_the_more_are_taken(count, at_most):
-    found = [len(one) for one in sample_sets_of_every_size(range(count), at_most)]
-    taken = {size: found.count(size) for size in set(found)}
-    for a in taken:
-        for b in taken:
-            if comb(count, a) > comb(count, b):
-                assert taken[a] >= taken[b] - 1
 
 
 @given(st.dictionaries(st.integers(0, 200), st.floats(0.0, 1e12), min_size=1))
@@ -221,14 +209,7 @@ def test_each_set_has_a_load_on_each_of_its_nodes(config, paper_host):
         # On each node, the buffers of all loads have as much room as that of a single load.
         used = sum(load["memory_bytes"] for load in point["loads"])
         assert used == pytest.approx(memory / 2, rel=0.01)
-        assert point["factors"]["workers"] == parse_point_name(point["point"])[0].initiator
-
-
-def test_of_each_level_at_most_some_are_taken(config, paper_host):
-    points, _ = expand(
-        config, paper_host, work=work(["uniform_all"], {"each": "node", "at_most": 2})
-    )
-    assert [point["factors"]["workers"] for point in points] == ["node0", "node7"]
+        assert point["point"].startswith(f"work={point['factors']['workers']}+")
 
 
 def test_nodes_of_a_metric_by_node_are_told_where_they_lie(config, paper_host):

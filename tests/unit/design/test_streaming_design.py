@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -42,20 +41,6 @@ def test_drives_of_a_package_are_taken_from_each_node_in_turn(elements):
     assert {package: len(drives) for package, drives in by_package.items()} == {0: 15, 1: 15}
     assert [drive.node for drive in by_package[0][:5]] == [0, 1, 2, 3, 0]
     assert [drive.node for drive in by_package[1][-3:]] == [5, 6, 7]
-
-
-def test_every_number_of_drives_of_either_package_from_either(points):
-    counts = Counter(
-        (load["initiator"]["name"], point["factors"]["placement"], point["factors"]["drives"])
-        for name, point in points.items()
-        for load in point["loads"]
-        if load["role"] == "sum" and not load["levels"]
-    )
-    for package in ("package0", "package1"):
-        for placement in ("same_package", "other_package"):
-            assert all(counts[package, placement, number] == 1 for number in range(1, 16))
-        assert counts[package, "both_packages", 30] == 1
-        assert counts[package, "same_package", 0] == 1  # in memory
 
 
 def test_what_the_drives_give_alone_is_measured_over_the_same_sets(points):

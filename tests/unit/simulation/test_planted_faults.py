@@ -33,13 +33,6 @@ def test_a_healthy_machine_has_no_anomaly_and_the_verdict_says_simulated():
     assert re.search(r"smallest detectable loss \d+ %", found.verdict)
 
 
-def test_a_slow_drive_is_named_with_its_loss():
-    fault: Fault = {"fault": "slow_drive", "drive": "drive-0000-01-00-0", "remaining": 0.5}
-    worst = findings(SMALL, "xeon_8358", fault).anomalies[0]
-    assert worst.components == ("drive-0000-01-00-0",)
-    assert worst.loss_percent == pytest.approx(50, abs=3)
-
-
 def test_swapped_entries_of_the_distance_table_are_found():
     fault: Fault = {"fault": "swapped_distances", "nodes": [1, 2]}
     kinds = {each.kind for each in findings("two_packages", "two_packages", fault).anomalies}

@@ -5,7 +5,6 @@ Tables are built field by field as DMTF DSP0134 defines type 17.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from struct import pack_into
 
@@ -19,7 +18,6 @@ from chaosity.runner.memory_module_table import parse_memory_modules
 from chaosity.topology import topology_discovery, topology_sources
 from chaosity.topology.host_facts import find_memory_peak
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_model import topology_from_json, topology_to_json
 from chaosity.topology.topology_parts import MemoryPeak, Node
 
 DDR4, DDR5, LPDDR5, HBM2, PERSISTENT = 0x1A, 0x22, 0x23, 0x21, 0x1F
@@ -222,12 +220,6 @@ def test_other_memory_and_data_in_caches_have_no_bound(paper, root):
         for bound in bounds([point])[point["point"]]
     }
     assert kinds == {("DRAM", 210e9), ("HBM", None)}
-
-
-def test_the_peak_is_in_the_topologys_json(paper):
-    for known in (KNOWN, MemoryPeak(unknown_reason="no root")):
-        topology = replace(paper, memory_peak=known)
-        assert topology_from_json(json.loads(json.dumps(topology_to_json(topology)))) == topology
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,8 @@ class LoadProcess:
     @property
     def settles(self) -> bool:
         """Return whether chaosity-place tells when the pages of the running load have settled."""
-        return self.pages_move_while_running and "--settle" in self.spec["command"]
+        words = self.spec["command"]
+        return "--settle" in words and (self.pages_move_while_running or "--search" in words)
 
     def start_process(self, lock: int) -> None:
         """Write the load's files and start its process, which inherits the host's lock.
