@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chaosity.place.program_rate import SampleSource
+from chaosity.place.placement_search import SampleSource
 from hypothesis import strategies as st
 
 from chaosity.benchmarks.benchmark_templates import Benchmark
