@@ -71,7 +71,7 @@ def test_the_sick_host_is_named_with_resource_certainty_and_date(sick_fleet):
     [group] = found.groups
     assert group.outlier_hosts == {"server004"}
     text = group.statements[0].text
-    [percent] = re.findall(r"memory bandwidth of own node, node1, ([\d.]+) % slower", text)
+    [percent] = re.findall(r"memory bandwidth of own node, node 1, ([\d.]+) % slower", text)
     assert float(percent) == pytest.approx(10, abs=2)
     assert "p < 0.0001 (Holm, all cells of all hosts)" in text
     assert "Its checks got worse on 2026-10-26 (point memory=node1+node1+read, " in text

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from chaosity.place_names import PlaceName, natural_sort_key, parse_place_name, place_words
 from chaosity.text_templates import fixed_texts
@@ -89,6 +90,11 @@ class Axis:
     def find_value_by_name(self, name: str) -> AxisValue:
         """Return the value with a name."""
         return next(value for value in self.values if value.name == name)
+
+    def in_order(self, table: pd.DataFrame, column: str) -> pd.DataFrame:
+        """Return the rows of a table in the order of the values that a column names."""
+        rank = {name: number for number, name in enumerate(self.value_names)}
+        return table.sort_values(column, key=lambda names: names.map(rank), kind="stable")
 
     def tick_label(self, value: AxisValue) -> str:
         """Return a value's label on the axis, a short one when the title names the kind."""

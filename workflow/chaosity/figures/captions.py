@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,7 +33,6 @@ from chaosity.statistics.corun_interference import (
 )
 from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.statistics.latency_steps import RISE_PER_DOUBLING, LatencyStep
-from chaosity.statistics.loaded_latency_curves import repeat_unloaded_points_on_each_line
 from chaosity.statistics.significance_tests import is_variation_between_cells_significant
 from chaosity.store.left_out_points import PREDICTED
 from chaosity.store.measurements import is_performance_metric, less_is_better
@@ -110,7 +109,8 @@ def _value_statements(data: FigureData, scale: UnitScale) -> Statements:
 
 def _main_statements(data: FigureData) -> Statements:
     """Yield what this kind of figure should show; nothing if the data do not have it."""
-    spec, found = data.spec, cast(Statements, iter(()))
+    spec = data.spec
+    found: Iterable[str] = ()
     if spec.loss_to is not None:
         found = _difference_statements(data, spec.loss_to)
     elif spec.sum:
@@ -124,15 +124,12 @@ def _main_statements(data: FigureData) -> Statements:
     elif spec.kind == "curve":
         found = _latency_curve_statements(data)
     elif spec.kind == "scatter":
-        valid = data.valid_marks
         name = "distance" if spec.x == "distance" else spec.x_title
         name = name or data.measured_x_column.split(".")[-1].replace("_", " ")
-        found = _order_statements(valid, "position", spec.metric, name.lower())
-    first = next(found, None)
-    if first is not None:
-        yield first
-        yield from found
-    elif "x" in data.axes and data.axes["x"].is_numeric:
+        found = _order_statements(data.valid_marks, "position", spec.metric, name.lower())
+    if (statements := [*found]) or "x" not in data.axes or not data.axes["x"].is_numeric:
+        yield from statements
+    else:
         yield from _change_statements(data)
 
 
@@ -252,11 +249,8 @@ def _change_statements(data: FigureData) -> Statements:
     """Yield how each series changes from the first to the last x, in its worst panel."""
     axis = data.axes["x"]
     roles: list[Role] = [role for role in _LINES if role in data.axes]
-    rows = data.measurements[data.measurements["status"] == "valid"]
-    if "series" in data.axes:  # rows outside all series are the first point of each series
-        lines = rows.groupby("panels", sort=False) if "panels" in data.axes else [("", rows)]
-        repeated = [repeat_unloaded_points_on_each_line(own, "series") for _, own in lines]
-        rows = pd.concat(repeated, ignore_index=True)
+    valid = data.measurements[data.measurements["status"] == "valid"]
+    rows = replace(data, measurements=valid).rows_of_lines
     rows = rows.assign(x=rows["x"].map({value.name: value.number for value in axis.values}))
     labels = {value.number: value.short for value in axis.values}
     by_line = rows.groupby(["host", *roles])["x"]
@@ -277,7 +271,7 @@ def _change_statements(data: FigureData) -> Statements:
     for series, (ratio, place) in worst.items():
         parts = [] if one else ["from {} to {}".format(*spans[place])]
         if len(data.value_names_on_axis("panels")) > 1:
-            title = panel_title(data, str(place[0]))  # "PU" keeps its capitals
+            title = panel_title(data, str(place[0]))  # "GPU" keeps its capitals
             title = title if title[:2].isupper() else title[:1].lower() + title[1:]
             parts.append(f"in the worst panel, {title}")
         if len(data.value_names_on_axis("series")) > 1:
@@ -370,10 +364,7 @@ def _best_statements(data: FigureData) -> Statements:
         return
     axis, estimate = data.axes["x"], Estimate.of_cell(best)
     keys: list[Role] = [role for role in data.axes if role != "x" and best.get(role)]
-    valid = data.valid_marks
-    less = less_is_better(data.spec.metric)
-    ordered = valid.sort_values("median", ascending=less, kind="stable")
-    best_of_x = ordered.drop_duplicates("x")[["x", *keys]]
+    best_of_x = data.valid_marks_best_first.drop_duplicates("x")[["x", *keys]]
     of_best = replace(data, measurements=data.measurements.merge(best_of_x, on=["x", *keys]))
     ratios = _ratios_to_base(of_best, "x", best["x"], axis.value_names)
     similar = [
@@ -392,7 +383,7 @@ def _best_statements(data: FigureData) -> Statements:
 def _range_statements(data: FigureData, valid: pd.DataFrame, differ: bool | None) -> Statements:
     """Yield the best and the worst mark with their places, or the range if none differ."""
     metric, less = data.spec.metric, less_is_better(data.spec.metric)
-    marks = mark_rows(valid.sort_values("median", ascending=less, kind="stable").iloc[[0, -1]])
+    marks = mark_rows(data.valid_marks_best_first.iloc[[0, -1]])
     best, worst = map(Estimate.of_cell, marks)
     low, high = sorted((best.median, worst.median))
     scale = choose_scale(metric, (low, high))

@@ -15,6 +15,7 @@ from chaosity.errors import UserError
 from chaosity.figures.axes import Axis
 from chaosity.statistics.estimates_and_ratios import CONFIDENCE
 from chaosity.statistics.latency_steps import LatencyStep
+from chaosity.statistics.loaded_latency_curves import repeat_unloaded_points_on_each_line
 from chaosity.store.left_out_points import PREDICTED
 from chaosity.store.measurements import less_is_better
 from chaosity.units import UnitScale, choose_scale
@@ -166,6 +167,22 @@ class FigureData:
         return self.marks[self.marks["status"] == "valid"]
 
     @property
+    def valid_marks_best_first(self) -> pd.DataFrame:
+        """Return the marks with a measured value, the best first."""
+        less = less_is_better(self.spec.metric)
+        return self.valid_marks.sort_values("median", ascending=less, kind="stable")
+
+    @property
+    def rows_of_lines(self) -> pd.DataFrame:
+        """Return the measurements; rows outside all series are repeated in each line of a panel."""
+        rows = self.measurements
+        if "series" not in self.axes:
+            return rows
+        by_panel = rows.groupby("panels", sort=False) if "panels" in self.axes else [("", rows)]
+        lines = [repeat_unloaded_points_on_each_line(own, "series") for _, own in by_panel]
+        return pd.concat(lines, ignore_index=True)
+
+    @property
     def labels_required_by_benchmarks(self) -> list[str]:
         """Return the labels that benchmarks require next to their values."""
         texts = {label for label in self.marks["label"] if isinstance(label, str)}
@@ -216,9 +233,7 @@ def best_mark(data: FigureData) -> FigureMark | None:
 
     None if all measurements failed.
     """
-    less = less_is_better(data.spec.metric)
-    best = data.valid_marks.sort_values("median", ascending=less, kind="stable").head(1)
-    return next(iter(mark_rows(best)), None)
+    return next(iter(mark_rows(data.valid_marks_best_first.head(1))), None)
 
 
 # A colour scale spans at least this share of its top value, so that noise of a few per cent does

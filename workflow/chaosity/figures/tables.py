@@ -26,7 +26,6 @@ from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.statistics.loaded_latency_curves import (
     QUANTITIES,
     latency_curve_quantities,
-    repeat_unloaded_points_on_each_line,
 )
 from chaosity.store.left_out_points import PREDICTED, PREDICTION_NUMBERS
 from chaosity.units import UnitScale, choose_scale, format_quantity, metric_words
@@ -117,7 +116,10 @@ def value_table(data: FigureData) -> TextTable:
 
     The table of very many marks has no rows and says so in a note.
     """
-    marks, lead = mark_rows(data.marks), _lead_columns(data)
+    table, lead = data.marks, _lead_columns(data)
+    if data.spec.kind == "heatmap":  # row by row, as its CSV has them
+        table = data.axes["rows"].in_order(data.axes["columns"].in_order(table, "columns"), "rows")
+    marks = mark_rows(table)
     predicted = _PREDICTED_COLUMNS if any(m["status"] == PREDICTED for m in marks) else []
     numbers = [m["predicted_value" if m["status"] == PREDICTED else "median"] for m in marks]
     scale = choose_scale(data.spec.metric, [float(number) for number in numbers])
@@ -138,17 +140,8 @@ def value_table(data: FigureData) -> TextTable:
         yield from (number(mark[name]) for name in predicted)
 
     notes = (f"The CSV has all {len(marks)} values.",) if len(marks) > _MOST_ROWS else ()
-    ordered = () if notes else _in_order_of_axes(data, marks)
-    rows = tuple(tuple(map(TextCell, texts(mark))) for mark in ordered)
+    rows = tuple(tuple(map(TextCell, texts(mark))) for mark in marks if not notes)
     return TextTable("Values", tuple(heads), len(lead) + 1, rows, notes=notes)
-
-
-def _in_order_of_axes(data: FigureData, marks: list[FigureMark]) -> list[FigureMark]:
-    """Return the marks of a heat map row by row, as its CSV has them; those of others unchanged."""
-    if data.spec.kind != "heatmap":
-        return marks
-    ranks = {role: data.axes[role].value_names.index for role in ("rows", "columns")}
-    return sorted(marks, key=lambda mark: [rank(mark[role]) for role, rank in ranks.items()])
 
 
 def _level_words(data: FigureData, column: str, at: str, name: object) -> str:
@@ -193,10 +186,8 @@ def _table_of_panel(
         measurements = measurements[measurements["panels"] == panel]
     down, across = data.axes["rows"], data.axes["columns"]
     keys = ["rows", "initiator"] if across.column == "target" else ["rows", "initiator", "target"]
-    rank = {name: number for number, name in enumerate(down.value_names)}
-    ordered = marks.sort_values("rows", key=lambda names: names.map(rank), kind="stable")
     rows = []
-    for key, own in ordered.groupby(keys, sort=False):
+    for key, own in down.in_order(marks, "rows").groupby(keys, sort=False):
         by_column = {mark["columns"]: mark for mark in mark_rows(own)}
         sources = measurements[(measurements[keys] == list(key)).all(axis=1)]
         label = down.tick_label(down.find_value_by_name(str(key[0])))
@@ -261,15 +252,9 @@ def latency_curve_numbers(data: FigureData) -> pd.DataFrame:
 
     The columns that identify a curve are the roles of the figure's axes.
     """
-    rows = data.measurements
-    if "series" in data.axes:
-        by_panel = rows.groupby("panels", sort=False) if "panels" in data.axes else [("", rows)]
-        lines = [repeat_unloaded_points_on_each_line(own, "series") for _, own in by_panel]
-        rows = pd.concat(lines, ignore_index=True)
-    numbers = latency_curve_quantities(rows, list(data.axes))
+    numbers = latency_curve_quantities(data.rows_of_lines, list(data.axes))
     for role, axis in reversed(list(data.axes.items())):
-        rank = {name: number for number, name in enumerate(axis.value_names)}
-        numbers = numbers.sort_values(role, key=lambda names: names.map(rank), kind="stable")
+        numbers = axis.in_order(numbers, role)
     return numbers.reset_index(drop=True)
 
 
