@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chaosity.place.placement_search import SampleSource
 from hypothesis import strategies as st
 
 from chaosity.benchmarks.benchmark_templates import Benchmark
@@ -18,6 +17,7 @@ from chaosity.campaign.kept_page_weights import HostPageWeights
 from chaosity.cli.explain import explain_value_command
 from chaosity.documents.shipped_documents import ROOT, load_benchmark
 from chaosity.errors import UserError
+from chaosity.place.placement_search import SampleSource
 from chaosity.report.run import read_record_summaries, tool_note_sentences
 from chaosity.rounds.round_types import Round, read_round_step, write_round_step
 from chaosity.runner.metric_values import metric_values_or_reasons
