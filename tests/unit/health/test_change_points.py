@@ -84,14 +84,6 @@ def test_equal_values_and_equal_times_are_one_segment():
     assert len(find_segments([1.0] * 50, [7.0] * 50)) == 1
 
 
-def test_the_same_series_gives_the_same_segments():
-    first, second = (segments([1.0] * 50 + [0.96] * 50, 8) for _ in range(2))
-    assert [(e.begin, e.first, e.last) for e in first] == [
-        (e.begin, e.first, e.last) for e in second
-    ]
-    assert all(np.array_equal(a.excess, b.excess) for a, b in zip(first, second, strict=True))
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_no_other_division_costs_less(seed):
     """All divisions of a short series into levels, tried one after another."""

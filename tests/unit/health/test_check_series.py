@@ -35,10 +35,6 @@ def append(folder, moment, *values, disturbed=False):
     append_check(folder, moment, judged, [{"record": moment}])  # type: ignore[typeddict-item]
 
 
-def test_without_a_check_the_series_is_empty(tmp_path):
-    assert read_series(tmp_path) == []
-
-
 def test_values_are_exact_and_slow_ones_do_not_become_the_norm(tmp_path):
     append(tmp_path, "2026-11-24T01:00:00.000Z", 99.12345678901234, 101.0)
     append(tmp_path, "2026-11-25T01:00:00.000Z", 98.0, 60.0)

@@ -13,7 +13,7 @@ from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import EXPERIMENTS, yaml_file_names
 from chaosity.store.profile_anonymisation import anonymise_profiles
-from chaosity.store.profile_database import COMPONENT_COLUMNS, PROFILE_COLUMNS
+from chaosity.store.profile_database import TABLES
 from chaosity.store.tidy_table_from_records import ReplicateOutcome, tidy_rows_of_outcome
 from chaosity.store.tidy_table_parquet import COLUMNS, rows_to_table
 from chaosity.topology.topology_discovery import discover_topology
@@ -80,8 +80,8 @@ def published(topology, experiment):
     table = pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
     profile = {"id": "p", "host": host.name, "configuration": "nps4"}
     parts = {
-        "profiles": rows_to_table([profile], PROFILE_COLUMNS),
-        "components": rows_to_table([], COMPONENT_COLUMNS),
+        "profiles": rows_to_table([profile], TABLES["profiles"]),
+        "components": rows_to_table([], TABLES["components"]),
         "measurements": table.assign(profile="p").drop(columns="reference"),
     }
     return table, anonymise_profiles(parts, b"salt")["measurements"]
@@ -118,8 +118,8 @@ def test_kinds_of_cores_without_a_rank_keep_their_numbers(server):
 
 def test_names_that_only_resemble_places_are_replaced(server):
     own, _ = published(server, "unlike_cores")
-    profile = rows_to_table([{"id": "p", "host": "h", "configuration": "nps4"}], PROFILE_COLUMNS)
-    parts = {"profiles": profile, "components": rows_to_table([], COMPONENT_COLUMNS)}
+    profile = rows_to_table([{"id": "p", "host": "h", "configuration": "nps4"}], TABLES["profiles"])
+    parts = {"profiles": profile, "components": rows_to_table([], TABLES["components"])}
     for name in (
         *("db_cores", "machine_without_db-prod-17", "kind", "opencl0x", "uniform_all_of_acme"),
         "node0_acme_without_pu0",

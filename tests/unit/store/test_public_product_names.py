@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from chaosity.store.public_product_names import (
+from chaosity.store.profile_anonymisation import (
     public_device_firmware,
     public_device_model,
     public_host_firmware,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -72,26 +71,15 @@ def find_outliers_one_by_one(
 
 def _deviations(logs: _Values, groups: NDArray[np.str_], within: _Values) -> HostDeviations:
     """Return how far each host is from the median of the other hosts, and the p-values."""
-    others = scatter_of_other_hosts(logs, groups, within)
-    deviation = logs - others.expected
+    freedom, spread, expected = scatter_of_other_hosts(logs, groups, within)
+    deviation = logs - expected
     with np.errstate(invalid="ignore"):
-        p = np.asarray(2.0 * stats.t.sf(np.abs(deviation) / others.spread, others.freedom))
+        p = np.asarray(2.0 * stats.t.sf(np.abs(deviation) / spread, freedom))
     tested = np.isfinite(p)
     p[tested] = adjust_family_wise_error(p[tested])
     level = LEVEL / 2.0 / max(1, int(np.count_nonzero(tested)))
-    detectable = np.asarray(stats.t.isf(level, others.freedom)) * others.spread
+    detectable = np.asarray(stats.t.isf(level, freedom)) * spread
     return HostDeviations(deviation, p, np.where(np.isnan(logs), np.nan, detectable))
-
-
-class OtherHostsScatter(NamedTuple):
-    """The value that the other hosts make likely for each host in each cell, and its scatter.
-
-    Each array is (cells, hosts). Freedom and spread are NaN where too few other hosts have a value.
-    """
-
-    freedom: _Values  # degrees of freedom of the spread
-    spread: _Values  # standard deviation of the difference of an equal host to `expected`
-    expected: _Values  # median of the other hosts' logarithms
 
 
 def scatter_of_other_hosts(
@@ -99,8 +87,13 @@ def scatter_of_other_hosts(
     groups: NDArray[np.str_],
     within: _Values,
     hosts: Collection[int] | None = None,
-) -> OtherHostsScatter:
-    """Return the scatter of the other hosts, with variances that the cells of a group share.
+) -> tuple[_Values, _Values, _Values]:
+    """Return what the other hosts make likely for each host in each cell, and how this scatters.
+
+    The cells of a group share variances. Each result is (cells, hosts): the degrees of freedom of
+    the spread; the spread, which is the standard deviation of the difference of an equal host to
+    the expected value; and the expected value, the median of the other hosts' logarithms. Freedom
+    and spread are NaN where too few other hosts have a value.
 
     Args:
         logs: logarithms, shape (cells, hosts); NaN where a host has no value.
@@ -125,7 +118,7 @@ def scatter_of_other_hosts(
     variance = np.fmax(variance, np.where(np.isnan(variance), np.nan, within[:, np.newaxis]))
     # The tested host's value and the median of the other hosts scatter too.
     spread = np.sqrt(variance * (1.0 + variance_of_median(others)))
-    return OtherHostsScatter(freedom, spread, _medians_of_others(logs))
+    return freedom, spread, _medians_of_others(logs)
 
 
 def _variance_of_others(values: _Values) -> _Values:

@@ -108,12 +108,15 @@ def prepare_sides(
     if by is None:
         alike = _place_names_mean_the_same(valid, configuration)
         if {"initiator", "target"} & set(ignore):  # compare places as requested
-            alike = len({frozenset(_hosts(side).itertuples(index=False)) for side in valid}) == 1
+            hosts = (side.rows[["host", "configuration"]].itertuples(index=False) for side in valid)
+            alike = len(set(map(frozenset, hosts))) == 1
         by = PLACE if alike else CLASS
     unknown = any(len(side.where(part="unknown", target_kind="node")) for side in valid)
     if by == CLASS and unknown:
         sides = list(map(reduce_relations_to_own_or_other_node, sides))
-    sides = [_with_corunning_loads(side, by) for side in sides]
+    for number, side in enumerate(sides):
+        side = side.with_columns(corunning=side.corunning_text(_CORUNNING[by]))
+        sides[number] = Measurements(side.rows[[name for name in side.rows if name in _USED]])
     return by, sides, [*key_columns(by, ignore), *configuration]
 
 
@@ -137,12 +140,6 @@ def _with_matching_columns(measurements: Measurements) -> Measurements:
     )
 
 
-def _with_corunning_loads(side: Measurements, by: str) -> Measurements:
-    """Add `corunning`: the other loads of the point by place or by class, "" without any."""
-    side = side.with_columns(corunning=side.corunning_text(_CORUNNING[by]))
-    return Measurements(side.rows[[name for name in side.rows if name in _USED]])
-
-
 def _context(factors: object) -> str:
     """Return the factors that do not name a place, so they mean the same for every load."""
     levels = parse_levels_json(factors).items()
@@ -158,10 +155,6 @@ def _configuration_key(sides: Sequence[Measurements]) -> list[str]:
     found = [set(side.rows["configuration"]) for side in sides]
     several = any(len(names) > 1 for names in found)
     return ["configuration"] if several and len(set().union(*found)) < sum(map(len, found)) else []
-
-
-def _hosts(side: Measurements) -> pd.DataFrame:
-    return side.rows[["host", "configuration"]].drop_duplicates()
 
 
 def _place_names_mean_the_same(sides: Sequence[Measurements], configuration: Sequence[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -55,12 +56,10 @@ def read_selections(texts: Iterable[str]) -> list[Selection]:
         UserError: a file is missing or no tidy table, a column is unknown, or no row is left.
     """
     found = [selection for text in texts for selection in _read(text)]
-    names = [selection.name for selection in found]
+    names = Counter(selection.name for selection in found)
     return [
-        replace(selection, name=f"{selection.name} ({number})")
-        if names.count(selection.name) > 1
-        else selection
-        for number, selection in enumerate(found, start=1)
+        replace(each, name=f"{each.name} ({number})") if names[each.name] > 1 else each
+        for number, each in enumerate(found, start=1)
     ]
 
 
@@ -96,10 +95,8 @@ def _read_profiles(path: Path, conditions: Mapping[str, str]) -> list[Selection]
     profiles = find_profiles(path, **query)
     if not profiles:
         listed = ", ".join(f"{key} {value}" for key, value in query.items())
-        problem = (
-            f"the database has no profile with {listed}" if listed else "the database is empty"
-        )
-        raise UserError(problem, str(path))
+        no_profile = f"the database has no profile with {listed}"
+        raise UserError(no_profile if listed else "the database is empty", str(path))
     tables = [read_profile_measurements(path, profile["id"]) for profile in profiles]
     return [_selection(Measurements.from_table(table), rest, str(path)) for table in tables]
 
@@ -115,12 +112,8 @@ def _name(measurements: Measurements, conditions: Mapping[str, str]) -> str:
     listed = [f"{host} {' and '.join(map(str, names))}" for host, names in hosts]
     name = ", ".join(listed[:2]) + (" and others" if len(listed) > 2 else "")
     name += " (SIMULATED)" if measurements.is_simulated else ""
-    others = [
-        f"{column} {value}"
-        for column, value in conditions.items()
-        if column not in ("host", "configuration")
-    ]
-    return f"{name}, {', '.join(others)}" if others else name
+    others = conditions.keys() - {"host", "configuration"}
+    return ", ".join([name, *(f"{key} {conditions[key]}" for key in conditions if key in others)])
 
 
 def parse_conditions(texts: Iterable[str], place: str) -> dict[str, str]:

@@ -145,6 +145,12 @@ def compare_selections(
     table = _with_verdicts(table)
     groups = tuple(_group(str(name), own) for name, own in table.groupby("group", sort=False))
     unmatched = [_unmatched(matched, own, sides[1 - own], loose) for own in (0, 1)]
+    hosts, modes = (
+        [set(side.rows[name].dropna()) for side in sides] for name in ("host", "configuration")
+    )
+    # A third host of the configuration would show which of the two differs.
+    is_of_two_hosts = hosts[0] != hosts[1] and modes[0] == modes[1]
+    is_of_two_hosts = is_of_two_hosts and bool({BETTER, WORSE} & set(table["verdict"]))
     return SelectionComparison(
         left=names[0],
         right=names[1],
@@ -159,7 +165,7 @@ def compare_selections(
                 loose=[(group_text(str(a), str(b)), own) for (a, b), (_, own) in loose.items()],
                 threads=table[_THREADS].dropna().drop_duplicates().to_numpy().tolist(),
                 is_paired=paired,
-                is_of_two_hosts=_may_need_third_host(sides, table),
+                is_of_two_hosts=is_of_two_hosts,
             )
         ),
         groups=groups,
@@ -306,15 +312,6 @@ def _unmatched(
             failed = ", failed or missing on the other side" if key in attempted else ""
             found[f"{cell['experiment']}, {class_text(cell)}{failed}"] += 1
     return dict(found.most_common())
-
-
-def _may_need_third_host(sides: _Sides, table: pd.DataFrame) -> bool:
-    """Return whether two hosts of one configuration differ."""
-    hosts, modes = (
-        [set(side.rows[name].dropna()) for side in sides] for name in ("host", "configuration")
-    )
-    clear = {BETTER, WORSE} & set(table["verdict"])
-    return hosts[0] != hosts[1] and modes[0] == modes[1] and bool(clear)
 
 
 def _verdict_sentences(

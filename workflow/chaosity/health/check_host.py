@@ -300,13 +300,10 @@ class HostCheck:
         return self.planned if is_simulated else time.monotonic() - self.begin
 
     def _refuse_another_machine(self) -> None:
-        """Refuse the check of this machine against the map of another one.
+        """Raise a UserError if the map was measured on another machine.
 
         The map of a Slurm node can be read on all nodes. A reboot since the map is no reason: the
         runner verifies nodes and drives.
-
-        Raises:
-            UserError: the map was measured on another machine.
         """
         for path in self.folder.glob("*/*/rep*.json"):
             with suppress(ValueError):
@@ -320,11 +317,7 @@ class HostCheck:
                 return
 
     def _measure(self, check: CheckPoint, replicate: int) -> Record:
-        """Measure a point, keep the record and return it.
-
-        Raises:
-            UserError: the host does not answer.
-        """
+        """Measure a point, keep the record and return it; raise a UserError without an answer."""
         began = time.monotonic()
         # A check has no random order, so all its replicates are at position 0. The record keeps one
         # position: replicates are counted over all nights.
@@ -364,11 +357,7 @@ def _present_components(host: DiscoveredHostDocument, folder: Path) -> Component
 
 
 def _points_of_plan(folder: Path) -> list[Point]:
-    """Return the points of ``results/HOST/CONFIGURATION``, the experiments in the plan's order.
-
-    Raises:
-        UserError: a file is damaged.
-    """
+    """Return the points of ``results/HOST/CONFIGURATION``, the experiments in the plan's order."""
     plan = folder / "plan.json"
     with malformed_as_user_error("the file is not the plan.json of a host", str(plan), MAP_REMEDY):
         names = [*json.loads(plan.read_text(encoding="utf-8"))["experiments"]]

@@ -8,8 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.components.component_differences import component_differences
-from chaosity.components.component_history import ComponentState
+from chaosity.components.component_history import ComponentState, component_differences
 from chaosity.report.problems import load_words
 from chaosity.report.run import Run
 from chaosity.statistics.before_and_after_change import compare_neighbouring_periods

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from chaosity import __version__
-from chaosity.components.component_differences import component_value_text, key_as_words
+from chaosity.components.component_history import component_value_text, key_as_words
 from chaosity.report.html import svg_as_image
 from chaosity.report.run import Run
 from chaosity.statistics.cell_summary import compute_outlier_mask, summarise_cells

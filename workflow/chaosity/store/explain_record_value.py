@@ -47,10 +47,7 @@ _MARKS = {True: "met", False: "NOT met", None: "unknown"}
 def explain_replicate(folder: Path, row: pd.Series, *, every_sample: bool) -> Iterator[str]:
     """Yield how the value of a replicate came about, from its record and its row of the table.
 
-    Args:
-        folder: ``results/HOST/CONFIGURATION``.
-        row: of the tidy table.
-        every_sample: whether to give each sample too.
+    `folder` is ``results/HOST/CONFIGURATION``. With `every_sample`, each sample is given too.
 
     Raises:
         UserError: the record is damaged.
@@ -102,13 +99,9 @@ def _replicate_lines(
 def explain_record_value(
     record: Record, load: LoadRecord, metric: str, *, every_sample: bool
 ) -> Iterator[str]:
-    """Yield lines with the formula of a metric's value and with its inputs.
+    """Yield the formula of a metric's value in a valid record, and its inputs.
 
-    Args:
-        record: a valid record.
-        load: a load of the record.
-        metric: name of the metric in this record.
-        every_sample: yield all samples or counts, and not only what follows from them.
+    `metric` is its name in this record. With `every_sample`, all samples or counts are yielded.
     """
     source, counted = load["metrics"][metric], load.get("counted", {})
     method = method_of_metric(load, metric, alone=len(record["loads"]) == 1)

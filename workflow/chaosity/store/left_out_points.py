@@ -68,15 +68,10 @@ class LeftOutPoints:
         return Measurements(pd.concat([measured.rows, self.rows.rows], ignore_index=True))
 
     def mark_cells(self, cells: pd.DataFrame) -> pd.DataFrame:
-        """Return the cells with the status of those that were left out, and their predictions.
+        """Return cells of `summarise_cells` with predictions.
 
-        Args:
-            cells: of `summarise_cells`, with the columns `CELL`.
-
-        Returns:
-            The cells with the status `PREDICTED` or `LEFT_OUT` where a point was left out, and the
-            columns "predicted_value", "predicted_low", ..., which are NaN where nothing is
-            predicted.
+        The status is `PREDICTED` or `LEFT_OUT` where a point was left out. The columns
+        "predicted_value", "predicted_low", ... are NaN where nothing is predicted.
         """
         known = self.predictions.drop_duplicates(_CELL).set_index(_CELL)[[*PREDICTION_NUMBERS]]
         places = pd.MultiIndex.from_frame(cells[_CELL])

@@ -102,7 +102,10 @@ class Measurements:
             return table
         rows = _in_numpy_types(table)
         if "load_count" not in rows:
-            rows = rows.assign(load_count=_load_counts(rows))
+            # Targets do not count: a load with a metric by node has a row for each target node.
+            loads = rows["load"].astype(str) + "\0" + rows["initiator"].astype(str)
+            of_point = loads.groupby([rows[name] for name in POINT], dropna=False, sort=False)
+            rows = rows.assign(load_count=of_point.transform("nunique"))
         if "load_parameters" not in rows:
             levels = rows["levels"] if "levels" in rows else pd.Series(None, rows.index, object)
             rows = rows.assign(load_parameters=levels.fillna(_NO_LEVELS))
@@ -310,16 +313,6 @@ def _in_numpy_types(table: pd.DataFrame) -> pd.DataFrame:
             texts = column.to_numpy(object, na_value=None)  # type: ignore[call-overload] # narrow stub
             columns[str(name)] = pd.Series(texts, table.index, dtype=object)
     return pd.DataFrame(columns, index=table.index)
-
-
-def _load_counts(rows: pd.DataFrame) -> pd.Series:
-    """Return, for each row, the number of loads of its point.
-
-    Targets do not count: a load with a metric by node has a row for each target node.
-    """
-    loads = rows["load"].astype(str) + "\0" + rows["initiator"].astype(str)
-    points = [rows[column] for column in POINT]
-    return loads.groupby(points, dropna=False, sort=False).transform("nunique")
 
 
 def _joined(rows: pd.DataFrame, columns: Iterable[str]) -> pd.Series:

@@ -64,12 +64,8 @@ def split_measurements_at_component_changes(
     """Return the measurements of points whose components changed, with a period for each state.
 
     In each period, the last valid attempt of each replicate counts. Only attempts that are new or
-    changed since the last call are read, see `kept_readings`.
-
-    Args:
-        points: folder of the plan's points, ``<experiment>/<point>.json``.
-        results: folder of the records, with all attempts in ``<experiment>/<point>/attempts``.
-        components: folder of the component files and their history.
+    changed since the last call are read, see `kept_readings`. The folders are those of the plan's
+    points, of the records with their attempts, and of the component files with their history.
     """
     histories = read_component_histories(components)
     rows: list[Row] = []
@@ -88,29 +84,21 @@ def _point_rows(
     own = {name: histories[name] for name in point["components"] if name in histories}
     if all(len(states) < 2 for states in own.values()):
         return
-    attempts = _attempts(folder, own)
-    periods = [
-        list(period)
-        for _, period in groupby(attempts, lambda a: [s.content for s in a.states.values()])
-    ]
-    if len(periods) < 2:
-        return
-    for number, period in enumerate(periods[-_MOST_PERIODS:], start=1):
-        last = {attempt.replicate: attempt for attempt in period}
-        for attempt in last.values():
-            yield from _attempt_rows(attempt, number, kept)
-
-
-def _attempts(folder: Path, histories: _Histories) -> list[_Attempt]:
-    """Return all valid attempts in a folder, the oldest first."""
-    found = []
+    attempts = []
     for path in folder.glob("rep*.valid.json"):
         if match := _ATTEMPT.fullmatch(path.name):
             # No record ends after its file was written: then the host's clock was ahead.
             stamp = min(match[2], time_in_file_name(file_time(path)))
-            states = {name: state_at(stamp, known) for name, known in histories.items()}
-            found.append(_Attempt(int(match[1]), stamp, path, states))
-    return sorted(found, key=lambda attempt: (attempt.stamp, attempt.replicate))
+            states = {name: state_at(stamp, known) for name, known in own.items()}
+            attempts.append(_Attempt(int(match[1]), stamp, path, states))
+    attempts.sort(key=lambda attempt: (attempt.stamp, attempt.replicate))
+    periods = [
+        list(period)
+        for _, period in groupby(attempts, lambda a: [s.content for s in a.states.values()])
+    ]
+    for number, period in enumerate(periods[-_MOST_PERIODS:] if len(periods) > 1 else [], start=1):
+        for attempt in {attempt.replicate: attempt for attempt in period}.values():
+            yield from _attempt_rows(attempt, number, kept)
 
 
 def _attempt_rows(attempt: _Attempt, period: int, kept: KeptReadings) -> Iterator[Row]:

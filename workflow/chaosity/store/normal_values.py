@@ -73,10 +73,8 @@ def published_values(
 ) -> list[NormalValue]:
     """Return the median of equal hosts beside each published value of their processor.
 
-    Args:
-        hosts: measurements of one or several equal hosts.
-        model: processor model, as the kernel reports it.
-        topology: their topology; values of another number of nodes per package do not compare.
+    The processor model is that which the kernel reports. Published values of a topology with
+    another number of nodes per package do not compare.
     """
     if not model or topology is None or not topology.packages:
         return []
@@ -99,12 +97,7 @@ def values_of_profiles(
 ) -> list[NormalValue]:
     """Return the values of a host beside the medians of other hosts' profiles in a database.
 
-    Args:
-        measurements: those of the host.
-        model: processor model of the profiles that count.
-        configuration: configuration of the profiles that count.
-        host: name of the host, whose own profile does not count.
-        database: the profile database.
+    Profiles of this processor model and configuration count, except for that of the host itself.
     """
     profiles = find_profiles(database, cpu=model, configuration=configuration)
     others = [

@@ -5,6 +5,10 @@ this project's own files (an experiment, a benchmark, a label), the name of a pl
 any machine (`node3`), or the name of a product. All other texts are removed. Reasons of failures
 contain paths and command lines. Names of components contain addresses and serial numbers. Tables of
 the firmware contain serial numbers, and people's notes can contain anything.
+
+Vendors and people can write anything into the name of a product: an address, a path, an asset
+number. So it is published only if its form says what it is. No form has room for an e-mail address,
+a path, a name with dots or a UUID.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -23,14 +27,7 @@ from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.shipped_documents import BENCHMARKS, EXPERIMENTS, PUBLISHED, yaml_file_names
 from chaosity.place_names import parse_place_name
 from chaosity.store.profile_database import PROFILE_KEYS, TABLES, ProfileTables
-from chaosity.store.public_product_names import (
-    public_device_firmware,
-    public_device_model,
-    public_host_firmware,
-    public_memory,
-    public_processor,
-    public_version,
-)
+from chaosity.store.tidy_table_parquet import rows_to_table
 
 _NUMBERS = re.compile(r"[\d,-]{0,400}")
 _CONFIGURATION = re.compile(
@@ -71,6 +68,47 @@ _UNCHANGED = {
     *("link_bytes_per_second", "replicate", "order", "threads", "drives", "file_backed"),
     *("distance", "metric", "value"),
 }
+# A part of a word: letters, or digits with or without letters. A part with digits has up to 17
+# signs in the model of a drive (MTFDKCC15T3TFR), and 8 in that of a processor (5995WX).
+_LETTERS = r"[A-Za-z]{1,15}(?![A-Za-z0-9])"
+_WITH_DIGITS = r"(?=[A-Za-z]*\d)[A-Za-z0-9]{{1,{most}}}(?![A-Za-z0-9])"
+_MARKS = r"(?:\((?:R|TM|r|tm)\))?\+?"
+
+
+def _words(most: int) -> str:
+    """Return the form of words with at most `most` signs in a part with digits."""
+    part = f"(?:{_LETTERS}|{_WITH_DIGITS.format(most=most)})"
+    word = rf"(?:{part}(?:-{part}){{0,2}}{_MARKS}|\d{{1,4}}\.\d{{1,2}}[A-Za-z]{{0,2}}\+?)"
+    return rf"{word}(?:[ _](?:{word}|\({part}\))){{0,9}}"
+
+
+# Intel(R) Xeon(R) CPU E5-2690 v4 @ 2.60GHz; Intel Xeon Processor (Skylake, IBRS).
+_PROCESSOR = re.compile(
+    rf"{_words(8)}(?: \([A-Za-z0-9-]{{1,20}}(?:, [A-Za-z]{{1,20}})*\))?(?: @ \d\.\d{{1,2}}GHz)?"
+)
+_DEVICE = re.compile(_words(17))
+# As long as NVMe allows. Four numbers would be an address, in this form and in the next ones.
+_DEVICE_FIRMWARE = re.compile(r"(?=.{1,8}\Z)(?=.*\d)[A-Za-z0-9]+([._+-][A-Za-z0-9]+){0,2}")
+_VERSION = re.compile(r"\d{1,3}(\.\d{1,4}){0,2}(?!\.?\d)((a|b|rc|\.dev|\.post)\d{1,5})?")
+# Some tools remove the dot at the end.
+_BIOS_VENDORS = (
+    *("AMI", "American Megatrends Inc", "American Megatrends International, LLC", "Amazon EC2"),
+    *("ASUSTeK COMPUTER INC", "Apple Inc", "Bochs", "Cisco Systems, Inc", "Dell Inc", "EDK II"),
+    *("EFI Development Kit II / OVMF", "FUJITSU", "GIGABYTE", "Google", "HP", "HPE", "Huawei"),
+    *("Hewlett Packard Enterprise", "IBM", "Insyde Corp", "Inspur", "Intel Corp", "Lenovo"),
+    *("Intel Corporation", "Microsoft Corporation", "NVIDIA", "Phoenix Technologies Ltd", "QEMU"),
+    *("Quanta", "SeaBIOS", "Silicon Graphics International Corp", "Supermicro", "U-Boot", "Xen"),
+    *("VMware, Inc", "coreboot", "innotek GmbH"),
+)
+_BIOS_VENDOR = re.compile(
+    rf"({'|'.join(sorted(map(re.escape, _BIOS_VENDORS), key=len, reverse=True))})\.?(?= |\Z)", re.I
+)
+_BIOS_VERSION = re.compile(r"[A-Za-z]{0,2}\d{1,3}(\.\d{1,4}){0,2}[a-z]?")
+_MICROCODE = re.compile(r"microcode 0x[0-9a-f]{1,8}")
+_MODULES = re.compile(
+    r"\d{1,4} x (No Module Installed|\d{1,6} [kMGT]i?B( (LP)?DDR\d?[A-Z]?| HBM\d?[A-Z]?| DRAM)?"
+    r"( \d{3,5} (MT/s|MHz))?)"
+)
 # A function that returns what is published of a text, or None.
 _Rule = Callable[[str], str | None]
 
@@ -80,13 +118,11 @@ def anonymise_profiles(
 ) -> ProfileTables:
     """Return profiles without anything that identifies a site.
 
-    Args:
-        tables: rows of the profiles.
-        salt: random bytes for this bundle only, so that nobody can find a name by trying names.
-        with_names: keep names of hosts, and serials and slots of drives.
+    `salt` are random bytes for this bundle only, so that nobody can find a name by trying names.
+    `with_names` keeps names of hosts, and serials and slots of drives.
     """
 
-    def _alias(text: str, digits: int) -> str:
+    def alias(text: str, digits: int) -> str:
         return hmac.new(salt, text.encode(), hashlib.sha256).hexdigest()[:digits]
 
     parts = []
@@ -96,34 +132,27 @@ def anonymise_profiles(
         own["measurements"] = rows[rows["metric"].isin(_shipped()["metric"])]
         host = own["profiles"]["host"].iloc[0]
         public = {
-            **dict.fromkeys(("id", "profile"), _alias(profile, 16)),
-            "host": host if with_names else f"host-{_alias(host, 8)}",
+            **dict.fromkeys(("id", "profile"), alias(profile, 16)),
+            "host": host if with_names else f"host-{alias(host, 8)}",
         }
-        parts.append(
-            {
-                name: _published_rows(own[name], TABLES[name], {**public, **columns})
-                for name, columns in _public_columns(own, with_names).items()
-            }
-        )
+        rules = _public_columns(own, with_names)
+        parts.append({name: _published_rows(own[name], name, public | rules[name]) for name in own})
     return {name: pd.concat([part[name] for part in parts]) for name in TABLES}
 
 
-def _published_rows(
-    rows: pd.DataFrame, columns: Mapping[str, str], public: Mapping[str, object]
-) -> pd.DataFrame:
-    """Return rows with the columns `public` and those that are published as they are.
+def _published_rows(rows: pd.DataFrame, name: str, public: Mapping[str, object]) -> pd.DataFrame:
+    """Return rows of a table with the columns `public` and those that are published as they are.
 
     All other columns are empty. A rule in `public` gives what is published of the column's texts.
     """
-    found: dict[str, Any] = {name: rows[name] for name in columns if name in _UNCHANGED}
-    for name, value in public.items():
-        found[name] = value
+    found: dict[str, Any] = {column: rows[column] for column in _UNCHANGED & {*rows}}
+    for column, value in public.items():
+        found[column] = value
         if callable(value):
-            texts = rows[name].dropna().unique()
-            found[name] = rows[name].map({text: value(text) for text in texts})
+            texts = rows[column].dropna().unique()
+            found[column] = rows[column].map({text: value(text) for text in texts})
     table = pd.DataFrame(found, index=rows.index)
-    typed: pd.DataFrame = table.reindex(columns=list(columns)).astype(dict(columns))
-    return typed
+    return rows_to_table(table, TABLES[name])
 
 
 def _public_columns(own: ProfileTables, with_names: bool) -> dict[str, dict[str, object]]:
@@ -241,11 +270,60 @@ def topology_without_private_facts(topology: Mapping[str, Any]) -> dict[str, obj
     return found
 
 
+def public_processor(text: object) -> str | None:
+    """Return the name of a processor's model if it has the form of one, else None."""
+    return text if isinstance(text, str) and _PROCESSOR.fullmatch(text[:101]) else None
+
+
+def public_device_model(text: object, private: Collection[str] = ()) -> str | None:
+    """Return the name of a drive's or GPU's model if it has the form of one, else None.
+
+    Model and serial numbers have the same form, so a text that contains one of the texts `private`,
+    such as the device's serial number, is not published.
+    """
+    return _unless_private(text, _DEVICE, private)
+
+
+def public_device_firmware(text: object, private: Collection[str] = ()) -> str | None:
+    """Return the version of a device's firmware if it has the form of one, else None."""
+    return _unless_private(text, _DEVICE_FIRMWARE, private)
+
+
+def _unless_private(text: object, form: re.Pattern[str], private: Collection[str]) -> str | None:
+    if not isinstance(text, str) or not form.fullmatch(text[:101]):
+        return None
+    secrets = (secret.lower() for secret in private if secret)
+    return None if any(secret in text.lower() for secret in secrets) else text
+
+
+def public_host_firmware(text: object) -> str | None:
+    """Return the known vendor, the version and the microcode in a text on the host's firmware."""
+    if not isinstance(text, str):
+        return None
+    vendor = _BIOS_VENDOR.match(text)
+    words = text[vendor.end() if vendor else 0 :].split()
+    found = [vendor[0]] if vendor else []
+    found += [word for word in words[:1] if vendor and _BIOS_VERSION.fullmatch(word)]
+    found += [end for end in (" ".join(words[-2:]),) if _MICROCODE.fullmatch(end)]
+    return " ".join(found) or None
+
+
+def public_memory(text: object) -> str | None:
+    """Return the kinds of memory modules in a text, such as "16 x 32 GB DDR4 3200 MT/s"."""
+    kinds = text.split(", ") if isinstance(text, str) else []
+    return ", ".join(kind for kind in kinds if _MODULES.fullmatch(kind)) or None
+
+
+def public_version(text: object) -> str | None:
+    """Return the public part of this program's version: 0.1.0 of 0.1.0+g129bb35a."""
+    found = _VERSION.match(text) if isinstance(text, str) else None
+    return found[0] if found else None
+
+
 def _facts(document: Mapping[str, object], keys: Iterable[str]) -> dict[str, object]:
     found = {key: _value(document.get(key)) for key in keys}
-    return (
-        found | {"model": public_device_model(document.get("model"))} if "model" in found else found
-    )
+    model = {"model": public_device_model(document.get("model"))}
+    return found | model if "model" in found else found
 
 
 def _value(value: object) -> object:
@@ -254,9 +332,8 @@ def _value(value: object) -> object:
         return value
     if isinstance(value, list):
         return [_value(item) for item in value]
-    return public_processor(value) or (
-        value if isinstance(value, str) and _NUMBERS.fullmatch(value) else None
-    )
+    is_number = isinstance(value, str) and _NUMBERS.fullmatch(value)
+    return value if is_number else public_processor(value)
 
 
 def _known(name: str, devices: Mapping[str, str], words: Container[str]) -> str | None:

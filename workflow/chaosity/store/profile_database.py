@@ -41,29 +41,26 @@ from chaosity.topology.topology_parts import HostFacts, MemoryModuleSlot
 
 SCHEMA_VERSION = 1
 LOCAL, IMPORTED = "local", "imported"
-PROFILE_COLUMNS = column_types_from_groups(
-    ("string", "id origin host configuration cpu_model"),
-    ("Int64", "packages cores pus nodes memory_bytes"),
-    ("string", "memory kernel firmware measured_from measured_to"),
-    ("string", "chaosity_version topology provenance fingerprint"),
-)
-COMPONENT_COLUMNS = column_types_from_groups(
-    ("string", "profile component kind model firmware"),
-    ("Int64", "node size_bytes"),
-    ("Float64", "link_bytes_per_second"),
-    ("string", "serial"),
-)
 # The columns of the tidy table without derived metrics: a profile holds measured values. Databases
 # of earlier versions have no clock.
 _NOT_IN_PROFILES = ("reference", "origin", "clock_hertz", "remarks")
-MEASUREMENT_COLUMNS = {
-    "profile": "string",
-    **{name: kind for name, kind in COLUMNS.items() if name not in _NOT_IN_PROFILES},
-}
 TABLES = {
-    "profiles": PROFILE_COLUMNS,
-    "components": COMPONENT_COLUMNS,
-    "measurements": MEASUREMENT_COLUMNS,
+    "profiles": column_types_from_groups(
+        ("string", "id origin host configuration cpu_model"),
+        ("Int64", "packages cores pus nodes memory_bytes"),
+        ("string", "memory kernel firmware measured_from measured_to"),
+        ("string", "chaosity_version topology provenance fingerprint"),
+    ),
+    "components": column_types_from_groups(
+        ("string", "profile component kind model firmware"),
+        ("Int64", "node size_bytes"),
+        ("Float64", "link_bytes_per_second"),
+        ("string", "serial"),
+    ),
+    "measurements": {
+        "profile": "string",
+        **{name: kind for name, kind in COLUMNS.items() if name not in _NOT_IN_PROFILES},
+    },
 }
 # The column of each table with the profile's id.
 PROFILE_KEYS = {"profiles": "id", "components": "profile", "measurements": "profile"}
@@ -147,11 +144,8 @@ def _check_schema(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         raise other from error
     if newer:
         raise newer_schema_error(version, str(path))
-    tables = dict(
-        connection.execute(
-            "SELECT table_name, sql FROM duckdb_tables() WHERE NOT internal"
-        ).fetchall()
-    )
+    listed = connection.execute("SELECT table_name, sql FROM duckdb_tables() WHERE NOT internal")
+    tables = dict(listed.fetchall())
     [(code,)] = connection.execute(
         "SELECT (SELECT count(*) FROM duckdb_views() WHERE NOT internal)"
         " + (SELECT count(*) FROM duckdb_functions() WHERE NOT internal)"
@@ -178,18 +172,13 @@ def insert_rows(connection: duckdb.DuckDBPyConnection, name: str, rows: pd.DataF
 def find_profiles(database: Path, **query: str | None) -> list[Row]:
     """Return the profiles that match a query, sorted by host and configuration.
 
-    Args:
-        database: path of the file.
-        query: wanted values by keys of QUERIES; None matches all.
-
-    Returns:
-        The columns of each profile without topology and fingerprint, and `drives` (model -> number)
-        and `measured` (a row for each category and metric: cells, median, lowest, highest, in the
-        metric's unit).
+    `query` has wanted values by keys of QUERIES; None matches all. A profile has its columns
+    without topology and fingerprint, `drives` (model -> number) and `measured` (a row for each
+    category and metric: cells, median, lowest, highest, in the metric's unit).
     """
     given = {name: value for name, value in query.items() if value is not None}
     conditions = " AND ".join(QUERIES[name] for name in given) or "true"
-    columns = [name for name in PROFILE_COLUMNS if name not in ("topology", "fingerprint")]
+    columns = [name for name in TABLES["profiles"] if name not in ("topology", "fingerprint")]
     listed = ", ".join(f'p."{name}"' for name in columns)
     with open_database(database) as connection:
         rows = connection.execute(
@@ -215,10 +204,8 @@ def _contents(connection: duckdb.DuckDBPyConnection, profile: str) -> Row:
         "WHERE profile = ? AND status = 'valid' GROUP BY category, metric ORDER BY ALL",
         [profile],
     ).fetchall()
-    return {
-        "drives": {model or "unknown": number for model, number in drives},
-        "measured": [dict(zip(names, row, strict=True)) for row in values],
-    }
+    measured = [dict(zip(names, row, strict=True)) for row in values]
+    return {"drives": {model or "unknown": n for model, n in drives}, "measured": measured}
 
 
 def read_profile_measurements(database: Path, profile: str) -> pd.DataFrame:
@@ -226,7 +213,7 @@ def read_profile_measurements(database: Path, profile: str) -> pd.DataFrame:
     with open_database(database) as connection:
         rows = connection.execute("FROM measurements WHERE profile = ?", [profile]).df()
     with malformed_as_user_error("the database has values of other types", str(database)):
-        return rows.reindex(columns=list(COLUMNS)).astype(COLUMNS)
+        return rows_to_table(rows, COLUMNS)
 
 
 def read_profile_tables(database: Path, profiles: Iterable[str]) -> ProfileTables:
@@ -246,10 +233,7 @@ def update_profiles_from_results(results: Iterable[Path], database: Path) -> dic
     """Put the results of every host and configuration in `results` into the database.
 
     A newer run replaces the profile of its host and configuration; an older run changes nothing.
-
-    Args:
-        results: folders of all hosts, of one host, or of one configuration.
-        database: path of the file, which is created if it is missing.
+    A folder is of all hosts, of one host, or of one configuration; a missing database is created.
 
     Returns:
         What happened (`added`, `replaced`, `unchanged`, or `older` than the run in the database) ->
@@ -267,11 +251,10 @@ def update_profiles_from_results(results: Iterable[Path], database: Path) -> dic
             known = connection.execute(
                 "SELECT fingerprint, measured_to FROM profiles WHERE id = ?", [profile["id"]]
             ).fetchone()
-            if known is None:
-                action = "added"
-            elif known[0] == profile["fingerprint"]:
+            action = "added"
+            if known and known[0] == profile["fingerprint"]:
                 action = "unchanged"
-            else:
+            elif known:
                 action = "older" if known[1] > profile["measured_to"] else "replaced"
             done[action].append(f"{profile['host']} {profile['configuration']}")
             if action in ("added", "replaced"):
@@ -321,7 +304,7 @@ def _build_profile(path: Path) -> ProfileTables | None:
     }
     components = [
         {
-            **{key: document.get(key) for key in COMPONENT_COLUMNS},
+            **{key: document.get(key) for key in TABLES["components"]},
             "profile": identity,
             "component": name,
             "kind": document["component"],
@@ -334,9 +317,9 @@ def _build_profile(path: Path) -> ProfileTables | None:
     fingerprint = hashlib.sha256("\0".join(content).encode()).hexdigest()
     profile |= {"id": identity, "fingerprint": fingerprint}
     return {
-        "profiles": rows_to_table([profile], PROFILE_COLUMNS),
-        "components": rows_to_table(components, COMPONENT_COLUMNS),
-        "measurements": table.assign(profile=identity)[list(MEASUREMENT_COLUMNS)],
+        "profiles": rows_to_table([profile], TABLES["profiles"]),
+        "components": rows_to_table(components, TABLES["components"]),
+        "measurements": table.assign(profile=identity)[list(TABLES["measurements"])],
     }
 
 

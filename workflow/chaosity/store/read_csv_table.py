@@ -35,11 +35,7 @@ def read_csv_table(path: Path, *, comments: bool = False) -> CsvTable:
 
     The cells are separated by commas, semicolons or tabs, whichever the first row has most of.
     Empty rows are left out. A matrix in the output of Intel MLC, whose columns are separated by
-    spaces, is read too.
-
-    Args:
-        path: path of the file.
-        comments: whether rows that begin with "#" are left out.
+    spaces, is read too. With `comments`, rows that begin with "#" are left out.
 
     Raises:
         UserError: the file cannot be read, is not a CSV file, has no row below its names, or has a

@@ -70,12 +70,9 @@ class NodeMatrix:
 
 
 def read_matrix_csv(path: Path, metric: str, unit: str | None = None) -> NodeMatrix:
-    """Return the matrix of measurements in a CSV file.
+    """Return the matrix of measurements of the metric bandwidth or latency in a CSV file.
 
-    Args:
-        path: path of the file.
-        metric: bandwidth or latency.
-        unit: unit of the numbers. Default: from the file name (`_MBps`, `_ns`) or the magnitude.
+    The unit of the numbers is by default from the file name (`_MBps`, `_ns`) or the magnitude.
 
     Raises:
         UserError: the file is not such a matrix, its name ends in a unit of another metric, or a
@@ -161,14 +158,14 @@ def _target_nodes(head: Sequence[str], where: str) -> tuple[int, ...]:
     )
     if len(head) < 2:
         raise UserError("the first row has no target node", where, remedy)
-    found: dict[int, None] = {}
+    found: list[int] = []
     for name in head[1:]:
         node = _node(name)
         if node is None:
             raise UserError(f"column {name!r} is not a node", where, remedy)
         if node in found:
             raise UserError(f"target node {node} has two columns", where)
-        found[node] = None
+        found.append(node)
     return tuple(found)
 
 
@@ -184,9 +181,8 @@ def _infer_unit(path: Path, metric: str, values: Sequence[float]) -> tuple[str, 
         return unit, "by the file name"
     if metric == LATENCY:
         return "ns", "by default"
-    middle = median(values)
-    unit = next((unit for least, unit in _UNIT_BY_MAGNITUDE if middle >= least), "GB/s")
-    return unit, "by the magnitude of the numbers"
+    units = (unit for least, unit in _UNIT_BY_MAGNITUDE if median(values) >= least)
+    return next(units, "GB/s"), "by the magnitude of the numbers"
 
 
 def _to_metric_unit(metric: str, value: float, unit: str, where: str) -> float:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import StrictUndefined, Template, TemplateError, TemplateRuntimeError
+from jinja2 import StrictUndefined, TemplateError, TemplateRuntimeError
 from jinja2.runtime import Context
 from jinja2.sandbox import SandboxedEnvironment
 
@@ -115,8 +115,10 @@ def _cells(path: Path, metric: str, unit: str | None) -> Iterator[tuple[str, Row
 
 def _row(form: PublishedForm, row: Row, where: str) -> Row:
     """Return a row of the tidy table, made from a row of the file as the form describes."""
-    columns = {name: _fill(text, row, where) for name, text in form["columns"].items()}
-    factors = {name: _fill(text, row, where) for name, text in form.get("factors", {}).items()}
+    columns, factors = (
+        {name: _fill(text, row, where) for name, text in texts.items()}
+        for texts in (form["columns"], form.get("factors", {}))
+    )
     numbers = {
         name: _whole_number(text, where)
         for name, text in columns.items()
@@ -130,9 +132,7 @@ def _row(form: PublishedForm, row: Row, where: str) -> Row:
     return {**known, **numbers, "value": value, "factors": text, "levels": text}
 
 
-@cache
-def _compiled(text: str) -> Template:
-    return ENVIRONMENT.from_string(text)
+_compiled = cache(ENVIRONMENT.from_string)
 
 
 def _fill(text: str, row: Row, where: str) -> str:

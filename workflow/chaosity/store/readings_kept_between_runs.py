@@ -36,28 +36,21 @@ _RESOLUTION_NS = 2_000_000_000
 
 
 class KeptReadings:
-    """Readings of record files, by path and identity.
-
-    Attributes:
-        folder: ``results/<host>/<configuration>``; paths are relative to it.
-        earlier: path -> (identity, reading as JSON) of the run before.
-        kept: the same for the records that this run asked for.
-    """
+    """Readings of the records in ``results/<host>/<configuration>``, by path and identity."""
 
     def __init__(self, folder: Path, earlier: dict[str, tuple[str, str]]) -> None:
-        self.folder, self.earlier = folder, earlier
-        self.kept: dict[str, tuple[str, str]] = {}
+        self.folder = folder
+        # Path in the folder -> identity and reading as JSON: of the run before, and of the records
+        # that this run asked for.
+        self.earlier, self.kept = earlier, dict[str, tuple[str, str]]()
 
     def reading(self, path: Path, request: str, read: Callable[[], Any]) -> Any:
         """Return what `read` returns for a record, without a call if that is known.
 
-        Args:
-            path: file of the record.
-            request: what else the reading depends on, such as the definition of the planned point.
-            read: returns a JSON document. If it raises an error, nothing is kept.
+        `request` is what else the reading depends on, such as the definition of the planned point.
+        `read` returns a JSON document. If it raises an error, nothing is kept.
         """
-        name = str(path.relative_to(self.folder))
-        identity = _identity(path, request)
+        name, identity = str(path.relative_to(self.folder)), _identity(path, request)
         before = self.earlier.get(name)
         if before is not None and before[0] == identity:
             self.kept[name] = before
@@ -95,13 +88,17 @@ def _identity(path: Path, request: str) -> str | None:
 def kept_readings(folder: Path, name: str, *, writes: bool = True) -> Iterator[KeptReadings]:
     """Yield the readings of the last run; at the end, write those that were asked for.
 
-    Args:
-        folder: ``results/<host>/<configuration>``.
-        name: name of the table that is made of the readings.
-        writes: whether the file may be written; a dry run must not.
+    `folder` is ``results/<host>/<configuration>``; `name` is the name of the table that is made of
+    the readings. A dry run must not write.
     """
     path = folder / FOLDER / f"{name}.parquet"
-    readings = KeptReadings(folder, _read(path))
+    earlier: dict[str, tuple[str, str]] = {}
+    with suppress(UserError):  # no file, or not one that this program wrote
+        table = read_parquet_table(path, _COLUMNS, exact=True)
+        table = table[table["program"] == _program_digest()]
+        own = table[["identity", "reading"]].itertuples(index=False, name=None)
+        earlier = dict(zip(table["path"], own, strict=True))
+    readings = KeptReadings(folder, earlier)
     yield readings
     if writes and readings.kept != readings.earlier:
         rows = [
@@ -111,19 +108,6 @@ def kept_readings(folder: Path, name: str, *, writes: bool = True) -> Iterator[K
         # Without these files the next run takes longer, so an unwritable folder is no error.
         with suppress(OSError, duckdb.Error):
             write_parquet_table(rows_to_table(rows, _COLUMNS), path, _COLUMNS)
-
-
-def _read(path: Path) -> dict[str, tuple[str, str]]:
-    """Return path -> (identity, reading); empty if this program did not write the file."""
-    if not path.exists():
-        return {}
-    try:
-        table = read_parquet_table(path, _COLUMNS, exact=True)
-    except UserError:
-        return {}
-    table = table[table["program"] == _program_digest()]
-    values = zip(table["identity"], table["reading"], strict=True)
-    return dict(zip(table["path"], values, strict=True))
 
 
 @cache

@@ -46,8 +46,10 @@ _STRAY_SHARE = 0.02
 _NOT_IN_OLDER_RECORDS = "this record is older than the metric"
 # Check of a record that was not met -> what the tidy table remarks.
 _REMARKS = {"undisturbed": "disturbed", "precision": "imprecise"}
-
-
+# Columns that are facts of the point, of the load and of the outcome.
+_OF_POINT = ("host", "configuration", "experiment", "point")
+_OF_LOAD = ("benchmark", "category", "kernel")
+_OF_OUTCOME = ("order", "status", "measured_at", "origin", "remarks")
 _NO_POINT = "the file is not a point of a plan"
 
 
@@ -127,39 +129,32 @@ def _common_columns_of_each_load(
         drives = target["drives"]
         backed = any(drive.get("file") for drive in drives)
         labels = [load["label"], "file-backed" if backed else None]
-        own = {
-            "host": point["host"],
-            "configuration": point["configuration"],
-            "experiment": point["experiment"],
-            "point": point["point"],
-            "replicate": replicate,
-            "order": outcome.order,
-            "status": outcome.status,
-            "measured_at": outcome.measured_at,
-            "origin": outcome.origin,
-            "load": load.get("role", load["name"]),
-            "benchmark": load["benchmark"],
-            "category": load["category"],
-            "kernel": load["kernel"],
-            "initiator": initiator["name"],
-            "initiator_kind": initiator["kind"],
-            "initiator_nodes": format_cpu_list(initiator["nodes"]),
-            "threads": initiator["threads"],
-            "target": target["name"],
-            "target_kind": target["kind"],
-            "target_nodes": format_cpu_list(target["nodes"]),
-            "drives": len(drives) or None,
-            "file_backed": backed,
-            "relation": target["relation"],
-            "distance": target.get("distance"),
-            "label": ", ".join(filter(None, labels)) or None,
-            "factors": json.dumps({**point["factors"], **levels}, sort_keys=True),
-            "levels": json.dumps(levels, sort_keys=True),
-            "seen_nodes": outcome.seen_nodes.get(load["name"]),
-            "clock_hertz": outcome.clocks.get(load["name"]),
-            "remarks": outcome.remarks,
-        }
-        yield load, own
+        yield (
+            load,
+            {
+                **{name: point[name] for name in _OF_POINT},  # type: ignore[literal-required]
+                **{name: load[name] for name in _OF_LOAD},  # type: ignore[literal-required]
+                **{name: getattr(outcome, name) for name in _OF_OUTCOME},
+                "replicate": replicate,
+                "load": load.get("role", load["name"]),
+                "initiator": initiator["name"],
+                "initiator_kind": initiator["kind"],
+                "initiator_nodes": format_cpu_list(initiator["nodes"]),
+                "threads": initiator["threads"],
+                "target": target["name"],
+                "target_kind": target["kind"],
+                "target_nodes": format_cpu_list(target["nodes"]),
+                "drives": len(drives) or None,
+                "file_backed": backed,
+                "relation": target["relation"],
+                "distance": target.get("distance"),
+                "label": ", ".join(filter(None, labels)) or None,
+                "factors": json.dumps({**point["factors"], **levels}, sort_keys=True),
+                "levels": json.dumps(levels, sort_keys=True),
+                "seen_nodes": outcome.seen_nodes.get(load["name"]),
+                "clock_hertz": outcome.clocks.get(load["name"]),
+            },
+        )
 
 
 def tidy_rows_of_derived_metrics(
@@ -307,12 +302,9 @@ def _seen_nodes(load: LoadRecord) -> str | None:
 def build_tidy_table(points: Path, results: Path, *, writes: bool = True) -> pd.DataFrame:
     """Return the tidy table of one host and configuration.
 
-    Only records that are new or changed since the last call are read, see `kept_readings`.
-
-    Args:
-        points: folder of the plan's points, ``<experiment>/<point>.json``.
-        results: folder of the records, ``<experiment>/<point>/rep<N>.json``.
-        writes: whether what is read may be kept in the folder for the next call.
+    `points` has the plan's points, ``<experiment>/<point>.json``, and `results` the records,
+    ``<experiment>/<point>/rep<N>.json``. Only records that are new or changed since the last call
+    are read, see `kept_readings`; with `writes`, what is read is kept there.
     """
     planned = {(point["experiment"], point["point"]): point for point in read_points(points)}
     outcomes: dict[tuple[str, str], list[ReplicateOutcome]] = {}

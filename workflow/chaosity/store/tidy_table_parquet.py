@@ -63,10 +63,6 @@ def connect_isolated(database: Path, *, read_only: bool = False) -> duckdb.DuckD
 
     A database of others can have views and macros, which are SQL. They must not read or write
     other files, nor load code.
-
-    Args:
-        database: path of the database.
-        read_only: whether the database cannot be changed.
     """
     connection = duckdb.connect(str(database), read_only=read_only, config=_WITHOUT_EXTENSIONS)
     connection.execute("SET enable_external_access = false")
@@ -76,21 +72,15 @@ def connect_isolated(database: Path, *, read_only: bool = False) -> duckdb.DuckD
 
 @cache
 def _memory(process: int) -> duckdb.DuckDBPyConnection:
-    """Return the database in memory of a process, in which no SQL of others is executed.
+    """Return the database in memory of a process, which can read and write Parquet files.
 
-    It keeps nothing of a file, which can be another one the next time, and writes no file itself.
+    A process makes it once, since that takes longer than to read a table. A child process lacks the
+    threads of its parent's database, so it makes one of its own. The database executes no SQL of
+    others, keeps nothing of a file, which can be another one the next time, and writes no file
+    itself.
     """
     own = {"enable_external_file_cache": "false", "temp_directory": ""}
     return duckdb.connect(config=_WITHOUT_EXTENSIONS | own)
-
-
-def _connect_to_memory() -> duckdb.DuckDBPyConnection:
-    """Return a connection to a database in memory, which can read and write Parquet files.
-
-    A process makes the database once, since that takes longer than to read a table. A child
-    process lacks the threads of its parent's database, so it makes one of its own.
-    """
-    return _memory(os.getpid()).cursor()
 
 
 def duckdb_reason(error: duckdb.Error) -> str:
@@ -114,19 +104,12 @@ def _check_size(relation: duckdb.DuckDBPyRelation, where: str) -> None:
             raise UserError(f"the texts have {size} bytes; allowed: {_MOST_TEXT_BYTES}", where)
 
 
-def _check_columns(
-    relation: duckdb.DuckDBPyRelation, wanted: Mapping[str, str], where: str
-) -> None:
-    """Check that a table has these columns, with these types of DuckDB, and no others."""
-    found = dict(zip(relation.columns, map(str, relation.types), strict=True))
-    if differ := sorted(set(found.items()) ^ set(wanted.items())):
-        what = f"the column {differ[0][0]!r} is missing, unknown or of another type"
-        raise UserError(what, where)
-
-
-def rows_to_table(rows: Sequence[Mapping[str, object]], columns: Mapping[str, str]) -> pd.DataFrame:
-    """Return rows as a table with these columns and types."""
-    return pd.DataFrame(rows, columns=list(columns)).astype(dict(columns))
+def rows_to_table(
+    rows: Sequence[Mapping[str, object]] | pd.DataFrame, columns: Mapping[str, str]
+) -> pd.DataFrame:
+    """Return rows as a table with these columns and types; a missing column is empty."""
+    table: pd.DataFrame = pd.DataFrame(rows, columns=list(columns)).astype(dict(columns))
+    return table
 
 
 def duckdb_column_types(columns: Mapping[str, str]) -> dict[str, str]:
@@ -156,7 +139,7 @@ def write_parquet_table(
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     try:
-        with _connect_to_memory() as connection:
+        with _memory(os.getpid()).cursor() as connection:
             connection.register("tidy_table", none_for_missing_values(table))
             relation = connection.sql(f"SELECT {typed_columns_sql(columns)} FROM tidy_table")
             relation.write_parquet(str(part), compression="zstd")
@@ -178,13 +161,8 @@ def read_parquet_table(
 ) -> pd.DataFrame:
     """Return the table in a Parquet file, with these columns and types.
 
-    If a table of an earlier version lacks newer columns, they are empty.
-
-    Args:
-        path: path of the file.
-        columns: the columns and their types.
-        where: name of the file for errors. Default: its path.
-        exact: whether a table with other columns or types is an error.
+    If a table of an earlier version lacks newer columns, they are empty; with `exact`, a table with
+    other columns or types is an error. `where` is the name of the file for errors.
 
     Raises:
         UserError: the file is not a Parquet file, is too large, or has values of other types.
@@ -194,14 +172,16 @@ def read_parquet_table(
     if path.exists() and not path.is_file():  # opening a FIFO would wait for ever
         raise UserError(f"{what}: it is not a regular file", where)
     try:
-        with _connect_to_memory() as connection:
+        with _memory(os.getpid()).cursor() as connection:
             relation = connection.read_parquet(str(path))
             if exact:
-                _check_columns(relation, duckdb_column_types(columns), where)
+                found = zip(relation.columns, map(str, relation.types), strict=True)
+                if differ := sorted({*found} ^ {*duckdb_column_types(columns).items()}):
+                    wrong = f"the column {differ[0][0]!r} is missing, unknown or of another type"
+                    raise UserError(wrong, where)
             _check_size(relation, where)
             table: pd.DataFrame = relation.df()
     except duckdb.Error as error:
         raise UserError(f"{what}: {duckdb_reason(error)}", where) from error
     with malformed_as_user_error(what, where):
-        typed: pd.DataFrame = table.reindex(columns=list(columns)).astype(dict(columns))
-        return typed
+        return rows_to_table(table, columns)
