@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -36,15 +37,21 @@ def description(tmp_path):
 
 
 def test_a_description_gives_the_same_topology_as_the_machine(description):
-    live, told = (
-        topology_to_json(discover_topology("live")),
-        topology_to_json(discover_topology(str(description))),
-    )
-    told["source"] = live["source"]
-    assert told == live
-    topology, xml = discover_topology_with_xml(str(description))
-    assert topology == discover_topology(str(description))
-    assert xml == discover_topology_with_xml("live")[1]
+    live, live_xml = discover_topology_with_xml("live")
+    told, told_xml = discover_topology_with_xml(str(description))
+    assert told == discover_topology(str(description))
+    live_document, told_document = topology_to_json(live), topology_to_json(told)
+    told_document["source"] = live_document["source"]
+    # A virtual machine may give memory back to its host at any time.
+    for mine, other in zip(live_document["nodes"], told_document["nodes"], strict=True):
+        assert other["memory_bytes"] == pytest.approx(mine["memory_bytes"], rel=0.2)
+        other["memory_bytes"] = mine["memory_bytes"]
+    assert told_document == live_document
+    assert _without_bytes_of_memory(told_xml) == _without_bytes_of_memory(live_xml)
+
+
+def _without_bytes_of_memory(xml: str) -> str:
+    return re.sub(r'(local_memory|count)="\d+"', "", xml)
 
 
 def test_a_description_has_tools_and_the_runners_hash(description):

@@ -8,6 +8,8 @@ from chaosity.records.point_types import CounterEvent, Load, Point, PointStoppin
 
 VALID = "valid"
 FAILED = "failed"
+# Names of checks: of a load's end, after the name of the load, and of the values in its output.
+ENDED_WELL, VALUES = ": ended well", "values"
 # The `origin` of a record whose machine does not exist; records of real machines have no origin.
 SIMULATED = "simulated"
 # What every output about such values says.
@@ -152,7 +154,18 @@ def make_check(name: str, passed: bool | None, detail: str, *, decisive: bool = 
 
 
 def make_verdict(checks: list[Check]) -> Verdict:
-    """Return the verdict of all checks: failed when a decisive check did not pass."""
+    """Return the verdict of all checks: failed when a decisive check did not pass.
+
+    The reason names the checks that failed. If a load did not end well, its other checks and the
+    values fail for the same reason, so they are only counted.
+    """
     broken = [c for c in checks if c["decisive"] and c["passed"] is False]
-    reason = "; ".join(f"{c['name']}: {c['detail']}" for c in broken) or None
+    ends = [c for c in broken if c["name"].endswith(ENDED_WELL)]
+    dead = tuple(f"{c['name'].removesuffix(ENDED_WELL)}:" for c in ends)
+    follow = [c for c in broken if dead and c not in ends and c["name"].startswith((*dead, VALUES))]
+    causes = [c for c in broken if c not in follow]
+    texts = [f"{c['name'].removesuffix(ENDED_WELL)}: {c['detail']}" for c in causes]
+    if follow:
+        texts.append(f"{len(follow)} other check{'s' if len(follow) > 1 else ''} failed too")
+    reason = "; ".join(texts) or None
     return {"status": FAILED if broken else VALID, "reason": reason, "checks": checks}

@@ -10,6 +10,8 @@ from typing import Any
 from chaosity.cpusets import parse_cpu_list
 from chaosity.records.point_types import Load
 from chaosity.records.record_types_and_verdict import (
+    ENDED_WELL,
+    VALUES,
     Check,
     LoadRecord,
     UnfinishedRecord,
@@ -68,7 +70,7 @@ def _check_exit_status(load: LoadRecord) -> Check:
     errors = load["outputs"]["stderr"].strip().splitlines()
     if errors and not passed:
         detail += f": {errors[-1][:300]}"
-    return make_check(f"{load['name']}: ended well", passed, detail)
+    return make_check(f"{load['name']}{ENDED_WELL}", passed, detail)
 
 
 def check_output_rules(load: LoadRecord) -> list[Check]:
@@ -304,5 +306,5 @@ def check_record(record: UnfinishedRecord) -> list[Check]:
             checks += _check_counter_times(load)
         checks += _notes_on_progress(record)
     except ExtractionError as error:
-        checks.append(make_check("values", False, str(error)))
+        checks.append(make_check(VALUES, False, str(error)))
     return [*checks, _check_clock(record), _check_foreign_processor_time(record)]
