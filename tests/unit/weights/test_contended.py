@@ -24,10 +24,6 @@ from chaosity.weights.canonical_weights import (
     compare_alone_and_contended_weights,
     find_contended_bandwidth_matrix,
 )
-from chaosity.weights.placement_bandwidth_model import (
-    rank_correlation,
-    rank_correlations_of_all_and_interleaved,
-)
 
 
 @pytest.fixture
@@ -164,17 +160,3 @@ def test_the_command_takes_a_table_and_compares_both_weights(folder):
     assert json.loads(run(path, "--workers", "0,1", "--json"))["contended"] is None
     with pytest.raises(UserError, match="a tidy table has units of its own"):
         run(path, "--workers", "0", "--unit", "MB/s")
-
-
-def test_the_correlation_of_orders():
-    for expected in ([1, 1, 1, 1, 1, 1], [1, 2, 3, 4]):
-        found = rank_correlation(expected, list(range(len(expected))))
-        assert found.correlation is found.low is None
-    found = rank_correlation([1, 2, 3, 4, 5, 6, 7, 8], [2, 1, 4, 3, 6, 5, 8, 7])
-    assert (found.n, found.correlation) == (8, pytest.approx(1 - 6 * 8 / (8 * 63)))
-    assert -1.0 <= found.low < found.correlation < found.high <= 1.0
-
-
-def test_placements_without_bandwidth_cannot_be_ranked():
-    with pytest.raises(UserError, match="no row has the metric bandwidth_bytes_per_second"):
-        rank_correlations_of_all_and_interleaved(_alone_matrix(), table(together([0])))

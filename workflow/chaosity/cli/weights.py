@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,13 +11,10 @@ import click
 
 from chaosity.cli.shared_options import (
     DWP_OPTION,
-    EXISTING_FILE,
     FILE_OR_RESULTS,
-    FORMS,
     JSON_OPTION,
     UNIT_OPTION,
     parse_worker_nodes,
-    refuse_without_effect,
 )
 from chaosity.cli.terminal_output import print_json, print_line, print_table
 from chaosity.cpusets import format_cpu_list
@@ -26,7 +22,6 @@ from chaosity.errors import UserError
 from chaosity.place.__main__ import argument_parser, request_from_arguments
 from chaosity.place.page_shares import CANONICAL, CONTENDED, POLICIES, format_shares
 from chaosity.place.run_placed_program import run_program_with_placed_pages
-from chaosity.text_templates import write_sentences
 from chaosity.units import format_quantity
 
 if TYPE_CHECKING:
@@ -52,26 +47,12 @@ _MEASURED = {"canonical": "each path alone", "canonical_contended": "all workers
 )
 @DWP_OPTION
 @UNIT_OPTION
-@click.option(
-    "--against",
-    type=EXISTING_FILE,
-    help="CSV file with measured placements, to compare their ranks with the expected ranks.",
-)
-@click.option(
-    "--form",
-    type=click.Choice(FORMS),
-    default="stream_placement",
-    show_default=True,
-    help="Meaning of the columns of --against: a file of templates/published.",
-)
 @JSON_OPTION
 def weights_command(
     file: Path,
     workers: str,
     dwp: float,
     unit: str | None,
-    against: Path | None,
-    form: str,
     as_json: bool,
 ) -> None:
     """Compute interleave weights for the pages of a program that needs bandwidth.
@@ -84,28 +65,18 @@ def weights_command(
     each node, the same as integer weights for the Linux kernel, and the commands that use them.
     """
     from chaosity.export.main_matrices import read_bandwidths_alone_and_contended
-    from chaosity.store.read_published_csv import read_published_csv
     from chaosity.weights.canonical_weights import compare_alone_and_contended_weights
     from chaosity.weights.interleave_weight_advice import advise_interleave_weights
-    from chaosity.weights.placement_bandwidth_model import rank_correlations_of_all_and_interleaved
 
-    if against is None:
-        refuse_without_effect("without --against", "form")
     worker_nodes = parse_worker_nodes(workers)
     is_table = file.is_dir() or file.suffix == ".parquet"
     alone, contended = read_bandwidths_alone_and_contended(file, unit, worker_nodes)
     advice = advise_interleave_weights(alone, worker_nodes, dwp)
     comparison = contended and compare_alone_and_contended_weights(alone, contended, worker_nodes)
-    placements = read_published_csv(against, form, "published") if against else None
-    ranks = (
-        {} if placements is None else rank_correlations_of_all_and_interleaved(alone, placements)
-    )
     if as_json:
         document = advice.to_json()
         if is_table:
             document["contended"] = comparison.to_json() if comparison else None
-        if ranks:
-            document["rank_correlation"] = {name: asdict(rank) for name, rank in ranks.items()}
         print_json(document)
         return
     _print_advice(advice)
@@ -116,8 +87,6 @@ def weights_command(
             "These bandwidths were measured one path at a time. The experiment contended_paths has "
             "no measurement of these workers all at once."
         )
-    for sentence in write_sentences("weights", "ranks", ranks=ranks):
-        print_line(sentence)
 
 
 def _print_advice(advice: PlacementAdvice) -> None:

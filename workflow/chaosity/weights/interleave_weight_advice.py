@@ -20,8 +20,7 @@ from chaosity.place.page_shares import (
 from chaosity.place_names import node_name
 from chaosity.store.read_node_matrix_csv import NodeMatrix
 from chaosity.text_templates import write_sentences
-from chaosity.weights.canonical_weights import canonical_weights
-from chaosity.weights.placement_bandwidth_model import expected_bandwidth
+from chaosity.weights.canonical_weights import canonical_weights, expected_bandwidth
 
 _SYSFS = "/sys/kernel/mm/mempolicy/weighted_interleave"
 # With an error above this, weights differ from the shares by more than intended rounding explains.
