@@ -13,28 +13,38 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
 from chaosity.documents.machines import Fault, MachineDescription, Noise
+from chaosity.errors import UserError
 from chaosity.records.point_types import Point
+from chaosity.statistics.moderated_variances import variance_of_median
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
-from chaosity.twin.fit_data import FitData
 from chaosity.twin.fitted_description import FittedMachine, FittedParameter
 from chaosity.twin.machine_parameters import (
     PARAMETERS,
     Parameter,
+    ParameterUses,
     Values,
+    can_be_fitted,
     capacity_of_factor,
     described,
+    factor_of_fault,
 )
 from chaosity.twin.model_values import (
     ALL,
+    RATES,
+    Cell,
+    CellKey,
+    ModelOfPoints,
     ModelValues,
+    cell_medians,
     departs,
     kind_of_value,
 )
@@ -58,6 +68,8 @@ _FIRST_STEPS = 6
 _HELD_SIGMAS, _FEWEST_HELD = 2.0, 2
 _NO_LIMIT = 1e3  # a capacity that the format needs, times this, limits nothing
 _ORDER = {parameter: place for place, parameter in enumerate(PARAMETERS)}
+_DRIVE_RATE = "drives.read_bytes_per_second"
+_NODE_TO_PACKAGE = "links.node_to_package_bytes_per_second"
 
 
 def fit_machine(
@@ -80,27 +92,103 @@ def fit_machine(
     return _Fit(measured, points, topology, faults).fitted()
 
 
-def _spread(differences: Sequence[float]) -> float:
-    """Return the standard deviation of absolute differences, by their median or 95th percentile."""
-    quantiles = np.quantile(differences, (0.5, 0.95)) / stats.norm.ppf((0.75, 0.975))
-    return max(_LEAST_SCALE, float(np.max(quantiles)))
+def _least_capacities(
+    uses: ParameterUses,
+    points: Sequence[Point],
+    same: Mapping[int, int],
+    cells: Mapping[CellKey, Cell],
+) -> dict[Parameter, float]:
+    """Return the capacities that the machine must have at least to reach the measured rates."""
+    rates: dict[int, dict[str, float]] = defaultdict(dict)
+    for (number, name, metric), (value, _, _) in cells.items():
+        if metric in RATES:
+            rates[number][name] = value
+    per_rate = {n: uses.capacities_for_rates(points[n]["loads"]) for n in set(same.values())}
+    least: dict[Parameter, float] = {}
+    for number, own in rates.items():
+        used: dict[tuple[Parameter, str], float] = defaultdict(float)
+        for load, shares in zip(points[number]["loads"], per_rate[same[number]], strict=True):
+            for use, share in shares.items():
+                used[use] += share * own.get(load["name"], 0.0)
+        for (parameter, _), rate in used.items():
+            if rate:
+                least[parameter] = max(rate, least.get(parameter, 0.0))
+    return least
 
 
-def _loss(residuals: NDArray[np.float64]) -> float:
-    """Return the soft L1 loss: about the squares of small residuals, twice the large ones."""
-    return float(np.sum(2 * (np.sqrt(1 + residuals**2) - 1)))
+class _Fit:
+    """A search for the parameters with the least loss.
 
+    Attributes:
+        points: the points that can be fitted.
+        keys, logs: the cells, and the logarithm of the median of each.
+        model: the model's values of these cells.
+        least: capacity or factor -> what it is at least, so that the measured rates are possible.
+        limits: the same for the capacities that can limit the machine.
+        factors: factor of a part that a finding names -> the smallest share of its capacity with
+            which the measured rates are possible.
+        noise: standard deviation of the logarithms of replicates.
+        median_per_run: standard deviation of a median over that of a run, for normal logarithms.
+        scale: standard deviation of the logarithms of cells around the model. While the start
+            values are far away, all cells count; then the scale is that of the residuals.
+    """
 
-class _Fit(FitData):
-    """A search for the parameters with the least loss."""
-
-    # Standard deviation of the logarithms of cells around the model. While the start values are far
-    # away, all cells count; then the scale is that of the residuals.
-    scale = 0.5
+    def __init__(
+        self,
+        measured: Measurements,
+        points: Sequence[Point],
+        topology: Topology,
+        faults: Sequence[Fault],
+    ) -> None:
+        self.scale = 0.5
+        self.points = [point for point in points if can_be_fitted(point)]
+        cells = cell_medians(measured, self.points)
+        factors = [factor_of_fault(fault, topology) for fault in faults]
+        uses = ParameterUses(topology, factors)
+        # Number of each point -> number of the first point with the same flows.
+        first: dict[Hashable, int] = {}
+        same = {
+            number: first.setdefault(uses.flows_without_names(self.points[number]["loads"]), number)
+            for number in sorted({number for number, _, _ in cells})
+        }
+        self.least = _least_capacities(uses, self.points, same, cells)
+        if not any(parameter.name == _DRIVE_RATE for parameter in self.least):
+            # Without the rate of a drive alone, the description has no drives.
+            self.least = {each: v for each, v in self.least.items() if each.section != "drives"}
+            same = {
+                number: other
+                for number, other in same.items()
+                if not any(load["target"]["drives"] for load in self.points[number]["loads"])
+            }
+        needed = [own for own in PARAMETERS if own.section == "memory" and own.required]
+        if not all(each in self.least for each in needed):
+            remedy = "measure the experiment memory_bandwidth first"
+            raise UserError("there is no valid memory bandwidth to fit", remedy=remedy)
+        # If each package has one node, memory uses the links of nodes and packages alike.
+        one_node_each = len(topology.packages) == len(topology.nodes)
+        self.limits = {
+            parameter: least
+            for parameter, least in self.least.items()
+            if not (parameter.fault or (one_node_each and parameter.name == _NODE_TO_PACKAGE))
+        }
+        self.factors = {
+            factor: least / self.limits[capacity]
+            for factor in factors
+            if (least := self.least.pop(factor, None)) is not None
+            and (capacity := capacity_of_factor(factor)) in self.limits
+        }
+        self.keys = [key for key in cells if key[0] in same]
+        self.logs = np.log([cells[key][0] for key in self.keys])
+        self.model = ModelOfPoints(topology, uses, self.points, same, self.keys)
+        spread = [(variance, n - 1) for _, variance, n in cells.values() if n > 1]
+        total = sum(n for _, n in spread)
+        self.noise = math.sqrt(sum(v * n for v, n in spread) / total) if spread else 0.0
+        shares = variance_of_median([cells[key][2] for key in self.keys])
+        self.median_per_run = math.sqrt(fmean(np.minimum(1.0, shares)))
 
     def cost(self, now: ModelValues) -> float:
-        """Return the loss of the cells."""
-        return _loss((now.logs - self.logs) / self.scale)
+        """Return the soft L1 loss: about the squares of small residuals, twice the large ones."""
+        return float(np.sum(2 * (np.sqrt(1 + ((now.logs - self.logs) / self.scale) ** 2) - 1)))
 
     def start(self) -> Values:
         """Return the start values: the least capacities, and usual latencies.
@@ -159,23 +247,21 @@ class _Fit(FitData):
         jacobian = self.model.jacobian(now)
         covariance = self._covariance(now, jacobian)
         deviations = dict(zip(values, map(float, np.sqrt(np.diag(covariance))), strict=True))
-        unused = [
-            parameter
-            for column, parameter in enumerate(values)
-            if not (parameter.required or parameter.resources or jacobian[:, column].any())
+        used = [
+            column
+            for column, each in enumerate(values)
+            if each.required or each.resources or jacobian[:, column].any()
         ]
-        used = [column for column, parameter in enumerate(values) if parameter not in unused]
-        for parameter in unused:
-            del values[parameter]
-        parameters = []
-        for column, parameter in enumerate(deviations):
-            determined = self._points_that_determine(jacobian[:, column])
-            deviation = math.inf if parameter in others else deviations[parameter]
-            parameters.append(
-                self._parameter(parameter, values.get(parameter), deviation, determined)
-            )
-        for parameter in self.least.keys() - deviations.keys():
-            parameters.append(self._parameter(parameter, None, math.inf, 0))
+        values = {each: values[each] for n, each in enumerate(deviations) if n in used}
+        parameters = [
+            self._parameter(each, None, math.inf, 0)
+            for each in self.least.keys() - deviations.keys()
+        ]
+        for each, column in zip(deviations, jacobian.T, strict=True):
+            rows = np.flatnonzero(np.abs(column) > _DEPENDS)
+            deviation = math.inf if each in others else deviations[each]
+            determined = len({self.keys[row][0] for row in rows})
+            parameters.append(self._parameter(each, values.get(each), deviation, determined))
         parameters.sort(key=lambda fitted: _ORDER.get(fitted.parameter, len(_ORDER)))
         noise: Noise = {"between_runs": min(1.0, round(self.noise, 5))}
         document: MachineDescription = {**described(values), "noise": noise}
@@ -187,15 +273,8 @@ class _Fit(FitData):
                 point = self.points[number]
                 departures[f"{point['experiment']}/{point['point']}, {load}"] = math.exp(away[row])
         return FittedMachine(
-            document,
-            tuple(parameters),
-            len(self.keys),
-            self.scale,
-            departures,
-            values,
-            covariance[np.ix_(used, used)],
-            self._misfits(away, deviations),
-            others,
+            *(document, tuple(parameters), len(self.keys), self.scale, departures, values),
+            *(covariance[np.ix_(used, used)], self._misfits(away, deviations), others),
         )
 
     def _misfits(self, away: NDArray[np.float64], deviations: Values) -> dict[str, float]:
@@ -216,17 +295,13 @@ class _Fit(FitData):
             load = next(load for load in loads if load["name"] == name)
             kinds[kind_of_value(load, metric, len(loads))].append(float(difference))
         kinds[ALL] = [*map(float, np.abs(away))]
+        normal = stats.norm.ppf((0.75, 0.975))
+        spreads = {kind: np.quantile(own, (0.5, 0.95)) / normal for kind, own in kinds.items()}
         return {
-            kind: max(least, further * _spread(own))
+            kind: max(least, further * max(_LEAST_SCALE, float(spreads[kind].max())))
             for kind, own in kinds.items()
             if len(own) >= _FEWEST_OF_KIND or kind == ALL
         }
-
-    def _needed(self, values: Values) -> Values:
-        """Return refined values without what explains too little."""
-        while needed := self._without_unneeded(values):
-            values = self.refined(needed)
-        return values
 
     def _determined(self, values: Values) -> tuple[Values, dict[Parameter, Values]]:
         """Return the values that the data determine, and what could replace some of the capacities.
@@ -234,7 +309,9 @@ class _Fit(FitData):
         No part is faster than those without a fault. A part of a capacity that the data do not
         determine has no factor either: the fault can be that of another part.
         """
-        values, others = self._explained(self._needed(values))
+        while needed := self._without_unneeded(values):
+            values = self.refined(needed)
+        values, others = self._explained(values)
         now = self.model.at(values)
         deviations = np.sqrt(np.diag(self._covariance(now, self.model.jacobian(now))))
         sure = {
@@ -251,12 +328,12 @@ class _Fit(FitData):
         A capacity that another one can replace is not determined; it is in the second part, with
         values that explain the data as well without this capacity.
         """
-        others = {}
-        for parameter in values:
-            if parameter.resources and not parameter.fault:
-                adapted = self._adapted(values, parameter)
-                if adapted is not None:
-                    others[parameter] = adapted
+        others = {
+            parameter: adapted
+            for parameter in values
+            if parameter.resources and not parameter.fault
+            if (adapted := self._adapted(values, parameter)) is not None
+        }
         unneeded = [each for each, own in others.items() if own.keys() < values.keys()]
         if not unneeded:
             return values, others
@@ -322,11 +399,6 @@ class _Fit(FitData):
         spreads = np.array([parameter.spread for parameter in now.values])
         information = jacobian.T @ jacobian / variance + np.diag(1 / spreads**2)
         return np.asarray(np.linalg.inv(information), dtype=np.float64)
-
-    def _points_that_determine(self, column: NDArray[np.float64]) -> int:
-        """Return the number of points with a value that depends on a parameter."""
-        rows = np.flatnonzero(np.abs(column) > _DEPENDS)
-        return len({self.keys[row][0] for row in rows})
 
     def _parameter(
         self, parameter: Parameter, value: float | None, deviation: float, points: int

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from chaosity.documents.machines import FitSummary, MachineDescription, ParameterCertainty
@@ -67,15 +68,10 @@ class FittedMachine:
         """
         random = np.random.default_rng(seed)
         centre = np.log(list(self.values.values()))
-        least = {
-            each.parameter: each.at_least or 0.0
-            for each in self.parameters
-            if not each.is_determined
-        }
+        unsure = [each for each in self.parameters if not each.is_determined]
+        least = {each.parameter: each.at_least or 0.0 for each in unsure}
         without_estimate = {
-            parameter: value
-            for parameter, value in least.items()
-            if value and parameter not in self.values
+            own: value for own, value in least.items() if value and own not in self.values
         }
         logs = random.multivariate_normal(centre, self.covariance, count, method="cholesky")
         explanations = [self.values, *self.others.values()]
@@ -110,27 +106,23 @@ def named_description(
             own["at_least"] = _rounded(each.at_least)
         certainty[each.parameter.name] = own
     records = "simulated records" if simulated else "records"
-    document = described(
-        {each.parameter: _rounded(each.value) for each in fitted.parameters if each.value}
-    )
+    names = [each.name for each in fitted.values]
     summary: FitSummary = {
         "host": host,
         "configuration": configuration,
         "cells": fitted.cells,
         "residual": round(fitted.scale, 5),
         "misfits": {kind: round(each, 5) for kind, each in fitted.misfits.items()},
-        "covariance": {
-            each.name: [*map(float, row)]
-            for each, row in zip(fitted.values, fitted.covariance, strict=True)
-        },
+        "covariance": dict(zip(names, fitted.covariance.tolist(), strict=True)),
         "parameters": certainty,
         "others": {
             parameter.name: {each.name: _rounded(value) for each, value in own.items()}
             for parameter, own in fitted.others.items()
         },
     }
+    rounded = {each.parameter: _rounded(each.value) for each in fitted.parameters if each.value}
     return {
-        **document,
+        **described(rounded),
         "simulated_machine": name,
         "description": f"fitted by chaosity fit to {records} of the host {host} as {configuration}",
         "sources": [
@@ -172,14 +164,12 @@ def read_fitted(description: MachineDescription, where: str) -> FittedMachine:
             what = f"{each.name} is {value:g}, but its interval is {low:g} to {high:g}"
             remedy = "remove the key fitted, whose intervals are not of these numbers"
             raise UserError(what, where, remedy)
-        parameters.append(
-            FittedParameter(each, value, low, high, own.get("at_least"), own["points"])
-        )
-    rows = summary["covariance"]
-    for place, first in enumerate(values):
-        for other, second in enumerate(values):
-            if first.name in rows and second.name in rows:
-                covariance[place, other] = rows[first.name][[*rows].index(second.name)]
+        least = own.get("at_least")
+        parameters.append(FittedParameter(each, value, low, high, least, own["points"]))
+    rows, names = summary["covariance"], [each.name for each in values]
+    kept = pd.DataFrame.from_dict(rows, orient="index", columns=[*rows])
+    kept = kept.reindex(index=names, columns=names)
+    covariance = np.where(kept.isna(), covariance, kept)
     by_name = {each.name: each for each in PARAMETERS}
     added = {each: value for each, value in values.items() if each.name not in rows}
     others = {

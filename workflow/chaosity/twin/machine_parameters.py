@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ class Parameter:
 
     def holds(self, resource: str) -> bool:
         """Return whether a resource has this capacity."""
-        return re.fullmatch(self.resources, resource) is not None
+        return bool(self.resources) and re.fullmatch(self.resources, resource) is not None
 
     @cache  # noqa: B019  (few parameters, and as many resources as a machine has)
     def limits(self, resource: str) -> bool:
@@ -254,14 +255,12 @@ class ParameterUses:
         """Return the flows of a point's loads, equal for points whose values are always equal."""
         model = self._different
         routes, places = model.routes(loads), {load["name"]: n for n, load in enumerate(loads)}
-        results = {}
+        latencies = dict.fromkeys(places, 0.0)
         if any("latency_ns" in load["metrics"] for load in loads):
             results = model.results_on(routes, loads)
+            latencies = {name: results[name].latency_ns or 0.0 for name in places}
         works = tuple(
-            (
-                *(load["kernel"], rate_share(load), shares_work(load)),
-                f"{(results and results[name].latency_ns) or 0:.9g}",
-            )
+            (load["kernel"], rate_share(load), shares_work(load), f"{latencies[name]:.9g}")
             for name, load in zip(places, loads, strict=True)
         )
         flows = []
@@ -271,31 +270,25 @@ class ParameterUses:
             flows.append((places[path.load], f"{path.flow.limit:.9g}", parts))
         # Flows are sorted by what they use. Then names become numbers in the order of the flows.
         flows.sort(key=lambda flow: (*flow[:2], [part[:2] for part in flow[2]]))
-        numbers: dict[str, int] = {}
+        numbers: dict[str, int] = defaultdict(lambda: len(numbers))
         return works, tuple(
-            (
-                place,
-                limit,
-                *((*part, numbers.setdefault(name, len(numbers))) for *part, name in parts),
-            )
+            (place, limit, *((*part, numbers[name]) for *part, name in parts))
             for place, limit, parts in flows
         )
 
     def parameters(self, loads: Sequence[Load]) -> set[Parameter]:
         """Return the parameters on which the values of a point's loads can depend."""
         names = {name for load in loads for uses in self._flows(load) for name in uses}
-        sections = set()
-        for load in loads:
-            if "latency_ns" in load["metrics"]:
-                transfer = load["placement"]["cpus"] != load["initiator"]["cpus"]
-                sections.add("core_to_core_ns" if transfer else "latency_ns")
+        chases = [load for load in loads if "latency_ns" in load["metrics"]]
+        transfers = {load["placement"]["cpus"] != load["initiator"]["cpus"] for load in chases}
+        sections = {"core_to_core_ns" if own else "latency_ns" for own in transfers}
         if any(name.startswith(_WAITING) for name in names):
             sections.add("latency_ns")
         return {
             parameter
             for parameter in self._every
             if parameter.section in sections
-            or any(parameter.resources and parameter.holds(name) for name in names)
+            or any(map(parameter.holds, names))
             or (parameter.key == "write_cost" and any(re.match(r"node\d", name) for name in names))
         }
 
@@ -317,19 +310,12 @@ class ParameterUses:
                 moved /= read_written_and_counted_shares(load["kernel"])[2]
             ways = [{item for item in uses.items() if _is_shared(item[0])} for uses in flows]
             alike = all(way == ways[0] for way in ways)
-            used: dict[str, float] = {}
-            for uses in flows:
-                for name, units in uses.items():
-                    if alike or all(other.get(name) == units for other in flows):
-                        used[name] = used.get(name, 0.0) + units * moved / len(flows)
-            found.append(
-                {
-                    (parameter, name): use
-                    for name, use in used.items()
-                    for parameter in self._every
-                    if parameter.resources and parameter.holds(name)
-                }
-            )
+            used: dict[str, float] = defaultdict(float)
+            for name, units in (item for uses in flows for item in uses.items()):
+                if alike or all(other.get(name) == units for other in flows):
+                    used[name] += units * moved / len(flows)
+            holders = {name: [own for own in self._every if own.holds(name)] for name in used}
+            found.append({(own, name): used[name] for name in used for own in holders[name]})
         return found
 
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,9 +83,8 @@ def kind_of_value(load: Load, metric: str, loads: int) -> str:
         metric: its metric.
         loads: number of loads that run at the same time.
     """
-    thing = (
-        "latency" if metric == "latency_ns" else "drives" if load["target"]["drives"] else "memory"
-    )
+    thing = "drives" if load["target"]["drives"] else "memory"
+    thing = "latency" if metric == "latency_ns" else thing
     return f"{thing} {'alone' if loads == 1 else 'together'}"
 
 
@@ -168,89 +166,53 @@ class ModelOfPoints:
         """Return the values without the limit of a capacity."""
         left = {each: value for each, value in now.values.items() if each is not parameter}
         changed = ModelValues(left, now.logs, now.utilisation)
-        return self._evaluated(changed, self._affected(now, parameter, 0.0, self._loads))
+        return self._evaluated(changed, self._affected(now, parameter, 0.0))
 
     def jacobian(self, now: ModelValues) -> NDArray[np.float64]:
         """Return the derivative of each logarithm by the logarithm of each parameter."""
         derivatives = np.zeros((len(now.logs), len(now.values)))
-        rows_of = self._rows_of_alike(now)
         for column, (parameter, value) in enumerate(now.values.items()):
-            affected = self._affected(now, parameter, _BUSY, rows_of)
-            up = self._evaluated(now, affected, {parameter: value * math.exp(_STEP)}, rows_of)
+            affected = self._affected(now, parameter, _BUSY)
+            up = self._evaluated(now, affected, {parameter: value * math.exp(_STEP)})
             rise = up.logs - now.logs
             if parameter.resources:  # a capacity has a kink where it becomes full
                 # What grows as the capacity does is limited by it, below as well as above.
                 kinks = set(np.flatnonzero(rise < (1 - _PROPORTIONAL) * _STEP))
                 full = {
                     number
-                    for number in self._affected(now, parameter, _NEARLY_FULL, rows_of)
-                    if any(row in kinks for row, _, _ in rows_of[number])
+                    for number in self._affected(now, parameter, _NEARLY_FULL)
+                    if any(row in kinks for row, _, _ in self._rows[number])
                 }
-                down = self._evaluated(now, full, {parameter: value * math.exp(-_STEP)}, rows_of)
+                down = self._evaluated(now, full, {parameter: value * math.exp(-_STEP)})
                 fall = now.logs - down.logs
-                rows = [row for number in full for row, _, _ in rows_of[number]]
+                rows = [row for number in full for row, _, _ in self._rows[number]]
                 rise[rows] = (rise[rows] + fall[rows]) / 2
             derivatives[:, column] = rise / _STEP
         return derivatives
 
-    def _rows_of_alike(self, now: ModelValues) -> dict[int, list[Row]]:
-        """Return the number of a point -> its rows and those of points that change as it does.
-
-        Full resources of the same parameters limit them, and they have the same value. Since no
-        parameter is a round number, they then depend on each parameter alike.
-        """
-
-        @cache
-        def limits_of(name: str) -> tuple[Parameter, ...]:
-            return tuple(own for own in now.values if own.limits(name))
-
-        first: dict[Hashable, int] = {}
-        found: dict[int, list[Row]] = defaultdict(list)
-        for number, rows in self._rows.items():
-            key: Hashable = number
-            if len(self._loads[number]) == 1 and number not in self._sensitive:
-                full = (
-                    name for name, used in now.utilisation[number].items() if used > _NEARLY_FULL
-                )
-                limits = {tuple(own for own in now.values if own.limits(name)) for name in full}
-                key = frozenset(limits), f"{now.logs[rows[0][0]]:.10g}"
-            found[first.setdefault(key, number)] += rows
-        return found
-
-    def _affected(
-        self, now: ModelValues, parameter: Parameter, queues: float, among: Collection[int]
-    ) -> set[int]:
-        """Return the points, of some, whose values a small change of a parameter can change.
+    def _affected(self, now: ModelValues, parameter: Parameter, queues: float) -> set[int]:
+        """Return the points whose values a small change of a parameter can change.
 
         In queues, accesses wait for a resource that has at least the utilisation `queues`. Without
         a limit of bytes in flight, no rate depends on latencies.
         """
-        fills = not parameter.is_latency or any(own.limits_waiting for own in now.values)
-        return {
+        found = self._users[parameter] & self._chases if parameter.is_latency else set[int]()
+        if parameter.is_latency and not any(own.limits_waiting for own in now.values):
+            return found
+        return found | {
             number
-            for number in self._users[parameter].intersection(among)
-            if (parameter.is_latency and number in self._chases)
-            or (
-                fills
-                and any(
-                    used > (queues if number in self._sensitive else _NEARLY_FULL)
-                    and parameter.limits(name)
-                    for name, used in now.utilisation[number].items()
-                )
+            for number in self._users[parameter] - found
+            if any(
+                used > (queues if number in self._sensitive else _NEARLY_FULL)
+                and parameter.limits(name)
+                for name, used in now.utilisation[number].items()
             )
         }
 
     def _evaluated(
-        self,
-        old: ModelValues,
-        numbers: Iterable[int],
-        changed: Values | None = None,
-        rows_of: Mapping[int, list[Row]] | None = None,
+        self, old: ModelValues, numbers: Iterable[int], changed: Values | None = None
     ) -> ModelValues:
-        """Return values that are new at the given points, and for changed parameters.
-
-        `rows_of` are the rows that get the values of each of these points, by default its own.
-        """
+        """Return values that are new at the given points, and for changed parameters."""
         values = {**old.values, **(changed or {})}
         new = ModelValues(values, old.logs.copy(), dict(old.utilisation))
         model = model_of(new.values, self._topology)
@@ -265,7 +227,7 @@ class ModelOfPoints:
             found = model.results_on(routes, loads)
             results = [found[load["name"]] for load in loads]
             new.utilisation[number] = results[0].utilisation
-            for row, place, metric in (rows_of or self._rows)[number]:
+            for row, place, metric in self._rows[number]:
                 value = results[place].latency_ns if metric == "latency_ns" else None
                 new.logs[row] = math.log(value or results[place].counted_bytes_per_second)
         return new

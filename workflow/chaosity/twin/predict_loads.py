@@ -6,6 +6,7 @@ the fitted parameters and from how far measured values are from the model.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,37 +69,31 @@ def joined_loads(points: Sequence[Point], topology: Topology) -> list[Load]:
     Raises:
         UserError: the model has no such load, or two loads use a core for memory.
     """
-    loads: list[Load] = []
-    names: set[str] = set()
-    for number, point in enumerate(points):
+    loads: dict[str, Load] = {}
+    for number, point in enumerate(points, start=1):
         if not can_be_fitted(point):
-            remedy = "name points that read memory, or drives in sequence"
             raise UserError(
                 "the fit has no GPUs, writes to drives, random reads or searches for a placement",
                 f"{point['experiment']}/{point['point']}",
-                remedy,
+                "name points that read memory, or drives in sequence",
             )
         for load in point["loads"]:
             parts = point["point"].split(".")
             own = [part for part in parts if part.startswith(f"{load['name']}=")]
             name = own[0] if len(own) == 1 else f"{point['point']}/{load['name']}"
-            if name in names:
-                name = f"{name} #{number + 1}"
-            names.add(name)
-            loads.append({**load, "name": name})
+            name = f"{name} #{number}" if name in loads else name
+            loads[name] = {**load, "name": name}
     used: dict[int, str] = {}
-    for load in loads:
-        if load["target"]["drives"]:
-            continue  # threads that wait for drives leave the core to others
-        units = processing_units_of_load(load)
+    for name, load in loads.items():
+        # Threads that wait for drives leave the core to others.
+        units = set() if load["target"]["drives"] else {*processing_units_of_load(load)}
         for core in (core for core in topology.cores if units.intersection(core.cpus)):
-            if core.index in used:
+            if other := used.get(core.index):
                 remedy = "name points whose memory loads use different cores"
-                both = f"{used[core.index]} and {load['name']}"
-                message = f"{both} both use the core of processing unit {min(core.cpus)}"
-                raise UserError(message, "--with", remedy)
-            used[core.index] = load["name"]
-    return loads
+                both = f"{other} and {name} both use the core of processing unit {min(core.cpus)}"
+                raise UserError(both, "--with", remedy)
+            used[core.index] = name
+    return [*loads.values()]
 
 
 def measured_medians(
@@ -111,32 +106,24 @@ def measured_medians(
         points: its planned points; the first one with these loads counts.
         loads: the loads, whose points and names can be others.
     """
-    works = [_work(load) for load in loads]
+    names = {_work(load): load["name"] for load in reversed(loads)}
     same = [
         point
         for point in points
-        if len(point["loads"]) == len(loads)
-        and all(_work(own) in works for own in point["loads"])
-        and all(work in map(_work, point["loads"]) for work in works)
+        if len(point["loads"]) == len(loads) and set(map(_work, point["loads"])) == names.keys()
     ]
     found: dict[ValueKey, float] = {}
     for (number, name, metric), (median, _, _) in cell_medians(measured, same).items():
         own = next(load for load in same[number]["loads"] if load["name"] == name)
-        found.setdefault((loads[works.index(_work(own))]["name"], metric), median)
+        found.setdefault((names[_work(own)], metric), median)
     return found
 
 
-def _work(load: Load) -> tuple[object, ...]:
+def _work(load: Load) -> str:
     """Return what a load does and where; equal loads differ at most in their names."""
-    levels, size = load.get("levels", {}), load["memory_bytes"]
-    return (
-        load["benchmark"],
-        load["kernel"],
-        levels,
-        size,
-        load["initiator"],
-        load["target"]["name"],
-    )
+    keys = ("benchmark", "kernel", "levels", "memory_bytes", "initiator")
+    own = {key: load.get(key) or {} for key in keys}
+    return json.dumps([own, load["target"]["name"]], sort_keys=True)
 
 
 def predict_loads(
@@ -153,30 +140,23 @@ def predict_loads(
         loads: the loads, with different names, see `joined_loads`.
         measured_alone: medians of measurements of these loads alone.
     """
-    measured_alone = measured_alone or {}
-    alone: dict[ValueKey, float] = {}
-    for load in loads:
-        alone |= _values(fitted, topology, [load])
-    together = _values(fitted, topology, loads)
+    by_name = {load["name"]: load for load in loads}
+    alone = {name: _values(fitted, topology, [load]) for name, load in by_name.items()}
     all_draws = fitted.draws(DRAWS, seed=0) if fitted.parameters else ()
     draws = [_values(fitted, topology, loads, drawn) for drawn in all_draws]
     found = []
-    for key, value in together.items():
-        load = next(load for load in loads if load["name"] == key[0])
-        kind = kind_of_value(load, key[1], len(loads))
+    for key, value in _values(fitted, topology, loads).items():
+        kind = kind_of_value(by_name[key[0]], key[1], len(loads))
         kind = kind if kind in fitted.misfits else ALL
-        median = measured_alone.get(key)
-        departing = median is not None and departs(math.log(median / alone[key]), fitted.scale)
-        logs = np.log([draw[key] for draw in draws])
-        most = math.inf
+        usual, median, most = alone[key[0]][key], (measured_alone or {}).get(key), math.inf
+        departing = median is not None and departs(math.log(median / usual), fitted.scale)
         if departing and median is not None and key[1] in RATES:
             most = median  # other loads make no load faster
-            logs = np.minimum(logs, math.log(most))
         centre, low, high = min(value, most), None, None
         if draws:
+            logs = np.log([min(draw[key], most) for draw in draws])
             low, high = _interval(logs, math.log(centre), fitted.misfits[kind])
-        own = PredictedValue(*key, alone[key], median, centre, low, high, departing, kind)
-        found.append(own)
+        found.append(PredictedValue(*key, usual, median, centre, low, high, departing, kind))
     return found
 
 
@@ -204,8 +184,14 @@ def undetermined_parameters(
     Raises:
         UserError: nothing is known of a parameter, so that there is no interval.
     """
+
+    def unknown(own: Parameter) -> UserError:
+        remedy = f"measure {own.measured_by} first"
+        return UserError(f"no valid measurement depends on {own.name}", "--with", remedy)
+
     listed = {each.parameter for each in fitted.parameters} | fitted.values.keys()
-    uses, rates = ParameterUses(topology), [load for load in loads if not _is_latency(load)]
+    uses = ParameterUses(topology)
+    rates = [load for load in loads if "latency_ns" not in load["metrics"]]
     # The few bytes of a pointer chase fill nothing.
     needed = {own for own in uses.parameters(rates) if own.resources} | {
         own for own in uses.parameters(loads) if own.is_latency and own.required
@@ -216,7 +202,7 @@ def undetermined_parameters(
         if not fitted.parameters:
             remedy = "name points without them, or add the number"
             raise UserError(f"the description has no {own.name}", "--machine", remedy)
-        raise _unknown(own)
+        raise unknown(own)
     usual = _values(fitted, topology, loads)
     found = []
     for each in fitted.parameters:
@@ -229,20 +215,9 @@ def undetermined_parameters(
         changed = _values(fitted, topology, loads, values)
         if any(abs(math.log(changed[key] / usual[key])) > _MATTERS for key in usual):
             if not (each.at_least or each.value):
-                raise _unknown(own)
+                raise unknown(own)
             found.append(own)
     return found
-
-
-def _is_latency(load: Load) -> bool:
-    """Return whether a load measures a latency."""
-    return "latency_ns" in load["metrics"]
-
-
-def _unknown(parameter: Parameter) -> UserError:
-    """Return the error that the data say nothing about a parameter, so there is no interval."""
-    remedy = f"measure {parameter.measured_by} first"
-    return UserError(f"no valid measurement depends on {parameter.name}", "--with", remedy)
 
 
 def _values(
