@@ -12,8 +12,8 @@ import pandas as pd
 
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.anomalies.host_anomalies import HostComponentFacts, analyse_host
-from chaosity.prediction.drive_set_model import DriveSetModel
 from chaosity.prediction.predict_drive_sets import (
+    DriveSetModel,
     Surprise,
     drive_set_models,
     predict_drive_sets,
