@@ -15,9 +15,10 @@ import pandas as pd
 from scipy import stats
 
 from chaosity.statistics.anova import AnovaResult, analyse_variance
-from chaosity.statistics.block_ratios import summarise_cell_ratios_paired_by_block
+from chaosity.statistics.anova_effects import compare_groups_of_cells
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.estimates_and_ratios import Estimate, Ratio
+from chaosity.statistics.ratios import summarise_cell_ratios_paired_by_block
 from chaosity.store.measurements import CELL
 
 # Standard errors are 0.4 % for the fast ones and 0.8 % for whole analyses: 2 % can be told.
@@ -277,7 +278,7 @@ def remote_held(found: AnovaResult, local: pd.Series, noise: float) -> bool:
     near = [centre(TRUE * (1.0 + 0.1 * node), noise, logs) for node in range(NODES)]
     far = [centre(FAR * TRUE * (1.0 + 0.1 * node), noise, logs) for node in range(NODES)]
     groups = np.where(local, "local", "remote").tolist()
-    contrast = found.contrast_two_groups(groups, ("remote", "local"), "relation")
+    contrast = compare_groups_of_cells(found.analysed, groups, ("remote", "local"), "relation")
     true = float(np.mean(far) - np.mean(near))
     return bool(contrast.difference.low <= true <= contrast.difference.high)
 

@@ -1,15 +1,22 @@
-"""``chaosity anova`` on anybody's table."""
+"""``chaosity anova`` on anybody's table: what cannot be analysed is refused in one sentence."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 
+import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from lxml import etree
 
 from chaosity.cli import chaosity
+from chaosity.cli.anova import anova_command
 from chaosity.errors import UserError
+from chaosity.statistics.anova import analyse_variance
+from strategies import change_text, changed, check_any_input, write_text
 
 ROWS = [
     "node,kernel,run,MBps",
@@ -89,3 +96,76 @@ def test_other_encodings(file):
     assert "is not a CSV file" in str(run(file, *GIVEN).exception)
     file.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(ROWS).encode())
     assert run(file, *GIVEN).exit_code == 0
+
+
+def frame(**columns):
+    given = {"node": ["a", "a", "b", "b"], "kernel": list("xyxy"), "v": [1.0, 2.0, 3.0, 5.0]}
+    return pd.DataFrame(given | columns, index=[2, 3, 4, 5])
+
+
+@pytest.mark.parametrize(
+    ("table", "asked", "said"),
+    [
+        (frame(v=[1.0, "fast", 3.0, 4.0]), {}, r"^row 3, column v: 'fast' is not a number\.$"),
+        (frame(v=[1.0, 2.0, None, 4.0]), {}, "^row 4, column v: is empty"),
+        (frame(v=["1", "2", " ", "4"]), {}, "^row 4, column v: is empty"),
+        (frame(v=[1.0, 2.0, 3.0, np.inf]), {}, "^row 5, column v: inf is not a finite number"),
+        (frame(v=["1", "2", "3", "nan"]), {}, "^row 5, column v: 'nan' is not a finite number"),
+        (frame(node=["a", "", "b", "b"]), {}, "^row 3, column node: is empty"),
+        (frame(node=["a"] * 4), {}, "^column node: has a single level, a; omit it"),
+        (
+            frame(v=[7.0] * 4),
+            {},
+            "^column v: the response is 7 in every row; there is no variation",
+        ),
+        (frame(), {"factors": ["node", "node"]}, "^node: the same column is used twice"),
+        (frame(), {"factors": ["v"]}, "^v: the same column is used twice"),
+        (frame(), {"block": "node"}, "^node: the same column is used twice"),
+        (frame(), {"factors": ["nodes"]}, "^nodes: is not a column of the table; columns: node"),
+        (frame(), {"response": "w"}, "^w: is not a column of the table"),
+        (frame(), {"factors": []}, "^there is no factor"),
+        (frame().iloc[:0], {}, "^the table has too few rows of values \\(0\\)"),
+        (frame().iloc[:1], {}, "^the table has too few rows of values \\(1\\)"),
+        (frame(), {"transform": "sqrt"}, "^unknown transform 'sqrt'; allowed: auto, better"),
+        (frame(v=[1.0, -2.0, 3.0, 4.0]), {"transform": "log"}, "^row 3, column v: -2 has no log"),
+    ],
+)
+def test_a_bad_table_is_refused_in_one_sentence(table, asked, said):
+    given = {"response": "v", "factors": ["node", "kernel"], **asked}
+    with pytest.raises(UserError, match=said) as refused:
+        analyse_variance(table, **given)
+    assert "\n" not in str(refused.value)
+
+
+def test_two_columns_of_one_name_are_refused():
+    table = frame()
+    table.columns = ["node", "node", "v"]
+    with pytest.raises(UserError, match=r"^node: two columns have this name"):
+        analyse_variance(table, "v", ["node"])
+
+
+def test_levels_with_thousands_of_digits_are_in_the_order_of_their_numbers():
+    levels = [f"n{number}" for number in ("9" * 5000, "10", "9")]
+    table = pd.DataFrame({"y": [1.0, 2.0, 3.0] * 2, "f": levels * 2})
+    effects = analyse_variance(table, "y", ["f"], None, "none").effects
+    assert [effect.level for effect in effects] == levels[::-1]
+
+
+def test_a_ratio_above_all_numbers_is_left_out():
+    table = pd.DataFrame({"node": list("aabb"), "v": [1e-300, 1e-299, 1e299, 1e300]})
+    [contrast] = analyse_variance(table, "v", ["node"], transform="log").contrasts
+    assert contrast.difference.ratio is None or contrast.difference.ratio < 1e-300
+    assert None in (contrast.difference.ratio, contrast.difference.ratio_high)
+
+
+def test_any_table_is_analysed_or_refused(tmp_path):
+    rows = [f"{run % 2},{'xy'[run // 2 % 2]},{run // 4},{100 + 9 * run}\n" for run in range(12)]
+
+    def analyse(text, folder):
+        path = write_text(folder / "speeds.csv", text)
+        options = ["--response", "v", "--factors", "node,kernel", "--block", "run", "--json"]
+        with contextlib.redirect_stdout(io.StringIO()):
+            anova_command.main([str(path), *options], standalone_mode=False)
+
+    tables = changed(["node,kernel,run,v\n" + "".join(rows)], change_text, 3)
+    check_any_input(tables, analyse, tmp_path, 0.15)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -31,13 +30,13 @@ from chaosity.statistics.anova_effects import (
     Contrast,
     InteractionEffect,
     LevelEffect,
-    compare_groups_of_cells,
     interaction_effects,
     level_effects_and_contrasts,
 )
 from chaosity.statistics.estimates_and_ratios import CONFIDENCE
 from chaosity.text_templates import write_sentences, write_text
 
+_TEXTS = "variance_analysis"
 TRANSFORMS = ("auto", "better", "none", "log")
 # Relative rounding error of a value; a smaller residual is rounding.
 _ROUNDING = 8.0 * float(np.finfo(float).eps)
@@ -54,6 +53,24 @@ _TREND_LEVEL = 0.01
 _TREND_LEAST = 0.3
 # Document 004 calls a factor with 9 % of the variation, and one with 8 %, unimportant.
 IMPORTANT_FROM_PERCENT = 10.0
+
+
+@dataclass(frozen=True)
+class VariationTerm:
+    """A line of the table of variation."""
+
+    name: str  # names of the factors, "error" or "total"
+    kind: str  # factor, interaction, block, error or total
+    degrees_of_freedom: int  # degrees of freedom of its sum of squares
+    sum_of_squares: float  # sum of squares, in the square of the analysed unit
+    # Sum of squares per degree of freedom; None for the total, or without any.
+    mean_square: float | None
+    f: float | None  # mean square divided by the mean square of the error; None without an error
+    p_value: float | None  # probability of such an F if there is no effect
+    variation_percent: float  # share of the total sum of squares
+    significant: bool | None = None  # whether the F test finds more than noise; None without a test
+    important: bool | None = None  # whether the share reaches `IMPORTANT_FROM_PERCENT`
+    sentence: str | None = None  # the conclusion, for factors, interactions and blocks
 
 
 @dataclass(frozen=True)
@@ -82,12 +99,6 @@ class AnovaResult:
     notes: tuple[str, ...]  # what a reader must know about the data, as sentences
     conclusion: str  # which terms explain the differences, in one sentence
     analysed: AnalysedValues  # data for further contrasts; not in the JSON
-
-    def contrast_two_groups(
-        self, groups: Sequence[str], chosen: tuple[str, str], name: str
-    ) -> Contrast | None:
-        """Compare two groups of cells, see `anova_effects.compare_groups_of_cells`."""
-        return compare_groups_of_cells(self.analysed, groups, chosen, name)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything except `analysed`, in JSON's types.
@@ -134,18 +145,14 @@ def analyse_variance(
         UserError: the table cannot be analysed; the error names row and column.
     """
     if transform not in TRANSFORMS:
-        raise UserError(
-            f"unknown transform {transform!r}", None, f"allowed: {', '.join(TRANSFORMS)}"
-        )
+        allowed = f"allowed: {', '.join(TRANSFORMS)}"
+        raise UserError(f"unknown transform {transform!r}", None, allowed)
     design, values = read_anova_design_and_values(frame, response, factors, block)
     positive = bool((values > 0.0).all())
     if transform == "log" and not positive:
-        row = frame.index[int(np.argmin(values))]
-        raise UserError(
-            f"{values.min():g} has no logarithm",
-            f"row {row}, column {response}",
-            "logarithms need values above zero",
-        )
+        where = f"row {frame.index[int(np.argmin(values))]}, column {response}"
+        remedy = "logarithms need values above zero"
+        raise UserError(f"{values.min():g} has no logarithm", where, remedy)
     scales = np.column_stack([values, np.log(values)] if positive else [values])
     fit = fit_largest_model(design, scales)
     squares = (fit.residuals**2).sum(axis=0)
@@ -166,7 +173,7 @@ def analyse_variance(
     fitted = scales[:, scale] - fit.residuals[:, scale]
     combinations = design.combination_count(design.cells)
     notes = write_sentences(
-        "variance_analysis",
+        _TEXTS,
         "notes",
         factors=len(design.cells),
         most_interacting=MOST_FACTORS_INTERACTING,
@@ -180,7 +187,7 @@ def analyse_variance(
         trend=_trend_of_spread(fitted, analysed.residuals),
     )
     reason = write_text(
-        "variance_analysis",
+        _TEXTS,
         "scale",
         requested=transform in ("log", "none"),
         chosen="log" if logs else "none",
@@ -190,16 +197,22 @@ def analyse_variance(
     )
     sums = (float(own[scale]) for own in fit.squares)
     lines = zip(fit.terms, sums, fit.freedom, strict=True)
-    table = variation_table(analysed, lines, float(squares[scale]))
+    table = _variation_table(analysed, lines, float(squares[scale]))
     effects, contrasts = level_effects_and_contrasts(
         analysed, [term for term in fit.terms if len(term) == 1]
     )
-    pairs = [term for term in fit.terms if len(term) == 2]
+    conclusion = write_text(
+        _TEXTS,
+        "conclusion",
+        terms=sorted(table[:-2], key=lambda term: -term.variation_percent),
+        shares={term.name: variation_percent_text(term.variation_percent) for term in table},
+        n=len(values),
+    )
     return AnovaResult(
         response=response,
         factors=tuple(factors),
         block=block,
-        n=design.value_count,
+        n=len(values),
         levels=dict(zip(design.names, design.levels, strict=True)),
         balanced=design.is_balanced,
         sums_of_squares="orthogonal" if design.is_balanced else "type II",
@@ -207,45 +220,40 @@ def analyse_variance(
         transform_reason=reason,
         terms=table,
         effects=tuple(effects),
-        interactions=tuple(chain.from_iterable(interaction_effects(analysed, p) for p in pairs)),
+        interactions=tuple(
+            effect
+            for term in fit.terms
+            if len(term) == 2
+            for effect in interaction_effects(analysed, term)
+        ),
         contrasts=tuple(contrasts),
         fitted=fitted,
         residuals=analysed.residuals,
         normal_quantiles=_normal_quantiles(analysed.residuals),
         notes=tuple(notes),
-        conclusion=conclusion_sentence(table),
+        conclusion=conclusion,
         analysed=analysed,
     )
 
 
+# Box and Cox compare the residual sums of squares of y and of G ln y, where G is the geometric
+# mean, so both have the same unit. The likelihood uses the degrees of freedom of the error, since a
+# model with a mean for each cell has far fewer of them than rows.
 def _log_likelihood_gain_of_logarithms(
     scales: Values, squares: Values, freedom: int
 ) -> float | None:
-    """Return by how much the log likelihood is larger for logarithms than for values.
-
-    Box and Cox compare the residual sums of squares of y and of G ln y, where G is the geometric
-    mean, so both have the same unit. The likelihood uses the degrees of freedom of the error, since
-    a model with a mean for each cell has far fewer of them than rows. `scales` and `squares` have
-    the values and their residual sum of squares, then those of the logarithms.
-
-    Returns:
-        A number; above 0, logarithms fit better; above `_CLEAR_LIKELIHOOD_GAIN`, clearly better.
-            None without a residual or without logarithms.
-    """
+    """Return by how much the log likelihood is larger for logarithms; None if it is unknown."""
     if freedom < 1 or len(squares) < 2 or not squares.all():
         return None
     error, error_of_logs = map(math.log, squares)
     return freedom / 2.0 * (error - error_of_logs - 2.0 * float(np.mean(scales[:, 1])))
 
 
+# A user's own table is analysed without logarithms unless these are clearly better. For measured
+# rates and times it is known that disturbances multiply values. Many small tables cannot show
+# clearly that logarithms are better, but without them the noise would be unequal and the intervals
+# wrong.
 def _has_logarithms(transform: str, gain: float | None) -> bool:
-    """Return whether logarithms are analysed.
-
-    A user's own table is analysed without logarithms unless these are clearly better. For measured
-    rates and times it is known that disturbances multiply values. Many small tables cannot show
-    clearly that logarithms are better, but without them the noise would be unequal and the
-    intervals wrong.
-    """
     if transform in ("log", "none") or gain is None:
         return transform == "log"
     return gain > (_CLEAR_LIKELIHOOD_GAIN if transform == "auto" else 0.0)
@@ -253,22 +261,18 @@ def _has_logarithms(transform: str, gain: float | None) -> bool:
 
 def _normal_quantiles(residuals: Values) -> Values:
     """Return the normal quantile of each residual's rank, in standard deviations."""
-    positions = stats.probplot(residuals, fit=False)[0]
     quantiles = np.empty(len(residuals))
-    quantiles[np.argsort(_without_rounding(residuals), kind="stable")] = positions
+    order = np.argsort(_without_rounding(residuals), kind="stable")
+    quantiles[order] = stats.probplot(residuals, fit=False)[0]
     return quantiles
 
 
 def _trend_of_spread(fitted: Values, residuals: Values) -> float | None:
-    """Return the rank correlation of fitted values and absolute residuals if it is a trend.
-
-    The result is None without a clear and large trend, or if either side is constant.
-    """
+    """Return the rank correlation of fitted values and absolute residuals if it is a trend."""
     sides = [_without_rounding(side) for side in (fitted, np.abs(residuals))]
     if len(fitted) < 3 or not all(map(np.ptp, sides)):
         return None
-    found = stats.spearmanr(sides[0], sides[1])
-    correlation, p = float(found.statistic), float(found.pvalue)
+    correlation, p = map(float, stats.spearmanr(sides[0], sides[1]))
     return correlation if p < _TREND_LEVEL and abs(correlation) >= _TREND_LEAST else None
 
 
@@ -277,47 +281,24 @@ def _without_rounding(values: Values) -> Values:
     return np.asarray(np.round(values / (np.abs(values).max() or 1.0), 9), dtype=float)
 
 
-@dataclass(frozen=True)
-class VariationTerm:
-    """A line of the table of variation."""
-
-    name: str  # names of the factors, "error" or "total"
-    kind: str  # factor, interaction, block, error or total
-    degrees_of_freedom: int  # degrees of freedom of its sum of squares
-    sum_of_squares: float  # sum of squares, in the square of the analysed unit
-    # Sum of squares per degree of freedom; None for the total, or without any.
-    mean_square: float | None
-    f: float | None  # mean square divided by the mean square of the error; None without an error
-    p_value: float | None  # probability of such an F if there is no effect
-    variation_percent: float  # share of the total sum of squares
-    significant: bool | None = None  # whether the F test finds more than noise; None without a test
-    important: bool | None = None  # whether the share reaches `IMPORTANT_FROM_PERCENT`
-    sentence: str | None = None  # the conclusion, for factors, interactions and blocks
-
-
-def variation_table(
-    analysed: AnalysedValues,
-    terms: Iterable[tuple[Term, float, int]],
-    error_squares: float,
+def _variation_table(
+    analysed: AnalysedValues, terms: Iterable[tuple[Term, float, int]], error_squares: float
 ) -> tuple[VariationTerm, ...]:
-    """Return the table of variation: its terms, then the error and the total.
-
-    `terms` have factors, sum of squares and degrees of freedom.
-    """
-    design, error, n = analysed.design, analysed.variance, analysed.design.value_count
+    """Return the lines of terms with their squares and degrees of freedom, error and total."""
+    design, error, n = analysed.design, analysed.variance, len(analysed.values)
     total = float(((analysed.values - analysed.values.mean()) ** 2).sum())
     lines = []
     for term, squares, freedom in terms:
         name, share = design.term_name(term), 100.0 * squares / total
         kind = "interaction" if len(term) > 1 else "block" if term == design.block else "factor"
-        f = p = significant = None
+        mean, f, p, significant = squares / freedom, None, None, None
         if error is not None:
-            f = squares / freedom / error
+            f = mean / error
             p = float(stats.f.sf(f, freedom, analysed.freedom))
             significant = p < analysed.significant_below
         important = share >= IMPORTANT_FROM_PERCENT
         sentence = write_text(
-            "variance_analysis",
+            _TEXTS,
             "term",
             name=name,
             share=variation_percent_text(share),
@@ -326,38 +307,13 @@ def variation_table(
             is_significant=significant,
             n=n,
         )
-        lines.append(
-            VariationTerm(
-                name=name,
-                kind=kind,
-                degrees_of_freedom=freedom,
-                sum_of_squares=squares,
-                mean_square=squares / freedom,
-                f=f,
-                p_value=p,
-                variation_percent=share,
-                significant=significant,
-                important=important,
-                sentence=sentence,
-            )
-        )
+        line = (name, kind, freedom, squares, mean, f, p, share, significant, important, sentence)
+        lines.append(VariationTerm(*line))
     share, freedom = 100.0 * error_squares / total, analysed.freedom
     return (
         *lines,
         VariationTerm("error", "error", freedom, error_squares, error, None, None, share),
         VariationTerm("total", "total", n - 1, total, None, None, None, 100.0),
-    )
-
-
-def conclusion_sentence(terms: Sequence[VariationTerm]) -> str:
-    """Return the terms that explain the differences, in one sentence."""
-    *own, _, total = terms
-    return write_text(
-        "variance_analysis",
-        "conclusion",
-        terms=sorted(own, key=lambda term: -term.variation_percent),
-        shares={term.name: variation_percent_text(term.variation_percent) for term in terms},
-        n=total.degrees_of_freedom + 1,
     )
 
 

@@ -108,14 +108,14 @@ class AnalysedValues:
 
         `multiple` is half the width in standard errors. Default: the value of Student's t.
         """
+        value = float(value)
         ends: list[float | None] = [None, None]
         if self.variance is not None:
             own = multiple or float(special.stdtrit(self.freedom, 0.5 + self.confidence / 2.0))
             half = own * math.sqrt(self.variance * max(0.0, weight))
             ends = [value - half, value + half]
-        if not self.logs:
-            return DifferenceWithInterval(value, *ends)
-        return DifferenceWithInterval(value, *ends, *map(_ratio, (value, *ends)))
+        ratios = map(_ratio, (value, *ends)) if self.logs else ()
+        return DifferenceWithInterval(value, *ends, *ratios)
 
 
 def _ratio(logarithm: float | None) -> float | None:
@@ -138,7 +138,6 @@ def level_effects_and_contrasts(
     design = analysed.design
     codes = map(design.combination_of_each_row, terms)
     columns = sparse.hstack([indicators(own) for own in codes], format="csr")
-    sizes = [design.combination_count(term) for term in terms]
     counts, rank = columns.sum(axis=0), 1 + sum(map(design.effect_count, terms))
     if design.is_balanced:  # the effects are the departures of the means
         inverse = np.diag(1.0 / counts)
@@ -151,30 +150,24 @@ def level_effects_and_contrasts(
             return [], []
     solution = inverse @ (columns.T @ (analysed.values - analysed.values.mean()))
     level_means = columns.T @ analysed.values / counts
+    level_means = np.exp(level_means) if analysed.logs else level_means
     effects: list[LevelEffect] = []
     contrasts: list[Contrast] = []
-    for (member,), end in zip(terms, np.cumsum(sizes), strict=True):
+    ends = np.cumsum([design.combination_count(term) for term in terms])
+    for (member,), end in zip(terms, ends, strict=True):
         if (member,) == design.block:
             continue
-        size = len(design.levels[member])
-        own = slice(end - size, end)
+        name, levels = design.names[member], design.levels[member]
+        own = slice(end - len(levels), end)
         found = solution[own] - solution[own].mean()
         covariance = _centred(inverse[own, own])
+        numbers = (counts[own], level_means[own], found, np.diag(covariance))
         effects += [
-            LevelEffect(
-                factor=design.names[member],
-                level=level,
-                n=int(n),
-                mean=float(np.exp(mean) if analysed.logs else mean),
-                effect=analysed.estimate(float(effect), float(variance)),
-            )
-            for level, n, mean, effect, variance in zip(
-                design.levels[member],
-                *(counts[own], level_means[own], found, np.diag(covariance)),
-                strict=True,
-            )
+            LevelEffect(name, level, int(n), float(mean), analysed.estimate(effect, variance))
+            for level, n, mean, effect, variance in zip(levels, *numbers, strict=True)
         ]
-        contrasts += _level_contrasts(analysed, member, found, covariance)
+        if len(levels) <= _MOST_LEVELS:
+            contrasts += _level_contrasts(analysed, member, found, covariance)
     return effects, contrasts
 
 
@@ -187,30 +180,24 @@ def _level_contrasts(
     """
     levels = analysed.design.levels[factor]
     size = len(levels)
-    if size > _MOST_LEVELS:
-        return
     pairs = [(int(np.argmin(effects)), int(np.argmax(effects)))]
     if size <= MOST_LEVELS_IN_PAIRS:
         pairs = list(combinations(range(size), 2))
-    multiple = None
-    if size > 2 and analysed.variance is not None:
-        quantile = _range_quantile(analysed.confidence, size, analysed.freedom)
-        multiple = quantile / math.sqrt(2.0)
+    multiple, adjusted = None, "Tukey" if size > 2 else None
+    if adjusted and analysed.variance is not None:
+        multiple = _range_quantile(analysed.confidence, size, analysed.freedom) / math.sqrt(2.0)
     for i, j in pairs:
         weight = covariance[i, i] + covariance[j, j] - 2.0 * covariance[i, j]
-        difference = analysed.estimate(float(effects[j] - effects[i]), float(weight), multiple)
-        adjusted = "Tukey" if size > 2 else None
+        difference = analysed.estimate(effects[j] - effects[i], weight, multiple)
         yield Contrast(analysed.design.names[factor], levels[j], levels[i], difference, adjusted)
 
 
+# `scipy.stats.studentized_range` integrates twice and takes 0.4 s for a quantile. Sums over 128
+# nodes of a Gauss-Legendre rule in each direction take 30 ms, and differ from it by less than 1e-4
+# of the value.
 @lru_cache(maxsize=256)
 def _range_quantile(confidence: float, levels: int, freedom: int) -> float:
-    """Return the quantile of the studentized range.
-
-    `scipy.stats.studentized_range` integrates twice and takes 0.4 s for a quantile. Sums over
-    128 nodes of a Gauss-Legendre rule in each direction take 30 ms, and differ from it by less than
-    1e-4 of the value.
-    """
+    """Return the quantile of the studentized range."""
     nodes, weights = np.polynomial.legendre.leggauss(128)
     # `smallest` is the lowest of the normal values, one of each level; all others lie above it, at
     # most as far as the range.
@@ -243,11 +230,11 @@ def interaction_effects(analysed: AnalysedValues, pair: Term) -> Iterator[Intera
     if len(counts) < design.combination_count(pair):
         return
     cells = (np.bincount(codes, analysed.values) / counts).reshape(len(first), len(second))
-    effects = _centred(cells)
+    effects = _centred(cells).ravel()
     known = analysed if design.is_balanced else replace(analysed, variance=None)
     share = (1.0 - 1.0 / len(first)) * (1.0 - 1.0 / len(second))
-    for levels, n, effect in zip(product(first, second), counts, effects.ravel(), strict=True):
-        estimate = known.estimate(float(effect), share / float(n))
+    for levels, n, effect in zip(product(first, second), counts, effects, strict=True):
+        estimate = known.estimate(effect, share / n)
         yield InteractionEffect(design.term_name(pair), levels, int(n), estimate)
 
 
@@ -277,7 +264,7 @@ def compare_groups_of_cells(
     design = analysed.design
     cells = design.combination_of_each_row(design.cells)
     counts = np.bincount(cells)[cells].astype(float)  # replicates of each row's cell
-    weights = np.zeros(design.value_count)  # the contrast as a sum over the rows
+    weights = np.zeros(len(cells))  # the contrast as a sum over the rows
     parts = []  # variance and degrees of freedom of what the contrast is the sum of
     for group, sign in zip(chosen, (1.0, -1.0), strict=True):
         inside = np.asarray(groups, dtype=object) == group
@@ -294,26 +281,23 @@ def compare_groups_of_cells(
         shift = linalg.pinvh(within.T @ within, rtol=_ROUNDING) @ uneven
         weights -= within @ shift
         parts.append((float(uneven @ shift) * (analysed.variance or 0.0), analysed.freedom))
-    value = float(weights @ analysed.values)
-    if analysed.variance is None:
-        return Contrast(name, *chosen, analysed.estimate(value, 0.0), None)
-    variance = sum(own for own, _ in parts)
-    # Degrees of freedom by Welch and Satterthwaite.
-    freedom = variance**2 / sum(own**2 / df for own, df in parts)
-    multiple = float(special.stdtrit(freedom, 0.5 + analysed.confidence / 2.0))
-    difference = analysed.estimate(value, variance / analysed.variance, multiple)
-    return Contrast(name, *chosen, difference, None)
+    value, weight, multiple = float(weights @ analysed.values), 0.0, None
+    if analysed.variance is not None:
+        variance = sum(own for own, _ in parts)
+        # Degrees of freedom by Welch and Satterthwaite.
+        freedom = variance**2 / sum(own**2 / df for own, df in parts)
+        multiple = float(special.stdtrit(freedom, 0.5 + analysed.confidence / 2.0))
+        weight = variance / analysed.variance
+    return Contrast(name, *chosen, analysed.estimate(value, weight, multiple), None)
 
 
+# A cell with a single replicate contributes no noise. If no cell has more, the residuals are those
+# of an interaction, and all count equally. Rows with too few degrees of freedom get the noise of
+# all rows.
 def _own_noise(
     analysed: AnalysedValues, rows: NDArray[np.bool_], counts: Values
 ) -> tuple[float, float]:
-    """Return the noise variance of some rows and its share of the error's degrees of freedom.
-
-    A cell with a single replicate contributes no noise. If no cell has more, the residuals are
-    those of an interaction, and all count equally. Rows with too few degrees of freedom get the
-    noise of all rows.
-    """
+    """Return the noise variance of some rows and its share of the error's degrees of freedom."""
     tells = 1.0 - 1.0 / counts
     if not tells.any():
         tells = np.ones_like(counts)

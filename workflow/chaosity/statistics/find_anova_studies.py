@@ -14,16 +14,19 @@ fullest table remains; this is repeated until all rows are covered.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from chaosity.errors import UserError
 from chaosity.statistics.anova import AnovaResult, analyse_variance
-from chaosity.statistics.anova_effects import Contrast
+from chaosity.statistics.anova_effects import Contrast, compare_groups_of_cells
 from chaosity.statistics.estimates_and_ratios import CONFIDENCE
 from chaosity.store.measurements import POINT, Measurements, parse_levels_json
 
@@ -74,7 +77,8 @@ class AnovaStudy:
         relation = self.frame["relation"]
         known = relation.notna() & ~relation.isin(_NOT_KNOWN)
         groups = np.where(relation == _SAME_NODE, LOCAL, np.where(known, REMOTE, "unknown"))
-        return analysis.contrast_two_groups(list(groups), (REMOTE, LOCAL), "relation")
+        sides = REMOTE, LOCAL
+        return compare_groups_of_cells(analysis.analysed, list(groups), sides, "relation")
 
     def percent_of_relation(self, analysis: AnovaResult) -> float | None:
         """Return the share of the variation that the relation alone explains, in per cent.
@@ -82,9 +86,8 @@ class AnovaStudy:
         It is a part of the share of initiator, target and their interaction, since the relation
         follows from them. The result is None if fewer than two relations are known.
         """
-        relation = self.frame["relation"]
-        codes, names = pd.factorize(relation)
-        if len(names) < 2 or relation.isna().any() or set(names) & set(_NOT_KNOWN):
+        codes, names = pd.factorize(self.frame["relation"])
+        if len(names) < 2 or codes.min() < 0 or set(names) & set(_NOT_KNOWN):
             return None
         departures = analysis.analysed.values - analysis.analysed.values.mean()
         means = np.bincount(codes, departures) / np.bincount(codes)
@@ -96,33 +99,28 @@ def find_anova_studies(measurements: Measurements) -> list[AnovaStudy]:
     measured = measurements.valid_rows_with_value()
     if "reference" in measured.rows:  # its ratio to itself is always 1
         measured = measured.where(reference=False)
+    keys = ["experiment", "load", "metric"]
     found: list[AnovaStudy] = []
-    others = (BLOCK, "relation", RESPONSE)
-    for (experiment, load, metric), own in measured.groups_by_columns(
-        ["experiment", "load", "metric"]
-    ):
-        everyone = measured.where(experiment=experiment).rows
+    for key, own in measured.groups_by_columns(keys):
+        everyone = measured.where(experiment=key[0]).rows
         for where, part, candidates in _comparable_parts(own.rows, everyone):
             found += [
                 AnovaStudy(
-                    experiment=str(experiment),
-                    load=str(load),
-                    metric=str(metric),
-                    where={**where, **cut.where},
-                    factors=cut.factors,
-                    frame=cut.rows[[*cut.factors, *others]].reset_index(drop=True),
-                    left_out=cut.left_out,
-                    block=BLOCK if cut.rows[BLOCK].nunique() > 1 else None,
+                    **dict(zip(keys, map(str, key), strict=True)),
+                    where={**where, **cut},
+                    factors=factors,
+                    frame=rows[[*factors, BLOCK, "relation", RESPONSE]].reset_index(drop=True),
+                    left_out=left_out,
+                    block=BLOCK if rows[BLOCK].nunique() > 1 else None,
                 )
-                for cut in _designs(part, candidates)
+                for cut, rows, factors, left_out in _designs(part, candidates)
             ]
     return found
 
 
-_Part = tuple[dict[str, str], pd.DataFrame, list[str]]
-
-
-def _comparable_parts(own: pd.DataFrame, everyone: pd.DataFrame) -> Iterator[_Part]:
+def _comparable_parts(
+    own: pd.DataFrame, everyone: pd.DataFrame
+) -> Iterator[tuple[dict[str, str], pd.DataFrame, list[str]]]:
     """Yield parts by kinds of initiator and target: constant columns, rows, candidates for factors.
 
     In each part a replicate has each combination of levels once. If points differ only in their
@@ -134,8 +132,7 @@ def _comparable_parts(own: pd.DataFrame, everyone: pd.DataFrame) -> Iterator[_Pa
     for names, part in groups:
         where = dict(zip(kinds, map(str, names), strict=True))
         columns = _expanded(part["factors"], "")
-        part = part.assign(**columns)
-        candidates = [*columns, *_OWN]
+        part, candidates = part.assign(**columns), [*columns, *_OWN]
         if not part.duplicated([*candidates, BLOCK]).any():
             yield where, part, candidates
             continue
@@ -143,9 +140,8 @@ def _comparable_parts(own: pd.DataFrame, everyone: pd.DataFrame) -> Iterator[_Pa
             others = _other_loads(some, everyone) if several else {}
             wider = [*candidates, *others]
             some = some.assign(**others)
-            apart = {"loads": "co-running" if several else "alone"}
             if not some.duplicated([*wider, BLOCK]).any():
-                yield {**where, **apart}, some, wider
+                yield {**where, "loads": "co-running" if several else "alone"}, some, wider
 
 
 def _expanded(texts: pd.Series, prefix: str) -> dict[str, pd.Series]:
@@ -182,78 +178,56 @@ def _other_loads(rows: pd.DataFrame, everyone: pd.DataFrame) -> dict[str, pd.Ser
     return columns
 
 
-@dataclass(frozen=True)
-class _Cut:
+class _Cut(NamedTuple):
     """A table of crossed factors with few empty combinations, and the rows in it."""
 
     where: dict[str, str]  # the constant column and its level; empty for all rows
     rows: pd.DataFrame
     factors: tuple[str, ...]
     left_out: tuple[str, ...]  # columns that follow from the factors
-    filled: float  # share of the combinations of levels that have a value
 
 
 def _designs(rows: pd.DataFrame, candidates: Sequence[str]) -> Iterator[_Cut]:
     """Yield tables with few empty combinations that together cover the rows, the largest first."""
-    whole = list(_well_filled({}, rows, candidates))
-    if whole:
-        yield from whole
+    filled, whole = _crossed({}, rows, candidates)
+    if filled >= LEAST_FILLED:
+        yield whole
         return
-    columns = [*candidates, "relation"]
     cuts = [
-        cut
-        for column in columns
+        _crossed({column: str(level)}, part, [name for name in candidates if name != column])
+        for column in [*candidates, "relation"]
         for level, part in rows.groupby(column, sort=False)
-        for cut in _well_filled(
-            {column: str(level)}, part, [name for name in candidates if name != column]
-        )
     ]
+    cuts = [cut for cut in cuts if cut[0] >= LEAST_FILLED]
     left = pd.Series(True, rows.index)
-
-    def _worth_of_design(cut: _Cut) -> tuple[int, int, float]:
-        return int(left[cut.rows.index].sum()), len(cut.factors), cut.filled
-
-    for _ in range(MOST_CUTS):
-        best = max(cuts, key=_worth_of_design, default=None)
-        if best is None or not left[best.rows.index].any():
+    for _ in range(MOST_CUTS if cuts else 0):
+        best = max(
+            cuts, key=lambda cut: (int(left[cut[1].rows.index].sum()), len(cut[1].factors), cut[0])
+        )[1]
+        if not left[best.rows.index].any():
             return
         left[best.rows.index] = False
         yield best
 
 
-def _well_filled(
+def _crossed(
     where: dict[str, str], rows: pd.DataFrame, candidates: Sequence[str]
-) -> Iterator[_Cut]:
-    """Yield the table of the candidates' factors if most combinations of levels have a value."""
-    factors, left_out = _independent(rows, candidates)
-    if factors:
-        combinations = float(np.prod([rows[name].nunique(dropna=False) for name in factors]))
-        filled = len(rows[list(factors)].drop_duplicates()) / combinations
-        if filled >= LEAST_FILLED:
-            yield _Cut(where, rows, factors, left_out, filled)
-
-
-def _independent(
-    rows: pd.DataFrame, candidates: Sequence[str]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the candidates that are factors, and the candidates that follow from the factors.
-
-    If two candidates follow from each other, the first is a factor.
-    """
-    codes = {name: pd.factorize(rows[name], use_na_sentinel=False)[0] for name in candidates}
-    kept = [name for name in candidates if codes[name].max(initial=0) > 0]
-    follow = []
-    for name in reversed(kept.copy()):
+) -> tuple[float, _Cut]:
+    """Return the table of the candidates' factors, and the share of combinations with a value."""
+    codes = pd.DataFrame(
+        {name: pd.factorize(rows[name], use_na_sentinel=False)[0] for name in candidates}
+    )
+    kept = [name for name in candidates if codes[name].max() > 0]
+    follow: list[str] = []
+    for name in reversed(kept.copy()):  # of two that follow from each other, the first is a factor
         others = [other for other in kept if other != name]
-        if not others:
-            break
-        table = pd.DataFrame({other: codes[other] for other in others})
-        combinations = table.groupby(others, sort=False).ngroup()
-        pairs = pd.DataFrame({"level": codes[name], "combination": combinations}).drop_duplicates()
-        if not pairs["combination"].duplicated().any():  # each combination has a single level
+        # Whether each combination of the others has a single level.
+        if others and len(codes[others].drop_duplicates()) == len(codes[kept].drop_duplicates()):
             kept.remove(name)
-            follow.append(name)
-    return tuple(kept), tuple(reversed(follow))
+            follow.insert(0, name)
+    combinations = math.prod(codes[name].nunique() for name in kept)
+    filled = len(codes[kept].drop_duplicates()) / combinations if kept else 0.0
+    return filled, _Cut(where, rows, tuple(kept), tuple(follow))
 
 
 def analyse_all_studies(
@@ -265,7 +239,5 @@ def analyse_all_studies(
     """
     for study in find_anova_studies(measurements):
         confidence = confidences.get(study.experiment, CONFIDENCE)
-        try:
+        with suppress(UserError):
             yield study, study.analyse_variance_of_table(confidence=confidence)
-        except UserError:
-            continue
