@@ -21,7 +21,7 @@ from chaosity.figures.select import select_figure_data
 from chaosity.records.point_types import Point
 from chaosity.report.figures_by_configuration import mean_curves
 from chaosity.simulation.machine_model import MachineModel, true_values
-from chaosity.statistics.latency_crossovers import CurveComparison, compare_latency_curves
+from chaosity.statistics.curves import CurveComparison, compare_latency_curves
 from chaosity.topology.topology_model import Topology
 from machines import TODAY, SimulatedHost, planned
 

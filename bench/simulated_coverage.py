@@ -21,9 +21,11 @@ import pandas as pd
 from scipy import stats
 
 from chaosity.documents.config import read_config
-from chaosity.statistics.block_ratios import summarise_cell_ratios_paired_by_block
 from chaosity.statistics.cell_summary import summarise_cells
-from chaosity.statistics.corun_interference import summarise_corun_to_alone_ratios
+from chaosity.statistics.ratios import (
+    summarise_cell_ratios_paired_by_block,
+    summarise_corun_to_alone_ratios,
+)
 from chaosity.store.measurements import Measurements
 from machines import SimulatedHost, shipped_machine, shipped_topology
 

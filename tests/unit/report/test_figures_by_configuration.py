@@ -16,7 +16,7 @@ from chaosity.report.figures_by_configuration import (
     crossover_text,
     draw_figures_by_configuration,
 )
-from chaosity.statistics.latency_crossovers import CurveComparison
+from chaosity.statistics.curves import CurveComparison
 from chaosity.store.measurements import Measurements
 from machines import planned
 

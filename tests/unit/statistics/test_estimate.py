@@ -1,4 +1,4 @@
-"""Medians and ratios with their intervals, and the texts of both."""
+"""Medians, ratios and tests over many cells: by hand, and against scipy and statsmodels."""
 
 from __future__ import annotations
 
@@ -6,25 +6,28 @@ import math
 from dataclasses import asdict
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
 from chaosity.statistics.estimates_and_ratios import Estimate, Ratio, change_text
+from chaosity.statistics.significance_tests import (
+    adjust_false_discovery_rate,
+    adjust_family_wise_error,
+    is_variation_between_cells_significant,
+)
 
 POSITIVE = st.floats(min_value=1e-3, max_value=1e12)
 
 
 def test_one_replicate_has_no_interval():
-    assert (
-        Estimate.of_values([5.0])
-        == Estimate.of_values([math.nan, 5.0])
-        == Estimate(5.0, None, None, 1)
-    )
-    assert Estimate.of_values([5.0]).low_and_high is None and not Estimate.of_values(
-        [5.0]
-    ).is_outside_interval(1.0)
+    found = Estimate.of_values([math.nan, 5.0])
+    assert found == Estimate.of_values([5.0]) == Estimate(5.0, None, None, 1)
+    assert math.isnan(Estimate.of_values([]).median) and Estimate.of_values([]).n == 0
+    assert found.low_and_high is None and not found.is_outside_interval(1.0)
 
 
 def test_the_ratio_of_pairs_has_students_interval_on_logarithms():
@@ -41,16 +44,9 @@ def test_the_ratio_of_pairs_has_students_interval_on_logarithms():
 def test_values_without_any_scatter_are_certain():
     found = Ratio.of_samples([2.0, 2.0], [1.0, 1.0], paired=False)
     assert (found.low, found.high) == (2.0, 2.0)
-    assert (
-        Ratio.of_samples([2.0, 2.0], [1.0, 1.0], paired=True).p
-        == Ratio.of_samples([2.0, 2.0], [1.0, 1.0], paired=False).p
-        == 0.0
-    )
-    assert (
-        Ratio.of_samples([2.0, 2.0], [2.0, 2.0], paired=True).p
-        == Ratio.of_samples([2.0] * 2, [2.0] * 2, paired=False).p
-        == 1.0
-    )
+    for reference, p in (([1.0, 1.0], 0.0), ([2.0, 2.0], 1.0)):
+        for paired in (True, False):
+            assert Ratio.of_samples([2.0, 2.0], reference, paired=paired).p == p
 
 
 def test_the_typical_ratio_of_reciprocals_is_the_reciprocal():
@@ -92,21 +88,6 @@ def test_values_that_are_not_all_positive_get_an_interval_on_their_own_scale():
     assert (found.low, found.high) == pytest.approx((-3.968275, 5.968275), abs=1e-5)
 
 
-def test_the_median_of_no_values_is_nan():
-    assert math.isnan(Estimate.of_values([]).median)
-    assert Estimate.of_values([]).n == 0
-
-
-@given(st.lists(POSITIVE, min_size=1, max_size=9), st.randoms(use_true_random=False))
-def test_the_order_of_replicates_does_not_matter(values, random):
-    shuffled = list(values)
-    random.shuffle(shuffled)
-    one, other = Estimate.of_values(values), Estimate.of_values(shuffled)
-    assert one.median == other.median
-    if one.low is not None:
-        assert (one.low, one.high) == pytest.approx((other.low, other.high), rel=1e-9)
-
-
 @given(st.lists(POSITIVE, min_size=2, max_size=20))
 def test_the_interval_contains_the_median_and_is_positive(values):
     found = Estimate.of_values(values)
@@ -138,3 +119,48 @@ def test_a_single_replicate_gives_no_interval_of_a_ratio():
     assert found.low is found.high is None
     assert math.isnan(Ratio.of_samples([], [1.0], paired=False).ratio)
     assert math.isnan(Ratio.of_samples([math.nan], [1.0], paired=False).ratio)
+
+
+def test_holms_method_by_hand():
+    # 4 x 0.01, 3 x 0.02, 2 x 0.02, which is below it, and 0.9; in any order.
+    assert adjust_family_wise_error([0.02, 0.9, 0.01, 0.02]).tolist() == [0.06, 0.9, 0.04, 0.06]
+    assert adjust_family_wise_error([0.6, 0.7]).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 40])
+def test_benjamini_and_hochbergs_method_equals_that_of_statsmodels(count):
+    chances = np.random.default_rng(count).uniform(size=count).round(1) ** 3  # some are equal
+    expected = multipletests(chances, method="fdr_bh")[1]
+    assert adjust_false_discovery_rate(chances) == pytest.approx(list(expected), rel=1e-12)
+
+
+def test_cells_without_a_p_value_stay_without():
+    assert adjust_false_discovery_rate([None, 0.01, None, 0.04]) == [None, 0.02, None, 0.04]
+    assert adjust_false_discovery_rate([None]) == [None] and adjust_false_discovery_rate([]) == []
+    assert adjust_family_wise_error([]).size == 0
+
+
+def cells(*samples):
+    return pd.concat(
+        [
+            pd.DataFrame({"status": "valid", "value": sample, "cell": number})
+            for number, sample in enumerate(samples)
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("samples", "differ"),
+    [
+        ([[1.0, 1.1, 0.9], [2.0, 2.1, 1.9]], True),
+        ([[1.0, 1.1, 0.9], [1.05, 0.95, 1.0]], False),
+        ([[1.0, 1.0], [2.0, 2.0]], True),
+        ([[1.0, 1.0], [1.0, 1.0]], False),
+        # Unknown without replicates.
+        ([[1.0], [2.0]], None),
+        ([[1.0, 2.0]], None),
+        ([[np.nan], [np.nan]], None),
+    ],
+)
+def test_cells_differ_when_they_scatter_more_than_their_replicates(samples, differ):
+    assert is_variation_between_cells_significant(cells(*samples), ["cell"]) is differ

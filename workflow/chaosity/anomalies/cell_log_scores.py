@@ -25,7 +25,6 @@ from chaosity.statistics.estimates_and_ratios import MAD_TO_DEVIATION
 from chaosity.statistics.moderated_variances import (
     VariancePrior,
     estimate_noise,
-    estimate_noise_alone,
     fit_common_variance,
     variance_of_median,
 )
@@ -193,7 +192,7 @@ def score_cells(
     if measured:
         # The cells are tested together, so their common noise counts. `estimate_noise` moderates
         # that of each cell by it, and finds the cells whose replicates contradict each other.
-        alone = estimate_noise_alone(known, cells, number).own_variance
+        alone = estimate_noise(known, cells, number).own_variance
         prior = fit_common_variance(alone[n > 1], n[n > 1].astype(float) - 1.0)
     noise = estimate_noise(known, cells, number, prior)
     log_score = logs.groupby(cells).median().reindex(range(number)).to_numpy()

@@ -166,7 +166,7 @@ def draw_published_command(
     """
     from chaosity.documents.shipped_documents import EXPERIMENTS, load_experiment, yaml_file_names
     from chaosity.figures.figure_files import draw_figures
-    from chaosity.statistics.corun_interference import slowdown_sentences
+    from chaosity.statistics.ratios import slowdown_sentences
     from chaosity.store.measurements import Measurements
     from chaosity.store.read_published_csv import read_published_csv
     from chaosity.store.tidy_table_parquet import write_parquet_table

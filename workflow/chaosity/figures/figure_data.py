@@ -13,9 +13,8 @@ import pandas as pd
 from chaosity.documents.figures import Bound, LevelsToCompare
 from chaosity.errors import UserError
 from chaosity.figures.axes import Axis
+from chaosity.statistics.curves import LatencyStep, repeat_unloaded_points_on_each_line
 from chaosity.statistics.estimates_and_ratios import CONFIDENCE
-from chaosity.statistics.latency_steps import LatencyStep
-from chaosity.statistics.loaded_latency_curves import repeat_unloaded_points_on_each_line
 from chaosity.store.left_out_points import PREDICTED
 from chaosity.store.measurements import less_is_better
 from chaosity.units import UnitScale, choose_scale

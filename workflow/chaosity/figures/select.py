@@ -21,7 +21,7 @@ from chaosity.figures.axes import (
 from chaosity.figures.figure_data import BOUND_COLUMNS, FigureData, FigureSpec, Role
 from chaosity.records.record_types_and_verdict import VALID
 from chaosity.statistics.cell_summary import replace_values, summarise_cells
-from chaosity.statistics.latency_steps import find_latency_steps
+from chaosity.statistics.curves import find_latency_steps
 from chaosity.store.left_out_points import LeftOutPoints
 from chaosity.store.measurements import (
     CELL,

@@ -11,8 +11,8 @@ import pandas as pd
 from chaosity.components.component_history import ComponentState, component_differences
 from chaosity.report.problems import load_words
 from chaosity.report.run import Run
-from chaosity.statistics.before_and_after_change import compare_neighbouring_periods
 from chaosity.statistics.estimates_and_ratios import Estimate, Ratio, change_text
+from chaosity.statistics.ratios import compare_neighbouring_periods
 from chaosity.units import format_count, group_thousands
 
 # The report shows this many newest changes; the components' history has all changes.

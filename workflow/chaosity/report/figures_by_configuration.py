@@ -22,13 +22,13 @@ from chaosity.figures.figure_data import FigureData, FigureSpec, Level, Role, pa
 from chaosity.figures.figure_files import FigureFile, write_figure
 from chaosity.figures.select import curve_data, select_figure_data
 from chaosity.statistics.cell_summary import replace_values
-from chaosity.statistics.estimates_and_ratios import Ratio
-from chaosity.statistics.latency_crossovers import (
+from chaosity.statistics.curves import (
     CurveComparison,
     compare_latency_curves,
     mean_curve_over_places,
+    repeat_unloaded_points_on_each_line,
 )
-from chaosity.statistics.loaded_latency_curves import repeat_unloaded_points_on_each_line
+from chaosity.statistics.estimates_and_ratios import Ratio
 from chaosity.store.measurements import Measurements
 from chaosity.text_templates import write_text
 from chaosity.topology.topology_model import Topology

@@ -11,7 +11,7 @@ marked but not removed: what disturbs a machine is a property of the machine.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -76,8 +76,9 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
         - `reason`: of the first failed replicate, else of the first without a value, else None.
     """
     tidy = as_measurements(measurements).rows
-    sample = _Sample.of_rows(tidy, by)
-    codes, valid, noise, number = sample.codes, sample.valid, sample.noise, len(sample.n)
+    sample = _sample(tidy, by)
+    codes, valid, noise, prior = sample.codes, sample.valid, sample.noise, sample.prior
+    number = len(sample.first_rows)
     columns = [column for column in tidy.columns if column not in _OF_A_REPLICATE]
     cells = tidy[columns].iloc[sample.first_rows].reset_index(drop=True)
     # If replicates differ, the cell has the label or the stand-in file of any of them.
@@ -88,7 +89,7 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
 
     status = tidy["status"].to_numpy(dtype=object)
     own = pd.Series(sample.values).groupby(codes)
-    n, median = sample.n, own.median()
+    n, median = np.bincount(codes[valid], minlength=number), own.median()
     low, high = t_interval(
         noise.mean, noise.variance, noise.freedom, noise.n, median, sample.is_positive
     )
@@ -100,10 +101,9 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
     cells["counted"], cells["is_positive"] = noise.n, sample.is_positive
     for name in ("mean", "own_variance", "variance", "freedom"):
         cells[name] = getattr(noise, name)
-    prior = sample.prior
-    cells["prior_variance"] = np.where(noise.moderated, prior.variance, np.nan)
-    cells["prior_freedom"] = np.where(noise.moderated, prior.freedom, 0.0)
-    cells["prior_cells"] = np.where(noise.moderated, prior.cells, 0.0).astype(int)
+    for name, without in (("variance", np.nan), ("freedom", 0.0), ("cells", 0.0)):
+        cells[f"prior_{name}"] = np.where(noise.moderated, getattr(prior, name), without)
+    cells["prior_cells"] = cells["prior_cells"].astype(int)
     cells["minimum"], cells["maximum"] = own.min(), own.max()
     cells["standard_deviation"] = own.std()
     cells["precision"] = (high - low) / (2.0 * median.abs())
@@ -119,8 +119,7 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
     texts = tidy["reason"].to_numpy(dtype=object)
     for rows in (status == FAILED, without):
         for code, reason in zip(codes[rows], texts[rows], strict=True):
-            if not reasons[code] and isinstance(reason, str):
-                reasons[code] = reason
+            reasons[code] = reasons[code] or (reason if isinstance(reason, str) else None)
     cells["reason"] = reasons
     return cells
 
@@ -130,8 +129,7 @@ def with_variance_priors(measurements: Measurements) -> Measurements:
 
     Any selection of these rows then has the same intervals.
     """
-    rows = measurements.rows.drop(columns=[*PRIOR], errors="ignore")
-    sample = _Sample.of_rows(rows, CELL)
+    sample = _sample(measurements.rows.drop(columns=[*PRIOR], errors="ignore"), CELL)
     columns = zip(PRIOR, vars(sample.prior).values(), strict=True)
     return measurements.with_columns(**{name: own[sample.codes] for name, own in columns})
 
@@ -141,72 +139,59 @@ def replace_values(rows: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
     return rows.drop(columns=[*PRIOR], errors="ignore").assign(value=values)
 
 
-def _is_one_cell(
-    tidy: pd.DataFrame, codes: NDArray[np.intp], by: Sequence[str]
-) -> NDArray[np.bool_]:
-    """Return, for each group of rows, whether all its rows are of one cell."""
-    number = int(codes.max(initial=-1)) + 1
-    if set(CELL) <= set(by) or not set(CELL) <= set(tidy.columns):
-        return np.full(number, True)
-    of_rows = tidy.groupby(list(CELL), dropna=False, observed=True).ngroup()
-    counts = of_rows.groupby(codes).nunique().reindex(range(number))
-    return np.asarray(counts == 1, dtype=bool)
-
-
 def compute_outlier_mask(measurements: Table) -> pd.Series:
     """Return, for each row, whether it is a replicate that does not count for its cell."""
     tidy = as_measurements(measurements).rows
-    sample = _Sample.of_rows(tidy, CELL)
+    sample = _sample(tidy, CELL)
     outside = np.full(len(tidy), False)
     outside[sample.valid] = ~sample.noise.counted
     return pd.Series(outside, tidy.index, name="outlier")
 
 
-@dataclass(frozen=True)
-class _Sample:
+class _Sample(NamedTuple):
     """The values of each cell's replicates, and their noise."""
 
     codes: NDArray[np.intp]  # number of each row's cell, by first appearance
     first_rows: NDArray[np.intp]  # the first row of each cell
     values: NDArray[np.float64]  # value of each row, NaN unless it is valid
     valid: NDArray[np.bool_]  # whether each row has a value
-    n: NDArray[np.intp]  # number of values of each cell
-    is_positive: NDArray[np.bool_]  # whether all values of each cell are above 0
+    is_positive: NDArray[np.bool_]  # whether each cell has values, all of them above 0
     prior: VariancePrior  # the prior of each cell
     noise: ReplicateNoise  # of logarithms where `is_positive`
 
-    @classmethod
-    def of_rows(cls, tidy: pd.DataFrame, by: Sequence[str]) -> _Sample:
-        """Return the sample of rows; priors are those of the rows, or else estimated from them."""
-        groups = tidy.groupby(list(by), sort=False, dropna=False, observed=True)
-        # pandas may number groups with nulls last; appearance order keeps tables readable.
-        codes = pd.factorize(groups.ngroup().to_numpy())[0].astype(np.intp)
-        first_rows = np.unique(codes, return_index=True)[1]
-        number = len(first_rows)
-        values = tidy["value"].to_numpy(dtype=float, na_value=np.nan)
-        valid = (tidy["status"].to_numpy(dtype=object) == VALID) & ~np.isnan(values)
-        own = codes[valid]
-        n = np.bincount(own, minlength=number)
-        is_positive = (n > 0) & (np.bincount(own, values[valid] <= 0.0, number) == 0)
-        scaled = values[valid]
-        scaled[is_positive[own]] = np.log(scaled[is_positive[own]])
-        # A ratio that is 1 in each replicate is that of a value to itself, so it does not scatter.
-        is_one = np.bincount(own, values[valid] != 1.0, number) == 0
-        moderable = is_positive & ~is_one & _is_one_cell(tidy, codes, by)
-        cells = tidy.iloc[first_rows]
-        if set(PRIOR) <= set(tidy.columns):
-            freedom, variance, known = (cells[name].to_numpy(dtype=float) for name in PRIOR)
-            freedom, known = (np.where(moderable, column, 0.0) for column in (freedom, known))
-            prior = VariancePrior(freedom, variance, known)
-        else:
-            kind = [column for column in KIND if column in cells]
-            kinds = cells.groupby(kind, dropna=False, observed=True).ngroup().to_numpy(np.intp)
-            prior = _fit_priors(
-                scaled, own, np.where(moderable, kinds, -1), disturbed_mask(tidy).to_numpy()[valid]
-            )
-        noise = estimate_noise(scaled, own, number, prior)
-        values = np.where(valid, values, np.nan)
-        return cls(codes, first_rows, values, valid, n, is_positive, prior, noise)
+
+def _sample(tidy: pd.DataFrame, by: Sequence[str]) -> _Sample:
+    """Return the sample of rows; priors are those of the rows, or else estimated from them."""
+    groups = tidy.groupby(list(by), sort=False, dropna=False, observed=True)
+    # pandas may number groups with nulls last; appearance order keeps tables readable.
+    codes = pd.factorize(groups.ngroup().to_numpy())[0].astype(np.intp)
+    first_rows = np.unique(codes, return_index=True)[1]
+    number = len(first_rows)
+    values = tidy["value"].to_numpy(dtype=float, na_value=np.nan)
+    valid = (tidy["status"].to_numpy(dtype=object) == VALID) & ~np.isnan(values)
+    values = np.where(valid, values, np.nan)
+    own, scaled = codes[valid], values[valid]
+    is_positive = np.bincount(own, minlength=number) > 0
+    is_positive[own[scaled <= 0.0]] = False
+    # A ratio that is 1 in each replicate is that of a value to itself, so it does not scatter.
+    moderable = is_positive & (np.bincount(own, scaled != 1.0, number) > 0)
+    if not set(CELL) <= set(by) and set(CELL) <= set(tidy.columns):  # groups of several cells
+        of_rows = tidy.groupby(list(CELL), dropna=False, observed=True).ngroup()
+        moderable &= (of_rows.groupby(codes).nunique() == 1).to_numpy(dtype=bool)
+    scaled = np.where(is_positive[own], np.log(np.where(scaled > 0.0, scaled, 1.0)), scaled)
+    cells = tidy.iloc[first_rows]
+    if set(PRIOR) <= set(tidy.columns):
+        freedom, variance, known = (cells[name].to_numpy(dtype=float) for name in PRIOR)
+        prior = VariancePrior(
+            np.where(moderable, freedom, 0.0), variance, np.where(moderable, known, 0.0)
+        )
+    else:
+        kind = [column for column in KIND if column in cells]
+        kinds = cells.groupby(kind, dropna=False, observed=True).ngroup().to_numpy(np.intp)
+        disturbed = disturbed_mask(tidy).to_numpy()[valid]
+        prior = _fit_priors(scaled, own, np.where(moderable, kinds, -1), disturbed)
+    noise = estimate_noise(scaled, own, number, prior)
+    return _Sample(codes, first_rows, values, valid, is_positive, prior, noise)
 
 
 def _fit_priors(

@@ -25,7 +25,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from chaosity.statistics.moderated_variances import estimate_noise_alone
+from chaosity.statistics.moderated_variances import estimate_noise
 from chaosity.units import UnitScale
 
 Values = NDArray[np.float64]
@@ -120,7 +120,7 @@ class Estimate(_HasInterval):
         if n < 2:
             return cls(median, None, None, n)
         is_positive = bool((array > 0.0).all())
-        noise = estimate_noise_alone(np.log(array) if is_positive else array)
+        noise = estimate_noise(np.log(array) if is_positive else array)
         low, high = t_interval(
             noise.mean, noise.variance, noise.freedom, noise.n, median, is_positive
         )
@@ -179,7 +179,7 @@ class Ratio(_HasInterval):
         samples = [samples[0] - samples[1]] if paired else samples
         sizes, signs = [*map(len, samples)], np.array([1.0, -1.0])[: len(samples)]
         cells = np.repeat(np.arange(len(samples)), sizes)
-        noise = estimate_noise_alone(np.concatenate(samples), cells, len(samples))
+        noise = estimate_noise(np.concatenate(samples), cells, len(samples))
         ratio = float(np.exp(signs @ [np.median(own) for own in samples]))
         difference = float(signs @ noise.mean)
         low, high, p = _test(difference, noise.variance / noise.n, noise.freedom, ratio)

@@ -95,10 +95,13 @@ class VariancePrior:
         return np.asarray((freedom == 0.0) | (p >= level)) & (np.asarray(self.cells) > 0)
 
 
+WITHOUT_PRIOR = VariancePrior(0.0, np.nan, 0)
+
+
 def fit_variance_prior(variance: _Values, freedom: _Values) -> VariancePrior:
     """Return the prior that fits the variances and degrees of freedom (above 0) of many cells."""
     if len(variance) < _MIN_CELLS:
-        return VariancePrior(0.0, 0.0, 0)
+        return WITHOUT_PRIOR
     logs = np.log(np.maximum(variance, _LEAST_VARIANCE))
     logs += np.log(freedom / 2) - digamma(freedom / 2)
     excess = float(logs.var(ddof=1) - polygamma(1, freedom / 2).mean())
@@ -137,16 +140,20 @@ class ReplicateNoise:
 
 
 def estimate_noise(
-    values: _Values, cells: NDArray[np.intp], number: int, prior: VariancePrior
+    values: _Values,
+    cells: NDArray[np.intp] | None = None,
+    number: int = 1,
+    prior: VariancePrior = WITHOUT_PRIOR,
 ) -> ReplicateNoise:
     """Return the noise of cells from their replicates.
 
     Args:
         values: finite values of all replicates, mostly logarithms.
-        cells: number of the cell of each value.
+        cells: number of the cell of each value; by default, all values are of one cell.
         number: number of cells.
-        prior: the prior of each cell, see `fit_priors_of_kinds`.
+        prior: the prior of each cell, see `fit_priors_of_kinds`; by default, they share nothing.
     """
+    cells = np.zeros(len(values), dtype=np.intp) if cells is None else cells
     counted = np.full(len(values), True)
     sizes = np.bincount(cells, minlength=number)
     while len(worst := _disturbed_replicates(values, cells, counted, sizes, prior)):
@@ -168,14 +175,6 @@ def moderate_variances(
     return np.where(moderated, shrunk, own), np.where(moderated, total, freedom), moderated
 
 
-def estimate_noise_alone(
-    values: _Values, cells: NDArray[np.intp] | None = None, number: int = 1
-) -> ReplicateNoise:
-    """Return the noise of cells that share nothing; by default, all values are of one cell."""
-    cells = np.zeros(len(values), dtype=np.intp) if cells is None else cells
-    return estimate_noise(values, cells, number, VariancePrior(0.0, np.nan, 0))
-
-
 def fit_priors_of_kinds(
     values: _Values, cells: NDArray[np.intp], kinds: NDArray[np.intp]
 ) -> VariancePrior:
@@ -186,10 +185,9 @@ def fit_priors_of_kinds(
         cells: number of the cell of each value.
         kinds: number of each cell's kind; a cell with a negative number has no prior.
     """
-    noise = estimate_noise_alone(values, cells, len(kinds))
+    noise = estimate_noise(values, cells, len(kinds))
     for _ in range(_MOST_PASSES):
         before = noise.counted
-        # Equal values say nothing about how much their kind scatters: a clock may be coarse.
         prior = fit_priors_of_variances(noise.own_variance, noise.n.astype(float) - 1.0, kinds)
         noise = estimate_noise(values, cells, len(kinds), prior)
         if np.array_equal(noise.counted, before):
@@ -201,7 +199,7 @@ def fit_priors_of_variances(
     own: _Values, freedom: _Values, kinds: NDArray[np.intp]
 ) -> VariancePrior:
     """Return the prior of each cell from the variances of its kind, see `fit_priors_of_kinds`."""
-    prior = VariancePrior(*(np.full(len(kinds), without) for without in (0.0, np.nan, 0.0)))
+    prior = VariancePrior(*(np.full(len(kinds), own) for own in vars(WITHOUT_PRIOR).values()))
     # Equal values say nothing about how much their kind scatters: a clock may be coarse.
     known = (freedom > 0.0) & (own > _ROUNDING)
     for kind in np.unique(kinds[kinds >= 0]):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from chaosity.statistics.moderated_variances import estimate_noise_alone
+from chaosity.statistics.moderated_variances import estimate_noise
 from chaosity.store.measurements import CELL, Table, as_measurements
 
 # The chance to report a difference where there is none.
@@ -21,14 +19,6 @@ LEVEL = 0.05
 MATTERS = 0.05
 # In a single run a disturbance of a few seconds looks like a fault.
 MATTERS_IN_ONE_RUN = 0.08
-
-
-@contextmanager
-def silence_warnings_on_equal_values() -> Iterator[None]:
-    """Silence scipy's warnings about samples without any scatter, for which p is NaN or 0."""
-    with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
-        warnings.simplefilter("ignore", RuntimeWarning)
-        yield
 
 
 def adjust_family_wise_error(p_values: ArrayLike) -> NDArray[np.float64]:
@@ -77,7 +67,7 @@ def is_variation_between_cells_significant(
         values = np.log(values)
     cells = valid.groupby(list(by), dropna=False, observed=True).ngroup().to_numpy().astype(np.intp)
     number = len(np.unique(cells))
-    noise = estimate_noise_alone(values, cells, number)
+    noise = estimate_noise(values, cells, number)
     within = noise.freedom > 0.0
     if number < 2 or not within.any():
         return None

@@ -1,23 +1,23 @@
-"""Compute what loads take from each other when they run at the same time.
+"""Compute ratios of cells: to partners of the same replicate block, alone and together, over time.
 
-`summarise_corun_to_alone_ratios` compares each load of a point with several loads with the same
-load alone. It works for any experiment. `compare_latency_together_and_alone` compares two levels of
-an experiment at each size: each core alone (serial), and all cores together (concurrent).
+Replicate k of every point is measured before replicate k + 1 of any point, so two measurements of
+one block were made in the same hours. Drift between blocks cancels out in their ratio. The scatter
+of the ratios over the blocks gives the interval.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from chaosity.statistics.block_ratios import summarise_cell_ratios_paired_by_block
-from chaosity.statistics.cell_summary import summarise_cells
-from chaosity.statistics.estimates_and_ratios import Estimate
+from chaosity.statistics.cell_summary import replace_values, summarise_cells
+from chaosity.statistics.estimates_and_ratios import Estimate, Ratio
 from chaosity.store.measurements import (
     CELL,
     LOAD,
@@ -28,6 +28,7 @@ from chaosity.store.measurements import (
 )
 from chaosity.units import format_percent, format_quantity
 
+_BLOCK = ("host", "configuration", "replicate")
 # Two loads are the same when they agree in these columns.
 _SAME_LOAD = (
     *("host", "configuration", "load", "benchmark", "kernel"),
@@ -41,6 +42,54 @@ DIVERGING_RATIO = 1.075
 # each core runs alone, and 1.26 to 1.30 for the slow cores when all run.
 SLOW_INITIATOR_RATIO = 1.1
 _PAIR = ["host", "configuration", "initiator", "target", "x", "replicate"]
+# What is compared of the periods before and after a change of a component.
+_ESTIMATE = ("median", "low", "high", "n")
+
+
+def summarise_cell_ratios_paired_by_block(
+    numerator: Table, denominator: Table, on: Sequence[str]
+) -> pd.DataFrame:
+    """Divide each cell of one selection by its partner in another, paired by replicate block.
+
+    Args:
+        numerator: divided selection, whose columns describe the result.
+        denominator: reference; if a cell has several partners, their geometric mean is used.
+        on: columns with equal values in partners; `replicate` is added.
+
+    Returns:
+        The table of `summarise_cells` for the ratios (no unit), without cells that have no pair.
+    """
+    keys = [*on, "replicate"]
+    above, below = (as_measurements(side).valid_rows().rows for side in (numerator, denominator))
+    below = below.assign(_log=np.log(below["value"].to_numpy(dtype=float)))
+    partners = below.groupby(keys, dropna=False)["_log"].mean().reset_index()
+    # A key without any value (no load has a kernel) has lost its type in the grouping.
+    partners = partners.astype({key: above.dtypes[key] for key in keys})
+    pairs = above.merge(partners, on=keys, how="inner")
+    ratios = pairs["value"] / np.exp(pairs.pop("_log").to_numpy(dtype=float))
+    return summarise_cells(Measurements(replace_values(pairs, ratios)))
+
+
+def estimate_group_ratio_paired_by_block(numerator: Table, denominator: Table) -> Estimate:
+    """Return the ratio of the typical value of one group of cells to that of another.
+
+    For example, all cells of another package are compared with all cells of the same node. The
+    typical value of a block is the geometric mean over the group's cells. A cell without a value in
+    a block would shift that block's mean, so only complete cells count, unless no cell is complete.
+    n is the number of blocks that both groups have.
+    """
+    return Estimate.of_values(np.exp(_block_logs(numerator) - _block_logs(denominator)))
+
+
+def _block_logs(group: Table) -> pd.Series:
+    """Return block -> mean logarithm over the cells that have a value in every block."""
+    rows = as_measurements(group).valid_rows().rows
+    blocks = rows.groupby(list(_BLOCK), dropna=False).ngroups
+    seen = rows.groupby(list(CELL), dropna=False)["value"].transform("size")
+    complete = rows[seen == blocks]
+    rows = rows if complete.empty else complete
+    logs = rows.assign(value=np.log(rows["value"].to_numpy(dtype=float)))
+    return logs.groupby(list(_BLOCK), dropna=False)["value"].mean()
 
 
 def summarise_corun_to_alone_ratios(measurements: Measurements) -> pd.DataFrame:
@@ -163,3 +212,40 @@ def slowdown_sentences(measurements: Measurements) -> Iterator[str]:
             effect = f"has {ratio:.2f} times its value alone"
         own, alone = (format_quantity(metric, each) for each in (value, value / ratio))
         yield f"{cost['initiator']} {effect} with {others} co-running: {own}, alone {alone}."
+
+
+def compare_neighbouring_periods(history: Measurements) -> pd.DataFrame:
+    """Compare each cell of each point in successive periods of a history.
+
+    Returns:
+        One row for each cell and change of its components, the newest change last: the cell's
+        columns and `era` (the number of the later period), `changed` (JSON: component -> [start of
+        its earlier state, start of its later state]), `comparable` (whether both periods have the
+        same request fingerprint), `median_before`, `low_before`, `high_before`, `n_before`, the
+        same with `_after`, and `ratio`, `ratio_low`, `ratio_high`.
+    """
+    found = []
+    valid = history.performance_rows().valid_rows_with_value()
+    keys = [*CELL, "era"]
+    cells = summarise_cells(valid, keys).set_index(keys)
+    for _, cell in valid.groups_by_columns(CELL):
+        for (_, before), (_, after) in itertools.pairwise(cell.rows.groupby("era", sort=True)):
+            old, new = (json.loads(own["components"].iloc[-1]) for own in (before, after))
+            changed = {c: [old.get(c), new[c]] for c in new if old.get(c) != new[c]}
+            of_cell = [tuple(own[keys].iloc[0]) for own in (before, after)]
+            old_cell, new_cell = (cells.loc[key] for key in of_cell)
+            ratio = Ratio.of_cells(new_cell, old_cell)
+            found.append(
+                [
+                    *(*of_cell[1], json.dumps(changed, sort_keys=True)),
+                    len({*before["asked"], *after["asked"]}) == 1,
+                    *(own[name] for own in (old_cell, new_cell) for name in _ESTIMATE),
+                    *(ratio.ratio, ratio.low, ratio.high),
+                ]
+            )
+    columns = [
+        *(*CELL, "era", "changed", "comparable"),
+        *(f"{name}_{side}" for side in ("before", "after") for name in _ESTIMATE),
+        *("ratio", "ratio_low", "ratio_high"),
+    ]
+    return pd.DataFrame(found, columns=columns)
