@@ -17,7 +17,7 @@ from scipy import stats
 from chaosity.statistics.anova import AnovaResult, analyse_variance
 from chaosity.statistics.anova_effects import compare_groups_of_cells
 from chaosity.statistics.cell_summary import summarise_cells
-from chaosity.statistics.estimates_and_ratios import Estimate, Ratio
+from chaosity.statistics.estimates import Estimate, Ratio
 from chaosity.statistics.ratios import summarise_cell_ratios_paired_by_block
 from chaosity.store.measurements import CELL
 

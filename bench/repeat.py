@@ -10,14 +10,14 @@ import os
 from collections.abc import Iterator
 from itertools import combinations
 
-from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
+from chaosity.design.benchmark_templates import load_benchmark_of_each_category
 from chaosity.design.host_plan import random_orders
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.documents.config import read_config
 from chaosity.runner import metric_values
 from chaosity.runner.point_measurement import measure_point
-from chaosity.statistics.estimates_and_ratios import Estimate
+from chaosity.statistics.estimates import Estimate
 from chaosity.topology.topology_discovery import discover_topology
 
 REPEATS = 3

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from chaosity.health.choose_check_points import CheckPoint, choose_check_points
-from chaosity.records.atomic_writes_and_record_files import format_utc
+from chaosity.records.record_files import format_utc
 from machines import server
 
 

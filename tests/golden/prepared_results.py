@@ -15,7 +15,7 @@ from pathlib import Path
 
 import yaml
 
-from chaosity.records.atomic_writes_and_record_files import save_record
+from chaosity.records.record_files import save_record
 from machines import SMALL_MACHINES, pretend_measured, simulated
 
 MAP = ["memory_bandwidth", "latency_matrix", "storage_bandwidth"]

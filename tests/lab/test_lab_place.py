@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from chaosity.transport.runner_command import HOME_DIRECTORY
+from chaosity.hosts.runner_command import HOME_DIRECTORY
 
 pytestmark = pytest.mark.lab
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import playbooks
-from chaosity.transport.runner_command import ROOT_DIRECTORY
+from chaosity.hosts.runner_command import ROOT_DIRECTORY
 from lab_workflow import Pipeline, good
 
 pytestmark = pytest.mark.lab

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broken_runs import SIMULATED_HOST, ResultsFolder, record_files
-from chaosity.records.atomic_writes_and_record_files import load_record
+from chaosity.records.record_files import load_record
 from chaosity.store.measurements_before_component_changes import HISTORY_COLUMNS
 from chaosity.store.tidy_table_parquet import read_parquet_table
 from workflow_folder import Workflow

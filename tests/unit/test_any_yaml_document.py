@@ -13,7 +13,7 @@ import pytest
 import yaml
 from hypothesis import strategies as st
 
-from chaosity.benchmarks.benchmark_templates import find_counter_events, read_counter_files
+from chaosity.design.benchmark_templates import find_counter_events, read_counter_files
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import ROOT, load_benchmark, load_experiment
@@ -97,7 +97,7 @@ def parse_counters(text: str, folder: Path) -> None:
     host: Any = {"cpu_vendor": "AuthenticAMD", "cpu_family": "25", "cpu_model_number": "1"}
     read_counter_files.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("chaosity.benchmarks.benchmark_templates.COUNTERS", folder)
+        patch.setattr("chaosity.design.benchmark_templates.COUNTERS", folder)
         try:
             names = {str(name) for file in read_counter_files() for name in file["events"]}
             find_counter_events(sorted(names), host, "benchmark")

@@ -20,18 +20,18 @@ from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError, printable_line, printable_text
 from chaosity.hosts.ansible_inventory import read_inventory
+from chaosity.hosts.runner_command import (
+    connection_error_cause,
+    runner_command_line,
+    ssh_transport,
+)
+from chaosity.result_folders import note_skipped_host, read_skipped_host
 from chaosity.slurm.slurm_commands import parse_slurm_nodes
 from chaosity.store import tidy_table_parquet
 from chaosity.store.csv_for_spreadsheets import csv_text, original_text, without_formula
 from chaosity.store.profile_bundles import read_bundle
 from chaosity.store.tidy_table_parquet import read_parquet_table
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.transport.runner_command import (
-    connection_error_cause,
-    runner_command_line,
-    ssh_transport,
-)
-from chaosity.transport.skipped_hosts import note_skipped_host, read_skipped_host
 
 
 def inventory(folder: Path, host: str, **variables: object) -> str:

@@ -7,10 +7,10 @@ import pytest
 from chaosity.result_folders import (
     has_several_hosts_or_configurations,
     other_configuration_tables,
+    read_skipped_host,
     skipped_hosts,
     summary_files,
 )
-from chaosity.transport.skipped_hosts import read_skipped_host
 
 
 def touch(path):

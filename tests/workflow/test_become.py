@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import playbooks
-from chaosity.transport.runner_command import ROOT_DIRECTORY
+from chaosity.hosts.runner_command import ROOT_DIRECTORY
 from login_user import EVERYTHING, WITH_PASSWORD, LoginUser, login_user
 from playbooks import Outcome
 from workflow_folder import Workflow

@@ -12,7 +12,7 @@ import pytest
 
 from broken_runs import kill_all, start
 from chaosity.documents.shipped_documents import ROOT
-from chaosity.records.atomic_writes_and_record_files import utc_now_text
+from chaosity.records.record_files import utc_now_text
 from wait_until_true import files_of_running_program, wait_until
 from workflow_folder import Workflow
 

@@ -5,7 +5,7 @@ import shlex
 from types import SimpleNamespace
 
 from chaosity.campaign.campaign import Campaign, call_or_exit_on_user_error
-from chaosity.campaign.campaign_slurm_jobs import CampaignSlurmJobs
+from chaosity.campaign.slurm_jobs import CampaignSlurmJobs
 from chaosity.result_folders import (
     has_several_hosts_or_configurations,
     modification_times_ns,

@@ -1,7 +1,7 @@
 # One record for each point and replicate. Records are never changed.
 from snakemake.exceptions import WorkflowError
 
-from chaosity.campaign.campaign_slurm_jobs import BATCHES_FOLDER
+from chaosity.campaign.slurm_jobs import BATCHES_FOLDER
 
 
 # These rules take seconds and measure nothing, so they run locally.

@@ -21,9 +21,9 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from chaosity.campaign.campaign import Campaign
 from chaosity.errors import UserError, check_room
-from chaosity.records.atomic_writes_and_record_files import load_record
-from chaosity.records.record_types_and_verdict import VALID
-from chaosity.transport.skipped_hosts import read_skipped_host
+from chaosity.records.record_files import load_record
+from chaosity.records.record_types import VALID
+from chaosity.result_folders import read_skipped_host
 from chaosity.units import format_count, format_duration
 
 # Events that the progress messages replace.

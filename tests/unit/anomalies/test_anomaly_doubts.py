@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from chaosity.anomalies.anomaly_doubts import add_doubt, without_disturbed_replicates
-from chaosity.anomalies.anomaly_results import Findings
+from chaosity.anomalies.anomaly_results import Findings, add_doubt, without_disturbed_replicates
 from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.store.measurements import Measurements
 from machines import planned

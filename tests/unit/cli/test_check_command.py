@@ -20,8 +20,8 @@ from chaosity.components.component_history import CHECKS_FILE
 from chaosity.errors import UserError
 from chaosity.health.check_host import HostCheck, refuse_busy_host
 from chaosity.health.choose_check_points import CheckPoint
-from chaosity.records.record_types_and_verdict import Record
-from chaosity.transport.runner_command import SSH
+from chaosity.hosts.runner_command import SSH
+from chaosity.records.record_types import Record
 from machines import run_chaosity
 
 

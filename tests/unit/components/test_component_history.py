@@ -14,7 +14,7 @@ from chaosity.components.component_files import (
     write_changed_components,
 )
 from chaosity.components.component_history import HISTORY_FOLDER, read_component_histories
-from chaosity.records.atomic_writes_and_record_files import format_utc
+from chaosity.records.record_files import format_utc
 
 OLD, NEW = {"serial": "A"}, {"serial": "B"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from chaosity.benchmarks.benchmark_templates import Benchmark, load_benchmark_of_each_category
+from chaosity.design.benchmark_templates import Benchmark, load_benchmark_of_each_category
 from chaosity.design.endpoints import PlannedDrive
 from chaosity.design.host_plan import PlannedHost
 from chaosity.design.host_resources import HostResources

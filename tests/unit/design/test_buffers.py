@@ -11,7 +11,7 @@ from expansions import expansion, tried
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.benchmarks.benchmark_templates import Benchmark, load_benchmark_of_each_category
+from chaosity.design.benchmark_templates import Benchmark, load_benchmark_of_each_category
 from chaosity.design.endpoints import PlannedDrive
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources

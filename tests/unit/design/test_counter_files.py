@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from chaosity.benchmarks.benchmark_templates import (
+from chaosity.design.benchmark_templates import (
     encode_x86_event,
     find_counter_events,
     read_counter_files,

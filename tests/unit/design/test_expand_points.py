@@ -17,7 +17,7 @@ from chaosity.design.host_plan import PlannedHost, plan_host, random_orders
 from chaosity.design.samples import pick_evenly_spread
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError
-from chaosity.records.atomic_writes_and_record_files import replicate_numbers
+from chaosity.records.record_files import replicate_numbers
 from chaosity.topology.topology_discovery import discover_topology
 
 

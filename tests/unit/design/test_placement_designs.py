@@ -10,7 +10,7 @@ from expansions import expansion, tried
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chaosity.benchmarks.benchmark_templates import Benchmark, load_benchmark_of_each_category
+from chaosity.design.benchmark_templates import Benchmark, load_benchmark_of_each_category
 from chaosity.design.host_plan import PlannedHost
 from chaosity.design.host_resources import HostResources
 from chaosity.design.samples import sample_sets_of_every_size

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from table_figures import draw
 
-from chaosity.benchmarks.benchmark_templates import Benchmark, load_benchmark_of_each_category
 from chaosity.cpusets import format_cpu_list
+from chaosity.design.benchmark_templates import Benchmark, load_benchmark_of_each_category
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.reference_loads import add_reference_loads

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import strategies as st
 
 from chaosity.hosts.ansible_inventory import read_inventory
-from chaosity.slurm.job_watch_and_queue_cost import (
+from chaosity.hosts.runner_command import runner_command_line, ssh_transport
+from chaosity.slurm.job_watch import (
     check_finished_jobs_stay_visible,
     describe_queue_and_job_times,
     parse_slurm_jobs_of_run,
 )
 from chaosity.slurm.slurm_commands import parse_slurm_nodes, reasons_of_unusable_nodes
-from chaosity.transport.runner_command import runner_command_line, ssh_transport
 from strategies import (
     ODD_TEXTS,
     Draw,

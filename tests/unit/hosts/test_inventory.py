@@ -121,7 +121,7 @@ def test_an_inline_vault_value_is_decrypted_with_the_password_of_the_vault(
 def run_ansible(*, user: int, home: str) -> str:
     """What is said before a playbook of a user starts."""
     code = (
-        "import os; from chaosity.hosts.ansible_programs import ansible_command; "
+        "import os; from chaosity.hosts.ansible_inventory import ansible_command; "
         f"from chaosity.errors import UserError; os.setuid({user})\n"
         "try: ansible_command('ansible-playbook')\n"
         "except UserError as error: print(error)"

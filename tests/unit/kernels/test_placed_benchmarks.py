@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.benchmarks.benchmark_templates import Benchmark
+from chaosity.design.benchmark_templates import Benchmark
 from chaosity.documents.shipped_documents import load_benchmark
-from chaosity.runner import metric_values, progress_samples_and_rates, record_checks
-from chaosity.runner.parse_tool_output import ExtractionError, extract_number
+from chaosity.runner import metric_values, progress_rates, record_checks
+from chaosity.runner.tool_output import ExtractionError, extract_number
 
 PLACED = {"placed": True}
 
@@ -63,7 +63,7 @@ def test_a_placed_program_does_what_its_file_asks(
     one = ran(load("chaosity_workload", kernel, cpus, node), workload.parent)
     assert failed(one) == []
     assert one["memory_bytes"] == 2 << 20
-    assert progress_samples_and_rates.samples_from_events(one["progress"], one["outputs"]["stdout"])
+    assert progress_rates.samples_from_events(one["progress"], one["outputs"]["stdout"])
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from chaosity.runner import temporary_kernel_settings
+from chaosity.runner import kernel_settings
 
-WEIGHTS = f"{temporary_kernel_settings.WEIGHTS}/node"
+WEIGHTS = f"{kernel_settings.WEIGHTS}/node"
 # Under nohup, or after `&` in a script, tests ignore these signals, and their programs would too.
 SIGNALS_AS_USUAL = ("env", "--default-signal=HUP,INT")
 PLACE = (*SIGNALS_AS_USUAL, sys.executable, "-m", "chaosity.place")
@@ -24,13 +24,13 @@ class Kernel:
         self.root = root
         nodes = "sys/devices/system/node"
         for name, text in {
-            temporary_kernel_settings.BOOT_ID: "this boot",
-            temporary_kernel_settings.NUMA_BALANCING: "1",
+            kernel_settings.BOOT_ID: "this boot",
+            kernel_settings.NUMA_BALANCING: "1",
             f"{nodes}/has_memory": "0",
             f"{nodes}/node0/cpulist": "0-1",
             f"{nodes}/node1/cpulist": "",
             f"{WEIGHTS}0": "7",
-            f"{temporary_kernel_settings.WEIGHTS}/auto": "true",
+            f"{kernel_settings.WEIGHTS}/auto": "true",
         }.items():
             self.set(name, text)
         for folder in ("tmp", "run"):
@@ -46,12 +46,12 @@ class Kernel:
 
     @property
     def balancing(self) -> str:
-        return self.get(temporary_kernel_settings.NUMA_BALANCING)
+        return self.get(kernel_settings.NUMA_BALANCING)
 
     @property
     def left(self) -> bool:
         """Whether former values wait to be put back."""
-        return (self.root / temporary_kernel_settings.FORMER_VALUES).exists()
+        return (self.root / kernel_settings.FORMER_VALUES).exists()
 
     def arguments(self, *arguments: str, policy: str = "uniform_all") -> list[str]:
         given = ("--root", str(self.root), "--policy", policy, "--workers", "0")

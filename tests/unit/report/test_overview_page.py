@@ -15,8 +15,8 @@ from chaosity.report.overview import write_overview
 from chaosity.report.page import has_outdated_skip_note
 from chaosity.report.problems import OK, PROBLEM
 from chaosity.report.report_summary import BestValue, ProblemAndSeverity, ReportSummary
+from chaosity.result_folders import SkippedHost
 from chaosity.store.tidy_table_parquet import write_parquet_table
-from chaosity.transport.skipped_hosts import SkippedHost
 from machines import measured_host
 
 RESOURCES = {"Memory bandwidth": (BestValue("one node", "40.0 GB/s", "node0"),)}

@@ -8,7 +8,7 @@ from lxml import etree
 from report_inputs import record_summaries, run_of, system_document
 
 from chaosity.anomalies.anomaly_results import Findings
-from chaosity.records.record_types_and_verdict import make_check
+from chaosity.records.record_types import make_check
 from chaosity.report.facts import host_state_section, machine_section
 from chaosity.report.html import render_page
 from chaosity.report.problems import SEVERITIES, check_results

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from chaosity.records.atomic_writes_and_record_files import SCHEMA_VERSION, save_record
-from chaosity.records.record_types_and_verdict import make_check, make_verdict
+from chaosity.records.record_files import SCHEMA_VERSION, save_record
+from chaosity.records.record_types import make_check, make_verdict
 from chaosity.report.run import read_record_summaries, tool_note_sentences
 
 

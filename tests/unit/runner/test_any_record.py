@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from chaosity.benchmarks.benchmark_templates import Benchmark
 from chaosity.campaign.kept_page_weights import HostPageWeights
 from chaosity.cli.explain import explain_value_command
+from chaosity.design.benchmark_templates import Benchmark
 from chaosity.documents.shipped_documents import ROOT, load_benchmark
 from chaosity.errors import UserError
 from chaosity.place.placement_search import SampleSource
 from chaosity.report.run import read_record_summaries, tool_note_sentences
+from chaosity.result_folders import read_skipped_host
 from chaosity.rounds.round_types import Round, read_round_step, write_round_step
 from chaosity.runner.metric_values import metric_values_or_reasons
-from chaosity.runner.parse_tool_output import ExtractionError, extract_number
 from chaosity.runner.record_checks import check_output_rules, check_record
+from chaosity.runner.tool_output import ExtractionError, extract_number
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import build_tidy_table
-from chaosity.transport.skipped_hosts import read_skipped_host
 from strategies import (
     Draw,
     change_document,

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.records.record_types_and_verdict import VALID
+from chaosity.records.record_types import VALID
 from chaosity.runner import event_counters, metric_values
-from chaosity.runner.parse_tool_output import ExtractionError
 from chaosity.runner.point_measurement import measure_point
+from chaosity.runner.tool_output import ExtractionError
 
 # PERF_TYPE_SOFTWARE of perf_event_open(2), and events that every kernel counts.
 CLOCK = {"event": "cpu-clock", "type": 1, "config": 0}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaosity.records.atomic_writes_and_record_files import (
+from chaosity.records.record_files import (
     RUN_BEGAN,
     SCHEMA_VERSION,
     link_current_record,

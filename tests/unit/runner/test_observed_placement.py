@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.records.record_types_and_verdict import ThreadPlacement
+from chaosity.records.record_types import ThreadPlacement
 from chaosity.runner import observed_placement, record_checks
 
 NUMA_MAPS = """562f0eac8000 default file=/usr/bin/cat mapped=2 N0=2 kernelpagesize_kB=4

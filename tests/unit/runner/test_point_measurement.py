@@ -14,8 +14,8 @@ from types import SimpleNamespace
 import pytest
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.records.atomic_writes_and_record_files import load_record, save_record
-from chaosity.records.record_types_and_verdict import FAILED, VALID
+from chaosity.records.record_files import load_record, save_record
+from chaosity.records.record_types import FAILED, VALID
 from chaosity.runner import load_process, metric_values, opencl_device_lookup
 from chaosity.runner.point_measurement import (
     is_measured_enough,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaosity.records.record_types_and_verdict import FAILED, VALID, make_check, make_verdict
+from chaosity.records.record_types import FAILED, VALID, make_check, make_verdict
 
 
 def test_a_record_is_valid_unless_a_decisive_check_failed():

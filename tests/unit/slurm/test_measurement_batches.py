@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.slurm.measurement_batches import (
+from chaosity.campaign.slurm_jobs import (
     ReplicateToMeasure,
     cut_measurements_into_batches,
     planned_seconds,

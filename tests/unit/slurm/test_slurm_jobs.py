@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chaosity.errors import UserError
-from chaosity.slurm.job_watch_and_queue_cost import (
+from chaosity.slurm.job_watch import (
     check_finished_jobs_stay_visible,
     describe_queue_and_job_times,
     parse_slurm_jobs_of_run,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaosity.campaign.campaign_slurm_jobs import JOB_PREFIX
+from chaosity.campaign.slurm_jobs import JOB_PREFIX
 from chaosity.slurm.slurm_commands import (
     parse_slurm_nodes,
     reasons_of_unusable_nodes,

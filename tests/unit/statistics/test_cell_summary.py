@@ -18,7 +18,7 @@ from chaosity.statistics.cell_summary import (
     summarise_cells,
     with_variance_priors,
 )
-from chaosity.statistics.estimates_and_ratios import Estimate, Ratio
+from chaosity.statistics.estimates import Estimate, Ratio
 from chaosity.statistics.moderated_variances import (
     FEWEST_CELLS,
     VariancePrior,

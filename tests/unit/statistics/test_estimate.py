@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from chaosity.statistics.estimates_and_ratios import Estimate, Ratio, change_text
-from chaosity.statistics.significance_tests import (
+from chaosity.statistics.estimates import (
+    Estimate,
+    Ratio,
     adjust_false_discovery_rate,
     adjust_family_wise_error,
+    change_text,
     is_variation_between_cells_significant,
 )
 

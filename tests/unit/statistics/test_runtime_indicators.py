@@ -14,11 +14,11 @@ from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import load_benchmark, load_experiment
 from chaosity.errors import UserError
 from chaosity.figures.figure_files import draw_figures
-from chaosity.records.atomic_writes_and_record_files import replicate_numbers
+from chaosity.records.record_files import replicate_numbers
 from chaosity.report.variance_analysis import analysis_sections
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.simulated_records import simulate_replicate
-from chaosity.statistics.estimates_and_ratios import Estimate, intervals_with_confidence
+from chaosity.statistics.estimates import Estimate, intervals_with_confidence
 from chaosity.statistics.find_anova_studies import find_anova_studies
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import (

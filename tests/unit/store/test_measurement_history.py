@@ -9,8 +9,8 @@ import pytest
 import records_by_hand
 from records_by_hand import load, record, write_point
 
-from chaosity.records.atomic_writes_and_record_files import save_record
-from chaosity.records.record_types_and_verdict import make_check, make_verdict
+from chaosity.records.record_files import save_record
+from chaosity.records.record_types import make_check, make_verdict
 from chaosity.store.measurements_before_component_changes import (
     HISTORY_COLUMNS,
     split_measurements_at_component_changes,

@@ -20,7 +20,7 @@ from chaosity.components.component_history import read_component_histories
 from chaosity.components.make_component_documents import make_component_documents
 from chaosity.cpusets import format_cpu_list, parse_cpu_list, parse_mask
 from chaosity.documents.shipped_documents import ROOT
-from chaosity.runner.memory_module_table import parse_memory_modules
+from chaosity.runner.describe_host import parse_memory_modules
 from chaosity.topology.host_facts import parse_dmidecode_memory_modules
 from chaosity.topology.topology_discovery import discover_topology, discover_topology_with_xml
 from chaosity.topology.topology_model import (

@@ -13,8 +13,8 @@ import pytest
 from chaosity.components.make_component_documents import make_component_documents
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.documents.config import read_config
-from chaosity.runner import memory_module_table
-from chaosity.runner.memory_module_table import parse_memory_modules
+from chaosity.runner import describe_host as memory_module_table
+from chaosity.runner.describe_host import parse_memory_modules
 from chaosity.topology import topology_discovery, topology_sources
 from chaosity.topology.host_facts import find_memory_peak
 from chaosity.topology.topology_discovery import discover_topology

@@ -21,14 +21,13 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from chaosity.statistics.estimates_and_ratios import MAD_TO_DEVIATION
+from chaosity.statistics.estimates import MAD_TO_DEVIATION, MATTERS, MATTERS_IN_ONE_RUN
 from chaosity.statistics.moderated_variances import (
     VariancePrior,
     estimate_noise,
     fit_common_variance,
     variance_of_median,
 )
-from chaosity.statistics.significance_tests import MATTERS, MATTERS_IN_ONE_RUN
 from chaosity.store.measurements import less_is_better
 
 # Name of an initiator or a target: a node number in a node matrix, else a place name.

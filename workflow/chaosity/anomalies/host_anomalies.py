@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from chaosity.anomalies.anomaly_doubts import (
-    add_doubt,
-    reason_for_unusable_results,
-    without_disturbed_replicates,
-)
 from chaosity.anomalies.anomaly_results import (
     Anomaly,
     Findings,
+    add_doubt,
     no_problems_text,
+    reason_for_unusable_results,
+    without_disturbed_replicates,
 )
 from chaosity.anomalies.component_anomalies import (
     CheckResult,

@@ -29,10 +29,10 @@ from chaosity.anomalies.cell_log_scores import (
 )
 from chaosity.anomalies.component_anomalies import CheckResult
 from chaosity.place_names import list_of_places, natural_sort_key, place_words
+from chaosity.statistics.estimates import MATTERS_IN_ONE_RUN
 from chaosity.statistics.ratios import (
     compare_latency_together_and_alone,
 )
-from chaosity.statistics.significance_tests import MATTERS_IN_ONE_RUN
 from chaosity.store.measurements import Measurements
 from chaosity.text_templates import write_text
 

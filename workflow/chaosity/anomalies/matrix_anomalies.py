@@ -11,14 +11,15 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from chaosity.anomalies.anomaly_doubts import doubt_of_single_run, with_doubt
 from chaosity.anomalies.anomaly_results import (
     Anomaly,
     AnomalyKind,
     CellGroup,
     Findings,
+    doubt_of_single_run,
     shorten_list,
     verb_before_value,
+    with_doubt,
 )
 from chaosity.anomalies.cell_groups import GroupedCells, best_middle_score_of_each_group
 from chaosity.anomalies.cell_log_scores import (
@@ -41,7 +42,7 @@ from chaosity.anomalies.matrix_structure import (
 )
 from chaosity.anomalies.slit_mismatch import check_packages_and_slit
 from chaosity.place_names import initiator_to_target_name, node_name, package_name
-from chaosity.statistics.significance_tests import MATTERS, MATTERS_IN_ONE_RUN
+from chaosity.statistics.estimates import MATTERS, MATTERS_IN_ONE_RUN
 from chaosity.store.read_node_matrix_csv import NodeMatrix
 from chaosity.text_templates import write_sentences, write_text
 from chaosity.units import format_quantity, join_with_and

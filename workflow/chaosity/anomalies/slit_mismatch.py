@@ -38,7 +38,7 @@ from chaosity.anomalies.matrix_structure import (
     structure_cost,
 )
 from chaosity.place_names import node_name
-from chaosity.statistics.significance_tests import MATTERS
+from chaosity.statistics.estimates import MATTERS
 from chaosity.store.measurements import less_is_better
 from chaosity.text_templates import write_sentences, write_text
 from chaosity.units import format_quantity

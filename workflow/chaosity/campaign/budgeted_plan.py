@@ -14,7 +14,7 @@ from pathlib import Path
 from chaosity.design.host_plan import HostPlan
 from chaosity.documents.config import AUTO_BUDGET, Config
 from chaosity.errors import UserError
-from chaosity.records.atomic_writes_and_record_files import record_file
+from chaosity.records.record_files import record_file
 from chaosity.rounds.point_priority import least_budget_seconds
 from chaosity.rounds.round_types import (
     ROUND_SECONDS,

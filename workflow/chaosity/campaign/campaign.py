@@ -26,8 +26,7 @@ from chaosity.campaign.damaged_files import (
     set_damaged_derived_files_aside,
     set_damaged_records_aside,
 )
-from chaosity.campaign.firmware_modes import NO_BOOT, boot_commands, hosts_with_modes
-from chaosity.campaign.host_in_mode import HostInMode
+from chaosity.campaign.host_in_mode import NO_BOOT, HostInMode, boot_commands, hosts_with_modes
 from chaosity.campaign.kept_page_weights import HostPageWeights
 from chaosity.campaign.results_lock import lock_results
 from chaosity.components.component_history import notes_on_missing_components
@@ -46,17 +45,17 @@ from chaosity.hosts.host_discovery import (
     read_discovered_host,
     read_discovered_hosts,
 )
-from chaosity.records.atomic_writes_and_record_files import (
+from chaosity.hosts.runner_command import put_own_programs_first_in_path
+from chaosity.records.point_types import Point
+from chaosity.records.record_files import (
     time_in_file_name,
     utc_now_text,
     write_if_changed,
 )
-from chaosity.records.point_types import Point
 from chaosity.rounds.round_types import RoundStep, read_round_steps, rounds_of
 from chaosity.simulation.machine_model import check_programs_can_be_simulated
 from chaosity.simulation.simulated_records import open_machine_model
 from chaosity.topology.topology_sources import LIVE
-from chaosity.transport.own_programs import put_own_programs_first_in_path
 
 T = TypeVar("T")
 # The config of this run below the results of a host, for the jobs that need it.

@@ -17,7 +17,7 @@ from pathlib import Path
 from chaosity.campaign.kept_page_weights import FILE as WEIGHTS_FILE
 from chaosity.design.host_plan import HostPlan
 from chaosity.errors import MALFORMED, UserError, describe_malformed
-from chaosity.records.atomic_writes_and_record_files import (
+from chaosity.records.record_files import (
     read_regular_file,
     record_file,
     replicate_numbers,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypedDict
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import MALFORMED, UserError
 from chaosity.place.page_shares import CONTENDED, largest_share_deviation
-from chaosity.records.atomic_writes_and_record_files import (
+from chaosity.records.record_files import (
     read_regular_file,
     utc_now_text,
     write_if_changed,

@@ -25,7 +25,7 @@ from chaosity.components.component_history import (
 from chaosity.design.host_plan import HostPlan
 from chaosity.documents.config import Config
 from chaosity.errors import UserError
-from chaosity.records.atomic_writes_and_record_files import (
+from chaosity.records.record_files import (
     file_time,
     has_text,
     load_record,
@@ -33,7 +33,7 @@ from chaosity.records.atomic_writes_and_record_files import (
     replicate_numbers,
     time_in_file_name,
 )
-from chaosity.records.record_types_and_verdict import SIMULATED, VALID
+from chaosity.records.record_types import SIMULATED, VALID
 from chaosity.result_folders import UNMEASURED_FILE
 from chaosity.rounds.known_before import known_cells
 from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints, rows_left_out

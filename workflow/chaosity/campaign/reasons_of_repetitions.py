@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from chaosity.errors import printable_line
-from chaosity.records.atomic_writes_and_record_files import load_record
 from chaosity.records.point_types import Point
-from chaosity.records.record_types_and_verdict import VALID
+from chaosity.records.record_files import load_record
+from chaosity.records.record_types import VALID
 from chaosity.units import format_count, join_with_and
 
 # What a point's definition depends on, see `design.point_expansion`.

@@ -14,7 +14,7 @@ import click
 
 from chaosity import __version__
 from chaosity.errors import UserError, file_system_error
-from chaosity.transport.own_programs import put_own_programs_first_in_path
+from chaosity.hosts.runner_command import put_own_programs_first_in_path
 
 # Each command with its help in one line. `chaosity.cli.NAME` defines it, unless listed below.
 COMMANDS = {

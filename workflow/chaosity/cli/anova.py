@@ -93,7 +93,7 @@ def anova_command(
 def _print_analysis(analysis: AnovaResult, confidence: float) -> None:
     """Print the tables of an analysis, each with at most `_MOST_LINES` lines, and its sentences."""
     from chaosity.statistics.anova import p_value_text, variation_percent_text
-    from chaosity.statistics.estimates_and_ratios import confidence_text
+    from chaosity.statistics.estimates import confidence_text
 
     logs = analysis.transform == "log"
     interval = f"{confidence_text(confidence)} interval"

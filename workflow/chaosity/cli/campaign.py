@@ -22,7 +22,7 @@ from chaosity.cli.shared_options import (
 )
 from chaosity.cli.terminal_output import echo, print_json, print_line, print_table
 from chaosity.errors import UserError
-from chaosity.records.atomic_writes_and_record_files import write_atomically
+from chaosity.records.record_files import write_atomically
 from chaosity.units import format_duration
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def discover_host_command(host: str, configuration: str, config_file: Path) -> N
     Writes topology and components into results/HOST/CONFIGURATION. The workflow starts this command
     after it booted the host.
     """
-    from chaosity.campaign.firmware_modes import discover_in_mode
+    from chaosity.campaign.host_in_mode import discover_in_mode
     from chaosity.documents.config import read_config
 
     discover_in_mode(read_config(config_file), host, configuration)
@@ -198,7 +198,7 @@ def write_simulated_records_command(
     `snakemake` with the same inventory and results then makes tables, figures and reports.
     """
     from chaosity.campaign.campaign import Campaign
-    from chaosity.campaign.firmware_modes import discover_in_mode
+    from chaosity.campaign.host_in_mode import discover_in_mode
     from chaosity.documents.config import read_config
     from chaosity.documents.shipped_documents import ROOT
     from chaosity.simulation.simulated_records import TRUTH_COLUMNS, simulate_host, true_value_rows

@@ -285,7 +285,7 @@ def history_command(folder: Path, every: bool, csv_file: Path | None, as_json: b
         refuse_without_effect("with --json", "every")
     history = read_check_history(folder)
     if csv_file:
-        from chaosity.records.atomic_writes_and_record_files import write_atomically
+        from chaosity.records.record_files import write_atomically
         from chaosity.store.csv_for_spreadsheets import csv_text
 
         write_atomically(csv_file, csv_text(history.table()))

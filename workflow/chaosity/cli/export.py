@@ -13,7 +13,7 @@ import click
 from chaosity.cli.shared_options import DWP_OPTION, FILE, FOLDER, JSON_OPTION, RESULTS_FOLDER
 from chaosity.cli.terminal_output import echo, json_text
 from chaosity.errors import UserError
-from chaosity.records.atomic_writes_and_record_files import write_atomically
+from chaosity.records.record_files import write_atomically
 
 if TYPE_CHECKING:
     from chaosity.export.main_matrices import MeasuredHost

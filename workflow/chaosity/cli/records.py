@@ -11,13 +11,13 @@ import click
 from chaosity.cli.shared_options import EXISTING_FILE, FILE
 from chaosity.cli.terminal_output import echo
 from chaosity.errors import UserError, malformed_as_user_error
-from chaosity.records.atomic_writes_and_record_files import (
+from chaosity.records.point_types import Point
+from chaosity.records.record_files import (
     read_regular_file,
     save_record,
     write_atomically,
 )
-from chaosity.records.point_types import Point
-from chaosity.records.record_types_and_verdict import SIMULATED, VALID
+from chaosity.records.record_types import SIMULATED, VALID
 from chaosity.runner.point_measurement import measure_point
 
 

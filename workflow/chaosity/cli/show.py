@@ -24,7 +24,7 @@ from chaosity.units import choose_scale, format_count
 
 if TYPE_CHECKING:
     from chaosity.export.main_matrices import MainMatrix, MeasuredHost
-    from chaosity.statistics.estimates_and_ratios import Estimate
+    from chaosity.statistics.estimates import Estimate
 
 # Number of missing values that are listed with their reason.
 _MOST_MISSING = 3
@@ -168,7 +168,7 @@ def _write_drawing(hosts: Sequence[MeasuredHost], path: Path) -> None:
     from chaosity.cli.anomalies import analyse_results
     from chaosity.figures.machine_drawing import draw_machine, draw_machines
     from chaosity.figures.machine_parts import MachineParts
-    from chaosity.records.atomic_writes_and_record_files import write_atomically
+    from chaosity.records.record_files import write_atomically
     from chaosity.report.html import path_relative_to_report
     from chaosity.report.problems import numbered_findings
 

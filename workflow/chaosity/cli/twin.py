@@ -62,7 +62,7 @@ def fit_command(folder: Path, output: Path | None) -> None:
 
     from chaosity.documents.checked_yaml import check_document
     from chaosity.documents.machines import MachineFile
-    from chaosity.records.atomic_writes_and_record_files import write_atomically
+    from chaosity.records.record_files import write_atomically
     from chaosity.twin.fitted_description import named_description
 
     if output and not re.fullmatch(r"[a-z0-9_]+\.yaml", output.name):

@@ -18,8 +18,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
+from chaosity.statistics.estimates import LEVEL, MATTERS, adjust_family_wise_error
 from chaosity.statistics.moderated_variances import fit_variance_prior, variance_of_median
-from chaosity.statistics.significance_tests import LEVEL, MATTERS, adjust_family_wise_error
 
 MIN_HOSTS = 3
 _Values = NDArray[np.float64]

@@ -27,7 +27,7 @@ from pandas.core.groupby import SeriesGroupBy
 
 from chaosity.place_names import parse_place_name
 from chaosity.statistics.cell_summary import KIND
-from chaosity.statistics.estimates_and_ratios import intervals_and_p_of_ratios
+from chaosity.statistics.estimates import intervals_and_p_of_ratios
 from chaosity.statistics.moderated_variances import fit_priors_of_variances, moderate_variances
 from chaosity.store.measurements import (
     LOAD,

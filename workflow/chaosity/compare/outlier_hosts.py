@@ -28,9 +28,8 @@ from chaosity.compare.host_deviations import (
 )
 from chaosity.compare.matched_cells import ARROW, gain_signs, match_cells, prepare_sides
 from chaosity.errors import UserError
-from chaosity.statistics.estimates_and_ratios import Ratio
+from chaosity.statistics.estimates import MATTERS, Ratio
 from chaosity.statistics.moderated_variances import variance_of_median
-from chaosity.statistics.significance_tests import MATTERS
 from chaosity.store.measurements import (
     WORKING_SET,
     Measurements,

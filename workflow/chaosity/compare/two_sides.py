@@ -31,10 +31,10 @@ from chaosity.compare.matched_cells import (
     summarise_logs,
 )
 from chaosity.errors import UserError
-from chaosity.statistics.estimates_and_ratios import Ratio
-from chaosity.statistics.significance_tests import (
+from chaosity.statistics.estimates import (
     LEVEL,
     MATTERS,
+    Ratio,
     adjust_false_discovery_rate,
 )
 from chaosity.store.measurements import (

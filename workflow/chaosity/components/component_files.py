@@ -16,7 +16,7 @@ from chaosity.components.component_history import (
 )
 from chaosity.components.make_component_documents import SYSTEM, ComponentDocument, Components
 from chaosity.errors import UserError
-from chaosity.records.atomic_writes_and_record_files import read_regular_file, write_atomically
+from chaosity.records.record_files import read_regular_file, write_atomically
 from chaosity.topology.topology_model import read_topology
 from chaosity.topology.topology_parts import HostFacts
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from chaosity.components.make_component_documents import Components
 from chaosity.errors import MALFORMED, malformed_as_user_error, printable_line
-from chaosity.records.atomic_writes_and_record_files import (
+from chaosity.records.record_files import (
     file_time,
     format_utc,
     read_regular_file,

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypedDict
 
-from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
 from chaosity.components.make_component_documents import drive_component_name
+from chaosity.design.benchmark_templates import load_benchmark_of_each_category
 from chaosity.design.endpoints import PlannedDrive
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
@@ -25,8 +25,8 @@ from chaosity.documents.inventory import HostVariables
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError, check_allowed
 from chaosity.place_names import PlaceName
-from chaosity.records.atomic_writes_and_record_files import has_text, write_if_changed
 from chaosity.records.point_types import ExpandedPoint, Point, PointStoppingRule
+from chaosity.records.record_files import has_text, write_if_changed
 from chaosity.topology.topology_model import Topology
 from chaosity.topology.topology_parts import NvmeDrive
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import product
 from typing import TypeVar, cast
 
-from chaosity.benchmarks.benchmark_templates import Benchmark
+from chaosity.design.benchmark_templates import Benchmark
 from chaosity.design.endpoints import Endpoint, Initiator, Target
 from chaosity.design.host_resources import HostResources
 from chaosity.design.loads import ChosenLoad, Combination, LoadGroup

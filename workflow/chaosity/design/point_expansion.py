@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, cast
 
-from chaosity.benchmarks.benchmark_templates import Benchmark, find_counter_events
 from chaosity.components.make_component_documents import gpu_component_name
 from chaosity.cpusets import format_cpu_list
+from chaosity.design.benchmark_templates import Benchmark, find_counter_events
 from chaosity.design.endpoints import Initiator, Target
 from chaosity.design.load_combinations import LoadCombinations
 from chaosity.design.loads import (

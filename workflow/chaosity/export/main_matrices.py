@@ -16,10 +16,10 @@ import pandas as pd
 from chaosity import __version__
 from chaosity.errors import UserError
 from chaosity.place_names import node_name, parse_place_name
-from chaosity.records.record_types_and_verdict import SIMULATED
+from chaosity.records.record_types import SIMULATED
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.statistics.cell_summary import summarise_cells, with_variance_priors
-from chaosity.statistics.estimates_and_ratios import Estimate
+from chaosity.statistics.estimates import Estimate
 from chaosity.store.measurements import WORKING_SET, Measurements, SliceKey, less_is_better
 from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY, NodeMatrix, read_matrix_csv
 from chaosity.topology.topology_model import (

@@ -17,7 +17,7 @@ from chaosity.export.main_matrices import (
 )
 from chaosity.place_names import node_name, package_name
 from chaosity.statistics.cell_summary import summarise_cells
-from chaosity.statistics.estimates_and_ratios import Estimate
+from chaosity.statistics.estimates import Estimate
 from chaosity.statistics.ratios import summarise_corun_to_alone_ratios
 from chaosity.store.measurements import LOAD, POINT, less_is_better, parse_levels_json
 from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY

@@ -22,7 +22,7 @@ from chaosity.export.main_matrices import (
     size_sweeps,
 )
 from chaosity.statistics.cell_summary import summarise_cells
-from chaosity.statistics.estimates_and_ratios import Estimate, intervals_with_confidence
+from chaosity.statistics.estimates import Estimate, intervals_with_confidence
 from chaosity.store.read_node_matrix_csv import BANDWIDTH
 from chaosity.text_templates import TEMPLATES, make_environment
 from chaosity.topology.topology_model import SAME_NODE

@@ -26,14 +26,13 @@ from chaosity.figures.tables import latency_curve_numbers
 from chaosity.place_names import access_words, list_of_places, natural_sort_key
 from chaosity.statistics.cell_summary import UNMEASURED
 from chaosity.statistics.curves import RISE_PER_DOUBLING, LatencyStep
-from chaosity.statistics.estimates_and_ratios import Estimate
+from chaosity.statistics.estimates import Estimate, is_variation_between_cells_significant
 from chaosity.statistics.ratios import (
     DIVERGING_RATIO,
     LatencyDivergence,
     compare_latency_together_and_alone,
     estimate_group_ratio_paired_by_block,
 )
-from chaosity.statistics.significance_tests import is_variation_between_cells_significant
 from chaosity.store.left_out_points import PREDICTED
 from chaosity.store.measurements import is_performance_metric, less_is_better
 from chaosity.units import (

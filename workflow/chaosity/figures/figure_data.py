@@ -14,7 +14,7 @@ from chaosity.documents.figures import Bound, LevelsToCompare
 from chaosity.errors import UserError
 from chaosity.figures.axes import Axis
 from chaosity.statistics.curves import LatencyStep, repeat_unloaded_points_on_each_line
-from chaosity.statistics.estimates_and_ratios import CONFIDENCE
+from chaosity.statistics.estimates import CONFIDENCE
 from chaosity.store.left_out_points import PREDICTED
 from chaosity.store.measurements import less_is_better
 from chaosity.units import UnitScale, choose_scale

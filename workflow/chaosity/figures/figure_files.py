@@ -36,10 +36,10 @@ from chaosity.figures.tables import (
     value_table,
 )
 from chaosity.figures.vega_lite import write_drawing
-from chaosity.records.atomic_writes_and_record_files import write_atomically
-from chaosity.records.record_types_and_verdict import SIMULATED
+from chaosity.records.record_files import write_atomically
+from chaosity.records.record_types import SIMULATED
 from chaosity.statistics.cell_summary import UNMEASURED
-from chaosity.statistics.estimates_and_ratios import intervals_with_confidence
+from chaosity.statistics.estimates import intervals_with_confidence
 from chaosity.store.csv_for_spreadsheets import csv_text
 from chaosity.store.left_out_points import LeftOutPoints
 from chaosity.store.measurements import Measurements

@@ -53,7 +53,7 @@ from chaosity.figures.mark_texts import (
     value_axis_title,
 )
 from chaosity.figures.vega_lite import WIDTH, Drawing, Row, text_width
-from chaosity.records.record_types_and_verdict import SIMULATED
+from chaosity.records.record_types import SIMULATED
 from chaosity.units import UnitScale, choose_scale, format_binary_bytes, format_count, metric_words
 
 _MOST_TICKS = 12

@@ -25,7 +25,7 @@ from chaosity.export.main_matrices import (
 )
 from chaosity.place_names import node_name, parse_place_name, place_words
 from chaosity.statistics.cell_summary import summarise_cells
-from chaosity.statistics.estimates_and_ratios import Estimate
+from chaosity.statistics.estimates import Estimate
 from chaosity.store.left_out_points import PREDICTED, LeftOutPoints
 from chaosity.store.measurements import Measurements
 from chaosity.store.read_node_matrix_csv import BANDWIDTH

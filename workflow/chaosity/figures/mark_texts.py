@@ -10,7 +10,7 @@ from chaosity.figures.axes import make_axis_value
 from chaosity.figures.figure_data import FigureData, FigureMark, Role, mark_rows
 from chaosity.place_names import access_words
 from chaosity.statistics.cell_summary import UNMEASURED
-from chaosity.statistics.estimates_and_ratios import Estimate
+from chaosity.statistics.estimates import Estimate
 from chaosity.store.left_out_points import LEFT_OUT, PREDICTED
 from chaosity.store.measurements import Measurements
 from chaosity.units import UnitScale, format_count, metric_words

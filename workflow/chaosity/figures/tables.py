@@ -21,12 +21,12 @@ from chaosity.figures.mark_texts import (
 )
 from chaosity.figures.select import parse_node_list
 from chaosity.place_names import place_words
-from chaosity.records.record_types_and_verdict import SIMULATED
+from chaosity.records.record_types import SIMULATED
 from chaosity.statistics.curves import (
     QUANTITIES,
     latency_curve_quantities,
 )
-from chaosity.statistics.estimates_and_ratios import Estimate
+from chaosity.statistics.estimates import Estimate
 from chaosity.store.left_out_points import PREDICTED, PREDICTION_NUMBERS
 from chaosity.units import UnitScale, choose_scale, format_quantity, metric_words
 

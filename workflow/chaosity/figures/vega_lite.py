@@ -21,7 +21,7 @@ from lxml import etree
 
 from chaosity.documents.checked_yaml import read_yaml
 from chaosity.errors import UserError, printable_text
-from chaosity.records.atomic_writes_and_record_files import write_atomically
+from chaosity.records.record_files import write_atomically
 from chaosity.text_templates import TEMPLATES
 
 FOLDER = TEMPLATES / "figures"

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import median_filter
 
-from chaosity.statistics.estimates_and_ratios import MAD_TO_DEVIATION
+from chaosity.statistics.estimates import MAD_TO_DEVIATION
 
 Numbers = NDArray[np.float64]
 Positions = int | NDArray[np.int_]

@@ -45,29 +45,12 @@ from chaosity.health.judge_check_values import (
     status_of_values,
     suspected_parts,
 )
-from chaosity.records.atomic_writes_and_record_files import (
-    load_record,
-    read_regular_file,
-    utc_now_text,
-)
-from chaosity.records.point_types import Point
-from chaosity.records.record_types_and_verdict import VALID, Record
-from chaosity.result_folders import MEASUREMENTS_FILE
-from chaosity.rounds.known_before import known_cells
-from chaosity.runner import lock_files
-from chaosity.runner.find_and_protect_drives import find_device
-from chaosity.runner.host_state import read_processor_seconds
-from chaosity.runner.point_measurement import spent_processor_seconds
-from chaosity.store.measurements import Measurements
-from chaosity.store.tidy_table_from_records import read_points, status_and_values_of_record
-from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_model import read_topology
-from chaosity.transport.measure_point_on_host import (
+from chaosity.hosts.measure_point_on_host import (
     DiscoveredHostDocument,
     HostLostOrChangedError,
     measure_replicate,
 )
-from chaosity.transport.runner_command import (
+from chaosity.hosts.runner_command import (
     LOCAL,
     SIMULATED,
     SLURM,
@@ -75,6 +58,23 @@ from chaosity.transport.runner_command import (
     control_socket_folder,
     runner_command_line,
 )
+from chaosity.records.point_types import Point
+from chaosity.records.record_files import (
+    load_record,
+    read_regular_file,
+    utc_now_text,
+)
+from chaosity.records.record_types import VALID, Record
+from chaosity.result_folders import MEASUREMENTS_FILE
+from chaosity.rounds.known_before import known_cells
+from chaosity.runner import lock_files
+from chaosity.runner.drive_protection import find_device
+from chaosity.runner.host_state import read_processor_seconds
+from chaosity.runner.point_measurement import spent_processor_seconds
+from chaosity.store.measurements import Measurements
+from chaosity.store.tidy_table_from_records import read_points, status_and_values_of_record
+from chaosity.topology.topology_discovery import discover_topology
+from chaosity.topology.topology_model import read_topology
 
 # Slurm ends a HealthCheckProgram after 60 s. Ten are left for start, end and a slow measurement.
 CHECK_SECONDS = 50.0

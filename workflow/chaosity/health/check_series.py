@@ -16,13 +16,13 @@ from chaosity.components.component_files import discovered_host, processor_model
 from chaosity.errors import UserError
 from chaosity.health.choose_check_points import PointKey
 from chaosity.health.judge_check_values import CheckedValue, RecentValues
-from chaosity.records.atomic_writes_and_record_files import (
+from chaosity.hosts.runner_command import SIMULATED
+from chaosity.records.record_files import (
     format_utc,
     time_in_file_name,
     write_atomically,
 )
-from chaosity.records.record_types_and_verdict import Record
-from chaosity.transport.runner_command import SIMULATED
+from chaosity.records.record_types import Record
 
 SERIES_FILE = "checks.csv"
 RECORDS_FOLDER = "checks"

@@ -24,8 +24,8 @@ from scipy import stats
 from chaosity.compare.host_deviations import scatter_of_other_hosts
 from chaosity.health.change_points import variance_of_neighbours
 from chaosity.health.choose_check_points import CheckPoint, PointKey
+from chaosity.statistics.estimates import MATTERS as MATTERS_BETWEEN_HOSTS
 from chaosity.statistics.moderated_variances import variance_of_median
-from chaosity.statistics.significance_tests import MATTERS as MATTERS_BETWEEN_HOSTS
 from chaosity.store.measurements import less_is_better
 
 # Standard deviation between sessions of a healthy host, and the number of earlier deviations that

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import re
+import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +24,6 @@ from chaosity.documents.checked_yaml import check_document
 from chaosity.documents.inventory import HostVariables
 from chaosity.documents.shipped_documents import ROOT, path_as_given_or_in_repository
 from chaosity.errors import UserError, check_allowed, malformed_as_user_error
-from chaosity.hosts.ansible_programs import ansible_command
 from chaosity.topology.topology_sources import LIVE
 
 # Prefix of the workflow's own variables; all others belong to the roles and to Ansible.
@@ -219,3 +222,42 @@ def _checked_host(name: str, values: Mapping[str, Any], inventory: str) -> Inven
         if isinstance(value, dict | list) or "\0" in str(value):
             raise UserError("the value is no text, number or truth value", f"{where}, {key}")
     return InventoryHost(name, cast(HostVariables, own), connection)
+
+
+PLAYBOOK = "ansible-playbook"
+
+
+def ansible_command(program: str) -> list[str]:
+    """Return the begin of the command that starts one of Ansible's programs.
+
+    The program beside this Python is preferred, so the environment need not be active. Ansible
+    insists on a locale with UTF-8, whatever the locale of this process is.
+
+    Raises:
+        UserError: Ansible is not installed, or this user lacks a home folder or an account, without
+            which Ansible ends with an error that does not say so.
+    """
+    beside = Path(sys.executable).with_name(program)
+    found = str(beside) if beside.exists() else shutil.which(program)
+    if found is None:
+        raise UserError(f"{program} is not installed", remedy="run make in the repository")
+    own = Path(os.environ.get("ANSIBLE_HOME") or "~/.ansible")
+    with suppress(RuntimeError):  # this user has neither HOME nor an account
+        own = own.expanduser()
+    existing = next(folder for folder in (own, *own.parents) if folder.exists())
+    if not own.is_absolute() or not os.access(existing, os.W_OK):
+        what = f"the folder {own}, in which Ansible keeps files, cannot be written"
+        raise UserError(what, remedy="set HOME to a folder that this user can write")
+    if program == PLAYBOOK and not _has_account(user := os.geteuid()):
+        what = f"the user {user} has no entry in /etc/passwd, and Ansible's playbooks need one"
+        remedy = "add one; in a container, mount a file with one as /etc/passwd"
+        raise UserError(what, remedy=remedy)
+    return ["/usr/bin/env", "LC_ALL=C.UTF-8", found]
+
+
+def _has_account(user: int) -> bool:
+    try:
+        pwd.getpwuid(user)
+    except KeyError:
+        return False
+    return True

@@ -17,9 +17,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict, cast
 
-from chaosity.benchmarks.benchmark_templates import load_benchmark_of_each_category
 from chaosity.components.component_files import write_changed_components
 from chaosity.components.make_component_documents import make_component_documents
+from chaosity.design.benchmark_templates import load_benchmark_of_each_category
 from chaosity.design.host_plan import PlannedHost
 from chaosity.design.point_expansion import json_fingerprint
 from chaosity.documents.config import Config
@@ -27,12 +27,29 @@ from chaosity.documents.machines import MachineDescription
 from chaosity.documents.shipped_documents import path_as_given_or_in_repository
 from chaosity.errors import UserError, suggest_allowed
 from chaosity.hosts.ansible_inventory import CONFIGURATION, InventoryHost, read_inventory
-from chaosity.records.atomic_writes_and_record_files import (
+from chaosity.hosts.runner_command import (
+    CONNECTION_FAILED,
+    LOCAL,
+    SIMULATED,
+    SLURM,
+    SSH,
+    Transport,
+    connection_error_cause,
+    runner_command_line,
+    ssh_command_with_password,
+    ssh_transport,
+)
+from chaosity.records.point_types import RequiredProgram
+from chaosity.records.record_files import (
     read_regular_file,
     write_atomically,
     write_if_changed,
 )
-from chaosity.records.point_types import RequiredProgram
+from chaosity.result_folders import (
+    note_skipped_host,
+    read_skipped_host,
+    remove_skipped_host_note,
+)
 from chaosity.runner.build_zipapp import zipapp_digest as runner_digest
 from chaosity.simulation.machine_description import (
     MACHINE_FILE,
@@ -47,23 +64,6 @@ from chaosity.slurm.slurm_commands import (
 from chaosity.topology.topology_discovery import discover_topology_with_xml
 from chaosity.topology.topology_model import configuration_name, read_topology, topology_to_json
 from chaosity.topology.topology_sources import LIVE, read_description
-from chaosity.transport.runner_command import (
-    CONNECTION_FAILED,
-    LOCAL,
-    SIMULATED,
-    SLURM,
-    SSH,
-    Transport,
-    connection_error_cause,
-    runner_command_line,
-    ssh_command_with_password,
-    ssh_transport,
-)
-from chaosity.transport.skipped_hosts import (
-    note_skipped_host,
-    read_skipped_host,
-    remove_skipped_host_note,
-)
 
 _DESCRIPTION_FILE = "description.json"
 # lstopo may take two minutes on a host with a slow driver; the tools' versions take seconds.

@@ -15,7 +15,7 @@ from chaosity.place.page_placement_plan import AUTO, METHODS, PlacementRequest
 from chaosity.place.page_shares import POLICIES, parse_shares
 from chaosity.place.run_placed_program import NOT_PLACED, run_program_with_placed_pages
 from chaosity.runner import lock_files
-from chaosity.runner.memory_policies import check_memory_policies
+from chaosity.runner.describe_host import check_memory_policies
 
 REFUSED = 2
 METHOD_HELP = (

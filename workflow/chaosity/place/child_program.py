@@ -18,7 +18,7 @@ from types import FrameType
 from chaosity.errors import UserError
 from chaosity.place import numa_system_calls
 from chaosity.place.page_placement_plan import PlacementPlan
-from chaosity.runner.parse_tool_output import parse_event_line
+from chaosity.runner.tool_output import parse_event_line
 
 # Signals that are passed on to the program. SIGKILL of this process cannot be passed on; the kernel
 # then kills the program too.

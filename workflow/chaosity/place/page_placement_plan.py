@@ -23,9 +23,9 @@ from chaosity.place.page_shares import (
     largest_share_deviation,
     uniform_shares,
 )
+from chaosity.runner.kernel_settings import NUMA_BALANCING, WEIGHTS, read_setting
 from chaosity.runner.lock_files import ROOT
 from chaosity.runner.observed_placement import read_cpus_by_node
-from chaosity.runner.temporary_kernel_settings import NUMA_BALANCING, WEIGHTS, read_setting
 
 # Methods that enforce shares of pages by node. Without wanted shares the method is KERNEL_DECIDES.
 KERNEL_DECIDES, INTERLEAVE = "kernel", "interleave"

@@ -19,14 +19,14 @@ from chaosity.place.page_shares import (
     shift_shares_to_workers,
 )
 from chaosity.place.placement_search import AutonumaSettling, DwpSearch
-from chaosity.records.atomic_writes_and_record_files import write_atomically
-from chaosity.runner.observed_placement import SHARE_TOLERANCE, read_emulator
-from chaosity.runner.point_measurement import READY_SECONDS
-from chaosity.runner.temporary_kernel_settings import (
+from chaosity.records.record_files import write_atomically
+from chaosity.runner.kernel_settings import (
     WEIGHTS,
     HeldKernelSettings,
     hold_kernel_settings,
 )
+from chaosity.runner.observed_placement import SHARE_TOLERANCE, read_emulator
+from chaosity.runner.point_measurement import READY_SECONDS
 
 # Pages are moved if a node's share deviates by more than this, so that memory touched a little
 # later does not exceed the tolerance.

@@ -31,8 +31,8 @@ from chaosity.prediction.drive_set_bounds import (
     raise_to_best_subset,
 )
 from chaosity.statistics.cell_summary import with_variance_priors
+from chaosity.statistics.estimates import MATTERS
 from chaosity.statistics.moderated_variances import variance_of_median
-from chaosity.statistics.significance_tests import MATTERS
 from chaosity.store.left_out_points import PREDICTED, PREDICTION_COLUMNS, PREDICTION_NUMBERS
 from chaosity.store.measurements import SLICE, Measurements, Table
 from chaosity.store.tidy_table_parquet import Row, none_for_missing_values, rows_to_table

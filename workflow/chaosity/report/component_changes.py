@@ -11,7 +11,7 @@ import pandas as pd
 from chaosity.components.component_history import ComponentState, component_differences
 from chaosity.report.problems import load_words
 from chaosity.report.run import Run
-from chaosity.statistics.estimates_and_ratios import Estimate, Ratio, change_text
+from chaosity.statistics.estimates import Estimate, Ratio, change_text
 from chaosity.statistics.ratios import compare_neighbouring_periods
 from chaosity.units import format_count, group_thousands
 

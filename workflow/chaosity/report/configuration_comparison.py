@@ -20,7 +20,7 @@ from chaosity.errors import UserError
 from chaosity.export.main_matrices import MeasuredHost
 from chaosity.figures.machine_drawing import draw_machines
 from chaosity.figures.machine_parts import MachineParts
-from chaosity.records.record_types_and_verdict import SIMULATED
+from chaosity.records.record_types import SIMULATED
 from chaosity.report.figures_by_configuration import draw_figures_by_configuration
 from chaosity.report.html import figure_section, path_relative_to_report
 from chaosity.report.problems import numbered_findings, read_anomalies

@@ -28,7 +28,7 @@ from chaosity.statistics.curves import (
     mean_curve_over_places,
     repeat_unloaded_points_on_each_line,
 )
-from chaosity.statistics.estimates_and_ratios import Ratio
+from chaosity.statistics.estimates import Ratio
 from chaosity.store.measurements import Measurements
 from chaosity.text_templates import write_text
 from chaosity.topology.topology_model import Topology

@@ -17,7 +17,7 @@ from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.figures.figure_files import FigureFile
 from chaosity.statistics.anova import p_value_text, variation_percent_text
-from chaosity.statistics.estimates_and_ratios import change_text
+from chaosity.statistics.estimates import change_text
 from chaosity.text_templates import FORMATS, TEMPLATES, write_text
 
 # Browsers need about a second for the SVG of so many marks, and the page grows by a megabyte.

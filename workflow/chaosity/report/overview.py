@@ -14,7 +14,7 @@ from chaosity.errors import UserError
 from chaosity.export.main_matrices import MeasuredHost
 from chaosity.figures.machine_drawing import draw_small_machine
 from chaosity.figures.machine_parts import MachineParts
-from chaosity.records.atomic_writes_and_record_files import write_atomically
+from chaosity.records.record_files import write_atomically
 from chaosity.report.equal_hosts import EqualHostGroup, compare_equal_hosts
 from chaosity.report.html import path_relative_to_report, render_page
 from chaosity.report.problems import OK, PROBLEM, SEVERITIES, WARNING, read_anomalies
@@ -26,11 +26,10 @@ from chaosity.report.report_summary import (
     ReportSummary,
     checks_of_folder,
 )
-from chaosity.result_folders import MEASUREMENTS_FILE, skipped_hosts
+from chaosity.result_folders import MEASUREMENTS_FILE, SkippedHost, read_skipped_host, skipped_hosts
 from chaosity.store.measurements import Measurements
 from chaosity.text_templates import write_text
 from chaosity.topology.topology_model import read_topology
-from chaosity.transport.skipped_hosts import SkippedHost, read_skipped_host
 
 _SEVERITIES = (FINDING, *SEVERITIES)
 # A page with more rows has drawings of the worst hosts only, and at most so many.

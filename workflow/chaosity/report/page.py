@@ -19,7 +19,7 @@ from chaosity.errors import UserError
 from chaosity.export.main_matrices import MeasuredHost
 from chaosity.figures.machine_drawing import draw_machine
 from chaosity.figures.machine_parts import MachineParts
-from chaosity.records.atomic_writes_and_record_files import write_atomically
+from chaosity.records.record_files import write_atomically
 from chaosity.report.component_changes import component_changes_section
 from chaosity.report.configuration_comparison import configurations_section
 from chaosity.report.experiment_section import experiment_section
@@ -34,9 +34,8 @@ from chaosity.report.problems import (
 from chaosity.report.report_summary import ReportSummary, summarise_report, terminal_lines
 from chaosity.report.resource_table import ResourceRow, resource_table
 from chaosity.report.run import Run
-from chaosity.result_folders import other_configuration_tables
+from chaosity.result_folders import other_configuration_tables, read_skipped_host
 from chaosity.text_templates import fixed_texts
-from chaosity.transport.skipped_hosts import read_skipped_host
 
 
 @dataclass(frozen=True)

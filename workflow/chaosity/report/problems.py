@@ -14,7 +14,7 @@ import pandas as pd
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings, no_problems_text
 from chaosity.figures.figure_files import FigureFile
 from chaosity.place_names import access_words, node_name, place_words
-from chaosity.records.atomic_writes_and_record_files import record_file
+from chaosity.records.record_files import record_file
 from chaosity.report.run import RecordSummary, Run, read_findings
 from chaosity.store.measurements import LOAD, POINT
 from chaosity.store.normal_values import published_values

@@ -13,7 +13,7 @@ import pandas as pd
 from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.health.check_history import LastingLoss, lasting_losses
 from chaosity.health.check_series import read_series
-from chaosity.records.atomic_writes_and_record_files import read_regular_file
+from chaosity.records.record_files import read_regular_file
 from chaosity.report.problems import OK, ProblemsSection
 from chaosity.report.resource_table import LEVELS, measured_place, resource_levels
 from chaosity.report.run import Run

@@ -13,9 +13,8 @@ from chaosity.compare.matched_cells import group_text
 from chaosity.figures.axes import make_axis_value
 from chaosity.place_names import access_words, place_words
 from chaosity.statistics.cell_summary import summarise_cells
-from chaosity.statistics.estimates_and_ratios import Estimate
+from chaosity.statistics.estimates import Estimate, is_variation_between_cells_significant
 from chaosity.statistics.ratios import summarise_corun_to_alone_ratios
-from chaosity.statistics.significance_tests import is_variation_between_cells_significant
 from chaosity.store.measurements import (
     LOAD,
     POINT,

@@ -25,18 +25,19 @@ from chaosity.figures.checks_over_time import draw_checks_over_time
 from chaosity.figures.figure_files import FigureFile, draw_figures
 from chaosity.health.check_history import read_check_history
 from chaosity.health.check_series import SERIES_FILE
-from chaosity.records.atomic_writes_and_record_files import load_record, read_regular_file
 from chaosity.records.point_types import Load
-from chaosity.records.record_types_and_verdict import (
+from chaosity.records.record_files import load_record, read_regular_file
+from chaosity.records.record_types import (
     NOTHING_MEASURED,
     VALID,
     Check,
     LoadClock,
     Record,
 )
+from chaosity.result_folders import read_skipped_host
 from chaosity.statistics.anova import AnovaResult
 from chaosity.statistics.cell_summary import with_variance_priors
-from chaosity.statistics.estimates_and_ratios import CONFIDENCE
+from chaosity.statistics.estimates import CONFIDENCE
 from chaosity.statistics.find_anova_studies import AnovaStudy, analyse_all_studies
 from chaosity.store.left_out_points import LeftOutPoints
 from chaosity.store.measurements import Measurements
@@ -51,7 +52,6 @@ from chaosity.store.tidy_table_from_records import (
 from chaosity.store.tidy_table_parquet import read_parquet_table
 from chaosity.topology.topology_model import Topology, read_topology
 from chaosity.topology.topology_parts import HostFacts
-from chaosity.transport.skipped_hosts import read_skipped_host
 from chaosity.units import format_count
 
 Parsed = TypeVar("Parsed")

@@ -15,7 +15,7 @@ from chaosity.report.resource_table import DRIVES
 from chaosity.report.run import Run
 from chaosity.statistics.anova import IMPORTANT_FROM_PERCENT, AnovaResult, variation_percent_text
 from chaosity.statistics.anova_effects import MOST_LEVELS_IN_PAIRS
-from chaosity.statistics.estimates_and_ratios import confidence_text
+from chaosity.statistics.estimates import confidence_text
 from chaosity.statistics.find_anova_studies import LOCAL, REMOTE, AnovaStudy
 from chaosity.text_templates import fixed_texts, write_text
 from chaosity.units import join_with_and, metric_words

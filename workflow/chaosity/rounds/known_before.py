@@ -13,7 +13,7 @@ import pandas as pd
 from chaosity.errors import UserError
 from chaosity.rounds.round_types import PointKey
 from chaosity.statistics.cell_summary import summarise_cells
-from chaosity.statistics.estimates_and_ratios import MAD_TO_DEVIATION
+from chaosity.statistics.estimates import MAD_TO_DEVIATION
 from chaosity.store.measurements import CELL, Measurements, is_percentile_of_slow_accesses
 
 # Equal hosts have other names.

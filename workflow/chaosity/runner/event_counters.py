@@ -18,13 +18,16 @@ import os
 import platform
 import resource
 import struct
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fcntl import ioctl
+from pathlib import Path
+from statistics import fmean
 from typing import cast
 
 from chaosity.records.point_types import CounterEvent, CounterRequest
-from chaosity.records.record_types_and_verdict import CounterResult, EventCount
-from chaosity.runner.parse_tool_output import ExtractionError
+from chaosity.records.record_types import CounterResult, EventCount, LoadClock
+from chaosity.runner.host_state import read_file_if_present
+from chaosity.runner.tool_output import ExtractionError
 
 # Number of the system call by architecture (the kernel's system call tables); Python has no
 # function for it.
@@ -244,3 +247,55 @@ def smallest_counted_time_share(result: CounterResult) -> float | None:
         if count.get("time_enabled_ns")
     ]
     return min(shares, default=None)
+
+
+MSR_PMU = Path("/sys/bus/event_source/devices/msr")
+FREQUENCY_FILE = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
+_EVENTS = ("aperf", "mperf", "tsc")
+# Each file takes some microseconds to read, so the files of only so many units are read.
+_MOST_UNITS = 16
+COUNTED, ESTIMATED = "APERF and MPERF", "mean of scaling_cur_freq"
+
+
+def clock_counter_requests(pmu: Path = MSR_PMU) -> dict[str, CounterRequest]:
+    """Return name -> request of the counters for the clock; empty if the kernel lacks a counter."""
+    kind = read_file_if_present(pmu / "type")
+    codes = {name: read_file_if_present(pmu / "events" / name) for name in _EVENTS}
+    return {
+        name: {"events": [{"type": int(kind), "config": int(code.removeprefix("event="), 16)}]}
+        for name, code in codes.items()
+        if kind and code and all(codes.values())
+    }
+
+
+def read_scaling_frequency(cpus: Sequence[int], file: str = FREQUENCY_FILE) -> float | None:
+    """Return the mean frequency in hertz of at most 16 evenly spread units; None without files."""
+    chosen = cpus[:: -(-len(cpus) // _MOST_UNITS)] if cpus else cpus
+    texts = (read_file_if_present(file.format(cpu)) for cpu in chosen)
+    kilohertz = [int(text) for text in texts if text and text.isdigit()]
+    return fmean(kilohertz) * 1e3 if kilohertz else None
+
+
+def clock_of_load(
+    counted: Mapping[str, CounterResult], units: int, frequencies: Sequence[float]
+) -> LoadClock:
+    """Return the mean clock of a load in hertz with its source, or the reason why it is unknown.
+
+    Args:
+        counted: results of `clock_counter_requests`, summed over the units by `counter_value`.
+        units: number of the load's processing units.
+        frequencies: values of `read_scaling_frequency` while the load ran, in hertz.
+    """
+    try:
+        if not counted:
+            raise ExtractionError("the kernel has no APERF and MPERF events")
+        aperf, mperf, tsc = (counter_value(counted, name) for name in _EVENTS)
+        if not mperf:
+            raise ExtractionError("all processing units were halted")
+    except ExtractionError as error:
+        if frequencies:
+            return {"hertz": fmean(frequencies), "source": ESTIMATED}
+        return {"hertz": None, "reason": f"{error}, and there is no scaling_cur_freq"}
+    # `counter_value` scales the counts of all units to the longest time.
+    longest_ns = max(count["time_enabled_ns"] for count in counted["tsc"]["counts"])
+    return {"hertz": aperf / mperf * tsc / units / longest_ns * 1e9, "source": COUNTED}

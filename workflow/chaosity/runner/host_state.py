@@ -9,7 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from chaosity.cpusets import format_cpu_list, parse_cpu_list
-from chaosity.records.record_types_and_verdict import HostState
+from chaosity.records.record_types import HostState
 
 # Files whose content can change a measured value, by the key of the record.
 FACT_FILES = {

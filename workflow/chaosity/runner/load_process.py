@@ -16,23 +16,23 @@ from pathlib import Path
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import MeasurementError
 from chaosity.records.point_types import Load, RequiredProgram
-from chaosity.records.record_types_and_verdict import (
+from chaosity.records.record_types import (
     LoadRecord,
     ObservedPlacement,
     ProgramFacts,
     ThreadPlacement,
 )
 from chaosity.runner import observed_placement
-from chaosity.runner.core_clock import (
+from chaosity.runner.event_counters import (
+    LoadCounters,
     clock_counter_requests,
     clock_of_load,
     read_scaling_frequency,
 )
-from chaosity.runner.event_counters import LoadCounters
 from chaosity.runner.guardian_process import Guardian, kill_program
-from chaosity.runner.parse_tool_output import ExtractionError, parse_json_lines
-from chaosity.runner.progress_samples_and_rates import Series, samples_from_events
+from chaosity.runner.progress_rates import Series, samples_from_events
 from chaosity.runner.record_checks import least_memory_to_be_seen
+from chaosity.runner.tool_output import ExtractionError, parse_json_lines
 
 # Interval between two looks at the threads of a load without a barrier; a look costs microseconds.
 THREADS_LOOK_SECONDS = 0.1

@@ -14,20 +14,20 @@ from collections.abc import Mapping
 from typing import Literal
 
 from chaosity.records.point_types import MetricSourceWithUpperBound
-from chaosity.records.record_types_and_verdict import LoadRecord, UnfinishedRecord
+from chaosity.records.record_types import LoadRecord, UnfinishedRecord
 from chaosity.runner import event_counters
-from chaosity.runner.parse_tool_output import (
-    ExtractionError,
-    extract_number,
-    malformed_as_extraction_error,
-)
-from chaosity.runner.progress_samples_and_rates import (
+from chaosity.runner.progress_rates import (
     Series,
     common_time_span,
     progress_series,
     rate_in_window,
     rates_to_each_node_alone,
     sample_quantile_in_window,
+)
+from chaosity.runner.tool_output import (
+    ExtractionError,
+    extract_number,
+    malformed_as_extraction_error,
 )
 
 Method = Literal["counter", "by_node", "quantile", "rate", "output"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.records.record_types_and_verdict import ThreadPlacement
+from chaosity.records.record_types import ThreadPlacement
 
 NODES = Path("/sys/devices/system/node")
 PAGE_COUNT = re.compile(r"\bN(\d+)=(\d+)")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from chaosity.errors import MeasurementError
 from chaosity.records.point_types import Load, OpenclTargetDevice
-from chaosity.records.record_types_and_verdict import Check, make_check
+from chaosity.records.record_types import Check, make_check
 from chaosity.runner.describe_host import (
     OPENCL_PROGRAM,
     ListedOpenclDevice,

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import MeasurementError, UserError, check_room, printable_text
-from chaosity.records.atomic_writes_and_record_files import SCHEMA_VERSION, utc_now_text
 from chaosity.records.point_types import Point, PointStoppingRule, RequiredPlacement
-from chaosity.records.record_types_and_verdict import (
+from chaosity.records.record_files import SCHEMA_VERSION, utc_now_text
+from chaosity.records.record_types import (
     Check,
     Record,
     UnfinishedRecord,
@@ -30,16 +30,16 @@ from chaosity.records.record_types_and_verdict import (
 )
 from chaosity.runner import (
     cgroup_memory,
-    find_and_protect_drives,
+    drive_protection,
     host_state,
+    kernel_settings,
     lock_files,
     observed_placement,
     opencl_device_lookup,
-    temporary_kernel_settings,
 )
 from chaosity.runner.guardian_process import Guardian, guarded
 from chaosity.runner.load_process import LoadProcess
-from chaosity.runner.progress_samples_and_rates import common_time_span, rate_precision
+from chaosity.runner.progress_rates import common_time_span, rate_precision
 from chaosity.runner.record_checks import check_record
 
 # How long to wait for another measurement to end before the point fails.
@@ -178,7 +178,7 @@ def _check_initiator_nodes_unchanged(point: Point) -> Check:
 
 
 def _prepare_loads(
-    point: Point, folder: Path, guardian: Guardian, held: find_and_protect_drives.HeldDrives
+    point: Point, folder: Path, guardian: Guardian, held: drive_protection.HeldDrives
 ) -> tuple[list[LoadProcess], list[Check]]:
     """Check the preconditions and make a working folder for each load."""
     checks = [
@@ -190,7 +190,7 @@ def _prepare_loads(
     for spec in point["loads"]:
         own_folder = folder / spec["name"]
         own_folder.mkdir()
-        checks += find_and_protect_drives.check_and_link_drives(spec, own_folder, held)
+        checks += drive_protection.check_and_link_drives(spec, own_folder, held)
         spec, device_checks = opencl_device_lookup.fill_in_device_numbers(spec)
         checks += device_checks
         loads.append(LoadProcess(spec, own_folder, guardian))
@@ -326,7 +326,7 @@ def _run_loads(
 
     The record gets the data of all loads that were started, also after a failure.
     """
-    with find_and_protect_drives.HeldDrives() as held:
+    with drive_protection.HeldDrives() as held:
         loads, checks = _prepare_loads(point, folder, guardian, held)
         try:
             began = _start_loads(loads, lock)
@@ -345,7 +345,7 @@ def _run_loads(
     units = parse_cpu_list(record["environment_before"]["load_units"])
     record["environment_after"] = host_state.read_host_state(units)
     check_room(folder, FULL_BYTES)
-    checks += find_and_protect_drives.check_drives_are_still_there(point["loads"])
+    checks += drive_protection.check_drives_are_still_there(point["loads"])
     return checks + check_record(record)
 
 
@@ -372,7 +372,7 @@ def measure_point(point: Point, replicate: int, *, spent_before: float = 0.0) ->
     checks: list[Check] = []
     try:
         with hold_host_lock() as lock, _working_folder() as (folder, guardian):
-            temporary_kernel_settings.restore_leftover_kernel_settings()
+            kernel_settings.restore_leftover_kernel_settings()
             units = _units_of_loads(point)
             measurement["environment_before"] = host_state.read_host_state(units)
             checks = _run_loads(point, folder, measurement, lock, guardian, spent_before)

@@ -9,7 +9,7 @@ from typing import Any
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.records.point_types import Load
-from chaosity.records.record_types_and_verdict import (
+from chaosity.records.record_types import (
     ENDED_WELL,
     VALUES,
     Check,
@@ -19,12 +19,12 @@ from chaosity.records.record_types_and_verdict import (
 )
 from chaosity.runner import event_counters, metric_values
 from chaosity.runner.observed_placement import SHARE_TOLERANCE, page_share_deviations
-from chaosity.runner.parse_tool_output import ExtractionError, extract_values
-from chaosity.runner.progress_samples_and_rates import (
+from chaosity.runner.progress_rates import (
     common_time_span,
     rate_precision,
     spans_without_pauses,
 )
+from chaosity.runner.tool_output import ExtractionError, extract_values
 
 # Share of a load's private pages that must be on the requested nodes. The rest is stacks and
 # library data: some MiB, while working sets have hundreds of MiB.

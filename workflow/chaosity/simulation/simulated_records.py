@@ -21,7 +21,8 @@ from typing import Any, cast
 from chaosity.cpusets import format_cpu_list, parse_cpu_list
 from chaosity.documents.machines import MachineDescription
 from chaosity.errors import UserError
-from chaosity.records.atomic_writes_and_record_files import (
+from chaosity.records.point_types import Load, Point
+from chaosity.records.record_files import (
     SCHEMA_VERSION,
     is_measured,
     read_regular_file,
@@ -30,8 +31,7 @@ from chaosity.records.atomic_writes_and_record_files import (
     save_record,
     utc_now_text,
 )
-from chaosity.records.point_types import Load, Point
-from chaosity.records.record_types_and_verdict import (
+from chaosity.records.record_types import (
     SIMULATED,
     Check,
     CounterResult,

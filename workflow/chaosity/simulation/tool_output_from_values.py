@@ -14,8 +14,8 @@ from re import _constants, _parser  # type: ignore[attr-defined]  # typeshed lac
 from typing import Any
 
 from chaosity.records.point_types import Load, OutputValueSource
-from chaosity.runner.parse_tool_output import json_path_steps
-from chaosity.runner.progress_samples_and_rates import Series
+from chaosity.runner.progress_rates import Series
+from chaosity.runner.tool_output import json_path_steps
 
 # The text that is written for a character class of a pattern.
 _CLASS_TEXTS = {

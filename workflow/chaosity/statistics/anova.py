@@ -33,7 +33,7 @@ from chaosity.statistics.anova_effects import (
     interaction_effects,
     level_effects_and_contrasts,
 )
-from chaosity.statistics.estimates_and_ratios import CONFIDENCE
+from chaosity.statistics.estimates import CONFIDENCE
 from chaosity.text_templates import write_sentences, write_text
 
 _TEXTS = "variance_analysis"

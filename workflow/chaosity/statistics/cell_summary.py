@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from chaosity.records.record_types_and_verdict import FAILED, VALID
-from chaosity.statistics.estimates_and_ratios import t_interval
+from chaosity.records.record_types import FAILED, VALID
+from chaosity.statistics.estimates import t_interval
 from chaosity.statistics.moderated_variances import (
     FEWEST_TO_JUDGE,
     ReplicateNoise,

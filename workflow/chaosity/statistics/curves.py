@@ -45,12 +45,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
-from chaosity.statistics.estimates_and_ratios import (
+from chaosity.statistics.estimates import (
+    LEVEL,
     Estimate,
     Values,
     intervals_and_p_of_ratios,
 )
-from chaosity.statistics.significance_tests import LEVEL
 from chaosity.store.measurements import Measurements, Table, as_measurements
 
 SHARES = (50, 75, 90)  # per cent of the peak

@@ -27,7 +27,7 @@ import pandas as pd
 from chaosity.errors import UserError
 from chaosity.statistics.anova import AnovaResult, analyse_variance
 from chaosity.statistics.anova_effects import Contrast, compare_groups_of_cells
-from chaosity.statistics.estimates_and_ratios import CONFIDENCE
+from chaosity.statistics.estimates import CONFIDENCE
 from chaosity.store.measurements import POINT, Measurements, parse_levels_json
 
 RESPONSE, BLOCK = "value", "replicate"

@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from chaosity.statistics.cell_summary import replace_values, summarise_cells
-from chaosity.statistics.estimates_and_ratios import Estimate, Ratio
+from chaosity.statistics.estimates import Estimate, Ratio
 from chaosity.store.measurements import (
     CELL,
     LOAD,

@@ -10,20 +10,19 @@ from pathlib import Path
 import pandas as pd
 
 from chaosity.errors import UserError, malformed_as_user_error
-from chaosity.records.atomic_writes_and_record_files import (
+from chaosity.records.record_files import (
     load_record,
     read_regular_file,
     record_file,
 )
-from chaosity.records.record_types_and_verdict import LoadRecord, Record
+from chaosity.records.record_types import LoadRecord, Record
 from chaosity.runner.metric_values import (
     method_of_metric,
     progress_by_load,
     progress_with_pauses,
     window_of_all_loads,
 )
-from chaosity.runner.parse_tool_output import extract_values
-from chaosity.runner.progress_samples_and_rates import (
+from chaosity.runner.progress_rates import (
     common_time_span,
     counts_in_window,
     sample_quantile_in_window,
@@ -31,6 +30,7 @@ from chaosity.runner.progress_samples_and_rates import (
     samples_in_spans,
     spans_without_pauses,
 )
+from chaosity.runner.tool_output import extract_values
 from chaosity.units import format_quantity
 
 _COUNT = (

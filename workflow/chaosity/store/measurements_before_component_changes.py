@@ -23,13 +23,13 @@ from chaosity.components.component_history import (
     state_at,
 )
 from chaosity.errors import MALFORMED
-from chaosity.records.atomic_writes_and_record_files import (
+from chaosity.records.point_types import Point
+from chaosity.records.record_files import (
     file_time,
     load_record,
     time_in_file_name,
 )
-from chaosity.records.point_types import Point
-from chaosity.records.record_types_and_verdict import VALID
+from chaosity.records.record_types import VALID
 from chaosity.store.readings_kept_between_runs import KeptReadings, kept_readings
 from chaosity.store.tidy_table_from_records import (
     read_points,

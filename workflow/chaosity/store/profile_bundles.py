@@ -28,7 +28,7 @@ from typing_extensions import TypedDict
 from chaosity import __version__
 from chaosity.documents.checked_yaml import check_document
 from chaosity.errors import MALFORMED, UserError
-from chaosity.records.atomic_writes_and_record_files import utc_now_text, write_atomically
+from chaosity.records.record_files import utc_now_text, write_atomically
 from chaosity.store.measurements import LOAD, POINT
 from chaosity.store.profile_anonymisation import anonymise_profiles
 from chaosity.store.profile_database import (

@@ -20,8 +20,8 @@ import pandas as pd
 
 from chaosity import __version__
 from chaosity.errors import MALFORMED, UserError, malformed_as_user_error
-from chaosity.records.atomic_writes_and_record_files import read_regular_file
-from chaosity.records.record_types_and_verdict import VALID
+from chaosity.records.record_files import read_regular_file
+from chaosity.records.record_types import VALID
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import (

@@ -19,7 +19,7 @@ from typing import Any
 import duckdb
 
 from chaosity.errors import UserError
-from chaosity.records.atomic_writes_and_record_files import DIGESTS_FILE
+from chaosity.records.record_files import DIGESTS_FILE
 from chaosity.store.tidy_table_parquet import (
     column_types_from_groups,
     read_parquet_table,

@@ -22,20 +22,20 @@ from chaosity.errors import (
     malformed_as_user_error,
 )
 from chaosity.place_names import node_name
-from chaosity.records.atomic_writes_and_record_files import (
+from chaosity.records.point_types import Load, MetricRatio, Point, PointAndLoadNames
+from chaosity.records.record_files import (
     DIGESTS_FILE,
     load_record,
     read_regular_file,
     record_file,
 )
-from chaosity.records.point_types import Load, MetricRatio, Point, PointAndLoadNames
-from chaosity.records.record_types_and_verdict import FAILED, VALID, LoadRecord, Record
+from chaosity.records.record_types import FAILED, VALID, LoadRecord, Record
 from chaosity.runner.metric_values import (
     Reading,
     counted_seconds_of_each_metric,
     metric_values_or_reasons,
 )
-from chaosity.runner.parse_tool_output import ExtractionError
+from chaosity.runner.tool_output import ExtractionError
 from chaosity.store.readings_kept_between_runs import KeptReadings, kept_readings
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
 

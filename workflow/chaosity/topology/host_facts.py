@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Literal
 
-from chaosity.runner.memory_module_table import MemoryModule
+from chaosity.runner.describe_host import MemoryModule
 from chaosity.topology.hwloc import HwlocObject, HwlocTree
 from chaosity.topology.numa_nodes import DRAM
 from chaosity.topology.sysfs_reader import SysfsReader

@@ -18,7 +18,7 @@ from typing_extensions import get_type_hints
 
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import malformed_as_user_error
-from chaosity.records.atomic_writes_and_record_files import read_regular_file
+from chaosity.records.record_files import read_regular_file
 from chaosity.topology.topology_parts import (
     UNKNOWN,
     Accelerator,

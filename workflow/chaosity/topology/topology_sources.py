@@ -16,7 +16,7 @@ from lxml import etree
 
 from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.runner import describe_host
-from chaosity.runner.memory_module_table import MemoryModule, read_memory_modules
+from chaosity.runner.describe_host import MemoryModule, read_memory_modules
 from chaosity.topology import hwloc
 from chaosity.topology.sysfs_reader import SysfsReader
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from chaosity.records.point_types import Load, Point
 from chaosity.simulation.machine_model import Routes
 from chaosity.simulation.simulated_loads import rate_share
-from chaosity.statistics.significance_tests import MATTERS
+from chaosity.statistics.estimates import MATTERS
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
 from chaosity.twin.machine_parameters import (

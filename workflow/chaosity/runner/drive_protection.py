@@ -20,7 +20,7 @@ from pathlib import Path
 
 from chaosity.errors import MeasurementError, UserError, check_room
 from chaosity.records.point_types import DriveFacts, Load
-from chaosity.records.record_types_and_verdict import Check, make_check
+from chaosity.records.record_types import Check, make_check
 from chaosity.runner.host_state import read_file_if_present
 
 SYS_BLOCK = Path("/sys/block")

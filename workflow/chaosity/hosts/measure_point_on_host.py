@@ -24,18 +24,7 @@ from chaosity.errors import (
     printable_line,
     printable_text,
 )
-from chaosity.records.atomic_writes_and_record_files import (
-    link_current_record,
-    newest_attempt_file_of_run,
-    read_regular_file,
-    record_from_json_document,
-    save_record,
-)
-from chaosity.records.point_types import Point
-from chaosity.records.record_types_and_verdict import VALID, Record
-from chaosity.runner.guardian_process import kill_this_program
-from chaosity.runner.point_measurement import LOCK_SECONDS, READY_SECONDS, measure_point
-from chaosity.transport.runner_command import (
+from chaosity.hosts.runner_command import (
     CONNECTION_FAILED,
     SIMULATED,
     SSH,
@@ -43,7 +32,18 @@ from chaosity.transport.runner_command import (
     connection_error_cause,
     runner_command_line,
 )
-from chaosity.transport.skipped_hosts import note_skipped_host, read_skipped_host
+from chaosity.records.point_types import Point
+from chaosity.records.record_files import (
+    link_current_record,
+    newest_attempt_file_of_run,
+    read_regular_file,
+    record_from_json_document,
+    save_record,
+)
+from chaosity.records.record_types import VALID, Record
+from chaosity.result_folders import note_skipped_host, read_skipped_host
+from chaosity.runner.guardian_process import kill_this_program
+from chaosity.runner.point_measurement import LOCK_SECONDS, READY_SECONDS, measure_point
 
 # Time beyond the point's own limit: for another measurement on the host, for touching the memory,
 # and for the connection.

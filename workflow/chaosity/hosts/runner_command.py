@@ -11,6 +11,7 @@ import hashlib
 import os
 import shlex
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -177,3 +178,16 @@ def connection_error_cause(stderr: str) -> str:
     """Return why a connection failed, in plain words; if unknown, OpenSSH's last line."""
     last = (stderr.strip().splitlines() or ["the connection ended without a message"])[-1]
     return next((cause for text, cause in ERROR_CAUSES.items() if text in stderr), last)
+
+
+_ROOT = Path(__file__).resolve().parents[3]
+
+
+def put_own_programs_first_in_path(root: Path = _ROOT) -> None:
+    """Put this installation's programs at the start of the search path.
+
+    Rules call `chaosity` and `snakemake`, and measurements call the kernels that were installed.
+    """
+    own = [str(root / "build" / "kernels"), str(Path(sys.executable).parent)]
+    given = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    os.environ["PATH"] = os.pathsep.join(dict.fromkeys(own + given))

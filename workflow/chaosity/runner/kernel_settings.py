@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from chaosity.errors import UserError
-from chaosity.records.atomic_writes_and_record_files import write_atomically
+from chaosity.records.record_files import write_atomically
 from chaosity.runner.guardian_process import Guardian, guarded
 from chaosity.runner.lock_files import (
     ROOT,

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from chaosity.errors import MALFORMED, describe_malformed
 from chaosity.records.point_types import Point
-from chaosity.records.record_types_and_verdict import VALID, Record
+from chaosity.records.record_types import VALID, Record
 
 SCHEMA_VERSION = 1
 # Digests of the attempts in a folder, in the form of sha256sum(1): `sha256sum --check SHA256SUMS`.

@@ -1,5 +1,5 @@
 # For people: a drawing of the topology, figures, the report, and an overview of all hosts.
-from chaosity.transport.skipped_hosts import read_skipped_host
+from chaosity.result_folders import read_skipped_host
 
 
 rule draw_topology:

@@ -10,29 +10,25 @@ the batch's measurements one after the other. Processes within a job do not call
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 import sys
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from chaosity.campaign.campaign import Campaign
 from chaosity.campaign.host_in_mode import HostInMode
-from chaosity.records.atomic_writes_and_record_files import RUN_BEGAN, load_record, utc_now_text
-from chaosity.slurm.job_watch_and_queue_cost import (
+from chaosity.records.record_files import RUN_BEGAN, load_record, utc_now_text
+from chaosity.result_folders import note_skipped_host
+from chaosity.slurm.job_watch import (
     SlurmJobAndNodeWatch,
     check_finished_jobs_stay_visible,
     describe_queue_and_job_times,
-)
-from chaosity.slurm.measurement_batches import (
-    Key,
-    ReplicateToMeasure,
-    cut_measurements_into_batches,
-    planned_seconds,
-    time_limit_minutes,
 )
 from chaosity.slurm.slurm_commands import (
     list_slurm_nodes,
@@ -41,7 +37,6 @@ from chaosity.slurm.slurm_commands import (
     slurm_node_name,
     whole_node_job_resources,
 )
-from chaosity.transport.skipped_hosts import note_skipped_host
 
 # Prefix of the names of this project's jobs; profiles/cluster passes it to the plugin.
 JOB_PREFIX = "chaosity_"
@@ -198,3 +193,56 @@ class CampaignSlurmJobs:
                         seconds.append((end - begin).total_seconds())
             found[self.slurm_node_name(host)] = (len(seconds), sum(seconds))
         return found
+
+
+# Experiment, point and replicate.
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ReplicateToMeasure:
+    """A replicate of a point that has to be measured."""
+
+    key: Key
+    order: int  # position of the replicate in the host's random order
+    seconds: float  # planned duration
+
+
+# Measurements that run in one job, one after the other in their random order.
+Batch = tuple[ReplicateToMeasure, ...]
+
+
+def planned_seconds(batch: Iterable[ReplicateToMeasure]) -> float:
+    """Return the planned duration of all measurements in seconds."""
+    return sum(measurement.seconds for measurement in batch)
+
+
+def time_limit_minutes(seconds: float, factor: float, slack: float, attempt: int = 1) -> int:
+    """Return the time limit of a job in minutes.
+
+    Args:
+        seconds: planned duration of its measurements.
+        factor: factor by which the planned time is multiplied.
+        slack: minutes that are added for the start of the job, and for a point that waits for
+            its memory or for another measurement on the host.
+        attempt: 1, 2, ...; every retry adds the whole time once more.
+    """
+    return math.ceil(attempt * (seconds * factor / 60.0 + slack))
+
+
+def cut_measurements_into_batches(
+    measurements: Iterable[ReplicateToMeasure], minutes: float
+) -> list[Batch]:
+    """Return a host's measurements, in random order, divided into jobs of about `minutes`.
+
+    A job ends with the measurement that reaches this length. The last job can be shorter. If it is
+    shorter than a tenth of `minutes`, the previous job gets its measurements.
+    """
+    parts: list[list[ReplicateToMeasure]] = [[]]
+    for measurement in sorted(measurements, key=lambda measurement: measurement.order):
+        if planned_seconds(parts[-1]) >= 60.0 * minutes:
+            parts.append([])
+        parts[-1].append(measurement)
+    if len(parts) > 1 and planned_seconds(parts[-1]) < 6.0 * minutes:
+        parts[-2:] = [parts[-2] + parts[-1]]
+    return [tuple(part) for part in parts if part]

@@ -16,7 +16,7 @@ from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from chaosity.records.point_types import MetricSourceWithUpperBound, ProgressSource
-from chaosity.runner.parse_tool_output import (
+from chaosity.runner.tool_output import (
     ExtractionError,
     malformed_as_extraction_error,
     output_texts_of_source,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.runner.parse_tool_output import (
+from chaosity.runner.tool_output import (
     ExtractionError,
     extract_number,
     extract_values,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.transport.runner_command import (
+from chaosity.hosts.runner_command import (
     LOCAL,
     SSH,
     connection_error_cause,
@@ -20,7 +20,7 @@ from chaosity.transport.runner_command import (
     ssh_command_with_password,
     ssh_transport,
 )
-from chaosity.transport.skipped_hosts import (
+from chaosity.result_folders import (
     note_skipped_host,
     read_skipped_host,
     remove_skipped_host_note,
@@ -35,7 +35,7 @@ VARIABLES = {
     "ansible_become": True,
 }
 
-ASKPASS = "from chaosity.transport.runner_command import print_password; print_password()"
+ASKPASS = "from chaosity.hosts.runner_command import print_password; print_password()"
 
 
 @given(st.lists(st.text(min_size=1), max_size=4))
