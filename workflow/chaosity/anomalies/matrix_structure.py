@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain, combinations, pairwise
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -54,6 +54,8 @@ LEAST_SCALE = 0.03
 # Opteron differ by 13 %; nodes of one group by less than 6 % on all published machines. A fault can
 # fill a small gap.
 GAPS = (0.06, 0.1, 0.2)
+# At most so many pairs of nodes without a measured direction are tried as neighbours.
+_MOST_UNKNOWN_PAIRS = 2
 
 
 @dataclass(frozen=True)
@@ -279,28 +281,39 @@ def _by_steps(
 def _nearest_in_one_direction(cells: ScoredCells[int], remote: Mask) -> Mask:
     """Return one nearest node for each node, as in a one-way ring: together they score highest.
 
-    A cell that was not measured may be the nearest one.
+    A cell that was not measured may be the nearest one, if no measured cell is.
     """
     scores = np.where(remote, cells.log_score, np.nan)
     best, least = np.nanmax(scores), np.nanmin(scores)
-    missing = ~cells.measured_mask & ~cells.local_mask
     # A node is not near to itself, and one that lacks units or memory is near to none.
     far = least - len(cells.rows) * (best - least + 1.0)
-    scores = np.where(remote, cells.log_score, np.where(missing, best, far))
+    scores = np.where(remote, cells.log_score, far)
+    nearest = np.median(scores.max(axis=1)) - 2.0 * cells.typical_standard_error
+    scores[~cells.measured_mask & ~cells.local_mask] = nearest
     return mask_of_cells(
         zip(*linear_sum_assignment(scores, maximize=True), strict=True), remote.shape
     )
 
 
 def _nearest_in_both_directions(cells: ScoredCells[int], remote: Mask) -> Iterator[Mask]:
-    """Yield the pairs of nodes above each gap between scores that noise seldom leaves."""
+    """Yield the pairs of nodes above each gap between scores that noise seldom leaves.
+
+    Pairs that were not measured in either direction may be among them.
+    """
     if cells.rows != cells.columns:
         return
     either = np.fmax(cells.log_score, cells.log_score.T)
+    unknown = [(r, c) for r, c in cell_positions_in_mask(np.isnan(either)) if r < c]
+    subsets = [
+        mask_of_cells([*pairs, *((c, r) for r, c in pairs)], remote.shape)
+        for number in range(min(len(unknown), _MOST_UNKNOWN_PAIRS) + 1)
+        for pairs in combinations(unknown, number)
+    ]
     scores = np.sort(either[remote & ~np.isnan(either)])
     for far, near in pairwise(scores):
         if near - far > cells.typical_standard_error / 2.0:
-            yield (remote | remote.T) & (either >= near)
+            for added in subsets:
+                yield (remote | remote.T) & (either >= near) | added
 
 
 def _by_hops(cells: ScoredCells[int], remote: Mask, nearest: Mask) -> Iterator[tuple[str, Groups]]:
