@@ -77,7 +77,7 @@ def refuse_without_effect(because: str, *parameters: str) -> None:
     """Refuse options of the running command that were given and that nothing would read.
 
     Args:
-        because: the reason, such as "without --against".
+        because: the reason, such as "with --json".
         parameters: names of the parameters of the options.
 
     Raises:

@@ -34,12 +34,6 @@ def without_formula(value: Any) -> Any:
     return text
 
 
-def original_text(text: str) -> str:
-    """Return the text to which `without_formula` added an apostrophe."""
-    inner = text.removeprefix(_MARK)
-    return inner if without_formula(inner) == text else text
-
-
 def csv_text(table: pd.DataFrame) -> str:
     """Return a table as CSV without its index, safe for spreadsheets."""
     numeric = {name: pd.api.types.is_numeric_dtype(table[name].dtype) for name in table}
