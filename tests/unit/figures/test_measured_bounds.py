@@ -97,6 +97,15 @@ def test_the_bottleneck_moves_where_drives_give_more_than_half_the_memory(drive,
         assert moves in caption(streams(drive))
 
 
+def test_a_bound_in_a_panel_without_marks_is_left_out(tmp_path):
+    rows_of = streams().rows
+    other = rows_of["point"].str.contains("other_package") & (rows_of["load"] == "sum")
+    measured = Measurements.from_table(rows_of[~other])
+    entry = {**ENTRY, "panels": "placement", "series": None}
+    [file] = draw_figures([{**EXPERIMENT, "figures": [entry]}], measured, Topology(), tmp_path)
+    assert (tmp_path / f"{file.name}.svg").exists()
+
+
 def test_of_a_bound_that_is_exceeded_it_is_said_by_how_much():
     said = caption(streams(drive=2.0, done=1.9))
     assert re.search(r"the largest value is 9\d % above the bound", said)

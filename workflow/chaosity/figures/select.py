@@ -118,7 +118,10 @@ def select_figure_data(
         marks = left_out.mark_cells(marks)
     data = FigureData(spec, axes, marks, rows)
     if spec.bounds:
-        data = replace(data, bounds=_bounds(spec, measurements, topology))
+        bounds = _bounds(spec, measurements, topology)
+        for role in set(axes) & set(bounds):  # a bound may be measured where the figure has no mark
+            bounds = bounds[bounds[role].isna() | bounds[role].isin(axes[role].value_names)]
+        data = replace(data, bounds=bounds)
     return _with_latency_steps(data, combined, topology) if spec.cache_steps else data
 
 
