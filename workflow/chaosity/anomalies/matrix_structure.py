@@ -54,7 +54,8 @@ LEAST_SCALE = 0.03
 # Opteron differ by 13 %; nodes of one group by less than 6 % on all published machines. A fault can
 # fill a small gap.
 GAPS = (0.06, 0.1, 0.2)
-# At most so many pairs of nodes without a measured direction are tried as neighbours.
+# With more pairs of nodes that were measured in no direction, none of them is tried as neighbours:
+# each pair doubles the hypotheses.
 _MOST_UNKNOWN_PAIRS = 2
 
 
@@ -91,13 +92,13 @@ def learn_matrix_structure(
     """
     hypotheses = list(_hypotheses(cells, packages, distances))
     best, least = hypotheses[0], np.inf
-    known_kinds = {DISTANCES, HOPS}
-    known_kinds |= {PACKAGES} if packages else set()
-    known_kinds |= (
-        {UNCLEAR_HOPS} if HOPS in {hypothesis.kind for hypothesis in hypotheses} else set()
-    )
+    has_hops = any(hypothesis.kind == HOPS for hypothesis in hypotheses)
     for hypothesis in hypotheses:
-        known = hypothesis.kind in known_kinds
+        known = (
+            hypothesis.kind in (DISTANCES, HOPS)
+            or (hypothesis.kind == UNCLEAR_HOPS and has_hops)
+            or (hypothesis.kind == PACKAGES and packages)
+        )
         cost = structure_cost(cells, hypothesis) - (KNOWN_BONUS if known else 0.0)
         if cost < least - 1e-9:
             best, least = hypothesis, cost
@@ -156,11 +157,12 @@ def _hypotheses(
     yield _structure(NONE, {"all": plain, **others})
     yield _structure(LOCAL_REMOTE, {**own, "remote": remote, **others})
     steps = list(_steps_of_value(cells, remote))
-    for nodes in [packages] if packages else _packages_of_nearest_nodes(cells, remote, steps):
+    near = list(_nearest_in_both_directions(cells, remote))
+    for nodes in [packages] if packages else _packages_of_nearest_nodes(cells, steps, near):
         for groups in _by_packages(cells, remote, nodes):
             yield _structure(PACKAGES, {**own, **groups, **others}, nodes)
     for kind, groups in chain(
-        _by_steps(cells, remote, steps), _by_distances(cells, remote, distances)
+        _by_steps(cells, remote, steps, near), _by_distances(cells, remote, distances)
     ):
         yield _structure(kind, {**own, **groups, **others})
 
@@ -209,14 +211,14 @@ def _ranks_of_one_sided_cells(cells: ScoredCells[int], one_sided: Mask) -> Label
 
 
 def _packages_of_nearest_nodes(
-    cells: ScoredCells[int], remote: Mask, of_value: Sequence[Sequence[Mask]]
+    cells: ScoredCells[int], of_value: Sequence[Sequence[Mask]], near: Sequence[Mask]
 ) -> Iterable[PackageNodes]:
     """Return packages of equal size whose nodes are nearest to each other."""
     if cells.rows != cells.columns:
         return []
     first_steps = [steps[0] for steps in of_value if len(steps) > 1]
     found: dict[PackageNodes, None] = {}
-    for nearest in [*first_steps, *_nearest_in_both_directions(cells, remote)]:
+    for nearest in [*first_steps, *near]:
         packages = {
             tuple(node for node, near in zip(cells.columns, row, strict=True) if near)
             for row in nearest | cells.local_mask
@@ -256,7 +258,10 @@ def are_groups_within_packages_better(cells: ScoredCells[int], structure: EqualC
 
 
 def _by_steps(
-    cells: ScoredCells[int], remote: Mask, of_value: Sequence[Sequence[Mask]]
+    cells: ScoredCells[int],
+    remote: Mask,
+    of_value: Sequence[Sequence[Mask]],
+    near: Sequence[Mask],
 ) -> Iterator[tuple[str, Groups]]:
     """Yield groups that are steps of value, and groups that are hops between nearest neighbours."""
     for steps in of_value:
@@ -272,10 +277,8 @@ def _by_steps(
     best = remote_scores.max(axis=1, keepdims=True)
     yield from _by_hops(cells, remote, remote & (remote_scores == best))
     # So it does if noise closes the gaps. Noise also makes such neighbours of equal nodes.
-    either = [_nearest_in_one_direction(cells, remote), *_nearest_in_both_directions(cells, remote)]
-    for nearest in either:
-        for _, groups in _by_hops(cells, remote, nearest):
-            yield UNCLEAR_HOPS, groups
+    for nearest in (_nearest_in_one_direction(cells, remote), *near):
+        yield from _by_hops(cells, remote, nearest, UNCLEAR_HOPS)
 
 
 def _nearest_in_one_direction(cells: ScoredCells[int], remote: Mask) -> Mask:
@@ -298,15 +301,17 @@ def _nearest_in_one_direction(cells: ScoredCells[int], remote: Mask) -> Mask:
 def _nearest_in_both_directions(cells: ScoredCells[int], remote: Mask) -> Iterator[Mask]:
     """Yield the pairs of nodes above each gap between scores that noise seldom leaves.
 
-    Pairs that were not measured in either direction may be among them.
+    A few pairs that were not measured in either direction may be among them.
     """
     if cells.rows != cells.columns:
         return
     either = np.fmax(cells.log_score, cells.log_score.T)
     unknown = [(r, c) for r, c in cell_positions_in_mask(np.isnan(either)) if r < c]
+    if len(unknown) > _MOST_UNKNOWN_PAIRS:
+        unknown = []
     subsets = [
         mask_of_cells([*pairs, *((c, r) for r, c in pairs)], remote.shape)
-        for number in range(min(len(unknown), _MOST_UNKNOWN_PAIRS) + 1)
+        for number in range(len(unknown) + 1)
         for pairs in combinations(unknown, number)
     ]
     scores = np.sort(either[remote & ~np.isnan(either)])
@@ -316,12 +321,14 @@ def _nearest_in_both_directions(cells: ScoredCells[int], remote: Mask) -> Iterat
                 yield (remote | remote.T) & (either >= near) | added
 
 
-def _by_hops(cells: ScoredCells[int], remote: Mask, nearest: Mask) -> Iterator[tuple[str, Groups]]:
+def _by_hops(
+    cells: ScoredCells[int], remote: Mask, nearest: Mask, kind: str = HOPS
+) -> Iterator[tuple[str, Groups]]:
     """Yield groups that are hops between nearest neighbours, if more hops are not better."""
     hops = {name: part & remote for name, part in _cells_by_hops(nearest).items()}
     typical = [np.nanmedian(cells.log_score[part]) for part in hops.values() if part.any()]
     if hops and typical == sorted(typical, reverse=True):
-        yield HOPS, hops
+        yield kind, hops
 
 
 def _by_distances(
