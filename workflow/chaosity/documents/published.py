@@ -87,7 +87,7 @@ class CounterEventsDocument(TypedDict):
     summary: str
     """The processors, as their vendor calls them."""
     source: Text
-    """Document with the numbers of the events."""
+    """The vendor's document that lists the codes of the events."""
     note: NotRequired[str]
     """What to know about the counts, such as an erratum."""
     processors: Annotated[list[ProcessorModels], MinLen(1)]

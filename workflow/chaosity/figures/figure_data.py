@@ -173,7 +173,7 @@ class FigureData:
 
     @property
     def rows_of_lines(self) -> pd.DataFrame:
-        """Return the measurements; rows outside all series are repeated in each line of a panel."""
+        """Return the measurements of each line; those of no series are in all lines of a panel."""
         rows = self.measurements
         if "series" not in self.axes:
             return rows

@@ -106,7 +106,7 @@ class CheckedValue:
 
     @property
     def clear(self) -> list[Evidence]:
-        """Return the clear losses: tonight, in the last checks, against equal hosts."""
+        """Return the clear losses: of tonight's check, of the last checks, against equal hosts."""
         return [each for each in (self.tonight, self.recent, self.equals) if each.is_clear]
 
     @property

@@ -48,8 +48,8 @@ class PlacementRequest:
     method: str = AUTO  # one of `METHODS`
     # Whether to search for the best data-to-worker proximity while the program runs.
     search: bool = False
-    # Whether to print a line when the search, or the kernel's moves, has ended after the program's
-    # ready line. The runner waits for it, and counts only later samples.
+    # Whether to print a line when the search, or the kernel's moves, have ended. The runner waits
+    # for this line after the program's ready line, and uses only samples after it.
     settle: bool = False
     rate: str = "samples"  # how the program's rate is read, see `placement_search.open_rate_source`
     report: Path | None = None  # path of the file for the result

@@ -38,8 +38,8 @@ ROUNDS = 2
 CLEAR = 2.0
 # The search ends after this many consecutive steps that are not clearly better than the best step.
 PATIENCE = 2
-# Interval between two looks at the pages. The kernel scans a program's memory at most once per
-# second, the first time after one second (numa_balancing_scan_delay_ms, scan_period_min_ms).
+# Time between two readings of where the pages are. The kernel scans a program's memory at most once
+# per second, the first time after one second (numa_balancing_scan_delay_ms, scan_period_min_ms).
 LOOK_SECONDS = 1.0
 # Pages are at rest when, over this many looks, no node's share changed by more than this part of
 # all pages.

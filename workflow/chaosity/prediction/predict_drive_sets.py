@@ -1,4 +1,4 @@
-"""Predict the drive sets that a run left unmeasured, and find measured sets that surprise.
+"""Predict the drive sets that a run left unmeasured, and find sets that contradict others.
 
 Drives together give what they give alone, until a measured set limits them. Comparable initiators
 share their paths to drives. So a set that limits one of them also limits the others that did not

@@ -214,7 +214,7 @@ class AccessPaths:
     def _core_seconds(
         self, load: Load, unit: int, shares: Mapping[int, float], missed: float
     ) -> float:
-        """Return the time in seconds that a core needs for a byte; `shares` are those by node."""
+        """Return the seconds that a core needs for a byte; `shares` has the share of each node."""
         # A core waits for a limited number of cache lines at a time, so a longer mean latency makes
         # it slower (Little's law). It handles near lines while far ones are on the way. Only the
         # share `missed` of its accesses needs memory. A program also computes, and its time for a
