@@ -19,6 +19,7 @@ MEASUREMENTS_FILE = "measurements.parquet"
 UNMEASURED_FILE = "unmeasured.parquet"
 PREDICTIONS_FILE = "predictions.parquet"
 SUMMARY_FILE = "summary.json"
+SKIPPED_HOST_FILE = "left_out.json"
 # Discovery, the plan or a run wrote at least one of them into a folder results/HOST/CONFIGURATION.
 _PARTS_OF_RESULTS = ("topology.json", "plan.json", "points", MEASUREMENTS_FILE)
 # An error names at most this many folders.
@@ -96,9 +97,6 @@ def skipped_hosts(results: Path) -> list[SkippedHost]:
     """Return all hosts that the last run skipped, sorted by name."""
     notes = sorted(results.glob(f"*/{SKIPPED_HOST_FILE}"))
     return [note for path in notes if (note := read_skipped_host(path.parent))]
-
-
-SKIPPED_HOST_FILE = "left_out.json"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from chaosity.figures.axes import (
     sort_and_group_axis_values,
 )
 from chaosity.place_names import natural_sort_key
+from chaosity.topology.topology_model import topology_from_json
 
 
 @pytest.mark.parametrize(
@@ -127,3 +128,9 @@ def test_titles_say_what_is_on_the_axis():
 def test_names_with_odd_digits_have_an_order():
     names = ["a\N{SUPERSCRIPT TWO}", "pu10", "pu" + "9" * 5000, "pu9", "pu09"]
     assert sorted(names, key=natural_sort_key)[1:4] == ["pu9", "pu09", "pu10"]
+
+
+def test_packages_come_from_the_nodes():
+    nodes = {"nodes": [{"os_index": 0, "package": 0}]}
+    assert topology_from_json(nodes).package_of_node == {0: 0}
+    assert topology_from_json({}).package_of_node == {}

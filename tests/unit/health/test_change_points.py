@@ -103,3 +103,11 @@ def test_no_other_division_costs_less(seed):
     best = min(((0, *cut, number) for cut in cuts), key=cost)
     found = change_points._best_partition(sums, number)
     assert [(begin, end) for begin, end, _ in found] == [*pairwise(best)]
+
+
+def test_the_same_series_gives_the_same_segments():
+    first, second = (segments([1.0] * 50 + [0.96] * 50, 8) for _ in range(2))
+    assert [(e.begin, e.first, e.last) for e in first] == [
+        (e.begin, e.first, e.last) for e in second
+    ]
+    assert all(np.array_equal(a.excess, b.excess) for a, b in zip(first, second, strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pandas as pd
+import pytest
 from lxml import etree
 from report_inputs import run_of
 
@@ -160,3 +161,21 @@ def test_changes_are_separate_and_the_newest_is_first():
     assert [change["components"][0]["name"] for change in found] == ["system", "drive0"]
     assert found[0]["components"][0]["verb"] == "changed"
     assert [*found[0]["components"][0]["facts"]] == ["tools fio"]
+
+
+def test_a_long_value_is_only_reported_as_changed():
+    states = {
+        "drive0": [
+            ComponentState(A, {"flags": list(range(40))}),
+            ComponentState(B, {"flags": list(range(1, 41))}),
+        ]
+    }
+    [change], _ = changes(repaired(), states)
+    [text] = change["components"][0]["facts"].values()
+    assert text == "changed, see the component's file"
+
+
+@pytest.mark.parametrize("states", [{}, {"drive0": []}])
+def test_a_missing_component_history_is_accepted(states):
+    [change], _ = changes(repaired(), states)
+    assert change["components"][0]["facts"] == {}

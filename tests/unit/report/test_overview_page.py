@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from test_report import machine, read, write
 
 from chaosity.cli import chaosity
+from chaosity.components.component_files import processor_model
+from chaosity.report.equal_hosts import compare_equal_hosts
 from chaosity.report.overview import write_overview
 from chaosity.report.page import has_outdated_skip_note
 from chaosity.report.problems import OK, PROBLEM
@@ -216,3 +218,22 @@ def test_hosts_without_common_cells_are_reported(tmp_path):
         )
     [group] = overview(tmp_path)[0].groups
     assert group.statements[0].text.startswith("2 hosts could not be compared: no comparable cell")
+
+
+def test_the_processor_model_comes_from_component_or_topology(tmp_path):
+    assert processor_model(tmp_path) is None
+    (tmp_path / "topology.json").write_text(json.dumps({"host": {"cpu_model": "one"}}))
+    assert processor_model(tmp_path) == "one"
+    (tmp_path / "components").mkdir()
+    (tmp_path / "components/system.json").write_text(json.dumps({"cpu_model": "other"}))
+    assert processor_model(tmp_path) == "other"
+    (tmp_path / "topology.json").write_text("[]")
+    (tmp_path / "components/system.json").write_text("broken")
+    assert processor_model(tmp_path) is None
+    # Of nobody's processor something is known, so all may be of the same.
+    summaries = {
+        tmp_path / name / "summary.json": ReportSummary(name, "nps4", "", (), {}, {})
+        for name in "ab"
+    }
+    [group] = compare_equal_hosts(summaries)
+    assert (group.processor, group.hosts) == (None, 2)

@@ -150,3 +150,27 @@ def test_a_node_with_a_lower_clock_is_named():
 def test_an_unknown_clock_has_its_reason_and_older_records_no_line():
     assert with_clocks().text == "unknown: no PMU"
     assert "Clock under load" not in checks()
+
+
+def test_a_simulated_machine_has_no_settings_to_check():
+    found = checks(
+        {"hypervisor": None}, tidy=measured_host("one_node").tidy().assign(origin="simulated")
+    )
+    assert "Virtual machine" not in found
+    assert "Completeness" in found
+
+
+def test_a_missing_drive_is_a_note():
+    tidy = measured_host("one_node").tidy()
+    check = checks(tidy=tidy[tidy["load"] == "memory"])["Drives"]
+    assert check.severity == "note"
+
+
+def test_machine_facts_of_the_papers_server():
+    topology = shipped_topology("epyc_7413_nps4")
+    system = system_document()
+    facts = machine_section(run_of(topology=topology, system=system))["facts"]
+    assert facts["Structure"].startswith("2 packages, 8 memory nodes, 48 cores")
+    assert facts["Memory"] == "256 GiB"
+    assert facts["Memory modules"].startswith("peak unknown: ")
+    assert facts["Drives"] == "30 x Simulated NVMe drive, 2.00 TB"

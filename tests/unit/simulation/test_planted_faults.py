@@ -62,3 +62,10 @@ def test_measured_and_simulated_values_cannot_be_mixed():
     with pytest.raises(UserError, match="simulated and measured values cannot be"):
         Measurements.concatenated([simulated, Measurements.from_table(table)])
     assert dataclasses.is_dataclass(simulated)
+
+
+def test_a_slow_drive_is_named_with_its_loss():
+    fault: Fault = {"fault": "slow_drive", "drive": "drive-0000-01-00-0", "remaining": 0.5}
+    worst = findings(SMALL, "xeon_8358", fault).anomalies[0]
+    assert worst.components == ("drive-0000-01-00-0",)
+    assert worst.loss_percent == pytest.approx(50, abs=3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 
 import pytest
 
@@ -86,3 +87,10 @@ def test_the_same_point_and_replicate_give_the_same_record_but_for_the_time():
     first, again, other = (simulate_replicate(point, number, model) for number in (1, 1, 2))
     assert first["loads"] == again["loads"]
     assert first["loads"] != other["loads"]
+
+
+def test_results_stay_where_they_are(tmp_path: Path):
+    """A simulated host reads and writes nothing but its own results."""
+    before = sorted(ROOT.iterdir())
+    simulate_replicate(points_of("desktop")[0], 1, machine("desktop"))
+    assert sorted(ROOT.iterdir()) == before

@@ -246,3 +246,19 @@ def test_values_far_from_one_are_analysed_as_they_are():
     analysis = analyse_variance(frame.assign(y=frame["y"] * 1e10), "y", names, "replicate", "none")
     assert analysis.transform == "none"
     assert [found.effect.ratio for found in analysis.effects] == [None] * 4
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 1000), dropped=st.integers(0, 6), shuffle=st.randoms())
+def test_order_of_rows_and_names_of_levels_do_not_matter(seed, dropped, shuffle):
+    frame, names = crossed((3, 3), 3, seed)
+    frame = frame.iloc[dropped:]
+    order = list(range(len(frame)))
+    shuffle.shuffle(order)
+    other = frame.iloc[order].assign(f0=lambda t: t["f0"].map({0: "z", 1: "k k", 2: "b"}))
+    one = analyse_variance(frame, "y", names, "replicate")
+    two = analyse_variance(other, "y", names, "replicate")
+    assert (one.transform, one.conclusion) == (two.transform, two.conclusion)
+    for a, b in zip(one.terms, two.terms, strict=True):
+        assert (a.name, a.degrees_of_freedom) == (b.name, b.degrees_of_freedom)
+        assert a.sum_of_squares == pytest.approx(b.sum_of_squares, rel=1e-8, abs=1e-8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
+from scipy import stats
 from tidy_rows import tidy_rows
 
 from chaosity.statistics.cell_summary import (
@@ -312,3 +314,54 @@ def test_the_store_s_nullable_types_and_an_empty_table_are_read():
     assert summarise_cells(rows)["n"].tolist() == [1]
     assert summarise_cells(rows.iloc[:0]).empty
     assert compute_outlier_mask(rows.iloc[:0]).empty
+
+
+def test_a_cell_with_one_replicate_has_no_interval_and_no_spread():
+    cell = summarise_cells(table(np.array([[5.0]]))).iloc[0]
+    assert cell["n"] == 1
+    assert np.isnan([cell["low"], cell["high"], cell["standard_deviation"]]).all()
+    assert math.isnan(cell["precision"])
+
+
+def test_the_interval_of_a_median_holds_the_truth_in_95_percent():
+    random = np.random.default_rng(7)
+    values = 40e9 * np.exp(random.normal(0.0, 0.02, (4000, 3)))
+    found = summarise_cells(table(values))
+    covered = ((found["low"] <= 40e9) & (found["high"] >= 40e9)).mean()
+    assert 0.93 <= covered <= 0.97
+
+
+def test_outliers_are_marked_and_kept():
+    random = np.random.default_rng(4)
+    values = 100.0 * np.exp(random.normal(0.0, 0.01, (12, 3)))
+    values[5, 2] = 50.0
+    rows = table(values)
+    assert np.flatnonzero(compute_outlier_mask(rows)).tolist() == [17]
+    cell = summarise_cells(rows).iloc[5]
+    assert (cell["outliers"], cell["n"], cell["minimum"]) == (1, 3, 50.0)
+
+
+def test_three_replicates_alone_do_not_know_which_of_them_is_disturbed():
+    values = noisy(FEWEST_CELLS - 2, 3)
+    values[2, 0] *= 0.5
+    found = summarise_cells(table(values))
+    assert found["outliers"].isna().all() and (found["counted"] == 3).all()
+    assert_allclose(found[WIDTH], own(values))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    variances=st.lists(st.floats(1e-8, 1e-2), min_size=FEWEST_CELLS, max_size=40),
+    n=st.integers(2, 5),
+)
+def test_a_moderated_variance_is_between_its_own_and_the_typical_one(
+    variances: list[float], n: int
+):
+    values = np.sqrt(np.array(variances))[:, np.newaxis] * stats.norm.ppf((np.arange(n) + 0.5) / n)
+    cells, kinds = np.repeat(np.arange(len(values)), n), np.zeros(len(values), dtype=np.intp)
+    prior = fit_priors_of_kinds(values.ravel(), cells, kinds)
+    found = estimate_noise(values.ravel(), cells, len(values), prior)
+    assert (found.variance >= np.minimum(found.own_variance, prior.variance) * (1 - 1e-9)).all()
+    assert (found.variance <= np.maximum(found.own_variance, prior.variance) * (1 + 1e-9)).all()
+    assert (found.freedom[~found.moderated] == found.n[~found.moderated] - 1).all()
+    assert found.freedom.max() <= (n - 1) * (len(variances) + 1)

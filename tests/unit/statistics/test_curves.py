@@ -311,3 +311,18 @@ def test_half_of_the_l3_domains_wait_beside_others_as_the_document_shows():
         waits = (concurrent - serial).sort_index(key=lambda names: names.str[2:].astype(int))
         assert waits.to_numpy()[::2] == pytest.approx(expected, abs=12)
         assert waits.to_numpy()[1::2] == pytest.approx(0, abs=0.5)
+
+
+def test_curves_without_noise_have_a_narrow_interval_at_the_crossover():
+    [crossover] = compare_latency_curves(*both_curves(noise=0.0)).crossovers
+    assert crossover.bandwidth == pytest.approx(400.0, rel=0.003)
+    assert crossover.high - crossover.low < 1.0
+
+
+def test_the_interval_holds_the_true_crossover():
+    """`make bench` plants crossovers in simulated machines."""
+    held = []
+    for seed in range(20):
+        [crossover] = compare_latency_curves(*both_curves(seed=seed)).crossovers
+        held.append(crossover.low <= 400.0 <= crossover.high)
+    assert sum(held) >= 16  # 95 % of 20; below 16 with a probability of 0.3 %

@@ -205,3 +205,28 @@ def test_before_and_after_are_neighbouring_periods():
     assert (first["median_before"], first["median_after"]) == pytest.approx((1.05, 5.25))
     assert (first["n_before"], first["n_after"]) == (2, 2)
     assert first["ratio"] == pytest.approx(5.0, rel=0.01)
+
+
+def test_a_corunning_load_is_compared_with_the_same_load_alone():
+    storage = {"load": "storage", "target": "node0drives2", "benchmark": "fio", "kernel": None}
+    memory = {"load": "memory", "benchmark": "b", "kernel": "triad"}
+    table = pd.concat(
+        [
+            rows([40.0] * 3, "memory", **memory),
+            rows([10.0] * 3, "storage", **storage),
+            rows([30.0] * 3, "both", **memory),
+            rows([9.0] * 3, "both", **storage),
+        ],
+        ignore_index=True,
+    )
+    found = summarise_corun_to_alone_ratios(Measurements.from_table(table))
+    assert set(found["point"]) == {"both"}
+    assert found.set_index("load")["median"].to_dict() == pytest.approx(
+        {"memory": 0.75, "storage": 0.9}
+    )
+
+
+def test_loads_with_one_name_are_separate_cells(measured):
+    cells = summarise_cells(measured.where(point="together+4096"))
+    assert cells["initiator"].tolist() == ["pu0", "pu2", "pu4", "pu6"]
+    assert (cells["n"] == 3).all()

@@ -5,6 +5,7 @@ Tables are built field by field as DMTF DSP0134 defines type 17.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from struct import pack_into
 
@@ -13,11 +14,12 @@ import pytest
 from chaosity.components.make_component_documents import make_component_documents
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.documents.config import read_config
-from chaosity.runner import describe_host as memory_module_table
+from chaosity.runner import describe_host
 from chaosity.runner.describe_host import parse_memory_modules
 from chaosity.topology import topology_discovery, topology_sources
 from chaosity.topology.host_facts import find_memory_peak
 from chaosity.topology.topology_discovery import discover_topology
+from chaosity.topology.topology_model import topology_from_json, topology_to_json
 from chaosity.topology.topology_parts import MemoryPeak, Node
 
 DDR4, DDR5, LPDDR5, HBM2, PERSISTENT = 0x1A, 0x22, 0x23, 0x21, 0x1F
@@ -234,5 +236,11 @@ def test_an_unreadable_table_has_a_reason(monkeypatch, error, reason):
     def fail(_):
         raise error
 
-    monkeypatch.setattr(memory_module_table.Path, "read_bytes", fail)
-    assert memory_module_table.read_memory_modules() == reason
+    monkeypatch.setattr(describe_host.Path, "read_bytes", fail)
+    assert describe_host.read_memory_modules() == reason
+
+
+def test_the_peak_is_in_the_topologys_json(paper):
+    for known in (KNOWN, MemoryPeak(unknown_reason="no root")):
+        topology = replace(paper, memory_peak=known)
+        assert topology_from_json(json.loads(json.dumps(topology_to_json(topology)))) == topology

@@ -7,7 +7,7 @@ import re
 from chaosity.store.profile_anonymisation import topology_without_private_facts
 from chaosity.topology.sysfs_reader import SysfsReader
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_model import topology_to_json
+from chaosity.topology.topology_model import topology_from_json, topology_to_json
 from shipped_data import REAL_MACHINES
 
 NAPLES = REAL_MACHINES / "xml" / "mpibind_naples-2s-7401-8n.xml"
@@ -50,3 +50,8 @@ def test_the_rate_is_that_of_the_kernel_in_bytes(tmp_path):
     sysfs = SysfsReader(tmp_path)
     rates = [sysfs.network_bytes_per_second(name) for name in ("up", "down", "empty", "none")]
     assert rates == [12_500_000_000, None, None, None]
+
+
+def test_cards_survive_the_file():
+    topology = discover_topology(str(NAPLES))
+    assert topology_from_json(topology_to_json(topology)).nics == topology.nics

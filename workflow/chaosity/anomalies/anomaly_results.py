@@ -1,4 +1,4 @@
-"""Results of the analysis: an anomaly, and all findings of one matrix or one host."""
+"""Results of the analysis: an anomaly, and the findings and suspicions of a matrix or a host."""
 
 from __future__ import annotations
 

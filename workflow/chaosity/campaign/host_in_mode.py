@@ -1,4 +1,4 @@
-"""A host in one configuration of its firmware: its plan, its records, and the result files."""
+"""A host in one configuration of its firmware: boot, plan, records and result files."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from chaosity.documents.config import Config
 from chaosity.errors import UserError
 from chaosity.hosts.ansible_inventory import (
     CONFIGURATION,
+    PLAYBOOK,
     InventoryHost,
     ansible_command,
     read_inventory,
@@ -281,7 +282,7 @@ def boot_commands(
     """
     if host.is_simulated:
         return ["true"], ["true"]
-    play = [*ansible_command("ansible-playbook"), "--inventory", inventory, "--limit", host.name]
+    play = [*ansible_command(PLAYBOOK), "--inventory", inventory, "--limit", host.name]
     firmware = [
         str(root / "playbooks/firmware.yml"),
         "--extra-vars",

@@ -4,7 +4,8 @@ Only the rules use this module, and only for ``transport: slurm`` in the config.
 a Slurm job are a batch. They have a file of the batch as input, so Snakemake puts them into one
 group with the job of rule `open_slurm_batch`, which makes this file and requests the node and the
 time of the whole batch. In each Slurm job Snakemake starts itself twice: to run a step, and to run
-the batch's measurements one after the other. Processes within a job do not call Slurm.
+the batch's measurements one after the other. Processes within a job do not call Slurm. Batches are
+long compared with the time in the queue.
 """
 
 from __future__ import annotations

@@ -129,9 +129,9 @@ def _print_analysis(analysis: AnovaResult, confidence: float) -> None:
         (f"Variation of {analysis.response}, n = {analysis.n}", terms, "source", shares, ""),
         ("Levels", levels, "factor,level", f"n,mean,{of_mean},{interval}", ""),
         (between, pairs, "factor,level,against", f"{difference},{interval}", "interval by"),
-        *[(added, combinations, "interaction,levels", f"n,{effect},{interval}", "")]
-        * bool(combinations),
     ]
+    if combinations:
+        tables.append((added, combinations, "interaction,levels", f"n,{effect},{interval}", ""))
     for title, rows, *heads in tables:
         left, right, last = (each.split(",") if each else [] for each in heads)
         print_table(rows, left, right, last, title=title, style="headed")

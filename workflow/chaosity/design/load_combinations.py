@@ -281,9 +281,8 @@ class _DesignedLoad:
         factors |= {**vary, **self._pages(vary, members)}
         if "buffers" in vary:
             factors["buffers"] = self._buffers(vary["buffers"], members)
-        if compares_smt(
-            spec["initiator"], self._host
-        ):  # single loads and groups use the same names
+        # Single loads and groups use the same names.
+        if compares_smt(spec["initiator"], self._host):
             uses_siblings = self._host.uses_smt_siblings(first.initiator)
             factors["smt"] = ["all_siblings" if uses_siblings else "one_thread_per_core"]
         limited = {name: self._limited(name, levels, name) for name, levels in factors.items()}

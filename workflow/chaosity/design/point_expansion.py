@@ -39,7 +39,7 @@ from chaosity.units import format_binary_bytes
 _SETUP_BYTES_PER_SECOND = 4e9
 # Seconds for starting tools, reading back the placement and writing the record.
 _SETUP_SECONDS = 0.3
-# A search of the best placement takes about 10 seconds, at most 60, before its load is ready.
+# A search of the best placement takes about 10 seconds, at most 60, before its load is measured.
 _SETTLING_SECONDS = 10.0
 # A point hangs if it takes this much longer than its stopping rule allows.
 _TIMEOUT_SECONDS = 120.0

@@ -39,7 +39,10 @@ def add_reference_loads(
         loads = [(p, load) for p in points for load in p["loads"] if load["role"] == role]
         for _, load in loads:
             _check_metrics(entry, load, where)
-        metrics = [*(_counts_per_work if "per" in entry else _ratios)(entry, loads, where)]
+        of_loads = (
+            _counts_per_work(entry, loads) if "per" in entry else _ratios(entry, loads, where)
+        )
+        metrics = list(of_loads)
         for point, metric in metrics:
             found[point["point"]].append(metric)
         if missing := [metric["reason"] for _, metric in metrics if "reason" in metric]:
@@ -65,7 +68,7 @@ def _check_metrics(entry: RelativeMetric, load: Load, where: str) -> None:
 
 
 def _counts_per_work(
-    entry: RelativeMetric, loads: Sequence[LoadInPoint], _where: str
+    entry: RelativeMetric, loads: Sequence[LoadInPoint]
 ) -> Iterator[tuple[ExpandedPoint, MetricRatio]]:
     """Yield the derived metric of each load: a count per unit of the load's work."""
     name, metric = entry["name"], entry["metric"]

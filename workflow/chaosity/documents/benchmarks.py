@@ -107,7 +107,7 @@ class Progress(OutputName, total=False):
 
 
 class OutputValue(OutputName, total=False):
-    """Where a value is in a tool's output, see `runner.parse_tool_output`."""
+    """Where a value is in a tool's output, see `runner.tool_output`."""
 
     json: str
     event: str

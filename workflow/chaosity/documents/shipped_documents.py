@@ -117,6 +117,11 @@ def load_benchmark(name: str, where: str = "config, benchmarks") -> BenchmarkDoc
         _check_regular_expression(source, place)
     for rule in document["valid"]:
         _check_regular_expression(cast(OutputValue, rule), f"{file}, valid, {rule['name']}")
+    command = document["command"]
+    if "--settle" in command and not any("target.policy" in word for word in command):
+        # The runner knows from the target whether pages move after the ready line.
+        remedy = "write --policy={{ target.policy }}, and give the load a target that is a policy"
+        raise UserError("--settle is for the policy of the target", f"{file}, command", remedy)
     return document
 
 

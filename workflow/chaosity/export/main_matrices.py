@@ -7,6 +7,7 @@ The export formats and ``chaosity show`` take their values from here.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -265,13 +266,15 @@ def _matrix(
     return MainMatrix(quantity, metric, source, cells, missing, samples)
 
 
-def require_matrix(host: MeasuredHost, quantity: str) -> MainMatrix:
+def require_matrix(
+    matrices: Mapping[str, MainMatrix], quantity: str, host: MeasuredHost
+) -> MainMatrix:
     """Return the matrix of a quantity.
 
     Raises:
         UserError: it was not measured.
     """
-    if found := read_main_matrices(host).get(quantity):
+    if found := matrices.get(quantity):
         return found
     what = f"no {quantity} from a node was measured"
     raise UserError(what, str(host.folder), "run `make run`")

@@ -19,8 +19,8 @@ _GAUGES = (
     ("low", "_low", "lower end of the 95 % interval"),
     ("high", "_high", "upper end of the 95 % interval"),
 )
-# Name, help text, labels and value of a gauge.
-GaugeValue = tuple[str, str, Mapping[str, str], float]
+# Name, help text, labels and value of a gauge; None is no value.
+GaugeValue = tuple[str, str, Mapping[str, str], float | None]
 
 
 def export_openmetrics(host: MeasuredHost) -> str:
@@ -54,18 +54,18 @@ def _gauges(
         for cell in matrix.cells:
             value = getattr(cell.estimate, field)
             place = {**whole, "initiator": cell.initiator, "target": cell.target}
-            yield name, what, place, float("nan") if value is None else value / size
+            yield name, what, place, None if value is None else value / size
 
 
 def _add_gauges(
     registry: CollectorRegistry, prefix: str, values: Iterable[GaugeValue], unit: str = ""
 ) -> None:
-    """Add a gauge for each name, and its values; NaN is no value."""
+    """Add a gauge for each name, also without values, and its values."""
     gauges: dict[str, Gauge] = {}
     for name, text, labels, value in values:
         if name not in gauges:
             gauges[name] = Gauge(f"{prefix}_{name}", text, [*labels], registry=registry, unit=unit)
-        if value == value:
+        if value is not None:
             gauges[name].labels(**labels).set(value)
 
 

@@ -25,7 +25,8 @@ from chaosity.store.tidy_table_parquet import Row
 from chaosity.topology.topology_model import Topology
 from chaosity.weights.interleave_weight_advice import PlacementAdvice, advise_interleave_weights
 
-_SCHEMA_VERSION = 1
+# Versions of the two documents, each of which can change alone.
+_WEIGHTS_SCHEMA, _PLACEMENT_SCHEMA = 1, 1
 _NEAREST_FIRST = ("same_node", "same_package", "other_package", "unknown")
 
 
@@ -42,7 +43,7 @@ class InterleaveWeightsExport:
     def to_json(self) -> dict[str, object]:
         """Return the document of `chaosity export weights --json`."""
         return {
-            "schema_version": _SCHEMA_VERSION,
+            "schema_version": _WEIGHTS_SCHEMA,
             **self.origin,
             "command": f"{self.origin['command']} --json",
             "measured": self.measured,
@@ -89,7 +90,7 @@ def build_placement_document(host: MeasuredHost) -> Row:
     """
     cells = list(_interference(host))
     return {
-        "schema_version": _SCHEMA_VERSION,
+        "schema_version": _PLACEMENT_SCHEMA,
         **host.origin("json"),
         "memory": _memory(host),
         "drive_sets": list(_drive_sets(host)),

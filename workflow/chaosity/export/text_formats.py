@@ -51,11 +51,12 @@ def export_fio_job_file(host: MeasuredHost) -> str:
         UserError: no NVMe drive was read from a node, or the host is simulated.
     """
     host.refuse_simulated_values("fio")
-    matrix = require_matrix(host, DRIVE_BANDWIDTH)
+    matrix = require_matrix(read_main_matrices(host), DRIVE_BANDWIDTH, host)
+    measured = {cell.target for cell in matrix.cells}
     drives = []
     for drive in host.topology.drives:
         target = drive_component_name(drive)
-        if drive.name and target in {cell.target for cell in matrix.cells}:
+        if drive.name and target in measured:
             # The kernel's name can change with each boot; udev's name of the slot does not.
             namespace = drive.name.rpartition("n")[2]
             path = f"disk/by-path/pci-{drive.pci}-nvme-{namespace}" if drive.pci else drive.name
@@ -76,8 +77,9 @@ def export_slurm_features(host: MeasuredHost) -> str:
         UserError: no bandwidth from node to node was measured, or the host is simulated.
     """
     host.refuse_simulated_values("Slurm")
-    require_matrix(host, MEMORY_BANDWIDTH)
-    cells = {name: matrix.cells for name, matrix in read_main_matrices(host).items()}
+    matrices = read_main_matrices(host)
+    require_matrix(matrices, MEMORY_BANDWIDTH, host)
+    cells = {name: matrix.cells for name, matrix in matrices.items()}
 
     def medians(quantity: str, *, local: bool = False) -> list[float]:
         # A file that stands in for a drive says nothing about one.

@@ -97,7 +97,7 @@ def _value_statements(data: FigureData, scale: UnitScale) -> Statements:
         keys += ["point", "initiator", "target"]
     differ = is_variation_between_cells_significant(data.measurements, keys)
     yield from _lowest_bound_statements(data)
-    yield from list(_main_statements(data)) or _range_statements(data, valid, differ)
+    yield from list(_main_statements(data)) or _range_statements(data, differ)
     if data.spec.cell_note == "distance":
         yield from _order_statements(valid, "note", data.spec.metric, "distance")
     if data.spec.kind == "heatmap":
@@ -379,10 +379,11 @@ def _best_statements(data: FigureData) -> Statements:
         yield "no other number is as good"
 
 
-def _range_statements(data: FigureData, valid: pd.DataFrame, differ: bool | None) -> Statements:
+def _range_statements(data: FigureData, differ: bool | None) -> Statements:
     """Yield the best and the worst mark with their places, or the range if none differ."""
     metric, less = data.spec.metric, less_is_better(data.spec.metric)
-    marks = mark_rows(data.valid_marks_best_first.iloc[[0, -1]])
+    valid = data.valid_marks_best_first
+    marks = mark_rows(valid.iloc[[0, -1]])
     best, worst = map(Estimate.of_cell, marks)
     low, high = sorted((best.median, worst.median))
     scale = choose_scale(metric, (low, high))
@@ -491,20 +492,24 @@ def _lowest_bound_statements(data: FigureData) -> Statements:
     places = marks["x"].map(data.axes["x"].value_names.index)
     reached = marks["median"] / bounds.min(axis=1)
     marks = marks.assign(place=places, lowest=bounds.idxmin(axis=1), reached=reached)
-    lines = list(marks.sort_values("place").groupby(by, sort=False))
+    lines = list(marks.sort_values("place").groupby(by, sort=False, dropna=False))
     # Lines with the same sequence of lowest bounds share a statement.
     found: dict[str, list[tuple[tuple[Any, ...], pd.DataFrame]]] = {}
     for line, own in sorted(lines, key=lambda line: line[1].index.min()):
         found.setdefault(_sequence_of_bounds(data, own), []).append((line, own))
     # Panels are named only where the lines of a series differ between panels.
-    pairs = {(text, line[-1]) for text, own in found.items() for line, _ in own}
+    pairs = {
+        (text, dict(zip(roles, line, strict=False)).get("series"))
+        for text, own in found.items()
+        for line, _ in own
+    }
     with_panels = len({series for _, series in pairs}) < len(pairs)
     for text, lines in found.items():
         labels = dict.fromkeys(
             ", ".join(
-                data.value_label_without_axis_title(role, str(name))
+                data.value_label_without_axis_title(role, name)
                 for role, name in zip(roles, line, strict=False)
-                if role == "series" or with_panels
+                if isinstance(name, str) and (role == "series" or with_panels)
             )
             for line, _ in lines
         )

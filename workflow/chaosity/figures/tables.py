@@ -146,6 +146,8 @@ def value_table(data: FigureData) -> TextTable:
 
 def _level_words(data: FigureData, column: str, at: str, name: object) -> str:
     """Return the words for a place, a level or a measured position of a mark, with its unit."""
+    if pd.isna(name):  # type: ignore[call-overload] # a text or a number
+        return ""
     if at == "position" and isinstance(name, float):
         has_unit = metric_words(column) != column and choose_scale(column, [name]).symbol
         return format_quantity(column, name) if has_unit else make_axis_value(name).short

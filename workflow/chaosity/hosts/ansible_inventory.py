@@ -1,4 +1,4 @@
-"""Read Ansible's inventory, the only place where hosts are described.
+"""Start Ansible's programs, and read its inventory, the only place where hosts are described.
 
 Ansible reads it and evaluates its values, so groups, variables, expressions and vaults have the
 same meaning as in the playbooks.

@@ -65,7 +65,7 @@ class PlacementPlan:
     mode: int  # the kernel's memory policy for the program
     nodes: tuple[int, ...]  # the nodes of the memory policy
     cpus: frozenset[int]
-    settings: dict[str, str]  # kernel settings to change, see `runner.temporary_kernel_settings`
+    settings: dict[str, str]  # kernel settings to change, see `runner.kernel_settings`
     search: bool
     settle: bool
     moves: bool  # whether pages on a wrong node are moved

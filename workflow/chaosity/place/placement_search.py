@@ -199,7 +199,7 @@ class ProgramEndedError(Exception):
 class RateSource:
     """A source of the program's progress.
 
-    `series` are the samples so far, see `runner.progress_samples_and_rates`.
+    `series` are the samples so far, see `runner.progress_rates`.
     """
 
     def __init__(self) -> None:

@@ -117,7 +117,7 @@ OutputName = TypedDict("OutputName", {"in": str}, total=False)
 
 
 class OutputValueSource(OutputName, total=False):
-    """Where a value is in a tool's output, see `runner.parse_tool_output`."""
+    """Where a value is in a tool's output, see `runner.tool_output`."""
 
     json: str
     event: str

@@ -162,7 +162,11 @@ def make_verdict(checks: list[Check]) -> Verdict:
     broken = [c for c in checks if c["decisive"] and c["passed"] is False]
     ends = [c for c in broken if c["name"].endswith(ENDED_WELL)]
     dead = tuple(f"{c['name'].removesuffix(ENDED_WELL)}:" for c in ends)
-    follow = [c for c in broken if dead and c not in ends and c["name"].startswith((*dead, VALUES))]
+    follow = [
+        c
+        for c in broken
+        if dead and c not in ends and (c["name"].startswith(dead) or c["name"] == VALUES)
+    ]
     causes = [c for c in broken if c not in follow]
     texts = [f"{c['name'].removesuffix(ENDED_WELL)}: {c['detail']}" for c in causes]
     if follow:

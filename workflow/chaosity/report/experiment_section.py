@@ -32,10 +32,7 @@ def experiment_section(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
         "without_points": [each.title for each in figures if not each.csv and not each.problem],
         "broken": {each.title: each.problem for each in figures if each.problem},
         "analysis": list(analysis_sections(run, name)),
-        "remarks": [
-            *_unmeasured(rows[rows["experiment"] == name]),
-            *tool_note_sentences(summaries),
-        ],
+        "remarks": [*_unmeasured(rows), *tool_note_sentences(summaries)],
     }
 
 

@@ -271,6 +271,7 @@ def write_host_description(needs: Iterable[RequiredProgram], output: TextIO) -> 
 # Size in bytes, speed x width in bytes per second, and the names of slot and bank.
 MemoryModule = tuple[int, int, str]
 
+# Memory modules are in the firmware's SMBIOS table (DMTF DSP0134), in structures of type 17.
 _MEMORY_DEVICE, _END_OF_TABLE = 17, b"\x7f"
 # Types of modules, without LPDDR of unknown width -> lowest number in MT/s that is no clock. Before
 # SMBIOS 3.1 firmware could state the clock: half of it: at most 1066 (DDR3), 1600 (DDR4).

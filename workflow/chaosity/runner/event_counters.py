@@ -1,4 +1,4 @@
-"""Count the processor's events while a load runs, by perf_event_open(2).
+"""Count the processor's events while a load runs, by perf_event_open(2), and find its mean clock.
 
 Events are counted on the load's processing units, not for its processes. The load's threads are
 pinned to these units, nothing else is measured meanwhile, and programs that the tool starts later
@@ -249,6 +249,17 @@ def smallest_counted_time_share(result: CounterResult) -> float | None:
     return min(shares, default=None)
 
 
+# The clock that a load's units really reached. Turbo, power limits and heat change it, so it
+# explains differences between nodes, replicates and hosts. There are two sources:
+#
+# - APERF and MPERF count only while a unit is not halted, APERF at its real clock and MPERF at the
+#   rate of the time stamp counter (TSC). The mean clock is APERF / MPERF times the rate of the TSC
+#   (Intel SDM volume 3, section 15.2; AMD APM volume 2, section 17.3). The kernel's PMU `msr`
+#   counts both. The PMU takes no counter from other events, but needs the same rights.
+# - `scaling_cur_freq` of the frequency driver, read while the load runs. Some drivers report the
+#   clock that they requested, so the mean of these values is an estimate.
+#
+# Most virtual machines lack both. Without a source, the record has a reason and no value.
 MSR_PMU = Path("/sys/bus/event_source/devices/msr")
 FREQUENCY_FILE = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
 _EVENTS = ("aperf", "mperf", "tsc")

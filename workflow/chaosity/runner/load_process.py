@@ -74,6 +74,13 @@ class LoadProcess:
         self.lines: list[str] = []
         self.size = 0
         self.ready = threading.Event()
+        # Whether chaosity-place tells when the pages of the running load have settled.
+        words = spec["command"]
+        self.settles = (
+            self.has_barrier
+            and "--settle" in words
+            and (self.pages_move_while_running or "--search" in words)
+        )
         # Samples that began before this time do not count.
         self.counts_from = math.inf if self.settles else 0.0
         self.emulator: str | None = None
@@ -119,12 +126,6 @@ class LoadProcess:
     def pages_move_while_running(self) -> bool:
         """Return whether pages move while the load runs, so the runner looks again at its end."""
         return bool(self.spec["placement"].get("settles"))
-
-    @property
-    def settles(self) -> bool:
-        """Return whether chaosity-place tells when the pages of the running load have settled."""
-        words = self.spec["command"]
-        return "--settle" in words and (self.pages_move_while_running or "--search" in words)
 
     def start_process(self, lock: int) -> None:
         """Write the load's files and start its process, which inherits the host's lock.
@@ -205,12 +206,13 @@ class LoadProcess:
             MeasurementError: the load ended or took too long; the text has its last message.
         """
         limit = time.monotonic() + seconds
+        wanted = "its pages had settled" if self.settles else "it was ready"
         while not self.ready.wait(0.002):
             if not self.is_running():
                 self.reader.join(1)
                 if self.ready.is_set():
                     return
-                raise MeasurementError(f"ended before it was ready: {self._last_message()}")
+                raise MeasurementError(f"ended before {wanted}: {self._last_message()}")
             if time.monotonic() > limit:
                 raise MeasurementError(f"was not ready after {seconds:g} s")
         self._observe_placement()

@@ -1,6 +1,6 @@
 """Write the output that a tool would have printed for given values.
 
-This module is the inverse of `runner.parse_tool_output` and `.progress_samples_and_rates`. The
+This module is the inverse of `runner.tool_output` and `runner.progress_rates`. The
 benchmark file says where each value is in the tool's output, so the same file says where to write
 the value. No code in this module is for one tool only.
 """

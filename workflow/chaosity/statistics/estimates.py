@@ -1,4 +1,4 @@
-"""Estimate the median of a sample with its interval, and the ratio of two samples.
+"""Estimate medians with their intervals and ratios of two samples, and test whether cells differ.
 
 Intervals use Student's t with the noise of `moderated_variances`: that of a sample alone, or that
 of a cell among cells of its kind, see `cell_summary`. Order

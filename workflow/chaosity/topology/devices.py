@@ -18,7 +18,15 @@ from chaosity.place_names import PlaceName
 from chaosity.runner.describe_host import ListedOpenclDevice
 from chaosity.topology.hwloc import IO_TYPES, HwlocObject, HwlocTree
 from chaosity.topology.sysfs_reader import SysfsReader
-from chaosity.topology.topology_parts import Accelerator, Gpu, Nic, Node, NvmeDrive, OpenclDevice
+from chaosity.topology.topology_parts import (
+    Accelerator,
+    Gpu,
+    Nic,
+    Node,
+    NvmeDrive,
+    OpenclDevice,
+    validated,
+)
 
 _NVME_CLASS = "0108"
 # With native multipath, paths are hidden block devices `nvme<subsystem>c<controller>n<ns>`. The
@@ -243,10 +251,7 @@ def list_opencl_devices(
     devices = (
         _opencl_of_tree(tree)
         if listed is None
-        else [
-            _listed_devices().validate_json(json.dumps({**one, "name": ""}), strict=True)
-            for one in listed
-        ]
+        else [validated(_listed_devices(), json.dumps({**one, "name": ""})) for one in listed]
     )
     node_of = {gpu.pci: gpu.node for gpu in gpus if gpu.pci}
     with_cpus = [node.os_index for node in nodes if node.shown_cpus]

@@ -234,7 +234,11 @@ def find_memory_peak(
     packages: int,
     may_be_virtual: bool,
 ) -> MemoryPeak:
-    """Return the upper bounds of the bandwidth of a host's DRAM, or why they are unknown."""
+    """Return the upper bounds of the bandwidth of a host's DRAM, or why they are unknown.
+
+    Modules may share a channel, so the sum of their speed x width can be too high. It must never be
+    too low, since it refuses values: where in doubt, it is unknown.
+    """
     if isinstance(modules, str):
         return MemoryPeak(None, None, modules)
     if may_be_virtual:  # a cloud's table lists, for example, one module for any size of machine

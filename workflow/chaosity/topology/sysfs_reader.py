@@ -41,9 +41,10 @@ class SysfsReader:
     def read_text(self, path: str) -> str | None:
         """Return a file's text without surrounding white space; None if the file cannot be read."""
         try:
-            found = (
-                self.files[path] if isinstance(self.files, Mapping) else _text(self.files / path)
-            )
+            if isinstance(self.files, Mapping):
+                found = self.files[path]
+            else:
+                found = (self.files / path).read_text(errors="replace")
         except (KeyError, OSError):
             return None
         return found.strip("\0 \t\n")
@@ -188,10 +189,6 @@ class SysfsReader:
     def block_device_text(self, name: str, attribute: str) -> str | None:
         """Return an attribute of a block device's hardware: serial, model or firmware_rev."""
         return self.read_text(f"sys/class/block/{name}/device/{attribute}") or None
-
-
-def _text(path: Path) -> str:
-    return path.read_text(errors="replace")
 
 
 def link_bytes_per_second(gigatransfers: float, lanes: int) -> int:

@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from typing_extensions import get_type_hints
 
 from chaosity.cpusets import format_cpu_list
@@ -41,6 +41,7 @@ from chaosity.topology.topology_parts import (
     PartCounts,
     Restrictions,
     SlitDistances,
+    validated,
 )
 
 SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE = "same_node", "same_package", "other_package"
@@ -295,7 +296,8 @@ def topology_from_json(values: Mapping[str, Any]) -> Topology:
     """Return the topology from the JSON of `topology_to_json`; it is equal to the original.
 
     Parts that an older file lacks are unknown; obsolete fields of an older file are ignored. A fact
-    of another type is unknown too; facts that are not listed stay as they are.
+    of another type, or without one of its keys, is unknown too; facts that are not listed stay as
+    they are.
 
     Raises:
         TypeError: a field is missing or has a value of another type.
@@ -318,11 +320,7 @@ def topology_from_json(values: Mapping[str, Any]) -> Topology:
     }
     text = json.dumps(parts, allow_nan=False)
     json.loads(text, parse_int=_checked_whole_number)
-    try:
-        topology = adapter.validate_json(text, strict=True)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise TypeError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    topology = validated(adapter, text)
     host = {
         name: fact
         for name, fact in values.get("host", {}).items()
@@ -340,7 +338,8 @@ def _checked_whole_number(digits: str) -> int:
 def _is_valid(adapter: TypeAdapter[Any], value: object) -> bool:
     try:
         adapter.validate_python(value, strict=True)
-    except ValidationError:
+        json.loads(json.dumps(value), parse_int=_checked_whole_number)
+    except ValueError:  # of pydantic, or a number that is too large
         return False
     return True
 

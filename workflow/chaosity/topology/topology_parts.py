@@ -9,13 +9,29 @@ device is None if its locality is unknown.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from chaosity.cpusets import CpuSet, format_cpu_list, parse_cpu_list
 from chaosity.units import format_quantity
+
+T = TypeVar("T")
+
+
+def validated(adapter: TypeAdapter[T], text: str) -> T:
+    """Return the value in a JSON text.
+
+    Raises:
+        TypeError: a field is missing or has a value of another type.
+    """
+    try:
+        return adapter.validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise TypeError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
 
 UNKNOWN = "unknown"
 
