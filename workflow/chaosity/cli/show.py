@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate, chain
 from pathlib import Path
@@ -147,13 +146,10 @@ def _print_packages(packages: dict[tuple[str, str], dict[str, Estimate]], interv
 
 def _print_resources(host: MeasuredHost) -> None:
     """Print what the machine can do: the best place of each resource, as in its report."""
-    from chaosity.documents.shipped_documents import load_experiment
+    from chaosity.documents.shipped_documents import existing_experiments
     from chaosity.report.resource_table import resource_table
 
-    documents = []
-    for name in dict.fromkeys(host.measurements.rows["experiment"].dropna()):
-        with suppress(UserError):  # an experiment that is gone
-            documents.append(load_experiment(str(name)))
+    documents = existing_experiments(host.measurements.rows["experiment"].dropna())
     rows = [
         (line.name, line.best.value, line.share or "", line.best.where)
         for line in resource_table(host.measurements, documents)

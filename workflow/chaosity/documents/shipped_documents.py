@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -85,6 +87,15 @@ def load_experiment(name: str, where: str = "config, experiments") -> Experiment
         where_entry = f"{place}, resources.{index}"
         check_allowed(entry["load"], loads, f"unknown load {entry['load']!r}", where_entry)
     return document
+
+
+def existing_experiments(names: Iterable[str]) -> list[ExperimentDocument]:
+    """Return the experiments, in order, without those that have gone since they were measured."""
+    found = []
+    for name in dict.fromkeys(names):
+        with suppress(UserError):
+            found.append(load_experiment(name))
+    return found
 
 
 def _check_relative_metrics(document: ExperimentDocument, loads: set[str], where: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from chaosity.compare.two_sides import ratio_text
-from chaosity.documents.shipped_documents import load_experiment
+from chaosity.documents.shipped_documents import existing_experiments
 from chaosity.errors import UserError
 from chaosity.figures.axes import Axis, axis_of_texts
 from chaosity.figures.figure_data import FigureData, FigureSpec, Level, Role, parse_figure_specs
@@ -26,7 +26,6 @@ from chaosity.statistics.curves import (
     CurveComparison,
     compare_latency_curves,
     mean_curve_over_places,
-    repeat_unloaded_points_on_each_line,
 )
 from chaosity.statistics.estimates import Ratio
 from chaosity.store.measurements import Measurements
@@ -143,11 +142,8 @@ def compare_crossovers(
     sides = (left, right)
     if any(len(side.rows[["host", "configuration"]].drop_duplicates()) != 1 for side in sides):
         return
-    documents = []
-    for name in dict.fromkeys(left.rows["experiment"].dropna()):
-        if (right.rows["experiment"] == name).any():
-            with suppress(UserError):  # published data of others, or an experiment that is gone
-                documents.append(load_experiment(str(name)))
+    both = left.rows["experiment"].dropna()
+    documents = existing_experiments(both[both.isin(right.rows["experiment"])])
     for spec in parse_figure_specs(documents):
         if not spec.by_configuration or spec.kind != "curve":
             continue
@@ -175,8 +171,7 @@ def data_of_each_configuration(
 
 def mean_curves(data: FigureData) -> dict[str, pd.DataFrame]:
     """Return line -> its curve as a mean over the places, see `mean_curve_over_places`."""
-    rows = repeat_unloaded_points_on_each_line(data.measurements, "series")
-    lines = rows.groupby("series", sort=False)
+    lines = data.rows_of_lines.groupby("series", sort=False)
     return {str(line): mean_curve_over_places(own) for line, own in lines}
 
 
