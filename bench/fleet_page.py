@@ -14,8 +14,8 @@ from scipy import stats
 
 from chaosity.compare.outlier_hosts import find_outlier_hosts
 from chaosity.report.equal_hosts import HeatMap
-from checks import FAULTS
 from machines import server
+from nightly_check_recall import FAULTS
 from nightly_checks import check_points
 from simulated_fleet import fleet_tables
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from chaosity.health.check_history import Change, read_check_history
 from chaosity.health.check_series import append_check
 from chaosity.health.choose_check_points import PointKey
-from checks import DRIFT_A_MONTH, FAULTS, HEALTHY_NIGHTS, Host, drifted, values_of
+from nightly_check_recall import DRIFT_A_MONTH, FAULTS, HEALTHY_NIGHTS, Host, drifted, values_of
 from nightly_checks import check_points, time_of_night, write_points
 
 QUIET_NIGHTS, SICK_NIGHTS, NIGHTS_BETWEEN_LOOKS = 60, 30, 7

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from chaosity.design.benchmark_templates import load_benchmark_of_each_category
-from chaosity.design.host_plan import random_orders
+from chaosity.design.host_plan import positions_in_random_order
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.documents.config import read_config
@@ -50,7 +50,7 @@ def points(config: dict) -> list[dict]:
 def measure(config: dict, repeat: int) -> dict[str, Estimate]:
     """Median and interval of every point, in one repeat."""
     chosen = points(config)
-    orders = random_orders([config["replicates"]] * len(chosen), repeat)
+    orders = positions_in_random_order([config["replicates"]] * len(chosen), repeat)
     turns = sorted(
         (order, replicate, number)
         for number, own in enumerate(orders)

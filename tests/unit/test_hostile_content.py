@@ -18,7 +18,7 @@ import pytest
 from chaosity.cli.terminal_output import echo, json_text, print_line, print_table
 from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.shipped_documents import ROOT
-from chaosity.errors import UserError, printable_line, printable_text
+from chaosity.errors import UserError, printable_short_line, printable_text
 from chaosity.hosts.ansible_inventory import read_inventory
 from chaosity.hosts.runner_command import (
     connection_error_cause,
@@ -150,7 +150,7 @@ def test_control_characters_of_others_do_not_reach_the_terminal(capsys):
 def test_an_error_is_one_line_of_limited_length():
     text = str(UserError("a\nb" * 10_000))
     assert "\n" not in text and len(text) < 5000
-    assert printable_line("12\N{THIN SPACE}345 µs") == "12\N{THIN SPACE}345 µs"
+    assert printable_short_line("12\N{THIN SPACE}345 µs") == "12\N{THIN SPACE}345 µs"
 
 
 def test_printed_json_of_hostile_texts_is_the_same_json():
@@ -248,7 +248,7 @@ def test_braces_in_what_a_tool_of_a_host_prints_are_not_evaluated_by_ansible(tmp
         "#!/bin/sh\necho \"{{ lookup('pipe', 'touch pwned') }} \\$(touch pwned) 1.2\"\n"
     )
     tool.chmod(0o755)
-    tasks = ROOT / "roles" / "toolchain" / "tasks" / "read_tool_versions.yml"
+    tasks = ROOT / "roles" / "toolchain" / "tasks" / "find_missing_tools.yml"
     play = {
         "hosts": "localhost",
         "connection": "local",
@@ -279,5 +279,5 @@ def test_a_banner_of_an_ssh_server_cannot_control_the_terminal(tmp_path):
     note_skipped_host(tmp_path, "a", cause)
     skipped = read_skipped_host(tmp_path)
     assert hostile.JINJA in skipped.reason
-    for text in (str(UserError(cause)), printable_line(skipped.skip_time_and_reason)):
+    for text in (str(UserError(cause)), printable_short_line(skipped.skip_time_and_reason)):
         assert printable_text(text) == text and hostile.JINJA in text

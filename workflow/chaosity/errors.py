@@ -55,7 +55,7 @@ class UserError(Exception):
 
     def __str__(self) -> str:
         parts = (self.what, self.where, self.remedy)
-        what, where, remedy = (printable_line(part or "") for part in parts)
+        what, where, remedy = (printable_short_line(part or "") for part in parts)
         what, remedy = what.removesuffix("."), remedy.removesuffix(".")  # of a quoted sentence
         sentence = f"{where}: {what}" if where else what
         return f"{sentence}; {remedy}." if remedy else f"{sentence}."
@@ -105,7 +105,7 @@ def check_room(folder: Path, need: int = ROOM_BYTES) -> None:
 
 
 def printable_text(text: str) -> str:
-    """Return a text of others for a terminal.
+    """Return a text that others may have written, so that a terminal can show it.
 
     Characters that control a terminal, or turn the direction of writing, are shown by their
     numbers, so that they have no effect. Line breaks stay.
@@ -118,8 +118,8 @@ def printable_text(text: str) -> str:
     return "".join(shown)
 
 
-def printable_line(text: str) -> str:
-    """Return a text of others as one line for a terminal; a long text loses its middle."""
+def printable_short_line(text: str) -> str:
+    """Return a text as one line for a terminal; ` ... ` replaces the middle of a long text."""
     line = printable_text(" ".join(text.split("\n"))).strip()
     half = _LONGEST_PART // 2
     return line if len(line) <= _LONGEST_PART else f"{line[:half]} ... {line[-half:]}"
@@ -133,7 +133,7 @@ def describe_malformed(error: Exception) -> str:
         return "it is nested too deeply"
     if isinstance(error, OSError):
         return error.strerror or str(error)
-    return printable_line(str(error) or type(error).__name__)
+    return printable_short_line(str(error) or type(error).__name__)
 
 
 @contextmanager

@@ -113,7 +113,7 @@ def test_healthy_machines_have_no_anomalies(layout, n, metric):
     assert found.anomalies == ()
     assert found.verdict.startswith("No anomaly was detected in ")
     assert f"n = {n}" in found.verdict
-    assert found.detectable_percent > 5.0
+    assert found.detectable_loss_percent > 5.0
 
 
 @pytest.mark.parametrize("layout", faulty.LAYOUTS, ids=lambda layout: layout.name)
@@ -190,7 +190,7 @@ def test_replicates_with_large_scatter_give_no_anomalies(layout):
     for seed in range(3):
         found = analyse_matrix(measure(layout, rng(seed), noise=0.3))
         assert found.anomalies == ()
-        assert found.detectable_percent > 40.0
+        assert found.detectable_loss_percent > 40.0
 
 
 def test_two_nodes_at_three_runs():

@@ -7,8 +7,8 @@ import pytest
 from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.anomalies.matrix_anomalies import analyse_matrix
 from chaosity.store.measurements import Measurements
+from chaosity.store.read_csv_published_elsewhere import read_published_csv
 from chaosity.store.read_node_matrix_csv import read_matrix_csv
-from chaosity.store.read_published_csv import read_published_csv
 from shipped_data import PUBLISHED_TABLES
 
 TWO = (("local", "remote"), None)

@@ -177,7 +177,7 @@ def test_an_unmeasured_cell_is_noted():
 def test_cells_without_comparable_cells_are_not_tested(rows):
     found = analyse_matrix(matrix(rows))
     assert found.structure.startswith("unknown")
-    assert (found.anomalies, found.detectable_percent) == ((), None)
+    assert (found.anomalies, found.detectable_loss_percent) == ((), None)
     assert found.verdict.startswith("Not tested: no cell of ")
 
 

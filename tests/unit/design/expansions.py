@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from chaosity.design.benchmark_templates import Benchmark, load_benchmark_of_each_category
-from chaosity.design.endpoints import PlannedDrive
+from chaosity.design.benchmark_templates import LoadMaker, load_benchmark_of_each_category
+from chaosity.design.endpoint_types import PlannedDrive
 from chaosity.design.host_plan import PlannedHost
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
@@ -17,7 +17,7 @@ def expansion(
     config: Any,
     drives: Iterable[PlannedDrive] = (),
     weights: Any = None,
-    **benchmarks: Benchmark,
+    **benchmarks: LoadMaker,
 ) -> PointExpansion:
     """Return the expansion on a host; `benchmarks` replace those of their categories."""
     if isinstance(host, PlannedHost):

@@ -11,8 +11,8 @@ from expansions import expansion, tried
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.design.benchmark_templates import Benchmark, load_benchmark_of_each_category
-from chaosity.design.endpoints import PlannedDrive
+from chaosity.design.benchmark_templates import LoadMaker, load_benchmark_of_each_category
+from chaosity.design.endpoint_types import PlannedDrive
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources
 from chaosity.design.selectors import first_of_each_relation
@@ -119,7 +119,7 @@ def test_a_machine_with_one_node_compares_nothing_and_says_so():
 def test_a_benchmark_that_does_not_place_its_buffers_is_left_out_with_a_note(resources):
     known = load_benchmark_of_each_category(read_config())["storage_bandwidth"]
     command = [word for word in known.document["command"] if "page_nodes" not in word]
-    blind = Benchmark({**known.document, "command": command}, {})
+    blind = LoadMaker({**known.document, "command": command}, {})
     points, [note] = expand(resources, design(buffers={"each": "node"}), storage_bandwidth=blind)
     assert points == []
     assert "fio_sequential_read does not place its buffers" in note

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design import host_plan as plan_module
-from chaosity.design.host_plan import PlannedHost, plan_host, random_orders
+from chaosity.design.host_plan import PlannedHost, plan_host, positions_in_random_order
 from chaosity.design.samples import pick_evenly_spread
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError
@@ -22,7 +22,7 @@ from chaosity.topology.topology_discovery import discover_topology
 
 
 def with_orders(points, replicates, seed):
-    orders = random_orders(replicates, seed)
+    orders = positions_in_random_order(replicates, seed)
     return [{**point, "orders": order} for point, order in zip(points, orders, strict=True)]
 
 

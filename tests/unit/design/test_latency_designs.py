@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaosity.cpusets import parse_cpu_list
+from chaosity.design.chosen_loads import format_level
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources, thread_counts
-from chaosity.design.loads import format_level
 from chaosity.documents.config import check_config, read_config
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError

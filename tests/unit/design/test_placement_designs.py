@@ -10,14 +10,14 @@ from expansions import expansion, tried
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chaosity.design.benchmark_templates import Benchmark, load_benchmark_of_each_category
+from chaosity.design.benchmark_templates import LoadMaker, load_benchmark_of_each_category
 from chaosity.design.host_plan import PlannedHost
 from chaosity.design.host_resources import HostResources
 from chaosity.design.samples import sample_sets_of_every_size
 from chaosity.design.selectors import page_placement_target, round_page_shares
 from chaosity.documents.shipped_documents import EXPERIMENTS, yaml_file_names
 from chaosity.errors import UserError
-from chaosity.place.page_shares import POLICIES
+from chaosity.place.placement_policies import POLICIES
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import configuration_name
 
@@ -217,7 +217,7 @@ def test_nodes_of_a_metric_by_node_are_told_where_they_lie(config, paper_host):
     source = {"progress": True, "by_node": {"amount": "bytes_by_node", "time": "ns_by_node"}}
     metrics = {"path_bandwidth_bytes_per_second": source}
     made = expansion(
-        paper_host, config, memory_bandwidth=Benchmark({**known.document, "metrics": metrics}, {})
+        paper_host, config, memory_bandwidth=LoadMaker({**known.document, "metrics": metrics}, {})
     )
     spec = {
         "category": "memory_bandwidth",
@@ -242,7 +242,7 @@ def test_a_note_is_in_a_point_but_asks_for_no_new_measurement(config, paper_host
     loads = {"work": work(["bwap_uniform"], {"each": "machine"}, category="placed_workload")}
     [one], [other] = (
         expansion(paper_host, config, placed_workload=used).expand_experiment(tried(d=loads))
-        for used in (noted, Benchmark(document, {}))
+        for used in (noted, LoadMaker(document, {}))
     )
     assert one["loads"][0]["notes"] == noted.document["notes"]
     assert "notes" not in other["loads"][0]

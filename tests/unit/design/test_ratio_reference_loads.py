@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from chaosity.design import host_plan as plan_module
 from chaosity.design.host_plan import plan_host
-from chaosity.design.reference_loads import add_reference_loads
+from chaosity.design.reference_loads import add_references_to_points
 from chaosity.design.samples import PlanNotes
 from chaosity.documents import shipped_documents as config_module
 from chaosity.documents.shipped_documents import load_experiment
@@ -148,7 +148,7 @@ def study_point(program, runtime, cores):
 def references(points, to, on):
     entry = {"name": "speedup", "load": "work", "metric": "runs_per_second", "to": to, "same": on}
     document = {"experiment": "study", "relative": [entry]}
-    found = add_reference_loads(document, points, PlanNotes())
+    found = add_references_to_points(document, points, PlanNotes())
     return {
         point["point"]: one["to"]["point"] if "to" in one else None
         for point in found

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.design.benchmark_templates import Benchmark
+from chaosity.design.benchmark_templates import LoadMaker
 from chaosity.documents.shipped_documents import load_benchmark
 from chaosity.runner import progress_rates, record_checks
 from chaosity.runner.tool_output import ExtractionError, extract_number
@@ -45,7 +45,7 @@ def load(name, **changed):
         "min_seconds": 1,
         "max_seconds": 1,
     }
-    return Benchmark(load_benchmark(name), changed.get("parameters", {})).make_load(
+    return LoadMaker(load_benchmark(name), changed.get("parameters", {})).make_load(
         "memory", context
     )
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from chaosity.export.main_matrices import memory_matrix, read_measured_host
-from chaosity.export.placement_documents import build_placement_document
+from chaosity.export.placement_json import build_placement_document
 from chaosity.store.tidy_table_parquet import COLUMNS
 from machines import SMALL_MACHINES, MeasuredHost, measured_host
 from published_schemas import schema_errors, schema_validator

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
+from chaosity.export.interleave_weights_json import interleave_weights_of_host
 from chaosity.export.main_matrices import read_measured_host
-from chaosity.export.placement_documents import interleave_weights_of_host
 from table_rows import measured
 
 EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"

@@ -10,10 +10,10 @@ import pytest
 from table_figures import draw
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.design.benchmark_templates import Benchmark, load_benchmark_of_each_category
+from chaosity.design.benchmark_templates import LoadMaker, load_benchmark_of_each_category
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
-from chaosity.design.reference_loads import add_reference_loads
+from chaosity.design.reference_loads import add_references_to_points
 from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.store.measurements import Measurements
@@ -50,7 +50,7 @@ def measured(elements):
     ):
         document = copy.deepcopy(plain) | {"category": category, "metrics": metrics}
         document["kernels"] = {name: {"name": name, "arrays": 3} for name in kernels}
-        benchmarks[category] = Benchmark(document, {})
+        benchmarks[category] = LoadMaker(document, {})
     rule = config["stopping"]["memory_bandwidth"]
     stopping = {**config["stopping"], "contended_paths": rule, "placed_workload": rule}
 
@@ -63,7 +63,7 @@ def measured(elements):
             lambda _, workers: {node: 2.0 if node in workers else 1.0 for node in range(4)},
         )
         document = load_experiment(name)
-        points = add_reference_loads(
+        points = add_references_to_points(
             document, expansion.expand_experiment(document), expansion.plan_notes
         )
         assert expansion.plan_notes.note_texts == []

@@ -89,7 +89,7 @@ def test_the_role_sees_the_packages_of_each_node(tmp_path: Path) -> None:
     (tmp_path / "node3").mkdir()  # memory without processing units
     for node, kib in enumerate((1024, 0, 1024, 1024)):
         (tmp_path / f"node{node}/meminfo").write_text(f"Node {node} MemTotal:     {kib} kB\n")
-    [task] = read_yaml(ROOT / "roles/firmware/tasks/read_host_nodes.yml")
+    [task] = read_yaml(ROOT / "roles/firmware/tasks/read_nodes_with_boot_id.yml")
     script = task["ansible.builtin.shell"].replace("/sys/devices/system/node", str(tmp_path))
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[1:] == ["0 1", "1"]

@@ -63,7 +63,7 @@ def test_a_node_that_was_slow_in_its_own_map_is_a_warning_of_this_node(hosts):
     assert {each.parts for each in suspected_parts(values)} == {("node5",)}
     told = [value for value in values if value.clear]
     assert {value.equals.hosts for value in told} == {hosts}
-    assert all(value.told_loss == value.equals.loss > 0.08 for value in told)
+    assert all(value.reported_loss == value.equals.loss > 0.08 for value in told)
     assert not any(value.tonight.is_clear or value.is_fault for value in values)
 
 

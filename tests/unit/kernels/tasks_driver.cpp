@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "tasks/task_program.hpp"
+#include "tasks/task_program_interface.hpp"
 
 static const size_t page = 4096;
 static size_t spread;
@@ -51,7 +51,7 @@ int main(int argc, char *argv[]) {
     }
     const uint64_t runs = strtoull(argv[3], nullptr, 10);
     spread = strtoull(argv[4], nullptr, 10);
-    thread_arenas arenas(members);
+    pinned_teams arenas(members);
     const page_access_counter counter;
     auto work = make(argv[1], {arenas, counter, strtoull(argv[2], nullptr, 10)});
     size_t bytes = 0;

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.design.benchmark_templates import Benchmark
+from chaosity.design.benchmark_templates import LoadMaker
 from chaosity.documents.shipped_documents import load_benchmark
 from chaosity.runner import metric_values, progress_rates, record_checks
 from chaosity.runner.tool_output import ExtractionError, extract_number
@@ -33,7 +33,7 @@ def load(name: str, kernel: str, cpus: str, node: int) -> dict:
         "memory_peak_bytes_per_second": None,
         "timeout_seconds": 1,
     }
-    return Benchmark(load_benchmark(name), {"pages": "base"}).make_load("one", context)
+    return LoadMaker(load_benchmark(name), {"pages": "base"}).make_load("one", context)
 
 
 def ran(one: dict, folder: Path, report: dict = PLACED) -> dict:
@@ -63,7 +63,7 @@ def test_a_placed_program_does_what_its_file_asks(
     one = ran(load("chaosity_workload", kernel, cpus, node), workload.parent)
     assert failed(one) == []
     assert one["memory_bytes"] == 2 << 20
-    assert progress_rates.samples_from_events(one["progress"], one["outputs"]["stdout"])
+    assert progress_rates.samples_from_json_lines(one["progress"], one["outputs"]["stdout"])
 
 
 @pytest.mark.parametrize(

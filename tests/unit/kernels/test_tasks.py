@@ -86,7 +86,7 @@ def test_pages_are_where_the_line_says(
 @pytest.fixture(scope="module")
 def driver() -> Path:
     """The programs with nodes that are made up, under the sanitizers."""
-    sources = ["thread_arenas", "task_stencil", "task_matmul", "task_mergesort", "task_spmv"]
+    sources = ["pinned_teams", "task_stencil", "task_matmul", "task_mergesort", "task_spmv"]
     shared = [
         "common/cpu_lists_and_pinning.c",
         "common/errors.c",

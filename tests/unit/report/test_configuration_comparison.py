@@ -9,11 +9,11 @@ import pytest
 from report_inputs import run_of
 
 from chaosity.documents.shipped_documents import load_experiment
+from chaosity.report.best_places_of_resources import resource_table
 from chaosity.report.configuration_comparison import (
     compared_ratio,
     configurations_section,
 )
-from chaosity.report.resource_table import resource_table
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS
 from machines import measured_host

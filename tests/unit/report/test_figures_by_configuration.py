@@ -11,7 +11,7 @@ import pytest
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.figures.figure_files import FigureFile
 from chaosity.records.point_types import Point
-from chaosity.report.figures_by_configuration import (
+from chaosity.report.figures_comparing_configurations import (
     compare_crossovers,
     crossover_text,
     draw_figures_by_configuration,

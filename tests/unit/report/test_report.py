@@ -18,10 +18,10 @@ from table_figures import DRAWN, draw
 from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.figures.figure_files import FigureFile, draw_figures
+from chaosity.report.best_places_of_resources import resource_table
 from chaosity.report.page import report_page
 from chaosity.report.problems import problems_section
 from chaosity.report.report_summary import summarise_report, terminal_lines
-from chaosity.report.resource_table import resource_table
 from chaosity.store.csv_for_spreadsheets import without_formula
 from chaosity.store.left_out_points import (
     PREDICTION_COLUMNS,

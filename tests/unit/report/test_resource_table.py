@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chaosity.documents.shipped_documents import load_experiment
-from chaosity.report.resource_table import resource_table
+from chaosity.report.best_places_of_resources import resource_table
 from chaosity.store.measurements import Measurements
 from machines import measured_host
 

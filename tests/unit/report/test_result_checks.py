@@ -106,7 +106,7 @@ def test_experiments_with_a_single_replicate_are_named():
 def test_the_table_of_nodes_of_the_papers_server():
     topology = shipped_topology("epyc_7413_nps4")
     data = machine_section(run_of(topology=topology, system={}))
-    page = etree.HTML(render_page("machine.html.j2", data=data))
+    page = etree.HTML(render_page("machine_section.html.j2", data=data))
     cells = page.xpath("//tbody/tr[5]/td")
     assert [cell.text or "" for cell in cells] == ["4", "1", "48-59", "32 GiB", "DRAM", "3"]
 

@@ -11,9 +11,9 @@ from table_figures import draw
 from test_report import MEMORY, machine
 
 from chaosity.anomalies.anomaly_results import Findings
+from chaosity.report.best_places_of_resources import resource_table
 from chaosity.report.experiment_section import experiment_section
 from chaosity.report.problems import check_results
-from chaosity.report.resource_table import resource_table
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
 from chaosity.topology.topology_model import Topology

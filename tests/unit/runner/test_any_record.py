@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from chaosity.campaign.kept_page_weights import HostPageWeights
 from chaosity.cli.explain import explain_value_command
-from chaosity.design.benchmark_templates import Benchmark
+from chaosity.design.benchmark_templates import LoadMaker
 from chaosity.documents.shipped_documents import ROOT, load_benchmark
 from chaosity.errors import UserError
 from chaosity.place.placement_search import SampleSource
@@ -115,7 +115,7 @@ def parse_outputs(record: Any, _folder: Path) -> None:
 
 
 def parse_recorded(run: tuple[str, dict[str, str]], _folder: Path) -> None:
-    load = Benchmark(load_benchmark(run[0]), {}).make_load("memory", CONTEXT)
+    load = LoadMaker(load_benchmark(run[0]), {}).make_load("memory", CONTEXT)
     outputs = {"stdout": "", "stderr": "", **run[1]}
     check_output_rules({**load, "outputs": outputs})
     for source in load["metrics"].values():

@@ -53,14 +53,18 @@ TEXT = lines(
 
 
 def test_a_node_rate_is_the_rate_of_a_thread_times_the_threads():
-    found = progress_rates.rates_to_each_node_alone(SPEC, SOURCE, TEXT, 0.0, 2.0, [0, 3], 4)
+    found = progress_rates.rates_if_all_threads_used_one_node(
+        SPEC, SOURCE, TEXT, 0.0, 2.0, [0, 3], 4
+    )
     assert found == pytest.approx({"0": 400 / 1.0 * 4, "3": 40 / 2.0 * 4})
 
 
 def test_samples_at_the_edges_of_the_window_count_in_part():
-    found = progress_rates.rates_to_each_node_alone(SPEC, SOURCE, TEXT, 0.5, 1.0, [0, 3], 1)
+    found = progress_rates.rates_if_all_threads_used_one_node(
+        SPEC, SOURCE, TEXT, 0.5, 1.0, [0, 3], 1
+    )
     assert found == pytest.approx({"0": 100 / 0.5, "3": 10 / 0.5})
-    found = progress_rates.rates_to_each_node_alone(SPEC, SOURCE, TEXT, 0.5, 1.5, [0], 1)
+    found = progress_rates.rates_if_all_threads_used_one_node(SPEC, SOURCE, TEXT, 0.5, 1.5, [0], 1)
     assert found == pytest.approx({"0": 200 / 0.5})
 
 
@@ -68,7 +72,7 @@ def test_samples_at_the_edges_of_the_window_count_in_part():
 def test_a_steady_node_rate_does_not_depend_on_the_samples(times, threads):
     """Every node moves 3 bytes a nanosecond while a thread is at it."""
     samples = [(i, i + 1, {"2": 3 * time}, {"2": time}) for i, time in enumerate(times)]
-    found = progress_rates.rates_to_each_node_alone(
+    found = progress_rates.rates_if_all_threads_used_one_node(
         SPEC, SOURCE, lines(*samples), 0.0, len(times) - 0.3, [2], threads
     )
     assert found["2"] == pytest.approx(3e9 * threads)
@@ -84,7 +88,7 @@ def test_a_steady_node_rate_does_not_depend_on_the_samples(times, threads):
 )
 def test_samples_with_missing_keys_are_an_error(text, nodes, message):
     with pytest.raises(ExtractionError, match=message):
-        progress_rates.rates_to_each_node_alone(SPEC, SOURCE, text, 0.0, 2.0, nodes, 1)
+        progress_rates.rates_if_all_threads_used_one_node(SPEC, SOURCE, text, 0.0, 2.0, nodes, 1)
 
 
 @pytest.fixture

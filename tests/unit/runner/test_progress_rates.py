@@ -177,10 +177,10 @@ def test_a_sample_of_another_form_is_an_error_of_the_output(changed):
     source = {"event": "sample", "begin": "begin", "end": "end", "amount": "amount"}
     line = {"event": "sample", "begin": 0, "end": 1, "amount": 2, **changed}
     with pytest.raises(ExtractionError):
-        progress_rates.samples_from_events(source, json.dumps(line))
+        progress_rates.samples_from_json_lines(source, json.dumps(line))
     del line[next(iter(changed))]
     with pytest.raises(ExtractionError):
-        progress_rates.samples_from_events(source, json.dumps(line))
+        progress_rates.samples_from_json_lines(source, json.dumps(line))
 
 
 @pytest.mark.parametrize("blocks", [[1], {"x": 1}, {"1.5": "many"}, 3])

@@ -15,7 +15,7 @@ import pytest
 from chaosity.records.record_types import VALID
 from chaosity.runner import metric_values, record_checks
 from chaosity.runner.point_measurement import measure_point
-from chaosity.runner.progress_rates import rate_in_window, samples_from_events
+from chaosity.runner.progress_rates import rate_in_window, samples_from_json_lines
 
 STAMP = Path(__file__).resolve().parents[3] / "roles/runner/files/chaosity_stamp.py"
 PROGRESS = {
@@ -200,7 +200,7 @@ def test_rates_of_two_outputs_are_those_of_the_runner(tmp_path: Path):
         file.write_text(as_lines(samples))
     said = run([sys.executable, str(STAMP), "--together", *map(str, files)]).stdout.splitlines()
     for line, own in zip(said, series, strict=True):
-        [alone] = [samples_from_events(PROGRESS, as_lines(own))]
+        [alone] = [samples_from_json_lines(PROGRESS, as_lines(own))]
         rate = rate_in_window([alone], 1, 7, series) * 1e-9
         assert f": {rate:.2f} GB/s" in line
     assert "measuring together for 5.0 of 6.0 s" in said[0]

@@ -23,7 +23,7 @@ from chaosity.documents.machines import MachineDescription
 from chaosity.records.point_types import Load, Point
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.store.measurements import Measurements
-from chaosity.store.read_published_csv import read_published_csv
+from chaosity.store.read_csv_published_elsewhere import read_published_csv
 from chaosity.twin.fit_machine import fit_machine
 from chaosity.twin.predict_loads import predict_loads
 from machines import TODAY, planned, shipped_topology

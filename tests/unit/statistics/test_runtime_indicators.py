@@ -8,7 +8,7 @@ import pytest
 from report_inputs import run_of
 
 from chaosity.design.host_plan import PlannedHost, plan_host
-from chaosity.design.reference_loads import add_reference_loads
+from chaosity.design.reference_loads import add_references_to_points
 from chaosity.design.samples import PlanNotes
 from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import load_benchmark, load_experiment
@@ -186,4 +186,4 @@ def test_only_a_count_can_be_divided_by_what_a_load_did():
     document["relative"][1]["metric"] = "locality"
     points = planned("xeon_e5_4620", all_points=True, experiments=["numa_runtime"]).points
     with pytest.raises(UserError, match="locality is not a count"):
-        add_reference_loads(document, points, PlanNotes())
+        add_references_to_points(document, points, PlanNotes())

@@ -26,8 +26,8 @@ from chaosity.store.profile_database import (
     read_profile_tables,
     update_profiles_from_results,
 )
+from chaosity.store.read_csv_published_elsewhere import read_published_csv
 from chaosity.store.read_node_matrix_csv import read_distances_csv, read_matrix_csv
-from chaosity.store.read_published_csv import read_published_csv
 from chaosity.store.tidy_table_from_records import build_tidy_table
 from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table, write_parquet_table
 from strategies import (
@@ -173,7 +173,7 @@ def parse_published(given: tuple[str, str], folder: Path) -> None:
 def parse_form(text: str, folder: Path) -> None:
     write_text(folder / "numa_bench.yaml", text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("chaosity.store.read_published_csv.PUBLISHED", folder)
+        patch.setattr("chaosity.store.read_csv_published_elsewhere.PUBLISHED", folder)
         parse_published(("numa_bench", SWEEP), folder)
 
 

@@ -14,10 +14,10 @@ from chaosity.errors import UserError
 from chaosity.report.equal_hosts import compare_equal_hosts
 from chaosity.report.problems import OK, WARNING, check_results
 from chaosity.report.report_summary import ReportSummary
-from chaosity.store.normal_values import (
+from chaosity.store.values_normal_for_processor import (
     BANDWIDTH,
     LATENCY,
-    published_values,
+    compare_with_published_values,
     values_of_own_nodes,
 )
 from machines import planned, shipped_topology
@@ -85,7 +85,9 @@ def test_the_latency_of_the_epyc_7a53_is_the_median_of_the_published_cores():
 def test_a_value_of_an_amd_processor_counts_in_its_firmware_mode(nodes, normal):
     topology = shipped_topology(f"epyc_7413_{nodes}")
     host = planned("epyc_7413", f"epyc_7413_{nodes}", experiments=NAMES)
-    found = published_values([host.true_table], "AMD EPYC 7742 64-Core Processor", topology)
+    found = compare_with_published_values(
+        [host.true_table], "AMD EPYC 7742 64-Core Processor", topology
+    )
     assert {each.metric: each.normal for each in found} == {
         metric: value for metric, value in zip((BANDWIDTH, LATENCY), normal, strict=True) if value
     }
@@ -107,14 +109,14 @@ def test_the_report_says_what_is_published_and_warns_of_a_clear_loss(host, share
 
 def test_other_processors_and_numbers_of_nodes_do_not_compare(host):
     for model in (None, "AMD EPYC 7413", "Intel(R) Xeon(R) Platinum 8360YX CPU"):
-        assert published_values([host.true_table], model, TOPOLOGY) == []
+        assert compare_with_published_values([host.true_table], model, TOPOLOGY) == []
     four = shipped_topology("epyc_7413_nps4")
-    assert published_values([host.true_table], MODEL, four) == []
+    assert compare_with_published_values([host.true_table], MODEL, four) == []
 
 
 def test_equal_hosts_that_are_all_slow_are_told(host, tmp_path):
     tables = [at_published_rate(host, share) for share in (0.5, 0.9, 0.7)]
-    [bandwidth, _] = published_values(tables, MODEL, TOPOLOGY)
+    [bandwidth, _] = compare_with_published_values(tables, MODEL, TOPOLOGY)
     assert (bandwidth.loss, bandwidth.is_clear) == (pytest.approx(0.3), True)
     write_fleet(tmp_path, host, 4, {}, cpu_model=MODEL)
     paths = list(tmp_path.glob("*/*/summary.json"))

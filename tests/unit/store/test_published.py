@@ -10,7 +10,10 @@ import pytest
 from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.shipped_documents import PUBLISHED
 from chaosity.errors import UserError
-from chaosity.store.read_published_csv import parse_number_with_si_prefix, read_published_csv
+from chaosity.store.read_csv_published_elsewhere import (
+    parse_number_with_si_prefix,
+    read_published_csv,
+)
 from shipped_data import PUBLISHED_TABLES
 
 HEAD = "mode,rank,core,cpu_node,mem_node,size_MB,latency_ns\n"
@@ -54,7 +57,7 @@ def test_a_form_with_an_unknown_column_is_an_error(tmp_path, monkeypatch):
     form = read_yaml(PUBLISHED / "numa_bench.yaml")
     form["columns"]["mode"] = "{{ mode }}"
     (tmp_path / "numa_bench.yaml").write_text(json.dumps(form))
-    monkeypatch.setattr("chaosity.store.read_published_csv.PUBLISHED", tmp_path)
+    monkeypatch.setattr("chaosity.store.read_csv_published_elsewhere.PUBLISHED", tmp_path)
     with pytest.raises(UserError, match="the tidy table has no column 'mode'"):
         read_published_csv(tmp_path / "x.csv", "numa_bench", "theirs")
 
@@ -63,7 +66,7 @@ def test_a_form_with_an_unknown_column_is_an_error(tmp_path, monkeypatch):
 def test_a_number_of_a_form_with_too_many_digits_is_reported(tmp_path, monkeypatch, number):
     form = read_yaml(PUBLISHED / "numa_bench.yaml")
     (tmp_path / "numa_bench.yaml").write_text(json.dumps(form | {"value": f"{{{{ {number} }}}}"}))
-    monkeypatch.setattr("chaosity.store.read_published_csv.PUBLISHED", tmp_path)
+    monkeypatch.setattr("chaosity.store.read_csv_published_elsewhere.PUBLISHED", tmp_path)
     (tmp_path / "sweep.csv").write_text(HEAD + ROW)
     with pytest.raises(UserError, match="cannot be filled in"):
         read_published_csv(tmp_path / "sweep.csv", "numa_bench", "theirs")

@@ -11,13 +11,9 @@ from scipy import stats
 from chaosity.cli import chaosity
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
-from chaosity.place.page_shares import (
-    integer_weights,
-    shift_shares_to_workers,
-    uniform_shares,
-)
+from chaosity.place.page_shares import integer_weights, shift_shares_to_workers, uniform_shares
+from chaosity.store.read_csv_published_elsewhere import read_published_csv
 from chaosity.store.read_node_matrix_csv import NodeMatrix, read_matrix_csv
-from chaosity.store.read_published_csv import read_published_csv
 from chaosity.weights.canonical_weights import canonical_weights, expected_bandwidth
 from chaosity.weights.interleave_weight_advice import advise_interleave_weights
 from shipped_data import PUBLISHED_TABLES

@@ -40,7 +40,6 @@ SliceKey = Mapping[str, str | None]  # column of the tidy table -> its value
 _JSON_NAMES = {
     "compared_with": "siblings",
     "groups": "classes",
-    "detectable_percent": "detectable_loss_percent",
 }
 _SETTINGS = ConfigDict(
     alias_generator=lambda name: _JSON_NAMES.get(name, name), populate_by_name=True
@@ -161,13 +160,13 @@ class CellGroup(_JsonResult):
 
 
 def no_problems_text(
-    checked: Sequence[str], untested: Sequence[str], detectable_percent: float | None
+    checked: Sequence[str], untested: Sequence[str], detectable_loss_percent: float | None
 ) -> str:
     """Return the sentences for a host without findings: what was tested and what was not.
 
-    `detectable_percent` is the smallest loss that each of the tests detects, None if unknown.
+    `detectable_loss_percent` is the smallest loss that each of the tests detects, None if unknown.
     """
-    values = {"checked": checked, "untested": untested, "loss": detectable_percent}
+    values = {"checked": checked, "untested": untested, "loss": detectable_loss_percent}
     return write_text("anomalies", "no_problems", **values)
 
 
@@ -183,7 +182,7 @@ class Findings(_JsonResult):
     groups: tuple[CellGroup, ...]  # the cell groups of a matrix, the best first; empty for a host
     anomalies: tuple[Anomaly, ...]  # those with the largest product of loss and certainty first
     # Smallest detectable loss of a single cell in per cent (95 % power), or None.
-    detectable_percent: _Noise
+    detectable_loss_percent: _Noise
     noise_percent: _Noise  # assumed or measured scatter, in per cent of a value
     notes: tuple[str, ...] = ()  # what was not tested and why, and which departures are structural
     checked: tuple[str, ...] = ()  # names of the tests that were made

@@ -146,10 +146,13 @@ class GroupedCells(Generic[Name]):
         self.labels, self.where = labels, where or {}
         self.structural = np.zeros(labels.shape) if structural is None else structural
         self.limits = np.full(labels.shape, np.nan) if limits is None else limits
-        self.compare(cells.measured_mask)
+        self.compare_with_cells_without_fault(cells.measured_mask)
 
-    def compare(self, unexplained: Mask) -> None:
-        """Compare all cells with what the `unexplained` cells let expect: those without a fault."""
+    def compare_with_cells_without_fault(self, unexplained: Mask) -> None:
+        """Compare all cells with the medians of their groups, over the cells without a known fault.
+
+        `unexplained` are these cells: no finding explains them.
+        """
         found = self._against(unexplained)
         # A group without such a cell is compared with itself.
         itself = self.expected_scores(self.labels >= 0)
@@ -232,7 +235,7 @@ class GroupedCells(Generic[Name]):
                 departure, explained = best
                 found.append(replace(departure, suspect=None) if least == 1 else departure)
                 remaining &= ~explained
-                self.compare(remaining)
+                self.compare_with_cells_without_fault(remaining)
         return found
 
     def explained_by(self, departure: Departure, comparison: Comparison[Name]) -> Mask:

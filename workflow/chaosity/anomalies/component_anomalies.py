@@ -45,7 +45,7 @@ class CheckResult:
         if self.compared:
             self.tested = format_count(len(self.compared), f"comparable {self.noun}")
 
-    def detectable_percent(self, tests_count: int) -> float | None:
+    def typical_detectable_percent(self, tests_count: int) -> float | None:
         """Return the typical detectable loss in per cent, for this number of tests of the host."""
         losses = [least(tests_count) for least in self.detectable]
         return float(np.median(losses)) if losses else None

@@ -133,7 +133,7 @@ class DriveSetCells(TidyTableSliceCells):
         self.untested = ~np.isin(self.labels, several)
         self.limits = self._sums_of_parts()
         if len(several):
-            self.compare(self.tested_mask)
+            self.compare_with_cells_without_fault(self.tested_mask)
 
     def _sums_of_parts(self) -> Scores:
         """Return the score of the smallest sum of parts of each set; infinite without parts."""

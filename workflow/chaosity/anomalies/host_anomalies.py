@@ -163,7 +163,9 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     merged.sort(key=lambda each: -each.loss_as_share_of_better_value * each.confidence)
     told = [anomaly for anomaly in merged if not anomaly.doubt]
     tested = {
-        check.tested: check.detectable_percent(tests_count) for check in checks if check.tested
+        check.tested: check.typical_detectable_percent(tests_count)
+        for check in checks
+        if check.tested
     }
     checked = tuple(
         write_text("anomalies", "test", name=name, loss=tested[name]) for name in tested
@@ -178,7 +180,7 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
         packages=parts.packages,
         groups=(),
         anomalies=tuple(told),
-        detectable_percent=detectable,
+        detectable_loss_percent=detectable,
         noise_percent=None,
         notes=limits,
         checked=checked,

@@ -93,7 +93,7 @@ def analyse_matrix(
             detectable=detectable,
             has_structure=structure.kind != NONE,
         ),
-        detectable_percent=detectable,
+        detectable_loss_percent=detectable,
         noise_percent=100.0 * analysis.scatter.single,
         notes=(*_notes(analysis), *notes),
         checked=("slow nodes", "slow paths", "remote better than local", *slit),

@@ -247,8 +247,8 @@ def _by_packages(cells: ScoredCells[int], remote: Mask, packages: PackageNodes) 
     yield groups
 
 
-def are_groups_within_packages_better(cells: ScoredCells[int], structure: EqualCellGroups) -> bool:
-    """Return whether each group of cells within packages is better than each between packages."""
+def are_values_better_within_packages(cells: ScoredCells[int], structure: EqualCellGroups) -> bool:
+    """Return whether each group within packages has better values than each between packages."""
     level = dict(
         zip(structure.names, best_middle_score_of_each_group(cells, structure.labels), strict=False)
     )
@@ -263,7 +263,11 @@ def _by_steps(
     of_value: Sequence[Sequence[Mask]],
     near: Sequence[Mask],
 ) -> Iterator[tuple[str, Groups]]:
-    """Yield groups that are steps of value, and groups that are hops between nearest neighbours."""
+    """Yield groups of remote cells, for two models of a machine.
+
+    In one, the cells of a group have similar values (a step). In the other, they are the same
+    number of hops apart, where a hop leads to a nearest neighbour.
+    """
     for steps in of_value:
         if len(steps) < 2:
             continue

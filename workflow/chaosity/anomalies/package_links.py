@@ -130,7 +130,7 @@ class PackageLinkCells(TidyTableSliceCells):
         between = [position for position in self.directions if self.facts[position]["link"] >= 0]
         self.untested = ~mask_of_cells(between, self.labels.shape)
         self.limits = self._most_of_packages(weakest_nodes)
-        self.compare(self.cells.measured_mask)
+        self.compare_with_cells_without_fault(self.cells.measured_mask)
 
     def _most_of_packages(self, weakest_nodes: Mapping[int, float]) -> Scores:
         """Return the highest score that memory and cores of a cell's packages allow, else NaN.

@@ -33,7 +33,7 @@ from chaosity.anomalies.matrix_structure import (
     NodePair,
     PackageNodes,
     SlitEntries,
-    are_groups_within_packages_better,
+    are_values_better_within_packages,
     learn_matrix_structure,
     structure_cost,
 )
@@ -90,7 +90,7 @@ def check_packages_and_slit(
     instead = None
     if packages and measured.kind == PACKAGES and _differ(measured.packages or (), packages):
         # The given packages were not selected, or only with steps that contradict them.
-        rejected = structure.kind != PACKAGES or not are_groups_within_packages_better(
+        rejected = structure.kind != PACKAGES or not are_values_better_within_packages(
             cells, structure
         )
         gain = structure_cost(cells, structure) - structure_cost(cells, measured)

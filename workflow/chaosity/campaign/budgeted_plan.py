@@ -85,7 +85,7 @@ class RoundsOfPlan:
         self._steps = list(steps)
 
     @property
-    def at_start(self) -> list[Round]:
+    def rounds_before_first_choice(self) -> list[Round]:
         """Return the rounds before the first choice of this run."""
         return rounds_of(self._steps[: self.first_choice - 1])
 

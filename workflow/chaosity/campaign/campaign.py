@@ -32,7 +32,7 @@ from chaosity.campaign.results_lock import lock_results
 from chaosity.components.component_history import notes_on_missing_components
 from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
 from chaosity.documents.config import check_config
-from chaosity.errors import UserError, file_system_error, printable_line
+from chaosity.errors import UserError, file_system_error, printable_short_line
 from chaosity.hosts.ansible_inventory import (
     InventoryHost,
     read_inventory,
@@ -387,7 +387,7 @@ class Campaign:
 
 def _print_lines(sentences: Iterable[str]) -> None:
     for sentence in sentences:
-        print(f"chaosity: {printable_line(sentence)}", file=sys.stderr)
+        print(f"chaosity: {printable_short_line(sentence)}", file=sys.stderr)
 
 
 def _copy_components(results: Path, target: Path) -> None:

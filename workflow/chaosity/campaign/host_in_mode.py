@@ -136,7 +136,7 @@ class HostInMode:
     def write_plan(self) -> None:
         """Write the plan with its points and, with a budget, the rounds and what it leaves out."""
         if self.rounds and not self.rounds.are_written:
-            rewrite_rounds(self.folder, self.rounds.at_start)
+            rewrite_rounds(self.folder, self.rounds.rounds_before_first_choice)
         self.plan.write_plan(self.folder, points=True)
         if self.plan.left_out:
             from chaosity.campaign.measured_rounds import write_unmeasured_rows  # imports pandas

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, TypedDict
 
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import MALFORMED, UserError
-from chaosity.place.page_shares import CONTENDED, largest_share_deviation
+from chaosity.place.page_shares import largest_share_deviation
+from chaosity.place.placement_policies import CONTENDED
 from chaosity.records.record_files import (
     read_regular_file,
     utc_now_text,

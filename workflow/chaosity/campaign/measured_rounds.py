@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -189,6 +190,14 @@ def _known_before(plan: HostPlan, texts: Sequence[str]) -> pd.DataFrame | None:
     return known_cells(Measurements.concatenated(tables), keys, place)
 
 
+class NextChoice(NamedTuple):
+    """What a run measures next."""
+
+    rounds: list[Round]  # the rounds so far, with the records of other runs
+    next_round: Round | None  # None if the budget is used or nothing is worth its time
+    known: MachineSoFar  # from what it was chosen
+
+
 class RoundsOfHost:
     """The rounds of one host within a budget.
 
@@ -237,8 +246,8 @@ class RoundsOfHost:
         )
         self.resumed = resume_rounds(plan.points, plan.host.topology, self.budget, rounds, states)
 
-    def choose(self, rounds: Sequence[Round]) -> tuple[list[Round], Round | None, MachineSoFar]:
-        """Return the rounds so far, the next round or None, and what is known."""
+    def choose(self, rounds: Sequence[Round]) -> NextChoice:
+        """Return the next round after these rounds."""
         states = record_states(self.plan, self.folder, self.components, rounds, writes=self.writes)
         known = with_other_records(self.plan, rounds, states)
         so_far = machine_so_far(
@@ -250,7 +259,7 @@ class RoundsOfHost:
             self.known,
             writes=self.writes,
         )
-        return known, next_round(so_far, self.budget, self.config["seed"]), so_far
+        return NextChoice(known, next_round(so_far, self.budget, self.config["seed"]), so_far)
 
     def choose_first(self) -> tuple[RoundStep, str]:
         """Return what a run measures first, and what it says on the terminal, which can be nothing.

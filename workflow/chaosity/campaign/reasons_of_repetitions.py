@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from chaosity.errors import printable_line
+from chaosity.errors import printable_short_line
 from chaosity.records.point_types import Point
 from chaosity.records.record_files import load_record
 from chaosity.records.record_types import VALID
@@ -69,4 +69,4 @@ def _first_difference(before: Any, now: Any, place: str) -> str | None:
         for key in {**before, **now}:
             if found := _first_difference(before.get(key), now.get(key), f"{place}.{key}"):
                 return found
-    return printable_line(f"{place} was {before!r}, is {now!r}")
+    return printable_short_line(f"{place} was {before!r}, is {now!r}")

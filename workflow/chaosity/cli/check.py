@@ -320,7 +320,7 @@ def _history_document(history: CheckHistory) -> dict[str, object]:
     """Return the history as a document for JSON; its table has all values."""
     facts = ("parts", "is_worse", "is_drift", "since", "first", "last", "components")
     return {
-        "checks": len(history.times),
+        "checks": len(history.check_times),
         "values": len(history.series),
         "is_simulated": history.is_simulated,
         "changes": [

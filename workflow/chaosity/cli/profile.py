@@ -176,7 +176,10 @@ def compare_with_normal_values_command(folder: Path, database: Path, as_json: bo
     from chaosity.components.component_files import processor_model
     from chaosity.result_folders import measured_table
     from chaosity.store.measurements import Measurements
-    from chaosity.store.normal_values import published_values, values_of_profiles
+    from chaosity.store.values_normal_for_processor import (
+        compare_with_other_profiles,
+        compare_with_published_values,
+    )
     from chaosity.text_templates import write_text
     from chaosity.topology.topology_model import read_topology
 
@@ -185,9 +188,13 @@ def compare_with_normal_values_command(folder: Path, database: Path, as_json: bo
     if model is None:
         raise UserError("the processor model is unknown", str(folder), "discover the host again")
     measured = Measurements.read(measured_table(folder))
-    found = published_values([measured], model, read_topology(folder / "topology.json"))
+    found = compare_with_published_values(
+        [measured], model, read_topology(folder / "topology.json")
+    )
     if database.exists() or is_given("database"):
-        found += values_of_profiles(measured, model, folder.name, folder.parent.name, database)
+        found += compare_with_other_profiles(
+            measured, model, folder.name, folder.parent.name, database
+        )
     if as_json:
         print_json([{**vars(each), "loss": each.loss, "clear": each.is_clear} for each in found])
         return

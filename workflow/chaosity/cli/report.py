@@ -168,7 +168,7 @@ def draw_published_command(
     from chaosity.figures.figure_files import draw_figures
     from chaosity.statistics.ratios import slowdown_sentences
     from chaosity.store.measurements import Measurements
-    from chaosity.store.read_published_csv import read_published_csv
+    from chaosity.store.read_csv_published_elsewhere import read_published_csv
     from chaosity.store.tidy_table_parquet import write_parquet_table
     from chaosity.topology.topology_model import Topology
 

@@ -147,7 +147,7 @@ def _print_packages(packages: dict[tuple[str, str], dict[str, Estimate]], interv
 def _print_resources(host: MeasuredHost) -> None:
     """Print what the machine can do: the best place of each resource, as in its report."""
     from chaosity.documents.shipped_documents import existing_experiments
-    from chaosity.report.resource_table import resource_table
+    from chaosity.report.best_places_of_resources import resource_table
 
     documents = existing_experiments(host.measurements.rows["experiment"].dropna())
     rows = [

@@ -20,7 +20,8 @@ from chaosity.cli.terminal_output import print_json, print_line, print_table
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.place.__main__ import argument_parser, request_from_arguments
-from chaosity.place.page_shares import CANONICAL, CONTENDED, POLICIES, format_shares
+from chaosity.place.page_shares import format_shares
+from chaosity.place.placement_policies import CANONICAL, CONTENDED, POLICIES
 from chaosity.place.run_placed_program import run_program_with_placed_pages
 from chaosity.units import format_quantity
 

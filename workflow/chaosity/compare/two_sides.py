@@ -63,8 +63,8 @@ _Group = tuple[object, object]  # category and metric
 
 
 @dataclass(frozen=True)
-class GroupVerdict:
-    """The verdict on all cells of one metric."""
+class MetricVerdict:
+    """The verdict on all cells of one metric in one category, alone or beside other loads."""
 
     group: str  # name of the group, such as "memory bandwidth"
     metric: str  # full name of the metric
@@ -91,7 +91,7 @@ class SelectionComparison:
     sentences: tuple[str, ...]  # the overall verdict
     notes: tuple[str, ...]  # facts that a reader needs to interpret the ratios
     # A verdict for each metric of each category, alone and with co-running loads.
-    groups: tuple[GroupVerdict, ...]
+    groups: tuple[MetricVerdict, ...]
     # A row for each cell, clear losses first: `group`, the columns of the tidy table that describe
     # it, `company` (text of the co-running loads), `where` (text of the places), `asked_words`
     # (text of kernel and levels), `median_left`, `median_right` (in the metric's unit), `ratio`,
@@ -289,11 +289,11 @@ def _with_verdicts(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(p_adjusted=p_adjusted, verdict=verdicts).iloc[order].reset_index(drop=True)
 
 
-def _group(name: str, cells: pd.DataFrame) -> GroupVerdict:
+def _group(name: str, cells: pd.DataFrame) -> MetricVerdict:
     typical = Ratio.of_many_cells(cells["ratio"].to_numpy(dtype=float))
     metric, counts = str(cells["metric"].iloc[0]), cells["verdict"].value_counts()
     numbers = (int(counts.get(key, 0)) for key in (BETTER, WORSE, NOT_TESTED))
-    return GroupVerdict(
+    return MetricVerdict(
         name, metric, typical.ratio, typical.low, typical.high, len(cells), *numbers
     )
 
@@ -317,7 +317,7 @@ def _unmatched(
 def _verdict_sentences(
     names: tuple[str, str],
     cells: pd.DataFrame,
-    groups: Sequence[GroupVerdict],
+    groups: Sequence[MetricVerdict],
     unmatched: Sequence[Mapping[str, int]],
 ) -> list[str]:
     """Return the overall verdict, a sentence for each group, and those on cells without partner."""

@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from chaosity.components.make_component_documents import Components
-from chaosity.errors import MALFORMED, malformed_as_user_error, printable_line
+from chaosity.errors import MALFORMED, malformed_as_user_error, printable_short_line
 from chaosity.records.record_files import (
     file_time,
     format_utc,
@@ -131,7 +131,7 @@ def notes_on_missing_components(directory: Path) -> list[str]:
         if document is None or document.get("component") not in _DISCOVERED:
             continue
         serial = document.get("serial")
-        which = f" (serial {printable_line(str(serial))})" if serial else ""
+        which = f" (serial {printable_short_line(str(serial))})" if serial else ""
         notes.append(
             f"{path.stem}{which} is missing since {states[-1].since[:16].replace('T', ' ')} UTC:"
             " nothing is measured with it, and its records are kept;"

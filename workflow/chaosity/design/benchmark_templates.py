@@ -74,8 +74,8 @@ def _collect_templates(part: Any, templates: list[str]) -> _Fill:
     return lambda filled: part
 
 
-class Benchmark:
-    """A benchmark file, which makes the loads of its benchmark.
+class LoadMaker:
+    """Makes the loads of one benchmark from its file.
 
     `parameters` are values from the config that replace the file's values.
     """
@@ -210,10 +210,10 @@ class Benchmark:
         return (rule["min_seconds"] + rule["max_seconds"]) / 2
 
 
-def load_benchmark_of_each_category(config: Config) -> dict[str, Benchmark]:
+def load_benchmark_of_each_category(config: Config) -> dict[str, LoadMaker]:
     """Return category -> the benchmark that the config selects for it."""
     return {
-        category: Benchmark(load_benchmark(name), config["parameters"].get(name, {}))
+        category: LoadMaker(load_benchmark(name), config["parameters"].get(name, {}))
         for category, name in config["benchmarks"].items()
     }
 

@@ -14,10 +14,10 @@ from typing import TypedDict
 
 from chaosity.components.make_component_documents import drive_component_name
 from chaosity.design.benchmark_templates import load_benchmark_of_each_category
-from chaosity.design.endpoints import PlannedDrive
+from chaosity.design.endpoint_types import PlannedDrive
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
-from chaosity.design.reference_loads import add_reference_loads
+from chaosity.design.reference_loads import add_references_to_points
 from chaosity.design.samples import pick_evenly_spread
 from chaosity.design.selectors import WeightsLookup
 from chaosity.documents.config import Config
@@ -238,8 +238,8 @@ class HostPlan:
         done.write_text(self.points_fingerprint)
 
 
-def random_orders(replicates: Sequence[int], seed: int) -> list[list[int]]:
-    """Return, for each point, its positions in the random order, one in each replicate block.
+def positions_in_random_order(replicates: Sequence[int], seed: int) -> list[list[int]]:
+    """Return a list for each point: its position in the random order, for each of its replicates.
 
     All of replicate 1 comes before all of replicate 2, so that a slow drift of the host affects
     whole blocks. Each block has its own permutation. The last blocks have only the points with the
@@ -293,7 +293,7 @@ def plan_host(
         taken = pick_evenly_spread(found, config["sample"].get(name))
         if len(taken) < len(found):
             notes.append(f"{name}: a sample of {len(taken)} of {len(found)} points, evenly spread")
-        points += add_reference_loads(experiment, taken, expansion.plan_notes)
+        points += add_references_to_points(experiment, taken, expansion.plan_notes)
         often = max(config["replicates"], experiment.get("replicates", 1))
         replicates += [often] * len(taken)
     if not points:
@@ -305,7 +305,7 @@ def plan_host(
     seed = config["seed"]
     ordered: list[Point] = [
         {"host": host.name, "configuration": host.configuration, **point, "orders": order}
-        for point, order in zip(points, random_orders(replicates, seed), strict=True)
+        for point, order in zip(points, positions_in_random_order(replicates, seed), strict=True)
     ]
     all_notes = (*expansion.plan_notes.note_texts, *notes)
     return HostPlan(host, tuple(ordered), all_notes, config["replicates"], seed, config["stopping"])

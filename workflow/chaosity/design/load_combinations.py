@@ -14,10 +14,10 @@ from functools import cached_property
 from itertools import product
 from typing import TypeVar, cast
 
-from chaosity.design.benchmark_templates import Benchmark
-from chaosity.design.endpoints import Endpoint, Initiator, Target
+from chaosity.design.benchmark_templates import LoadMaker
+from chaosity.design.chosen_loads import ChosenLoad, Combination, LoadsOfRole
+from chaosity.design.endpoint_types import Endpoint, Initiator, Target
 from chaosity.design.host_resources import HostResources
-from chaosity.design.loads import ChosenLoad, Combination, LoadGroup
 from chaosity.design.samples import PlanNotes, note_with_nodes
 from chaosity.design.selectors import (
     EarlierEndpoints,
@@ -51,7 +51,7 @@ class LoadCombinations:
     """All combinations that the loads of a design allow on a host."""
 
     host: HostResources  # initiators, nodes and drives of the host
-    benchmarks: Mapping[str, Benchmark]  # the benchmark of each category
+    benchmarks: Mapping[str, LoadMaker]  # the benchmark of each category
     config: Config  # the checked config
     # The measured weights for placements of pages; None if there are none.
     weights: WeightsLookup | None = None
@@ -82,7 +82,7 @@ class LoadCombinations:
         for group in load.groups():
             yield from self.iterate_combinations(experiment, loads, where, {**chosen, role: group})
 
-    def _benchmark(self, category: str, where: str) -> Benchmark:
+    def _benchmark(self, category: str, where: str) -> LoadMaker:
         """Return the benchmark that the config names for a category, if it is for this host."""
         unknown = f"no benchmark for the category {category!r} in the config"
         check_allowed(category, self.benchmarks, unknown, where)
@@ -107,7 +107,7 @@ class _DesignedLoad:
     experiment: str
     role: str  # role of the load in its point
     spec: LoadDesign  # the load in the file
-    benchmark: Benchmark  # benchmark of the load; an experiment can vary its parameters
+    benchmark: LoadMaker  # benchmark of the load; an experiment can vary its parameters
     earlier: EarlierEndpoints  # endpoints of the loads before it
     where: str  # place of the load in the experiment's file, for errors
 
@@ -123,7 +123,7 @@ class _DesignedLoad:
     def _note(self, text: str, nodes: Iterable[int] = ()) -> None:
         self.plan.plan_notes.add_note(f"{self.experiment}, {self.role}: {text}", nodes)
 
-    def groups(self) -> Iterator[LoadGroup]:
+    def groups(self) -> Iterator[LoadsOfRole]:
         """Yield all choices for the load: single loads, or loads that run together."""
         kernels = self._limited("kernel", self._kernels(), "kernels")
         sets = select_initiator_sets(self.spec["initiator"], self._host, self.where)
@@ -142,7 +142,7 @@ class _DesignedLoad:
         for initiator in self._select(self.earlier).select_initiators(self.spec["initiator"]):
             for chosen in self._choices(initiator):
                 if chosen.target.kind == "none":
-                    yield LoadGroup(self.role, initiator.name, (chosen,))
+                    yield LoadsOfRole(self.role, initiator.name, (chosen,))
                 else:
                     yield from self._with_levels(initiator.name, [chosen], kernels)
 
@@ -269,7 +269,7 @@ class _DesignedLoad:
 
     def _with_levels(
         self, initiator: str, members: Sequence[ChosenLoad], kernels: Sequence[str | None]
-    ) -> Iterator[LoadGroup]:
+    ) -> Iterator[LoadsOfRole]:
         """Yield, for every kernel and combination of levels, a group with a load of each member."""
         spec, vary, first = self.spec, self.spec.get("vary", {}), members[0]
         known, where = self.benchmark.parameters, f"{self.where}.vary"
@@ -289,7 +289,7 @@ class _DesignedLoad:
         for kernel, chosen in product(kernels, product(*limited.values())):
             levels = tuple(zip(limited, chosen, strict=True))
             loads = (replace(one, kernel=kernel, levels=(*one.levels, *levels)) for one in members)
-            yield LoadGroup(self.role, initiator, tuple(loads))
+            yield LoadsOfRole(self.role, initiator, tuple(loads))
 
     def _sizes(
         self, spec: list[WorkingSet] | WorkingSetRange, members: Sequence[ChosenLoad]

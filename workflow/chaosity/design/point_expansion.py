@@ -11,16 +11,16 @@ from typing import Any, cast
 
 from chaosity.components.make_component_documents import gpu_component_name
 from chaosity.cpusets import format_cpu_list
-from chaosity.design.benchmark_templates import Benchmark, find_counter_events
-from chaosity.design.endpoints import Initiator, Target
-from chaosity.design.load_combinations import LoadCombinations
-from chaosity.design.loads import (
+from chaosity.design.benchmark_templates import LoadMaker, find_counter_events
+from chaosity.design.chosen_loads import (
     ChosenLoad,
     Combination,
-    LoadGroup,
+    LoadsOfRole,
     factor_level_of_point,
     make_point_name,
 )
+from chaosity.design.endpoint_types import Initiator, Target
+from chaosity.design.load_combinations import LoadCombinations
 from chaosity.documents.experiments import ExperimentDocument
 from chaosity.errors import DesignLeftOutError, UserError
 from chaosity.place_names import node_name, package_name
@@ -123,7 +123,7 @@ class PointExpansion(LoadCombinations):
         )
 
     def _load_and_seconds(
-        self, group: LoadGroup, chosen: ChosenLoad, benchmark: Benchmark, rule: PointStoppingRule
+        self, group: LoadsOfRole, chosen: ChosenLoad, benchmark: LoadMaker, rule: PointStoppingRule
     ) -> tuple[Load, float]:
         """Return a load in the form for the runner, and its expected duration in seconds."""
         initiator, target = chosen.initiator, chosen.target
@@ -161,7 +161,7 @@ class PointExpansion(LoadCombinations):
         return cast(Load, load), benchmark.expected_seconds(rule, context) + settling
 
     def _target_facts(
-        self, benchmark: Benchmark, initiator: Initiator, target: Target
+        self, benchmark: LoadMaker, initiator: Initiator, target: Target
     ) -> LoadTarget:
         """Return the target's entry in a point."""
         facts = {
@@ -187,7 +187,7 @@ class PointExpansion(LoadCombinations):
         return {"relation": relation, "distance": distance if target.is_memory else None}
 
     def template_variables(
-        self, chosen: ChosenLoad, benchmark: Benchmark, rule: PointStoppingRule, together: int = 1
+        self, chosen: ChosenLoad, benchmark: LoadMaker, rule: PointStoppingRule, together: int = 1
     ) -> dict[str, Any]:
         """Return the variables for a benchmark file's templates, see docs/adding-a-benchmark.md.
 
@@ -252,7 +252,7 @@ class PointExpansion(LoadCombinations):
         known = len(packages) == 1 and None not in packages
         return (peak.package_bytes_per_second if known else None) or peak.machine_bytes_per_second
 
-    def _page_nodes(self, chosen: ChosenLoad, benchmark: Benchmark) -> tuple[int, ...]:
+    def _page_nodes(self, chosen: ChosenLoad, benchmark: LoadMaker) -> tuple[int, ...]:
         """Return the nodes on which a load's pages must be."""
         # For drives these are the nodes of the buffers: those that the experiment selects, else the
         # initiator's own nodes, or those that the benchmark's parameter `buffers` selects.
@@ -336,7 +336,7 @@ def _check_common_window(loads: Sequence[Load]) -> None:
         raise DesignLeftOutError(wrong, "config, benchmarks", remedy)
 
 
-def _check_destructive(benchmark: Benchmark, target: Target) -> None:
+def _check_destructive(benchmark: LoadMaker, target: Target) -> None:
     """Check that the inventory allows writing to all drives of a target."""
     remedy = (
         "name the drive in chaosity_destructive_drives of its host, or choose another benchmark"

@@ -19,10 +19,12 @@ from chaosity.records.point_types import ExpandedPoint, Load, MetricRatio
 LoadInPoint = tuple[ExpandedPoint, Load]
 
 
-def add_reference_loads(
+def add_references_to_points(
     experiment: ExperimentDocument, points: Sequence[ExpandedPoint], notes: PlanNotes
 ) -> list[ExpandedPoint]:
-    """Return the points with the references of their derived metrics under the key `relative`.
+    """Return the points with a new key `relative`: derived metrics, each with its reference.
+
+    No load is added: a reference is the name of a load of one of the points.
 
     `points` are the experiment's points on one host. A note with the number of loads without a
     reference is added to `notes`.

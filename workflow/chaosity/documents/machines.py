@@ -22,7 +22,8 @@ from chaosity.documents.field_types import (
 MachineName = Annotated[str, Field(pattern="^[a-z0-9_]+$")]
 NodeNumber = Annotated[str, Field(pattern="^[0-9]+$")]
 PairOfNodes = Annotated[str, Field(pattern="^[0-9]+->[0-9]+$")]
-Deviation = Annotated[float, Ge(0), Le(1)]
+# A standard deviation as a share of the value, or a share of runs; unlike `Share` it can be 0.
+ShareOrZero = Annotated[float, Ge(0), Le(1)]
 
 
 class MemoryCapacities(TypedDict):
@@ -122,11 +123,11 @@ class GpuBandwidths(TypedDict):
 class Noise(TypedDict, total=False):
     """Standard deviations of values as shares of the value, and the share of disturbed runs."""
 
-    between_runs: Deviation
-    within_runs: Deviation
+    between_runs: ShareOrZero
+    within_runs: ShareOrZero
     drift: Annotated[float, Ge(-1), Le(1)]
     """Change of the values from the first to the last run."""
-    disturbed_runs: Deviation
+    disturbed_runs: ShareOrZero
     """Share of the runs that something else disturbs."""
     disturbed_loss: Share
 
@@ -208,8 +209,8 @@ class FitSummary(TypedDict):
     """For each capacity that others can replace, numbers without it that explain the data too."""
 
 
-class PartOfMachineDescription(TypedDict):
-    """A file with a description; one that is based on another may lack any part."""
+class SharedMachineKeys(TypedDict):
+    """Keys of a file with a description, and of the whole description: they have the same types."""
 
     simulated_machine: MachineName
     description: Text
@@ -227,15 +228,15 @@ class PartOfMachineDescription(TypedDict):
     faults: NotRequired[list[Fault]]
 
 
-class MachineFile(PartOfMachineDescription):
-    """A file with a description, before the keys of the one on which it is based are added."""
+class MachineFile(SharedMachineKeys):
+    """A file with a description; with `based_on`, another file gives the keys that it lacks."""
 
     memory: NotRequired[MemoryCapacities]
     latency_ns: NotRequired[Latencies]
 
 
-class MachineDescription(PartOfMachineDescription):
-    """The whole description of a machine."""
+class MachineDescription(SharedMachineKeys):
+    """The whole description of a machine, with the keys of the file on which it is based."""
 
     memory: MemoryCapacities
     latency_ns: Latencies

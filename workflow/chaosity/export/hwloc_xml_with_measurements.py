@@ -14,7 +14,7 @@ from typing import NamedTuple
 from lxml import etree
 
 from chaosity.cpusets import CpuSet, format_mask, parse_mask
-from chaosity.errors import UserError, printable_line
+from chaosity.errors import UserError, printable_short_line
 from chaosity.export.main_matrices import MainMatrix, MeasuredHost, memory_matrix
 from chaosity.place_names import node_name
 from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY
@@ -73,7 +73,7 @@ def export_hwloc_xml(host: MeasuredHost) -> HwlocXmlExport:
         "Configuration": str(origin["configuration"]),
         "MeasuredAt": f"{origin['measured_at_first']} to {origin['measured_at_last']}",
         "Version": str(origin["chaosity_version"]),
-        "Command": printable_line(str(origin["command"])),  # XML has no control characters
+        "Command": printable_short_line(str(origin["command"])),  # XML has no control characters
     }
     notes: list[str] = []
     for metric, attribute in _ATTRIBUTES.items():

@@ -144,11 +144,12 @@ class MainMatrix:
         best = min if less_is_better(self.metric) else max
         return best(cell.estimate.median for cell in self.cells)
 
-    def best_cell(self, target: str) -> MatrixCell:
-        """Return the cell of the nearest node of which no other is clearly faster to the target.
+    def nearest_of_fastest_cells(self, target: str) -> MatrixCell:
+        """Return the cell of the nearest node among the fastest nodes of a target.
 
-        A node is clearly faster than another if their intervals do not overlap; without intervals,
-        if its median is higher. The matrix must be of bandwidths.
+        The fastest nodes are the best one, and those that are not clearly slower. A node is clearly
+        slower if its interval lies below that of the best node; without intervals, if its median is
+        lower. The matrix must be of bandwidths.
         """
         own = [cell for cell in self.cells if cell.target == target]
         best = max(own, key=lambda cell: cell.estimate.median)

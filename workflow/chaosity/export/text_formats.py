@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from chaosity.components.make_component_documents import drive_component_name
-from chaosity.errors import UserError, printable_line
+from chaosity.errors import UserError, printable_short_line
 from chaosity.export.main_matrices import (
     DRIVE_BANDWIDTH,
     MEMORY_BANDWIDTH,
@@ -62,7 +62,7 @@ def export_fio_job_file(host: MeasuredHost) -> str:
             path = f"disk/by-path/pci-{drive.pci}-nvme-{namespace}" if drive.pci else drive.name
             # A colon separates files of fio.
             path = f"/dev/{path}".replace(":", r"\:")
-            drives.append((drive, path, matrix.best_cell(target)))
+            drives.append((drive, path, matrix.nearest_of_fastest_cells(target)))
     if not drives:
         raise UserError("no NVMe drive of the topology was read from a node", str(host.folder))
     with_memory = {node.os_index for node in host.topology.memory_nodes}
@@ -191,4 +191,4 @@ def render_with_origin(template: str, origin: Mapping[str, str | None], **values
 
 def _printable(value: object) -> object:
     """Return a text as one printable line, and any other value as it is."""
-    return printable_line(value) if type(value) is str else value
+    return printable_short_line(value) if type(value) is str else value

@@ -30,7 +30,7 @@ from chaosity.figures.mark_texts import (
     mark_location_names,
     value_axis_title,
 )
-from chaosity.figures.vega_lite import WIDTH, Row, text_width
+from chaosity.figures.vega_lite import WIDTH, Row, text_width_points
 from chaosity.units import UnitScale
 
 # A map with more columns than this is turned when that makes it narrower, and not cut into blocks.
@@ -139,7 +139,7 @@ def _layout(data: FigureData) -> _Layout:
     height = (
         min(tallest, max(_LOWEST, _PAGE / most)) if len(across.values) <= _MOST_COLUMNS else 0.0
     )
-    widest = max(text_width(text, _LABEL) for text in texts) * (1.1 if table else 1.0)
+    widest = max(text_width_points(text, _LABEL) for text in texts) * (1.1 if table else 1.0)
     spare = (WIDTH - 40.0 - _BLOCK_GAP * (len(blocks) - 1)) / len(blocks) - widest - _PAD
     gap = min(_GAP, 0.5 * spare / len(across.values))
     spare -= gap * (len(across.groups) - 1)
@@ -221,7 +221,7 @@ def _number_format(
     values = [shown_value(cell) for cell in cells if has_number(cell)]
     for decimals in range(scale.decimals, max(scale.decimals - 2, -1), -1):
         shown = UnitScale(scale.factor, scale.symbol, decimals)
-        widest = max((text_width(shown.number(value), 1.0) for value in values), default=1.0)
+        widest = max((text_width_points(shown.number(value), 1.0) for value in values), default=1.0)
         size = min(_NUMBER, 0.9 * layout.width / widest, 0.66 * layout.height)
         if size >= _SMALLEST:
             return shown, size
@@ -240,7 +240,7 @@ def _notes(
     name = next(iter(full.values())).rsplit(" ", 1)[0]
     bare = {at: text.rsplit(" ", 1)[-1] for at, text in full.items()}
     for texts, legend in ((full, ""), (bare, f" \N{MIDDLE DOT} small number: {name}")):
-        widest = max(text_width(text, 1.0) for text in texts.values())
+        widest = max(text_width_points(text, 1.0) for text in texts.values())
         fitting = min(6.0, 0.92 * layout.width / widest, 0.8 * (layout.height - 1.15 * size))
         if size and fitting >= _SMALLEST:
             shown = {at: text for at, text in texts.items() if has_number(cells[at])}
@@ -279,7 +279,7 @@ def _labels(data: FigureData, layout: _Layout) -> Iterator[Row]:
 def _names_fit(axis: Axis, size: float) -> bool:
     """Return whether there are several groups and their names fit beside their cells."""
     return len(axis.groups) > 1 and all(
-        text_width(group.label, _LABEL) <= group.value_count * size for group in axis.groups
+        text_width_points(group.label, _LABEL) <= group.value_count * size for group in axis.groups
     )
 
 
@@ -314,7 +314,7 @@ def _axis(data: FigureData, layout: _Layout, side: str, length: float) -> dict[s
         shown |= {"labelFontSize": min(_LABEL, max(5.0, 0.86 * layout.height)), "labelPadding": 3}
         if layout.headed:  # each block has its own labels
             labels = {}
-            widest = max(text_width(text, _LABEL) for text in layout.labels.values())
+            widest = max(text_width_points(text, _LABEL) for text in layout.labels.values())
             shown |= {"titlePadding": 1.15 * widest + 8.0}
     scale = {"domain": [0.0, length], "reverse": not is_across, "nice": False}
     field = "x" if is_across else "y"
@@ -323,7 +323,7 @@ def _axis(data: FigureData, layout: _Layout, side: str, length: float) -> dict[s
 
 
 def _fit(texts: list[str], width: float) -> bool:
-    return max(text_width(text, _LABEL) for text in texts) <= 0.95 * width
+    return max(text_width_points(text, _LABEL) for text in texts) <= 0.95 * width
 
 
 def _title(axis: Axis, *, named: bool) -> str:

@@ -55,8 +55,10 @@ def _drawing(history: CheckHistory, place: str) -> Drawing:
             date = {"x": _milliseconds(time), "text": time[:10], "hover": f"{time[:10]}: {text}"}
             rows.append({"role": "component", "panel": panel, **date})
     if changed:
-        rows.append({"role": "legend", "panel": panels[0], "x": _milliseconds(history.times[0])})
-    times = history.times
+        rows.append(
+            {"role": "legend", "panel": panels[0], "x": _milliseconds(history.check_times[0])}
+        )
+    times = history.check_times
     first, last = _milliseconds(times[0]), _milliseconds(times[-1])
     margin = max((last - first) * 0.01, 0.5 * _DAY)  # a single check needs some room, too
     about = f"{place}, {format_count(len(times), 'check')} from {times[0][:10]} to {times[-1][:10]}"

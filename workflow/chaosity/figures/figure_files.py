@@ -13,6 +13,7 @@ import pandas as pd
 
 from chaosity.errors import UserError
 from chaosity.figures.captions import figure_caption
+from chaosity.figures.drawing_rows import drawing_of_figure
 from chaosity.figures.figure_data import (
     FigureData,
     FigureSpec,
@@ -20,7 +21,6 @@ from chaosity.figures.figure_data import (
     find_round_value_limits,
     parse_figure_specs,
 )
-from chaosity.figures.figure_rows import drawing_of_figure
 from chaosity.figures.mark_texts import (
     failed_mark_lines,
     is_simulated,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import chain, combinations
 
 from chaosity.anomalies.anomaly_results import Anomaly
-from chaosity.figures.machine_parts import FAULTY, Line, MachineParts, text_with_interval
+from chaosity.figures.machine_parts import FAULTY, MachineParts, TextLine, text_with_interval
 from chaosity.place_names import initiator_to_target_name, node_name, package_name
 from chaosity.store.read_node_matrix_csv import BANDWIDTH
 from chaosity.text_templates import TEMPLATES, make_environment
@@ -59,7 +59,7 @@ class Box:
     detail: str
     hover: str
     findings: tuple[int, ...] = ()  # numbers of the findings that name it
-    lines: tuple[Line, ...] = ()
+    lines: tuple[TextLine, ...] = ()
     inner: tuple[Box, ...] = ()
 
 

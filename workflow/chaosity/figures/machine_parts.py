@@ -14,7 +14,7 @@ import numpy as np
 from chaosity.anomalies.anomaly_results import Anomaly
 from chaosity.components.make_component_documents import drive_component_name
 from chaosity.cpusets import format_cpu_list, parse_cpu_list
-from chaosity.errors import printable_line
+from chaosity.errors import printable_short_line
 from chaosity.export.main_matrices import (
     MEMORY,
     MEMORY_BANDWIDTH,
@@ -47,8 +47,8 @@ MEASURED, FAULTY, UNMEASURED = "measured", "faulty", "unmeasured"
 
 
 @dataclass(frozen=True)
-class Line:
-    """A line in the box of a node: its memory, its drives, a GPU, or a way to it that is slow."""
+class TextLine:
+    """A line of text in the box of a node: its memory, its drives, a GPU, or a slow way to it."""
 
     label: str
     values: tuple[str, ...]  # empty if nothing was measured
@@ -88,7 +88,7 @@ class MachineParts:
         self.numbered = dict(enumerate(findings, start=1))
         self.findings: dict[str, tuple[int, ...]] = {}
         self.paths_to_drives: dict[int, Anomaly] = {}
-        self.slow_ways: dict[str, dict[str, Line]] = {}
+        self.slow_ways: dict[str, dict[str, TextLine]] = {}
         for number, finding in self.numbered.items():
             self._place_finding(number, finding)
 
@@ -122,7 +122,7 @@ class MachineParts:
         """Add what a node's part gives on a way; one line for several findings on it."""
         nodes = f"{len(others)} nodes" if len(others) > 1 else place_words(others[0])
         value = choose_scale(finding.metric, [finding.observed]).text(finding.observed)
-        line = Line(f"{word}{nodes}", (value,), None, (number,), finding.sentence)
+        line = TextLine(f"{word}{nodes}", (value,), None, (number,), finding.sentence)
         lines = self.slow_ways.setdefault(node, {})
         if known := lines.get(line.label):
             hover = f"{known.hover} {line.hover}"
@@ -188,7 +188,7 @@ class MachineParts:
             return ", ".join([text, *kind, *size])
         return ", ".join([*kind, *size] if kind else ["no cores", *size])
 
-    def lines_of_node(self, node: Node) -> list[Line]:
+    def lines_of_node(self, node: Node) -> list[TextLine]:
         """Return the lines of a node: its memory, its drives, what is slow on ways, its GPUs."""
         found = [self.memory_line(node)] if node.target else []
         drives = self.drives_line(node)
@@ -199,7 +199,7 @@ class MachineParts:
                 found += self._gpu_lines(gpu)
         return found
 
-    def memory_line(self, node: Node) -> Line:
+    def memory_line(self, node: Node) -> TextLine:
         """Return bandwidth and latency of a node's memory, from the node, or the nearest node."""
         name, values, shares = node_name(node.os_index), [], []
         hover = [f"memory of node {node.os_index}"]
@@ -215,9 +215,9 @@ class MachineParts:
             text = text_with_interval(matrix.metric, cell.estimate)
             hover.append(f"{quantity} from node {cell.node} ({matrix.source}): {text}")
         share = shares[0] if shares else None
-        return Line("memory", tuple(values), share, (), "; ".join(hover))
+        return TextLine("memory", tuple(values), share, (), "; ".join(hover))
 
-    def drives_line(self, node: Node) -> Line | None:
+    def drives_line(self, node: Node) -> TextLine | None:
         """Return the rate of all drives of a node, read by the node; None without drives."""
         own = [drive for drive in self.topology.drives if drive.node == node.os_index]
         rate = self._rates_of_drives.get(str(node.os_index))
@@ -231,7 +231,7 @@ class MachineParts:
         best = max((r.median for n, r in self._rates_of_drives.items() if n.isdigit()), default=0.0)
         return self._line_of_drives(label, hover, rate, best, numbers)
 
-    def drives_line_of_package(self, nodes: Sequence[Node]) -> Line | None:
+    def drives_line_of_package(self, nodes: Sequence[Node]) -> TextLine | None:
         """Return what one node of a package reads from the drives of all its nodes; else None."""
         with_drives = {drive.node for drive in self.topology.drives}
         own = [node.os_index for node in nodes if node.os_index in with_drives]
@@ -249,16 +249,16 @@ class MachineParts:
         rate: Estimate | None,
         best: float,
         numbers: tuple[int, ...] = (),
-    ) -> Line:
+    ) -> TextLine:
         if rate is None:
-            return Line(label, (), None, numbers, f"{hover}: not measured")
+            return TextLine(label, (), None, numbers, f"{hover}: not measured")
         scale = self._scales[_DRIVES]
         value = scale.text(rate.median)
         text = f"predicted, {value}, {rate.interval_text(scale.number)}"
         if rate.n:
             text = text_with_interval(BANDWIDTH, rate)
         share = rate.median / best
-        return Line(label, (value,), share, numbers, f"{hover}: {text}", not rate.n)
+        return TextLine(label, (value,), share, numbers, f"{hover}: {text}", not rate.n)
 
     @cached_property
     def _rates_of_drives(self) -> Mapping[str, Estimate]:
@@ -272,9 +272,9 @@ class MachineParts:
             found[str(cell["target_nodes"])] = Estimate.of_cell(cell)
         return found
 
-    def _gpu_lines(self, gpu: Gpu) -> Iterator[Line]:
+    def _gpu_lines(self, gpu: Gpu) -> Iterator[TextLine]:
         """Yield the memory bandwidth of a GPU, and the rates of copies to it and from it."""
-        name = printable_line(gpu.model or gpu.name or "GPU")
+        name = printable_short_line(gpu.model or gpu.name or "GPU")
         kernels = {None: "memory bandwidth", "to_device": "copies to it", "from_device": "from it"}
         rates = {kernel: self._rates_of_gpus.get((gpu.pci, kernel)) for kernel in kernels}
         texts = {
@@ -284,12 +284,12 @@ class MachineParts:
         }
         own = [text for kernel, text in texts.items() if kernel is None]
         hover = [name, *(text for _, text in own)]
-        yield Line(name, tuple(value for value, _ in own), None, (), "; ".join(hover))
+        yield TextLine(name, tuple(value for value, _ in own), None, (), "; ".join(hover))
         copies = [text for kernel, text in texts.items() if kernel is not None]
         if copies:
             hover = [name, *(text for _, text in copies)]
             values = (" / ".join(value for value, _ in copies),)
-            yield Line("copies to / from it", values, None, (), "; ".join(hover))
+            yield TextLine("copies to / from it", values, None, (), "; ".join(hover))
 
     @cached_property
     def _rates_of_gpus(self) -> Mapping[tuple[str | None, str | None], Estimate]:

@@ -21,7 +21,7 @@ from chaosity.figures.figure_data import (
     shown_value,
 )
 from chaosity.figures.mark_texts import STATUS_TEXTS, hover_text
-from chaosity.figures.vega_lite import WIDTH, Row, bar_hatch, template, text_width
+from chaosity.figures.vega_lite import WIDTH, Row, bar_hatch, template, text_width_points
 from chaosity.store.left_out_points import PREDICTED
 from chaosity.units import format_count
 
@@ -126,7 +126,7 @@ def state_legend(statuses: set[str]) -> dict[str, Any] | None:
 
 def _legend_columns(texts: Sequence[str]) -> int:
     """Return how many legend entries fit side by side."""
-    widest = max(text_width(text, 7.0) for text in texts) + 30.0
+    widest = max(text_width_points(text, 7.0) for text in texts) + 30.0
     return max(1, min(len(texts), int((WIDTH - LEFT) / widest)))
 
 

@@ -46,7 +46,7 @@ def _drawing(analysis: AnovaResult, metric: str, title: str) -> Drawing:
         "fitted_title": f"Fitted ({scale.symbol})" if scale.symbol else "Fitted",
         "fitted_scale": "log" if logs and fitted.max() > _WIDE * fitted.min() else "linear",
     }
-    return Drawing("residuals", title, "", rows, values)
+    return Drawing("anova_residuals", title, "", rows, values)
 
 
 def write_residual_plots(analysis: AnovaResult, directory: Path, name: str) -> list[Path]:

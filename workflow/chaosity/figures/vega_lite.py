@@ -42,7 +42,7 @@ _DROPPED = ("class", "role", "aria-roledescription", "aria-hidden", "aria-label"
 _WIDE, _NARROW = 0.56, 0.28
 _FONT = "Liberation Sans, Arimo, Arial, Helvetica, sans-serif"
 
-# A row of a drawing, see `figure_rows`, and a specification of Vega-Lite.
+# A row of a drawing, see `drawing_rows`, and a specification of Vega-Lite.
 Row = dict[str, Any]
 Spec = dict[str, Any]
 
@@ -273,6 +273,6 @@ def bar_hatch(number: int) -> int:
     return (number + number // colours) % hatches
 
 
-def text_width(text: str, points: float) -> float:
-    """Return about how wide a line of text is, in points."""
-    return points * sum(_NARROW if letter in " .,:;'|il!ft" else _WIDE for letter in text)
+def text_width_points(text: str, font_points: float) -> float:
+    """Return about how wide a line of text is, in typographic points, as `font_points` is."""
+    return font_points * sum(_NARROW if letter in " .,:;'|il!ft" else _WIDE for letter in text)

@@ -115,7 +115,7 @@ class CheckHistory:
     is_simulated: bool  # whether the host does not exist
 
     @property
-    def times(self) -> list[str]:
+    def check_times(self) -> list[str]:
         """Return when each check began, ascending."""
         return sorted({time for each in self.series for time in each.times})
 
@@ -127,7 +127,7 @@ class CheckHistory:
 
     def sentences(self) -> list[str]:
         """Return a sentence for each change and replaced component, and what was checked."""
-        times = self.times
+        times = self.check_times
         # Days are enough unless a day has several checks.
         letters = 10 if len({time[:10] for time in times}) == len(times) else 16
         texts = [

@@ -110,8 +110,8 @@ class CheckedValue:
         return [each for each in (self.tonight, self.recent, self.equals) if each.is_clear]
 
     @property
-    def told_loss(self) -> float:
-        """Return the first clear loss; 0 without any."""
+    def reported_loss(self) -> float:
+        """Return the loss that a check reports: the first clear one, 0 without any."""
         return self.clear[0].loss if self.clear else 0.0
 
     @property
@@ -281,7 +281,9 @@ def suspected_parts(values: Sequence[CheckedValue]) -> list[Suspect]:
     values come first; a value is explained once. If nearly all values are slow, the cause is common
     to all parts.
     """
-    slow = sorted((value for value in values if value.clear), key=lambda value: -value.told_loss)
+    slow = sorted(
+        (value for value in values if value.clear), key=lambda value: -value.reported_loss
+    )
     parts = {part for value in values for part in value.check.parts}
     if len(parts) > 2 and len(slow) >= _COMMON_SHARE * len(values):
         return [Suspect((), tuple(slow))]
@@ -303,7 +305,7 @@ def suspected_parts(values: Sequence[CheckedValue]) -> list[Suspect]:
         }
         best = max(
             explained,
-            key=lambda part: (-well[part], len(explained[part]), explained[part][0].told_loss),
+            key=lambda part: (-well[part], len(explained[part]), explained[part][0].reported_loss),
         )
         mine = explained[best]
         # If both ends of a slow path are fast in other values, the path is named by its two ends.
@@ -311,4 +313,4 @@ def suspected_parts(values: Sequence[CheckedValue]) -> list[Suspect]:
         mine = mine if well[best] == 0 else [mine[0]]
         found.append(Suspect(names, tuple(mine)))
         slow = [value for value in slow if not any(value is each for each in mine)]
-    return sorted(found, key=lambda suspect: -suspect.values[0].told_loss)
+    return sorted(found, key=lambda suspect: -suspect.values[0].reported_loss)

@@ -21,7 +21,7 @@ from chaosity.errors import (
     UserError,
     check_room,
     file_system_error,
-    printable_line,
+    printable_short_line,
     printable_text,
 )
 from chaosity.hosts.runner_command import (
@@ -127,7 +127,7 @@ def _measure_over_ssh(transport: Transport, point: Point, replicate: int) -> Rec
 
 def _say(text: str) -> None:
     """Print a message, which can quote a host or a record, to standard error."""
-    print(f"chaosity: {printable_line(text)}", file=sys.stderr)
+    print(f"chaosity: {printable_short_line(text)}", file=sys.stderr)
 
 
 def _simulate(point: Point, replicate: int, folder: Path) -> Record:

@@ -118,10 +118,10 @@ class DriveSetModel:
                 own[self._drives[target]] = NoisyValue(math.exp(middle), error)
         return found
 
-    def bounds(
+    def bounds_from_other_sets(
         self, cell: DriveSetCell, values: Mapping[Drives, NoisyValue] | None = None
     ) -> DriveSetBounds:
-        """Return the bounds of a cell by other sets; by default those its initiator measured."""
+        """Return the bounds of a cell, by default from its initiator's measured sets."""
         known = self.values.get(cell.initiator, {}) if values is None else values
         raised = self._raised.get(cell.initiator, {})
         return bound_drive_set(cell.drives, known, self._node_of, raised)
@@ -139,7 +139,7 @@ class DriveSetModel:
             self._borrowed[cell.initiator] = {
                 each.drives: value for each in cells if (value := self._analogy(each)) is not None
             }
-        return self.bounds(cell, {**self._borrowed[cell.initiator], **own}).expected
+        return self.bounds_from_other_sets(cell, {**self._borrowed[cell.initiator], **own}).expected
 
     def _analogy(self, cell: DriveSetCell) -> NoisyValue | None:
         """Return what other initiators let expect of a cell; None if its own sets say the same."""
@@ -156,7 +156,7 @@ class DriveSetModel:
             alike = [name for name in measured if self._near_nodes[name] == near]
             limits = (self._limit_of(name, cell) for name in alike)
             found = NoisyValue.mean([each for each in limits if each is not None])
-        bounds = self.bounds(cell)
+        bounds = self.bounds_from_other_sets(cell)
         if found and bounds.lower and found.log_ratio_to(bounds.lower) < 0.0:
             found = bounds.lower
         if found and bounds.expected and found.log_ratio_to(bounds.expected) >= 0.0:
@@ -171,7 +171,7 @@ class DriveSetModel:
         """
         others, own = self.values[name], self.values.get(cell.initiator, {})
         common = {each: others[each] for each in others if each in own and each != cell.drives}
-        expected = self.bounds(DriveSetCell(name, cell.drives), common).expected
+        expected = self.bounds_from_other_sets(DriveSetCell(name, cell.drives), common).expected
         if expected is not None and others[cell.drives].log_ratio_to(expected) == 0.0:
             return None
         ratios = [own[drives].value / value.value for drives, value in common.items()] or [1.0]
@@ -212,15 +212,18 @@ class DriveSetModel:
         return 1, whole, nodes <= self._own_nodes[cell.initiator]
 
     @cached_property
-    def audited(self) -> list[DriveSetCell]:
-        """The measured sets of kinds of which the same initiator has unmeasured sets, too."""
+    def measured_sets_like_unmeasured(self) -> list[DriveSetCell]:
+        """Measured sets of the kinds that the same initiator also has among its unmeasured sets.
+
+        They test the predictions.
+        """
         kinds = {(cell.initiator, self.kind(cell)) for cell in self.missing}
         return [cell for cell in self.points if (cell.initiator, self.kind(cell)) in kinds]
 
     @cached_property
     def errors(self) -> dict[DriveSetCell, float]:
         """The logarithm of measured : predicted value of audited sets, of all if those are few."""
-        cells = self.audited
+        cells = self.measured_sets_like_unmeasured
         if len(cells) < FEWEST_ERRORS:
             cells = [cell for cell in self.points if len(cell.drives) > 1]
         values = {cell: self._predicted_value(cell) for cell in cells}
@@ -248,7 +251,7 @@ class DriveSetModel:
         predicted = self._predicted_value(cell)
         if predicted is None or frozenset[str]().union(*parts) != cell.drives:
             return None
-        (value, error), bounds = predicted, self.bounds(cell)
+        (value, error), bounds = predicted, self.bounds_from_other_sets(cell)
         # The interval is at least as wide as the noise of what it was predicted from.
         half = max(self.error_quantile(cell), 2.0 * error)
         ends = [value * math.exp(-half), value * math.exp(half)]
@@ -271,7 +274,7 @@ def _nodes_by_relation(rows: pd.DataFrame, *relations: str) -> dict[str, frozens
 class PredictionAudit:
     """How well measured drive sets were predicted without their own measurement."""
 
-    sets: int  # number of audited sets: of their kind the initiator has unmeasured sets, too
+    sets: int  # number of audited sets, see `DriveSetModel.measured_sets_like_unmeasured`
     within: int  # how many of them lie within their 95 % prediction interval
     # median_error, error_of_95_percent: quantiles of the errors as shares of the prediction; None
     # without such sets.
@@ -349,7 +352,7 @@ def audit_predictions(models: Iterable[DriveSetModel]) -> PredictionAudit:
     """Return how many randomly chosen measured sets lie in the interval predicted without them."""
     errors, within = [], 0
     for model in models:
-        for cell in model.audited:
+        for cell in model.measured_sets_like_unmeasured:
             if (predicted := model.predict(cell)) is not None:
                 value = model.values[cell.initiator][cell.drives].value
                 errors.append(abs(value / predicted.value - 1.0))
@@ -371,7 +374,7 @@ def violated_bounds(models: Iterable[DriveSetModel]) -> list[Surprise]:
 
 def _surprise(model: DriveSetModel, cell: DriveSetCell) -> Surprise | None:
     """Return in what a measured cell contradicts the others; None if it does not."""
-    bounds, value = model.bounds(cell), model.values[cell.initiator][cell.drives]
+    bounds, value = model.bounds_from_other_sets(cell), model.values[cell.initiator][cell.drives]
     if (limit := bounds.lower) and value.log_ratio_to(limit) < 0.0:
         reason = "less than a part of these drives gives"
     elif (limit := bounds.upper) and value.log_ratio_to(limit) > 0.0:

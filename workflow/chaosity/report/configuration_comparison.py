@@ -21,10 +21,10 @@ from chaosity.export.main_matrices import MeasuredHost
 from chaosity.figures.machine_drawing import draw_machines
 from chaosity.figures.machine_parts import MachineParts
 from chaosity.records.record_types import SIMULATED
-from chaosity.report.figures_by_configuration import draw_figures_by_configuration
+from chaosity.report.best_places_of_resources import ResourceLevel, measured_place, resource_levels
+from chaosity.report.figures_comparing_configurations import draw_figures_by_configuration
 from chaosity.report.html import figure_section, path_relative_to_report
 from chaosity.report.problems import numbered_findings, read_anomalies
-from chaosity.report.resource_table import ResourceLevel, measured_place, resource_levels
 from chaosity.report.run import Run
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology, read_topology

@@ -27,7 +27,7 @@ from chaosity.errors import UserError
 from chaosity.report.report_summary import NightlyChecks, ReportSummary
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store.measurements import Measurements
-from chaosity.store.normal_values import published_values
+from chaosity.store.values_normal_for_processor import compare_with_published_values
 from chaosity.text_templates import write_text
 from chaosity.topology.topology_model import Topology, read_topology
 from chaosity.units import format_count
@@ -193,7 +193,7 @@ def _statements_on_normal_values(
     tables: Mapping[str, Measurements], processor: str | None, topology: Topology | None
 ) -> Iterator[HostStatement]:
     """Yield published values beside the hosts' median: all equal hosts can have the same fault."""
-    for each in published_values(tables.values(), processor, topology):
+    for each in compare_with_published_values(tables.values(), processor, topology):
         text = write_text("overview", "normal", each=each, hosts=len(tables))
         yield HostStatement(f"{text[:1].upper()}{text[1:]}.", is_problem=each.is_clear)
 

@@ -20,6 +20,7 @@ from chaosity.export.main_matrices import MeasuredHost
 from chaosity.figures.machine_drawing import draw_machine
 from chaosity.figures.machine_parts import MachineParts
 from chaosity.records.record_files import write_atomically
+from chaosity.report.best_places_of_resources import BestAndWorstPlace, resource_table
 from chaosity.report.component_changes import component_changes_section
 from chaosity.report.configuration_comparison import configurations_section
 from chaosity.report.experiment_section import experiment_section
@@ -32,7 +33,6 @@ from chaosity.report.problems import (
     problems_section,
 )
 from chaosity.report.report_summary import ReportSummary, summarise_report, terminal_lines
-from chaosity.report.resource_table import ResourceRow, resource_table
 from chaosity.report.run import Run
 from chaosity.result_folders import other_configuration_tables, read_skipped_host
 from chaosity.text_templates import fixed_texts
@@ -94,7 +94,7 @@ def _checks(run: Run) -> FigureSection | None:
     return figure_section(run.checks, run.figures_folder) if run.checks else None
 
 
-def _resources(run: Run) -> list[ResourceRow]:
+def _resources(run: Run) -> list[BestAndWorstPlace]:
     return resource_table(run.measurements, run.experiments)
 
 
@@ -113,7 +113,7 @@ _BEFORE_EXPERIMENTS: tuple[_Row, ...] = (
 )
 _AFTER_EXPERIMENTS: tuple[_Row, ...] = (
     ("failed", "Failed points", "failed_points", failed_points_section),
-    ("parts", "What is in this machine?", "machine", machine_section),
+    ("parts", "What is in this machine?", "machine_section", machine_section),
     ("environment", "State of the host, and versions", "host_state", host_state_section),
     ("data", "Data and citation", "data", _files),
     (

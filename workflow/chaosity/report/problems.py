@@ -17,7 +17,7 @@ from chaosity.place_names import access_words, node_name, place_words
 from chaosity.records.record_files import record_file
 from chaosity.report.run import RecordSummary, Run, read_findings
 from chaosity.store.measurements import LOAD, POINT
-from chaosity.store.normal_values import published_values
+from chaosity.store.values_normal_for_processor import compare_with_published_values
 from chaosity.text_templates import fill_text, fixed_texts, write_text
 from chaosity.topology.topology_model import Topology, topology_to_json
 from chaosity.topology.topology_parts import HostFacts
@@ -80,7 +80,7 @@ def _normal_values(run: Run) -> list[ResultCheck]:
             WARNING if each.is_clear else OK,
             text=write_text("overview", "normal", each=each, hosts=0),
         )
-        for each in published_values([run.measurements], model, run.topology)
+        for each in compare_with_published_values([run.measurements], model, run.topology)
     ]
 
 
@@ -258,7 +258,7 @@ class ProblemsSection:
 def problems_section(run: Run) -> ProblemsSection:
     """Return the findings of a run and its checks."""
     found, checks = run.found, check_results(run)
-    text = no_problems_text(found.checked, found.untested, found.detectable_percent)
+    text = no_problems_text(found.checked, found.untested, found.detectable_loss_percent)
     return ProblemsSection(
         findings=tuple(_shown(found.anomalies, run)),
         omitted=max(0, len(merge_similar_contention(found.anomalies)) - MOST_FINDINGS),

@@ -14,8 +14,8 @@ from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.health.check_history import LastingLoss, lasting_losses
 from chaosity.health.check_series import read_series
 from chaosity.records.record_files import read_regular_file
+from chaosity.report.best_places_of_resources import LEVELS, measured_place, resource_levels
 from chaosity.report.problems import OK, ProblemsSection
-from chaosity.report.resource_table import LEVELS, measured_place, resource_levels
 from chaosity.report.run import Run
 from chaosity.store.measurements import Measurements
 

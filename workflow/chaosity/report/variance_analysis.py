@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from chaosity.report.resource_table import DRIVES
+from chaosity.report.best_places_of_resources import DRIVES
 from chaosity.report.run import Run
 from chaosity.statistics.anova import IMPORTANT_FROM_PERCENT, AnovaResult, variation_percent_text
 from chaosity.statistics.anova_effects import MOST_LEVELS_IN_PAIRS

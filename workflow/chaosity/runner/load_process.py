@@ -30,7 +30,7 @@ from chaosity.runner.event_counters import (
     read_scaling_frequency,
 )
 from chaosity.runner.guardian_process import Guardian, kill_program
-from chaosity.runner.progress_rates import Series, samples_from_events
+from chaosity.runner.progress_rates import Series, samples_from_json_lines
 from chaosity.runner.record_checks import least_memory_to_be_seen
 from chaosity.runner.tool_output import ExtractionError, parse_json_lines
 
@@ -187,7 +187,7 @@ class LoadProcess:
             # The check of the complete output reports bad lines.
             with contextlib.suppress(ExtractionError):
                 if progress.get("event") and f'"{progress["event"]}"' in line:
-                    samples = samples_from_events(progress, line)
+                    samples = samples_from_json_lines(progress, line)
             if samples and samples[0][0] < self.counts_from:
                 continue
             self.lines.append(line)

@@ -21,7 +21,7 @@ from chaosity.runner.progress_rates import (
     common_time_span,
     progress_series,
     rate_in_window,
-    rates_to_each_node_alone,
+    rates_if_all_threads_used_one_node,
     sample_quantile_in_window,
 )
 from chaosity.runner.tool_output import (
@@ -146,14 +146,17 @@ def _value(
     if method == "quantile":
         return sample_quantile_in_window(load["progress"], source, output, begin, end)
     nodes, threads = load["target"]["nodes"], load["initiator"]["threads"]
-    return rates_to_each_node_alone(load["progress"], source, output, begin, end, nodes, threads)
+    return rates_if_all_threads_used_one_node(
+        load["progress"], source, output, begin, end, nodes, threads
+    )
 
 
 def method_of_metric(load: LoadRecord, metric: str, *, alone: bool) -> Method:
     """Return how a metric's value comes about; `alone` says that the point has one load.
 
-    The methods are "counter" (`counter_value`), "by_node" (`rates_to_each_node_alone`), "quantile"
-    (`sample_quantile_in_window`), "rate" (`rate_in_window`) and "output" (`extract_number`).
+    The methods are "counter" (`counter_value`), "by_node" (`rates_if_all_threads_used_one_node`),
+    "quantile" (`sample_quantile_in_window`), "rate" (`rate_in_window`) and "output"
+    (`extract_number`).
     """
     source = load["metrics"][metric]
     if "counter" in source:

@@ -54,7 +54,7 @@ def progress_series(
     Raises:
         ExtractionError: the output has no progress in the form that the benchmark file describes.
     """
-    parse = _samples_from_rows if "csv" in source else samples_from_events
+    parse = _samples_from_rows if "csv" in source else samples_from_json_lines
     texts = output_texts_of_source(source, outputs) if "csv" in source or "event" in source else []
     offset = realtime_minus_monotonic if source.get("clock") == "realtime" else 0.0
     shifted = [
@@ -84,8 +84,8 @@ def sample_spans(
             yield *times, line
 
 
-def samples_from_events(source: ProgressSource, text: str) -> Series:
-    """Return the samples among JSON lines."""
+def samples_from_json_lines(source: ProgressSource, text: str) -> Series:
+    """Return (begin, end, amount) of each sample in JSON lines; other lines are skipped."""
     with malformed_as_extraction_error("a sample has no amount"):
         return [
             (begin, end, float(line[source["amount"]]))
@@ -206,7 +206,7 @@ def counts_in_window(
     return counts
 
 
-def rates_to_each_node_alone(
+def rates_if_all_threads_used_one_node(
     progress: ProgressSource,
     metric: MetricSourceWithUpperBound,
     text: str,
@@ -215,12 +215,12 @@ def rates_to_each_node_alone(
     nodes: Sequence[int],
     threads: int,
 ) -> dict[str, float]:
-    """Return the rate of a load to or from each node, as if its threads accessed that node alone.
+    """Return node -> the rate that a load would have if all its threads accessed only that node.
 
     Each sample has the amount moved per node and the time that all threads together spent on it,
     e.g. ``"bytes_by_node": {"0": 4096}, "ns_by_node": {"0": 512}``. Threads change nodes at
-    different times. Therefore the value is the rate of one thread times the number of threads.
-    Samples across an edge of the window count in part.
+    different times. So the value is the rate of one thread at this node, times the number of all
+    threads. Samples across an edge of the window count in part.
 
     Args:
         progress: the ``progress`` of the benchmark file.
@@ -267,13 +267,13 @@ class RatePrecision(NamedTuple):
     relative_half_width: float
     drifts: bool
 
-    def cannot_reach(self, wanted: float, longer: float) -> bool:
-        """Return whether a window that is `longer` times as long is not precise enough either.
+    def cannot_reach(self, wanted: float, time_factor: float) -> bool:
+        """Return whether a window `time_factor` times as long would miss the wanted precision, too.
 
         The interval of a rate that varies at random narrows with the root of the time. The result
         is False for a rate that drifts, since a longer window changes its value.
         """
-        narrowest = self.relative_half_width * LEAST_DEVIATION / math.sqrt(max(longer, 1.0))
+        narrowest = self.relative_half_width * LEAST_DEVIATION / math.sqrt(max(time_factor, 1.0))
         return not self.drifts and narrowest > wanted
 
 

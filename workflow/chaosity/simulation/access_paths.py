@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from chaosity.documents.machines import Fault
 from chaosity.records.point_types import DriveFacts, Load, OpenclTargetDevice
 from chaosity.runner.point_measurement import memory_shares_by_node
-from chaosity.simulation.idle_machine import (
+from chaosity.simulation.idle_machine_with_faults import (
     WITHOUT_LIMIT,
     HitShares,
     IdleMachine,

@@ -25,7 +25,7 @@ from chaosity.simulation.access_paths import (
     Path,
     max_min_fair_rates,
 )
-from chaosity.simulation.idle_machine import (
+from chaosity.simulation.idle_machine_with_faults import (
     HitShares,
     IdleMachine,
     missed_share,

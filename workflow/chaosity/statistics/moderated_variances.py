@@ -27,9 +27,10 @@ from scipy.special import digamma, polygamma
 FEWEST_CELLS = 10
 # Share of the cells that are taken for cells whose replicates contradict each other.
 _CONTRADICTING = 0.05
-# Share of the undisturbed cells in which a replicate is taken for a disturbed one. With 1 %, the
-# coverage of cells of which some scatter 5 times as much as others is 92 % instead of 94 %.
-_DISTURBED = 0.003
+# A replicate counts as disturbed below this p-value. It is the share of undisturbed cells in which
+# this happens by chance. With 1 %, the coverage of cells of which some scatter 5 times as much as
+# others is 92 % instead of 94 %.
+_DISTURBED_P = 0.003
 # Of two replicates it is not known which one is disturbed.
 FEWEST_TO_JUDGE = 3
 # A replicate that is farther away says no more about how differently cells scatter. Otherwise the
@@ -257,6 +258,6 @@ def _disturbed_replicates(
         error = np.sqrt(moderated * (1.0 + 1.0 / others))
         p = 2.0 * stats.t.sf(np.abs(values[farthest] - centre) / error, total) * (others + 1)
     most = (others > 1) & (2 * others > sizes[own])
-    agree = of_own.is_probable(variance, freedom, _DISTURBED)
-    found: NDArray[np.intp] = farthest[most & agree & (p < _DISTURBED)]
+    agree = of_own.is_probable(variance, freedom, _DISTURBED_P)
+    found: NDArray[np.intp] = farthest[most & agree & (p < _DISTURBED_P)]
     return found

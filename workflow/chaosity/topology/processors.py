@@ -8,10 +8,10 @@ from dataclasses import replace
 from chaosity.cpusets import CpuSet, make_cpu_set
 from chaosity.topology.hwloc import HwlocObject, HwlocTree
 from chaosity.topology.topology_parts import (
-    CacheGroup,
     Core,
     CoreKind,
     Die,
+    EqualCaches,
     L3Domain,
     Package,
     PartCounts,
@@ -92,7 +92,7 @@ class CoreAndCacheMaker:
             for index, item, cpus in objects
         )
 
-    def make_caches(self) -> tuple[CacheGroup, ...]:
+    def make_caches(self) -> tuple[EqualCaches, ...]:
         """Return the caches of cores, from L1 on; equal caches are one entry.
 
         Memory-side caches are left out, because they belong to nodes.
@@ -110,7 +110,7 @@ class CoreAndCacheMaker:
                 )
                 equal.setdefault(key, []).append(cpus)
         caches = [
-            CacheGroup(level, kind, size, line, pus, len(sets), make_cpu_set(sum(sets, ())))
+            EqualCaches(level, kind, size, line, pus, len(sets), make_cpu_set(sum(sets, ())))
             for (level, kind, size, line, pus), sets in equal.items()
         ]
         return tuple(sorted(caches, key=lambda cache: (cache.level, cache.kind, cache.cpus)))

@@ -22,11 +22,11 @@ from chaosity.records.record_files import read_regular_file
 from chaosity.topology.topology_parts import (
     UNKNOWN,
     Accelerator,
-    CacheGroup,
     Core,
     CoreKind,
     CpuList,
     Die,
+    EqualCaches,
     Gpu,
     HostFacts,
     HugePagePool,
@@ -82,7 +82,7 @@ class Topology:
     nics: tuple[Nic, ...] = ()
     core_kinds: tuple[CoreKind, ...] = ()
     distances: SlitDistances | None = None
-    caches: tuple[CacheGroup, ...] = ()
+    caches: tuple[EqualCaches, ...] = ()
     memory_attributes: tuple[MemoryAttribute, ...] = ()
     memory_peak: MemoryPeak = field(default_factory=MemoryPeak)
     cache_line_bytes: int | None = None

@@ -157,8 +157,8 @@ class Node:
 
 
 @dataclass(frozen=True)
-class CacheGroup:
-    """`count` equal caches of the processing units `cpus`; `pus` units share each cache.
+class EqualCaches:
+    """Caches that are equal: `count` of them, together for the units `cpus`; `pus` share a cache.
 
     `kind` is unified, data or instruction; `size_bytes` is the size of a single cache.
     """

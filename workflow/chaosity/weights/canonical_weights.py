@@ -32,7 +32,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from chaosity.errors import UserError
-from chaosity.place.page_shares import CANONICAL, CONTENDED
+from chaosity.place.placement_policies import CANONICAL, CONTENDED
 from chaosity.runner.observed_placement import page_share_deviations
 from chaosity.store.measurements import Measurements
 from chaosity.store.read_node_matrix_csv import BANDWIDTH, NodeMatrix

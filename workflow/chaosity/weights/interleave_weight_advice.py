@@ -12,11 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.place.page_shares import (
-    integer_weights,
-    shift_shares_to_workers,
-    uniform_shares,
-)
+from chaosity.place.page_shares import integer_weights, shift_shares_to_workers, uniform_shares
 from chaosity.place_names import node_name
 from chaosity.store.read_node_matrix_csv import NodeMatrix
 from chaosity.text_templates import write_sentences

@@ -3,8 +3,8 @@
  * chaosity-tasks: how much a runtime that knows the nodes gains over a runtime that does not, for
  * one set of task-parallel programs (document 004, which uses Cilk).
  *
- * The programs are in task_*.cpp, the runtimes in thread_arenas.cpp, the measure of locality in
- * page_access_counts.cpp, and the sequence of a run in repeated_runs.cpp.
+ * The programs are in task_*.cpp, the runtimes in pinned_teams.cpp, the measure of locality in
+ * page_locality.cpp, and the sequence of a run in repeated_runs.cpp.
  *
  * If a program ignores nodes, chance decides where its pages lie: on the node that touches a page
  * first. In document 004 all pages lie on one node, because one thread writes them. Then the share

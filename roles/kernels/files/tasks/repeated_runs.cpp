@@ -183,7 +183,7 @@ class measurement {
 
     const task_options &options_;
     page_access_counter counter_;
-    thread_arenas arenas_;
+    pinned_teams arenas_;
     std::unique_ptr<task_program> work_;
     mapping memory_{};
     std::vector<size_t> first_; /* offset of each part, and the total size */

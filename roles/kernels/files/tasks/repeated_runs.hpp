@@ -8,7 +8,7 @@
 
 #include <vector>
 
-#include "tasks/task_program.hpp"
+#include "tasks/task_program_interface.hpp"
 
 enum runtime { VANILLA, LOCALITY };
 enum data_place { SPREAD, ONE_NODE };

@@ -12,7 +12,7 @@
 #include <tbb/parallel_for.h>
 #include <tbb/parallel_invoke.h>
 
-#include "tasks/task_program.hpp"
+#include "tasks/task_program_interface.hpp"
 
 namespace {
 

@@ -13,7 +13,7 @@
 #include <cmath>
 #include <tbb/parallel_for.h>
 
-#include "tasks/task_program.hpp"
+#include "tasks/task_program_interface.hpp"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <tbb/parallel_for.h>
 
 #include "common/vector_clones.h"
-#include "tasks/task_program.hpp"
+#include "tasks/task_program_interface.hpp"
 
 namespace {
 

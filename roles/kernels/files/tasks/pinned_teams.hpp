@@ -8,8 +8,8 @@
  * An observer pins the threads to the given CPUs. tbb::task_arena::constraints would bind them to
  * whole nodes, and silently to nothing where the library tbbbind is not installed.
  */
-#ifndef CHAOSITY_THREAD_ARENAS_HPP
-#define CHAOSITY_THREAD_ARENAS_HPP
+#ifndef CHAOSITY_PINNED_TEAMS_HPP
+#define CHAOSITY_PINNED_TEAMS_HPP
 
 #include <cstddef>
 #include <functional>
@@ -26,10 +26,10 @@ struct pinned_thread {
     int cpu, tid;
 };
 
-class thread_arenas {
+class pinned_teams {
   public:
-    explicit thread_arenas(std::vector<team> members);
-    ~thread_arenas();
+    explicit pinned_teams(std::vector<team> members);
+    ~pinned_teams();
 
     /* Runs body(i) for all teams i at the same time, on each team's first thread in the team's
      * arena; the calling thread is the first thread of team 0. Before that, every thread has been

@@ -4,19 +4,19 @@
  * ordinary program. With several, each team works on its own part in its own node's memory, and
  * reads from other parts only what the algorithm needs.
  */
-#ifndef CHAOSITY_TASK_PROGRAM_HPP
-#define CHAOSITY_TASK_PROGRAM_HPP
+#ifndef CHAOSITY_TASK_PROGRAM_INTERFACE_HPP
+#define CHAOSITY_TASK_PROGRAM_INTERFACE_HPP
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
-#include "tasks/page_access_counts.hpp"
-#include "tasks/thread_arenas.hpp"
+#include "tasks/page_locality.hpp"
+#include "tasks/pinned_teams.hpp"
 
 /* Threads, counter and size that a program works with; they outlive the program. */
 struct program_context {
-    thread_arenas &arenas;
+    pinned_teams &arenas;
     const page_access_counter &counter;
     size_t bytes; /* of all data, without the copies for further teams */
 };
@@ -43,7 +43,7 @@ class task_program {
     virtual uint64_t count_wrong_values(uint64_t runs) const = 0;
 
   protected:
-    thread_arenas &arenas;
+    pinned_teams &arenas;
     const page_access_counter &counter;
 };
 

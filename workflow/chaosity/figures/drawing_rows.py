@@ -52,7 +52,7 @@ from chaosity.figures.mark_texts import (
     provenance_text,
     value_axis_title,
 )
-from chaosity.figures.vega_lite import WIDTH, Drawing, Row, text_width
+from chaosity.figures.vega_lite import WIDTH, Drawing, Row, text_width_points
 from chaosity.records.record_types import SIMULATED
 from chaosity.units import UnitScale, choose_scale, format_binary_bytes, format_count, metric_words
 
@@ -168,7 +168,7 @@ def _named_x(data: FigureData, places: dict[str, float], width: float) -> dict[s
     if len(ticks) <= _MOST_TICKS or not axis.is_numeric:
         labels = {places[value.name]: axis_label(data, "x", value.name) for value in axis.values}
         shown |= axis_ticks(labels)
-        widest = max(text_width(text, 7.0) for text in labels.values())
+        widest = max(text_width_points(text, 7.0) for text in labels.values())
         plain = all(value.kind == "number" for value in axis.values)
         if not plain and widest * len(labels) > 0.9 * width:
             shown |= {"labelAngle": -90, "labelAlign": "right", "labelBaseline": "middle"}
@@ -196,7 +196,7 @@ def _fitting_powers(
     # Every tenth power of two changes the unit: steps that divide ten keep round labels.
     for step in (1, 2, 5, 10, 20):
         labelled = {power for power in powers if power % step == 0} or set(powers[:1])
-        if sum(text_width(texts[base**power], 7.0) + 9.0 for power in labelled) <= width:
+        if sum(text_width_points(texts[base**power], 7.0) + 9.0 for power in labelled) <= width:
             break
     return {base**power: texts[base**power] if power in labelled else "" for power in powers}
 
@@ -298,7 +298,7 @@ def _place_bars(data: FigureData, rows: Sequence[Row]) -> dict[str, Any]:
         top += high
     axis = data.axes["x"]
     height = top + _BAR_GAP / 2
-    titled = height > text_width(axis.title, 8.0)
+    titled = height > text_width_points(axis.title, 8.0)
     for name in order:
         own = [row["slot_middle"] for row in marks if row["place"] == name]
         if own:
@@ -308,7 +308,7 @@ def _place_bars(data: FigureData, rows: Sequence[Row]) -> dict[str, Any]:
     shown |= {"domain": False, "labelFontSize": 8, **axis_ticks(middles)}
     scale = {"domain": [0.0, height], "reverse": True, "nice": False}
     slot = {"field": "slot", "type": "quantitative", "axis": shown, "scale": scale}
-    labels = max((text_width(text, 8.0) for text in middles.values()), default=0.0)
+    labels = max((text_width_points(text, 8.0) for text in middles.values()), default=0.0)
     return {"slot": slot, "bars_height": height, "bars_width": min(380.0, WIDTH - 80.0 - labels)}
 
 

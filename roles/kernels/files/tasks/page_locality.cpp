@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tasks/page_access_counts.hpp"
+#include "tasks/page_locality.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -25,7 +25,7 @@ from chaosity.topology.topology_model import Topology
 
 # Metric -> category of the loads whose result it is.
 _CATEGORIES = {metric: f"memory_{metric.split('_')[0]}" for metric in (BANDWIDTH, LATENCY)}
-# A larger loss is told. Programs differ by some per cent, and latency depends on the pages, too.
+# A larger loss is reported. Programs differ by some per cent. Latency also depends on the pages.
 _MOST_LOSS = {BANDWIDTH: 0.15, LATENCY: 0.25}
 
 
@@ -68,10 +68,10 @@ def values_of_own_nodes(measurements: Measurements, metric: str) -> dict[str | N
     return {kernel if isinstance(kernel, str) else None: float(each) for kernel, each in medians}
 
 
-def published_values(
+def compare_with_published_values(
     hosts: Iterable[Measurements], model: str | None, topology: Topology | None
 ) -> list[NormalValue]:
-    """Return the median of equal hosts beside each published value of their processor.
+    """Return each published value of the processor, with the median of these equal hosts.
 
     The processor model is that which the kernel reports. Published values of a topology with
     another number of nodes per package do not compare.
@@ -92,10 +92,10 @@ def published_values(
     return found
 
 
-def values_of_profiles(
+def compare_with_other_profiles(
     measurements: Measurements, model: str, configuration: str, host: str, database: Path
 ) -> list[NormalValue]:
-    """Return the values of a host beside the medians of other hosts' profiles in a database.
+    """Return the values of a host, each with the median of other hosts' profiles in a database.
 
     Profiles of this processor model and configuration count, except for that of the host itself.
     """

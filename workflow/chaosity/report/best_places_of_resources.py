@@ -1,4 +1,4 @@
-"""What this machine can do: each resource that an experiment declares, its best and worst place."""
+"""The best and the worst place of each resource that an experiment declares, as a table."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class MeasuredPlace:
 
 
 @dataclass(frozen=True)
-class ResourceRow:
-    """A row of the table."""
+class BestAndWorstPlace:
+    """A row of the table: one resource at one level, with its best and its worst place."""
 
     name: str  # name of the resource and the level
     detail: str  # benchmark, kernel, label, number of places
@@ -88,10 +88,10 @@ class ResourceLevel:
 
 def resource_table(
     measurements: Measurements, experiments: Iterable[Mapping[str, Any]]
-) -> list[ResourceRow]:
+) -> list[BestAndWorstPlace]:
     """Return all rows: loads alone by level, then the slowdowns of co-running loads."""
     levels = resource_levels([measurements], experiments)
-    rows = [_resource_row(level) for level in levels if len(level.cells[0])]
+    rows = [_best_and_worst_place(level) for level in levels if len(level.cells[0])]
     return rows + _slowdown_rows(measurements)
 
 
@@ -188,12 +188,12 @@ def _place(
     return MeasuredPlace(value, interval, where, str(cell["point"]))
 
 
-def _resource_row(level: ResourceLevel) -> ResourceRow:
+def _best_and_worst_place(level: ResourceLevel) -> BestAndWorstPlace:
     [measurements], [cells] = level.tables, level.cells
     best, worst, several = cells.iloc[0], cells.iloc[-1], len(cells) > 1
     share = worst["median"] / best["median"]
     share_text = f"{share:.2f} times" if less_is_better(best["metric"]) else format_percent(share)
-    return ResourceRow(
+    return BestAndWorstPlace(
         name=level.full_name,
         detail=f"{level.load}, {format_count(len(cells), 'place')}",
         best=measured_place(best),
@@ -203,7 +203,7 @@ def _resource_row(level: ResourceLevel) -> ResourceRow:
     )
 
 
-def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
+def _slowdown_rows(measurements: Measurements) -> list[BestAndWorstPlace]:
     """Return a row for each metric: the ratios of co-running loads to the same loads alone."""
     ratios = summarise_corun_to_alone_ratios(measurements)
     ratios = ratios[ratios["status"] == "valid"]
@@ -223,7 +223,7 @@ def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
         times, title = less_is_better(metric), group_text(category, metric)
         ordered = cells.sort_values("median", ascending=times, kind="stable")
         rows.append(
-            ResourceRow(
+            BestAndWorstPlace(
                 name=f"{title[:1].upper()}{title[1:]}, co-running",
                 detail=f"{'ratio to' if times else 'share of'} the value alone, "
                 f"{format_count(len(cells), 'value')}",

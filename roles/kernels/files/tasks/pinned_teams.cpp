@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tasks/thread_arenas.hpp"
+#include "tasks/pinned_teams.hpp"
 
 #include <atomic>
 #include <sched.h>
@@ -46,7 +46,7 @@ class pinning : public tbb::task_scheduler_observer {
 
 } // namespace
 
-struct thread_arenas::arena {
+struct pinned_teams::arena {
     explicit arena(const team &own)
         : tasks((int)own.cpus.size(), 1 /* slot, kept for the first thread */),
           observer(tasks, own.cpus) {}
@@ -55,17 +55,17 @@ struct thread_arenas::arena {
     pinning observer;
 };
 
-thread_arenas::thread_arenas(std::vector<team> members) : members_(std::move(members)) {
+pinned_teams::pinned_teams(std::vector<team> members) : members_(std::move(members)) {
     for (const team &one : members_)
         arenas_.push_back(std::make_unique<arena>(one));
     pthread_barrier_init(&barrier_, nullptr, (unsigned)members_.size());
 }
 
-thread_arenas::~thread_arenas() { pthread_barrier_destroy(&barrier_); }
+pinned_teams::~pinned_teams() { pthread_barrier_destroy(&barrier_); }
 
-void thread_arenas::wait_for_all() { pthread_barrier_wait(&barrier_); }
+void pinned_teams::wait_for_all() { pthread_barrier_wait(&barrier_); }
 
-std::vector<size_t> thread_arenas::split_among_teams(size_t count) const {
+std::vector<size_t> pinned_teams::split_among_teams(size_t count) const {
     size_t cpus = 0, before = 0;
     for (const team &one : members_)
         cpus += one.cpus.size();
@@ -79,7 +79,7 @@ std::vector<size_t> thread_arenas::split_among_teams(size_t count) const {
 
 /* Records all threads of a team: runs as many tasks as threads, and no task ends before all have
  * begun, so each thread runs one. */
-void thread_arenas::collect_threads(int index) {
+void pinned_teams::collect_threads(int index) {
     const team &own = members_[(size_t)index];
     const int wanted = (int)own.cpus.size();
     std::vector<pinned_thread> found((size_t)wanted);
@@ -105,7 +105,7 @@ void thread_arenas::collect_threads(int index) {
         threads_[first + i] = found[i];
 }
 
-void thread_arenas::run(const std::function<void(int)> &body) {
+void pinned_teams::run(const std::function<void(int)> &body) {
     size_t cpus = 0;
     for (const team &one : members_)
         cpus += one.cpus.size();

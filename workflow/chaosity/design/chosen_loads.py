@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from chaosity.design.endpoints import Endpoint, Initiator, Target
+from chaosity.design.endpoint_types import Endpoint, Initiator, Target
 from chaosity.design.host_resources import HostResources
 from chaosity.documents.experiments import FactorLevelRule
 from chaosity.records.point_types import Level
@@ -67,10 +67,10 @@ class ChosenLoad:
 
 
 @dataclass(frozen=True)
-class LoadGroup:
-    """The choice for one role of a design: a load, or several loads that run together.
+class LoadsOfRole:
+    """The loads that were chosen for one role of a design: one load, or several that run together.
 
-    `initiator` is the name of all their initiators in the name of the point.
+    `initiator` stands for all their initiators in the name of the point.
     """
 
     role: str
@@ -109,8 +109,8 @@ class LoadGroup:
         return LoadName(self.role, self.initiator, target.name, first.kernel, (*responder, *levels))
 
 
-# The chosen group of loads for each role of a design.
-Combination = Mapping[str, LoadGroup]
+# Role of a design -> the loads that were chosen for it.
+Combination = Mapping[str, LoadsOfRole]
 
 
 def factor_level_of_point(
@@ -143,7 +143,7 @@ def _referred_endpoint(reference: str, chosen: Combination) -> Endpoint | None:
     return group.initiator_and_target.get(side) if group else None
 
 
-def _referred_group(reference: str, chosen: Combination) -> tuple[LoadGroup | None, str]:
+def _referred_group(reference: str, chosen: Combination) -> tuple[LoadsOfRole | None, str]:
     """Return the load group in a reference such as ``memory.target``, and the side ``target``."""
     role, _, side = reference.partition(".")
     if role == ONLY and len(chosen) == 1:

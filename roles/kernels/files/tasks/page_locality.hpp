@@ -7,8 +7,8 @@
  * once that it reads the block, and once that it writes the block. The few words that a merge reads
  * to find where to begin are not recorded.
  */
-#ifndef CHAOSITY_PAGE_ACCESS_COUNTS_HPP
-#define CHAOSITY_PAGE_ACCESS_COUNTS_HPP
+#ifndef CHAOSITY_PAGE_LOCALITY_HPP
+#define CHAOSITY_PAGE_LOCALITY_HPP
 
 #include <cstddef>
 #include <cstdint>
