@@ -33,10 +33,8 @@ from chaosity.store.measurements import less_is_better
 from machines import TODAY, server
 from nightly_checks import check_points
 
-SINGLE, SESSION = (
-    0.01,
-    0.01,
-)  # standard deviations of a measurement, and of a part from night to night
+# Standard deviations, as shares: of a measurement, and of a part from night to night.
+SINGLE, SESSION = 0.01, 0.01
 REPLICATES = 3
 QUIET_NIGHTS, SICK_NIGHTS, HEALTHY_NIGHTS = 30, 30, 365
 SECONDS = 50.0

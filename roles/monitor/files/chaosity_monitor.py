@@ -39,7 +39,7 @@ REASON_CHARACTERS = 250
 FINE, WARNING, FAULT, NOT_CHECKED = range(4)
 # States of jobs that use a node.
 BUSY = "RUNNING,COMPLETING,CONFIGURING,STAGE_OUT,SUSPENDED"
-# What the check tells about the hardware: severity, and the rest of the line.
+# What the check says about the hardware: severity, and the rest of the line.
 PROBLEM = re.compile(r"^\S+: (fault|warning) \[node_problem\] (.+)$", re.MULTILINE)
 
 
@@ -235,7 +235,7 @@ def wanted_changes(
     """
     changes: list[list[str]] = []
     problems = PROBLEM.findall(output)
-    # A fault is told rather than a warning.
+    # A fault is reported rather than a warning.
     problems.sort(key=lambda problem: problem[0] != "fault")
     comment, drained_here = "", node["drained"] and node["reason"].startswith(MARK)
     if problems and status in (WARNING, FAULT):
@@ -270,7 +270,7 @@ def alone(node: str) -> Iterator[bool]:
 
 
 def monitor(settings: dict[str, Any], *, now: bool) -> int:
-    """Check the node if it is time and nobody uses it, and tell Slurm; return the exit status."""
+    """Check the node if it is time and nobody uses it, report to Slurm, return the exit status."""
     name = settings["node"]
     state = read_state(name)
     if not now and not is_due(state, settings["interval_seconds"], time.time()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -17,11 +18,8 @@ LACKING = [
     (OPENCL, "CC", "gcc", "CL/cl.h"),
     (OPENCL, "CC", "gcc", "-lOpenCL"),  # the header alone may be there
 ]
-ALL = {
-    *("chaosity-bandwidth", "chaosity-core-to-core", "chaosity-latency", "chaosity-paths"),
-    *("chaosity-traffic", "chaosity-workload"),
-    *(program for programs, *_ in LACKING for program in programs),
-}
+LISTED = dict(re.findall(r"^(PROGRAMS|OPTIONAL) = (.*)$", (SOURCES / "Makefile").read_text(), re.M))
+ALL = {*LISTED["PROGRAMS"].split(), *LISTED["OPTIONAL"].split()}
 
 
 def without(folder: Path, compiler: str, header: str) -> Path:

@@ -226,7 +226,8 @@ _AGAINST_ONE_CELL = (AnomalyKind.REMOTE_BETTER, AnomalyKind.ADDING_DRIVES)
 _AGAINST_GROUP = (AnomalyKind.SLOW_COMPONENT, AnomalyKind.SLOW_PATH)
 # If fewer than half of the replicates are disturbed or imprecise, the others decide the median.
 _HALF = 0.5
-# Other programs and slow clocks take half of the speed of a single run, and seldom more.
+# Other programs and slow clocks take up to half of the speed of a single run; a loss of 60 % or
+# more in one run is a fault.
 _DISTURBANCE = 0.6
 # An interval of this half width, as a share of the median, includes zero.
 _USELESS_PRECISION = 1.0

@@ -84,7 +84,10 @@ class Comparison(Generic[Name]):
 
     @property
     def departing_mask(self) -> Mask:
-        """Mask of the cells that lose half of what matters; noise may hide the other half."""
+        """Mask of the cells that lose more than half of the smallest loss that matters.
+
+        Noise may hide the other half of a loss.
+        """
         departing: Mask = -self.departures > self.scatter.matters / 2.0
         return departing
 
@@ -358,7 +361,7 @@ class TidyTableSliceCells(GroupedCells[str]):
 
     Attributes:
         first_rows: (initiator, target) -> first row of the tidy table.
-        untested: mask of cells that have too few comparable cells to tell which cell is wrong.
+        untested: mask of cells that have too few comparable cells to know which cell is wrong.
     """
 
     def __init__(self, rows: pd.DataFrame, where: SliceKey, columns: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Merge findings of one place, and tell which finding of a host explains which other.
+"""Merge findings of one place, and find which finding of a host explains another.
 
 A finding explains another if all cells of the other use its component, and do not lose more than
 the component costs them. There is one rule for each way in which cells use a component.
@@ -106,8 +106,8 @@ def without_explained(found: Sequence[Anomaly], places: HostPlaces) -> list[Anom
         ]
         for number, anomaly in enumerate(found)
     }
-    told = [number for number, causes in causes_of.items() if not causes]
-    sentences: dict[int, list[str]] = {number: [] for number in told}
+    shown = [number for number, causes in causes_of.items() if not causes]
+    sentences: dict[int, list[str]] = {number: [] for number in shown}
     for number, causes in causes_of.items():
         # A suspicion explains no finding, and what is explained explains no other.
         usable = [

@@ -161,7 +161,7 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     places = HostPlaces(packages_of_places(rows, parts.package_of_node), parts.first_units)
     merged = without_explained(merge_findings_of_one_place(doubted), places)
     merged.sort(key=lambda each: -each.loss_as_share_of_better_value * each.confidence)
-    told = [anomaly for anomaly in merged if not anomaly.doubt]
+    certain = [anomaly for anomaly in merged if not anomaly.doubt]
     tested = {
         check.tested: check.typical_detectable_percent(tests_count)
         for check in checks
@@ -175,11 +175,11 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     return Findings(
         metric=None,
         verdict=("SIMULATED. " if measurements.is_simulated else "")
-        + _verdict(told, checked, untested, detectable, unusable),
+        + _verdict(certain, checked, untested, detectable, unusable),
         structure=structure,
         packages=parts.packages,
         groups=(),
-        anomalies=tuple(told),
+        anomalies=tuple(certain),
         detectable_loss_percent=detectable,
         noise_percent=None,
         notes=limits,

@@ -64,21 +64,24 @@ def analyse_matrix(
     packages: PackageNodes | None = None,
     distances: SlitEntries | None = None,
 ) -> Findings:
-    """Return the findings of a machine from its matrix alone; for the arguments see below."""
+    """Return the findings of a machine from its matrix alone.
+
+    The arguments are those of `analyse_one_of_matrices`.
+    """
     found, analysis, notes = analyse_one_of_matrices(matrix, packages, distances)
     cells, structure = analysis.cells, analysis.structure
     gaps = ""
     if matrix.share_of_measured_cells < ENOUGH_CELLS and not packages and not distances:
         gaps = write_text("anomalies", "unknown_structure", least=ENOUGH_CELLS)
     found = [with_doubt(anomaly, gaps or doubt_of_single_run(anomaly)) for anomaly in found]
-    told = [anomaly for anomaly in found if not anomaly.doubt]
+    certain = [anomaly for anomaly in found if not anomaly.doubt]
     detectable = None
     if analysis.has_comparable_cells:
         detectable = analysis.smallest_detectable_loss_percent()
     slit = ["the SLIT"] if distances else []
     return Findings(
         metric=matrix.metric,
-        anomalies=tuple(told),
+        anomalies=tuple(certain),
         suspicions=tuple(anomaly for anomaly in found if anomaly.doubt),
         groups=tuple(_groups(cells, structure)),
         structure=structure.description,
@@ -86,8 +89,8 @@ def analyse_matrix(
         verdict=write_text(
             "anomalies",
             "matrix_verdict",
-            anomalies=told,
-            suspicions=len(found) - len(told),
+            anomalies=certain,
+            suspicions=len(found) - len(certain),
             size=f"{len(cells.rows)} x {len(cells.columns)} nodes",
             replicates=int(np.min(cells.n[cells.measured_mask])),
             detectable=detectable,

@@ -71,7 +71,10 @@ def _nodes(text: Any) -> tuple[int, ...]:
 
 
 def package_of_nodes(nodes: Any, package_of_node: Mapping[int, int]) -> int:
-    """Return the package of all nodes of a text such as 0-3; -1 if there is no such package."""
+    """Return the package of the nodes in a text such as 0-3.
+
+    It is -1 if the nodes are in several packages, if one is in none, or if the text has no nodes.
+    """
     found = {package_of_node.get(node, -1) for node in _nodes(nodes)}
     return found.pop() if len(found) == 1 else -1
 

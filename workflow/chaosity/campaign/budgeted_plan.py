@@ -90,7 +90,7 @@ class RoundsOfPlan:
         return rounds_of(self._steps[: self.first_choice - 1])
 
     def plan_until(self, number: int) -> HostPlan:
-        """Return the plan of all rounds before a choice."""
+        """Return the plan of all rounds that were chosen before choice `number`."""
         rounds = rounds_of(self._steps[: number - 1])
         return plan_of_rounds(self.complete, self.folder, rounds)
 

@@ -168,7 +168,7 @@ class Campaign:
                     mode.forget_plan()
                     if self.writes:
                         mode.remove_signs_of_boot()
-        # A reboot takes minutes, so what a host lacks is told before.
+        # A reboot takes minutes, so an error on what a host lacks comes before it.
         unready = find_unready_hosts([*to_boot.values()], self.config, self.discovered)
         for skipped, error in unready.items():
             for mode in self.modes_of(skipped):

@@ -41,7 +41,7 @@ class CommandLine(NamedTuple):
 
     @property
     def writes_nothing(self) -> bool:
-        """Return whether nothing may be written below the results: a dry run, a report, a graph."""
+        """Return whether this is a command that writes no results: a dry run, a report, a graph."""
         return self._has(_WRITE_NOTHING) or any(map(_SHORT_DRY_RUN.match, self.words))
 
     @property

@@ -161,7 +161,10 @@ def with_other_records(
 
 
 def write_unmeasured_rows(plan: HostPlan, folder: Path) -> None:
-    """Write the rows of the points that a plan leaves out, if the plan has changed."""
+    """Write `unmeasured.parquet`: the rows of the points that a plan leaves out, without values.
+
+    Nothing is written if the plan has not changed.
+    """
     path, done = folder / UNMEASURED_FILE, folder / _DIGEST_FILE
     if path.exists() and has_text(done, plan.points_fingerprint):
         return  # an unchanged file asks for no new predictions

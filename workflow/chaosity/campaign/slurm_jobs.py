@@ -152,7 +152,7 @@ class CampaignSlurmJobs:
 
     @property
     def batch_resources(self) -> dict[str, Callable[..., str | int | None]]:
-        """Return the resources of the job that opens a batch: those of its whole Slurm job."""
+        """Return the resources of the first job of a batch, which Slurm reserves for the batch."""
         return self._resources_with_minutes(self._minutes_of_batch)
 
     @property

@@ -155,7 +155,7 @@ def print_result(result: CheckResult, *, every: bool) -> None:
     ends = " to ".join(dict.fromkeys((limits[0], limits[-1]) if limits else ()))
     by_value = ", depending on the value" * (" " in ends)
     print_line(
-        f"{result.seconds:.0f} s. The smallest loss that would be told is {ends} %{by_value}."
+        f"{result.seconds:.0f} s. The smallest loss that would be reported is {ends} %{by_value}."
     )
     if result.left:
         left = format_count(len(result.left), "point")
@@ -171,7 +171,7 @@ def print_result(result: CheckResult, *, every: bool) -> None:
                 for each in result.values
             ],
             ["component", "point"],
-            ["value", "expected", "loss", "would be told"],
+            ["value", "expected", "loss", "would be reported"],
         )
 
 
@@ -274,7 +274,7 @@ def _document(result: CheckResult) -> dict[str, Any]:
 @click.option("--csv", "csv_file", type=FILE, help="Also write all values and changes as CSV.")
 @JSON_OPTION
 def history_command(folder: Path, every: bool, csv_file: Path | None, as_json: bool) -> None:
-    """Tell since when a host is slower or faster, and which components changed then.
+    """Say since when a host is slower or faster, and which components changed then.
 
     FOLDER is results/HOST/CONFIGURATION with the series of `chaosity check`. Changes below 2 % are
     not told.

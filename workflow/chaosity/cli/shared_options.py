@@ -67,7 +67,7 @@ CONFIG_OPTION = click.option(
 
 
 def is_given(parameter: str) -> bool:
-    """Return whether the user gave an option of the running command."""
+    """Return whether the user gave the option with this parameter to the running command."""
     return click.get_current_context().get_parameter_source(parameter) is (
         ParameterSource.COMMANDLINE
     )

@@ -102,7 +102,7 @@ def _print_fitted(fitted: FittedMachine) -> None:
 
 
 def _value_and_interval(each: FittedParameter) -> tuple[str, str]:
-    """Return the value of a parameter and its interval, or what is known without them."""
+    """Return the value of a parameter and its interval, or what is known if it has no interval."""
     metric = each.parameter.key + "_ns" * each.parameter.is_latency
     if each.parameter.fault and each.value is not None:
         value = f"{100 * each.value:.1f} % remain"
@@ -295,7 +295,7 @@ def _print_together(
     is_simulated: bool,
     as_json: bool,
 ) -> None:
-    """Print the predicted values of loads at the same time."""
+    """Predict the values of loads that run at the same time, and print them."""
     from chaosity.twin.model_values import ALL
     from chaosity.twin.predict_loads import predict_loads, undetermined_parameters
 
@@ -330,7 +330,7 @@ def _print_together(
     if has_intervals and len(loads) > 1 and any(each.misfit_of == ALL for each in values):
         print_line(
             "Few such values are measured, so the intervals assume that the model is as right for "
-            "them as for all values; interference and loaded_latency would tell."
+            "them as for all values; measure interference and loaded_latency first."
         )
     for parameter in missing:
         print_line(

@@ -67,7 +67,7 @@ _USED = {
 _OWN_RELATIONS = ("same_node", "same_nodes")
 Key = tuple[object, ...]
 # Two values do not show that their cell is disturbed. If they are moderated, and a quarter of the
-# cells scatters four times as much as the others, 14 of 60 comparisons of equal hosts tell a
+# cells scatters four times as much as the others, 14 of 60 comparisons of equal hosts report a
 # difference; from three values on it is 3 of 60 (n = 3) and 5 of 60 (n = 5).
 _LEAST_FREEDOM = 2
 

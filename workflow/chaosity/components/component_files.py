@@ -131,7 +131,7 @@ def discovered_host(folder: Path) -> Mapping[str, object]:
 def is_virtual_machine(folder: Path) -> bool:
     """Return whether the host of ``results/HOST/CONFIGURATION`` says that it is a virtual machine.
 
-    Only x86 processors tell it.
+    Only x86 processors report it.
     """
     return _system_component(folder).get("hypervisor") is True
 

@@ -157,8 +157,9 @@ def _count_points(points: Iterable[Point]) -> PlanCounts:
 class HostPlan:
     """The points to measure on one host.
 
-    `replicates` is the number in the config. Some experiments have more replicates, see
-    `replicate_numbers`. `left_out` are the points that a run with a budget does not measure.
+    `replicates` is how often each point is measured, as the config says. Some experiments have more
+    replicates, see `replicate_numbers`. `left_out` are the points that a run with a budget does not
+    measure.
     """
 
     host: PlannedHost

@@ -236,6 +236,8 @@ class PointExpansion(LoadCombinations):
                 "line_bytes": self.host.topology.cache_line_bytes or _USUAL_LINE_BYTES,
                 "beyond_caches_bytes": self._bytes_beyond_all_caches,
             },
+            # Then the program of a load ends itself, if the runner is gone. The key of the same
+            # name of a point is longer: it also has the time of the longest load.
             "timeout_seconds": int(rule["max_seconds"] + _TIMEOUT_SECONDS),
             **rule,
         }

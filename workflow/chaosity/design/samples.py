@@ -70,7 +70,10 @@ def sample_sets_of_every_size(
 
 
 def _sets_of_size(items: Sequence[T], size: int, wanted: int) -> list[tuple[T, ...]]:
-    """Return `wanted` of all sets of a size, evenly spread in lexicographic order."""
+    """Return `wanted` sets of `size` items, evenly spread over all such sets.
+
+    All sets are sorted by the positions of their items.
+    """
     positions = pick_evenly_spread(range(comb(len(items), size)), wanted)
     every = combinations(items, size)
     gaps = [here - before for before, here in zip([-1, *positions], positions, strict=False)]

@@ -230,7 +230,7 @@ class Selection:
         return self._known([name], known, "initiator")[0]
 
     def _placements(self, names: list[str], workers: Initiator) -> Iterator[Target]:
-        """Yield the possible placements; if one node has all memory, only first touch."""
+        """Yield a target for each policy in `names`; with one memory node, only for first touch."""
         for name in names:
             check_allowed(name, POLICIES, f"unknown policy {name!r}", f"{self.where}.target")
             if len(self.host.topology.memory_nodes) >= 2 or name == FIRST_TOUCH:

@@ -172,11 +172,11 @@ def _user_error(
         case "string_pattern_mismatch":
             return UserError(f"{given!r} does not match {context['pattern']!r}", place)
         case "too_short" | "string_too_short":
-            least = f"the least length is {context['min_length']}"
-            return UserError(f"{given!r} is too short", place, least)
+            remedy = f"the least length is {context['min_length']}"
+            return UserError(f"{given!r} is too short", place, remedy)
         case "too_long" | "string_too_long":
-            most = f"the greatest length is {context['max_length']}"
-            return UserError(f"{given!r} is too long", place, most)
+            remedy = f"the greatest length is {context['max_length']}"
+            return UserError(f"{given!r} is too long", place, remedy)
         case _ if kind in EXPECTED_TYPES:
             wanted = (EXPECTED_TYPES[e["type"]] for e in here if e["type"] in EXPECTED_TYPES)
             listed = " or ".join(dict.fromkeys(wanted))

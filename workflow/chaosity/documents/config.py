@@ -187,7 +187,7 @@ def _check_benchmark(config: Config, category: str, name: str, where: str) -> No
     if category not in (benchmark["category"], *benchmark.get("other_categories", ())):
         raise UserError(f"benchmark {name} is of the category {benchmark['category']}", place)
     if category not in config["stopping"]:
-        raise UserError(f"the key {category!r} is missing", f"{where}, stopping")
+        raise UserError(f"the key {category!r} is missing", f"{where}, the key `stopping`")
     known, place = benchmark.get("parameters", {}), f"{where}, parameters.{name}"
     for key in config["parameters"].get(name, {}):
         check_allowed(key, known, f"{name} has no parameter {key!r}", place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NotRequired
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired
 
 from annotated_types import Ge, Le, MinLen
 from pydantic import Field
@@ -147,8 +147,59 @@ FaultName = Literal[
 SomeIndexes = Annotated[list[Index], DIFFERENT]
 
 
+class FaultKind(NamedTuple):
+    """What a description with this fault must have."""
+
+    keys: frozenset[str]  # keys of the fault besides `fault`
+    optional_keys: frozenset[str] = frozenset()
+    needs_drives: bool = False
+    # Section and key of the capacity of which the fault leaves a share; a part without this
+    # capacity has no limit.
+    capacity: tuple[str, str] | None = None
+
+
+def _kind(keys: str, **others: Any) -> FaultKind:
+    return FaultKind(frozenset(keys.split()), **others)
+
+
+_REMOTE_DRIVES = ("drives", "remote_package_bytes_per_second")
+# `affected_resources` of simulation/idle_machine_with_faults.py says what each of them does.
+FAULT_KINDS: dict[FaultName, FaultKind] = {
+    "slow_node": _kind("node remaining"),
+    "slow_link": _kind(
+        "from_package to_package remaining",
+        capacity=("links", "package_to_package_bytes_per_second"),
+    ),
+    "slow_drive": _kind("drive remaining", needs_drives=True),
+    "slow_port": _kind("drives remaining", needs_drives=True),
+    "slow_drive_path": _kind(
+        "drive_node remaining",
+        optional_keys=frozenset({"to_package"}),
+        needs_drives=True,
+        capacity=_REMOTE_DRIVES,
+    ),
+    "shared_drive_path": _kind(
+        "drive_nodes to_package remaining", needs_drives=True, capacity=_REMOTE_DRIVES
+    ),
+    "slow_core": _kind("core remaining"),
+    "slow_host": _kind("remaining"),
+    "swapped_distances": _kind("nodes"),
+    "waiting_l3_domains": _kind("l3_domains wait_ns from_bytes"),
+}
+# Keys that every fault may have.
+KEYS_OF_EACH_FAULT = frozenset({"fault", "host", "since"})
+# Key of a fault -> the kind of part that its values name.
+PART_OF_FAULT_KEY = {
+    **dict.fromkeys(("node", "nodes", "drive_node", "drive_nodes"), "node"),
+    **dict.fromkeys(("from_package", "to_package"), "package"),
+    **dict.fromkeys(("drive", "drives"), "drive"),
+    "core": "core",
+    "l3_domains": "L3 domain",
+}
+
+
 class Fault(TypedDict):
-    """A fault of the machine; `simulation.machine_description` knows which keys each one needs."""
+    """A fault of the machine; `FAULT_KINDS` says which keys each kind needs."""
 
     fault: FaultName
     remaining: NotRequired[Share]

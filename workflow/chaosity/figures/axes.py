@@ -197,8 +197,8 @@ def sort_and_group_axis_values(
 ) -> tuple[list[AxisValue], list[AxisGroup]]:
     """Return the distinct values in natural order, and their groups, which gaps separate.
 
-    `packages` maps each node to its package. If groups would not help, there is one group without a
-    label.
+    `packages` maps each node to its package. If the values need no groups, they all
+    are in one group without a label.
     """
     found = list(values)
     # The set of all drives is also a set of several nodes, so it is sorted by its number of nodes.

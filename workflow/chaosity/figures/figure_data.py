@@ -76,7 +76,7 @@ class FigureSpec:
 
     @property
     def name_in_errors(self) -> str:
-        """Return the name of the figure in errors."""
+        """Return the text that names the figure in an error."""
         return f"experiment {self.experiment}, figure {self.name}"
 
     @property

@@ -111,8 +111,9 @@ def draw_machines(machines: Sequence[tuple[str, str, MachineParts]]) -> str:
     """Return several machines beside each other as an SVG document, two in a row.
 
     Args:
-        machines: title, report (its findings are the links of the numbers) and parts of each
-            machine, such as the configurations of a host.
+        machines: a tuple for each machine: its title, the path of its report, and its parts. The
+            numbers in the drawing are links to the findings in the report. The machines can be the
+            configurations of one host.
     """
     drawn, y = list[_Machine](), 0.0
     for start in range(0, len(machines), 2):

@@ -1,8 +1,8 @@
 """Draw rows with the templates in ``templates/figures``, as Vega-Lite, SVG and PNG.
 
 A template is a Vega-Lite specification whose layers each show the rows with a role. A new look of a
-mark is a layer, and a new kind of figure is a template; neither needs code. No step uses the
-network.
+mark is a layer. A new kind of figure is a template NAME.yaml, which figures select by
+`template: NAME`. Neither needs code. No step uses the network.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ Positions = int | NDArray[np.int_]
 # Penalties in variances of a value. With them, a healthy host with 57 values has less than one
 # false change in a year (`make bench BENCH_ARGUMENTS=history`).
 _PENALTY, _SLOPE_PENALTY = 18.0, 14.0
-# A change that lasts less is not told: two disturbed nights are none. A drift needs a month.
+# A change that lasts for fewer nights is not reported, so two disturbed nights are no change. A
+# drift needs a month.
 _LEAST_NIGHTS, _LEAST_DRIFT = 3, 28
 # Distance from the running median, in standard deviations, beyond which a value counts as this
 # distance: a single disturbed night is no change.

@@ -1,7 +1,7 @@
-"""Tell since when a host is slower or faster, and which components changed then.
+"""Find since when a host is slower or faster, and which components changed then.
 
 The series of each checked point is divided at its change points. Changes of several points whose
-dates can be the same night are told as one, with the component that explains them all.
+dates can be the same night are reported as one, with the component that explains them all.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from chaosity.text_templates import write_text
 
 # With fewer checks, a few odd nights would be most of the series.
 _FEWEST_CHECKS = 7
-# Difference of the last median to the best running median below which there is no loss to tell.
+# Difference of the last median to the best running median below which there is no loss to report.
 _LIKELY = 0.9 * MATTERS
 _TABLE = (
     *("time", "component", "experiment", "point", "metric", "value", "fitted", "segment"),
@@ -43,7 +43,7 @@ _NO_CHANGE = (None, math.nan, None, None, None, None)
 
 @dataclass(frozen=True)
 class ValueSeries:
-    """The values of a point over time, of the same part."""
+    """The values of one metric of a point over time, while the same part was in its place."""
 
     check: CheckPoint  # the point, its metric and its components
     times: tuple[str, ...]  # when each check began, in UTC, ascending
@@ -90,7 +90,7 @@ class _Event:
 class Change:
     """A change of one or several values that a component explains."""
 
-    # Names of components; several if they cannot be told apart, none if most of the host changed.
+    # Names of components; several if the values fit each of them, none if most of the host changed.
     parts: tuple[str, ...]
     # Series, value before and value after, the largest change first.
     values: tuple[tuple[ValueSeries, float, float], ...]
@@ -155,14 +155,14 @@ class CheckHistory:
 
         The columns of a change are filled in the first row after it: the value's change in per
         cent, the 95 % interval of the date, the components that explain it, and what changed of
-        components. A drift is told where it begins, with its end as the end of the interval.
+        components. A drift is written where it begins, with its end as the end of the interval.
         """
-        told: dict[tuple[int, str], list[object]] = {}
+        written: dict[tuple[int, str], list[object]] = {}
         for change in self.changes:
             for series, before, after in change.values:
                 # A common date can lie between two checks of this value.
                 at = min(bisect_left(series.times, change.since), len(series.times) - 1)
-                told[id(series), series.times[at]] = [
+                written[id(series), series.times[at]] = [
                     *("drift" if change.is_drift else "step", 100.0 * (after / before - 1.0)),
                     *(change.first, change.last, "->".join(change.parts) or "most parts"),
                     "; ".join(change.components),
@@ -176,7 +176,7 @@ class CheckHistory:
                 for at, level in zip(own, fitted, strict=True):
                     time, value = series.times[at], series.values[at]
                     about = (value, float(f"{level:.6g}"), number, series.replaced)
-                    change_here = told.get((id(series), time), _NO_CHANGE)
+                    change_here = written.get((id(series), time), _NO_CHANGE)
                     rows.append([time, *place, *about, *change_here])
         return pd.DataFrame(rows, columns=_TABLE)
 
@@ -193,7 +193,7 @@ class LastingLoss:
 def lasting_losses(rows: Sequence[Mapping[str, str]]) -> list[LastingLoss]:
     """Return the losses that last until the end of a series of checks, the largest first.
 
-    The page of all hosts tells them; it reads the rows of `read_series`, but no points.
+    The page of all hosts shows them; it reads the rows of `read_series`, but no points.
 
     Raises:
         UserError: a time is not one of ISO 8601.
@@ -264,7 +264,7 @@ def read_check_history(folder: Path) -> CheckHistory:
 
 
 def _component_words(difference: tuple[str, str]) -> str:
-    """Return a changed component in words; the system needs no name."""
+    """Return a change as text, with the component's name; a change of the system has no name."""
     name, text = difference
     return text if name == SYSTEM else f"{name} {text}"
 

@@ -95,7 +95,7 @@ MAP_REMEDY = "measure the host first, for example with make run; the check compa
 
 
 class HostBusyError(UserError):
-    """Somebody works on the host, so a check would disturb them and tell nothing."""
+    """Somebody works on the host, so a check would disturb them and have no meaning."""
 
 
 @dataclass
@@ -369,7 +369,7 @@ def _points_of_plan(folder: Path) -> list[Point]:
 def may_read_drives(check: CheckPoint) -> bool:
     """Return whether this user may read the drives of a point; a missing drive counts as readable.
 
-    The measurement of a missing drive tells that it is missing.
+    The measurement of a missing drive reports that it is missing.
     """
     for drive in check.load["target"]["drives"]:
         with suppress(MeasurementError):

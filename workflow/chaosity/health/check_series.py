@@ -137,7 +137,7 @@ def recent_values_of_equal_hosts(folder: Path, moment: str) -> list[RecentValues
         other = path.parent
         is_equal = built_like[0] is not None and processor_model_and_group(other) == built_like
         if other != folder and is_equal and is_simulated_host(other) == is_simulated:
-            # The page of all hosts tells that a series cannot be read; it must not stop this check.
+            # The page of all hosts says that a series cannot be read; it must not stop this check.
             with suppress(UserError):
                 found.append(recent_values(read_series(other, _NEWEST_BYTES), moment, {}))
     return [values for values in found if values]

@@ -186,7 +186,7 @@ class Expectation:
         known, logs = self.known[check.key], self.logs.get(check.key, [])
         quantile = float(_normal_quantile(probability_of_false_alarm(number)))
         nightly = self.session_variance + known.variance
-        # From three earlier checks on, their median tells what a short measurement gives.
+        # From three earlier checks on, their median shows what a short measurement gives.
         first = logs[:_REFERENCE]
         shift = median(first) if len(first) > 2 else 0.0
         each, size = (nightly, len(first)) if len(first) > 2 else (known.variance, known.n)
@@ -216,9 +216,9 @@ def compare_with_equal_hosts(
 ) -> list[CheckedValue]:
     """Return the values of a check with their losses against equal hosts.
 
-    So a map that was bad from the start is told. A host counts with the median of as many recent
-    checks as the checked host has, at most `RECENT`. A loss of 5 % or more is told if the scatter
-    of the other hosts, in which the host itself does not count, does not explain it.
+    So a map that was bad from the start is reported. A host counts with the median of as many
+    recent checks as the checked host has, at most `RECENT`. A loss of 5 % or more is reported if
+    the scatter of the other hosts, in which the host itself does not count, does not explain it.
 
     Args:
         values: tonight's values.
@@ -268,7 +268,7 @@ def status_of_values(values: Iterable[CheckedValue]) -> int:
 class Suspect:
     """Components that explain slow values."""
 
-    # Names of components; several if the check cannot tell them apart; empty if most of the host is
+    # Names of components; several if the values fit each of them; empty if most of the host is
     # slow.
     parts: tuple[str, ...]
     values: tuple[CheckedValue, ...]  # the slow values that they explain, the largest loss first

@@ -128,8 +128,8 @@ def _evaluated_variables(inventory: str) -> dict[str, dict[str, Any]]:
 def _unreadable(errors: str, inventory: str) -> UserError:
     """Return the error for an inventory, with the file and reason in what Ansible printed.
 
-    Of a value, Ansible tells at last where it is written. It tries a file with several plugins, and
-    tells of each why it failed; the reason is that of the plugin for the file's format.
+    Ansible's last line on a value says where it is written. It tries a file with several plugins,
+    and says for each why it failed; the reason is that of the plugin for the file's format.
     """
     # In a JSON file, Ansible knows no lines.
     values = re.findall(r"^(.+)\nOrigin: ([^<\n].*?)(?::(\d+):\d+)?$", errors, re.M)
@@ -228,7 +228,7 @@ PLAYBOOK = "ansible-playbook"
 
 
 def ansible_command(program: str) -> list[str]:
-    """Return the begin of the command that starts one of Ansible's programs.
+    """Return the first words of a command that starts one of Ansible's programs.
 
     The program beside this Python is preferred, so the environment need not be active. Ansible
     insists on a locale with UTF-8, whatever the locale of this process is.

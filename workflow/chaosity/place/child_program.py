@@ -33,10 +33,10 @@ _SETTLED = b'{"event":"settled"}\n'
 class ChildProgram:
     """The program of a placement request while it runs.
 
-    With `by_line` its output is a terminal, since C programs write each line at once only to a
-    terminal. `at_ready` is called with the `mapping` in the ready line, `listeners` with each line
-    and its time on the monotonic clock. `status` and `seconds`, the time from start to end, are
-    None while the program runs.
+    With `by_line` its output goes to a pseudo-terminal, because C programs write each line at once
+    only to a terminal. `at_ready` is called with the `mapping` in the ready line, `listeners` with
+    each line and its time on the monotonic clock. `status` and `seconds`, the time from start to
+    end, are None while the program runs.
     """
 
     def __init__(self, command: Sequence[str], plan: PlacementPlan, by_line: bool) -> None:

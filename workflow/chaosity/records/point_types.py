@@ -40,7 +40,7 @@ class DriveFacts(TypedDict):
 
 
 class OpenclDeviceFacts(TypedDict):
-    """The facts of an OpenCL device, as its driver tells them.
+    """The facts of an OpenCL device, as its driver reports them.
 
     `twin` numbers the devices with equal names, from 0.
     """
@@ -75,8 +75,8 @@ class LoadTarget(NodeRelation):
     """The target of a load: memory nodes, drives or a device.
 
     `shares` are the pages' shares by node; None if the kernel decides. `settles` says whether pages
-    move while the load runs. Only targets with a placement have `shares` and `settles`. Only
-    targets of metrics by node have `by_node`.
+    move after the load began, until the placement has settled. Only targets of a placement policy
+    have `shares` and `settles`. Only targets of metrics by node have `by_node`.
     """
 
     name: str

@@ -43,7 +43,7 @@ _REQUIRED = ["host", "configuration", "experiment", "point", "replicate", "metri
 
 @dataclass(frozen=True)
 class HostStatement:
-    """A sentence, the outlier host that it names or None, and whether it tells a problem."""
+    """A sentence, the outlier host that it names or None, and whether it states a problem."""
 
     text: str
     host: str | None = None

@@ -290,7 +290,7 @@ class Run:
 
     @cached_property
     def checks(self) -> FigureFile | None:
-        """The figure of the host's checks; None without checks. It tells of a damaged series."""
+        """The figure of the host's checks; None without checks. Its text names a damaged series."""
         if not (self.folder / SERIES_FILE).exists():
             return None
         place = f"{self.folder.parent.name}, {self.folder.name}"

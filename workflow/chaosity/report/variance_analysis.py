@@ -30,9 +30,10 @@ _MOST_COMBINATIONS = 24
 def analysis_sections(run: Run, experiment: str) -> Iterator[dict[str, Any]]:
     """Yield what the page shows of each analysis of an experiment.
 
-    `sentence` is the conclusion, `remote` a text on remote compared with local or None, `terms` the
-    table of variation without the total. `levels` and `interactions` have the rows of each factor
-    and of each significant or important interaction, or of many rows only the number (`omitted`).
+    `sentence` is the conclusion. `remote` is a text that compares remote with local values, or
+    None. `terms` is the table of variation without the total. `levels` and `interactions` have the
+    rows of each factor and of each significant or important interaction, or of many rows only the
+    number (`omitted`).
     """
     for study, analysis in run.analyses:
         if study.experiment == experiment:

@@ -174,7 +174,8 @@ class _NextRound:
     def _points_for_scatter(self) -> list[PointKey]:
         """Return random points, so that enough cells of each kind have two replicates.
 
-        The kinds are those of `statistics.cell_summary`, whose cells share a typical variance.
+        The kinds are almost those of `statistics.cell_summary`, whose cells share a typical
+        variance: here all metrics of a load are of one kind.
         """
         kinds: dict[PointKey, set[object]] = {
             key: {(key[0], load["role"], load["benchmark"], load["kernel"]) for load in p["loads"]}

@@ -3,9 +3,9 @@
 A run with a budget measures points of priority 0 first and in any case, then those of higher
 numbers. The order follows from the structure of the loads, so it holds for every experiment.
 
-Drive sets grow with the power of two of the nodes. Bandwidth never shrinks by more drives, and a
-set never gets more than its parts together, so most sets follow from their parts and from the
-pairs of nodes, which show which nodes share a path.
+n nodes with drives have 2^n - 1 drive sets. More drives never reduce the bandwidth of a set, and a
+set never gets more than its parts together. So the bandwidth of most sets follows from their parts
+and from the pairs of nodes, which show which nodes share a path.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PAIR = 2
 
 
 class Priority(IntEnum):
-    """When a point is measured; see the members' comments."""
+    """The order of points under a budget: the smallest number first, see the comments."""
 
     # Node matrices: initiators to memory, to all drives of each node, and to all drives; memory of
     # whole packages.

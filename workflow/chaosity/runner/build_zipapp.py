@@ -1,6 +1,6 @@
 """Pack the runner and `place` into one zipapp: ``python -m chaosity.runner.build_zipapp FILE``.
 
-Any Python 3.11 can run the zipapp.
+Python 3.11 or later runs the zipapp.
 """
 
 from __future__ import annotations

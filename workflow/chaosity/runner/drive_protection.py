@@ -240,7 +240,9 @@ def check_drives_are_still_there(loads: Iterable[Load]) -> list[Check]:
 
 
 def check_drive_has_data(name: str, device: Path) -> Check:
-    """Check in sampled blocks that a drive was written, since it answers else without its flash.
+    """Check in sampled blocks that a drive was written.
+
+    A drive answers reads of blocks that were never written without reading its flash.
 
     Zeros in half of the blocks fail the point, but only on a machine that is certainly real.
     Virtual drives have no flash of their own, and only x86 processors show a hypervisor.

@@ -240,7 +240,10 @@ def counter_value(counted: Mapping[str, CounterResult], name: str) -> float:
 
 
 def smallest_counted_time_share(result: CounterResult) -> float | None:
-    """Return the smallest share of time (0 to 1) for which an event was counted, or None."""
+    """Return the share of time (0 to 1) in which the least counted event was counted.
+
+    It is None if no event has a time.
+    """
     shares = [
         count["time_running_ns"] / count["time_enabled_ns"]
         for count in result.get("counts", ())

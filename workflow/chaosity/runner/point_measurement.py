@@ -198,12 +198,13 @@ def _prepare_loads(
 
 
 def _start_loads(loads: list[LoadProcess], lock: int) -> float:
-    """Start all loads at the same time: loads with a barrier get ready first, then all begin.
+    """Start all loads: those with a barrier get ready first, then all begin at the same time.
 
-    If a load's pages settle while it runs, this load starts when the stoppable loads already run,
-    because the best placement depends on their traffic. The others begin when it has settled. A
-    load without progress begins last, when all other loads run. The result is the start time on the
-    monotonic clock, in seconds.
+    The exceptions are loads that cannot begin with the others. If a load's pages settle while it
+    runs, the loads that the runner stops begin before it, because the best placement depends on
+    their traffic. The remaining loads begin when its pages have settled. A load whose program
+    reports no progress begins last, when all other loads run. The result is the time at which the
+    last load began, in seconds on the monotonic clock.
     """
     silent = [load for load in loads if load.reports_no_progress]
     reporting = [load for load in loads if not load.reports_no_progress]

@@ -114,8 +114,8 @@ _READ_AND_WRITTEN_BY_COPIES = {
 
 
 @dataclass(frozen=True)
-class Path:
-    """One flow of a load through the machine."""
+class LoadFlow:
+    """A flow, and the name of the load to which it belongs."""
 
     load: str
     flow: Flow
@@ -136,21 +136,21 @@ class AccessPaths:
         # What a byte uses on a way; many loads of a machine take the same few ways.
         self._known_uses: dict[tuple[object, ...], Mapping[str, float]] = {}
 
-    def paths_of_load(self, load: Load, hits: HitShares) -> Iterator[Path]:
+    def flows_of_load(self, load: Load, hits: HitShares) -> Iterator[LoadFlow]:
         """Yield the flows of a load."""
         target = load["target"]
         if target["drives"]:
             yield from self._drive_flows(load)
         elif device := target.get("device"):
             if f"{device['name']}_in" in self.capacities:
-                yield Path(load["name"], self._device_flow(load, device))
+                yield LoadFlow(load["name"], self._device_flow(load, device))
         elif "latency_ns" in load["metrics"]:
             # A pointer chase has one access in flight, which hardly loads the machine.
-            for path in self.memory_paths(load, hits, memory_shares_by_node(load["placement"])):
+            for path in self.memory_flows(load, hits, memory_shares_by_node(load["placement"])):
                 limit = LINE_BYTES / (self._idle.access_ns(load, hits) * 1e-9)
-                yield Path(path.load, replace(path.flow, limit=limit))
+                yield LoadFlow(path.load, replace(path.flow, limit=limit))
         else:
-            yield from self.memory_paths(load, hits, memory_shares_by_node(load["placement"]))
+            yield from self.memory_flows(load, hits, memory_shares_by_node(load["placement"]))
 
     def add_drives(self, load: Load) -> None:
         """Add the capacities of files that replace drives: they have no slot, so no link limits."""
@@ -180,9 +180,9 @@ class AccessPaths:
         add_uses(uses, self._way_uses(package_of_node.get(begin), begin, node, *copied))
         return Flow(uses, pace=_DRIVE_PACE)
 
-    def memory_paths(
+    def memory_flows(
         self, load: Load, hits: HitShares, shares: Mapping[int, float]
-    ) -> Iterator[Path]:
+    ) -> Iterator[LoadFlow]:
         """Yield a flow for each thread of a load; `shares` are the shares of accesses by node."""
         reads, writes, _ = read_written_and_counted_shares(load["kernel"])
         beyond_caches = missed_share(hits)
@@ -199,7 +199,7 @@ class AccessPaths:
                 cores = "slow_cores" if unit in self._slow_units else "fast_cores"
                 if cores in self.capacities:
                     add_uses(uses, {cores: 1.0}, missed)
-            yield Path(load["name"], Flow(uses))
+            yield LoadFlow(load["name"], Flow(uses))
 
     def access_shares(
         self, load: Load, unit: int, shares: Mapping[int, float]
@@ -265,7 +265,7 @@ class AccessPaths:
                 add_uses(uses, {there: writes, back: reads})
         return uses
 
-    def _drive_flows(self, load: Load) -> Iterator[Path]:
+    def _drive_flows(self, load: Load) -> Iterator[LoadFlow]:
         """Yield a flow for each drive of a load: from the drive to the memory of its buffers."""
         drives = self.machine.get("drives")
         if drives is None:
@@ -301,7 +301,7 @@ class AccessPaths:
                     self._idle.random_read_ns(load, drive) * 1e-9,
                     max(busy) / self.capacities[drive["component"]],
                 )
-            yield Path(load["name"], Flow(uses, limit, _DRIVE_PACE))
+            yield LoadFlow(load["name"], Flow(uses, limit, _DRIVE_PACE))
 
     def _drive_uses(self, drive: DriveFacts, node: int, *, writes: bool) -> Mapping[str, float]:
         """Return the use of ports, links and controllers for a byte between a drive and a node."""

@@ -1,9 +1,10 @@
 """The parts of a simulated machine without other traffic: capacities, latencies and cache hits.
 
+Faults are part of them: they reduce capacities (`affected_resources`) or add to latencies.
+
 A resource is a part that accesses use: ``core3``, ``l3_1``, ``node2`` (memory controllers),
 ``node0->package1`` and ``package0->package1`` (links), a drive such as ``drive-0000-41-00-0``, its
-link, and ``drives2`` (the root ports of node 2). Faults reduce capacities. docs/simulation.md
-explains all resources.
+link, and ``drives2`` (the root ports of node 2). docs/simulation.md explains all resources.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ WITHOUT_LIMIT = float("inf")
 def resource_capacities(
     machine: MachineDescription, topology: Topology, faults: Sequence[Fault]
 ) -> dict[str, float]:
-    """Return resource -> capacity in bytes per second; cores and drives have the capacity 1."""
+    """Return resource -> capacity with these faults; cores and drives have the capacity 1.
+
+    Other capacities are in bytes per second.
+    """
     rates = dict(_healthy_capacities(machine, topology))
     capacities = dict(rates)
     for fault in faults:
@@ -53,7 +57,10 @@ def shared_drive_path_resource_name(fault: Fault) -> str:
 def affected_resources(
     fault: Fault, topology: Topology, capacities: Mapping[str, float]
 ) -> list[str]:
-    """Return the resources of which a fault leaves a share; `capacities` are those of all."""
+    """Return the names of the resources whose capacity a fault reduces.
+
+    `capacities` has the name of each resource. The result is empty for a fault that reduces none.
+    """
     match fault["fault"]:
         case "slow_node":
             return [f"node{fault['node']}"]
@@ -71,7 +78,9 @@ def affected_resources(
             return [slow_port_resource_name(fault)]
         case "shared_drive_path":
             return [shared_drive_path_resource_name(fault)]
-    return []  # `swapped_distances`: the firmware is wrong, the machine is fine
+    # `swapped_distances` changes the SLIT of the firmware, see `firmware_topology`, and
+    # `waiting_l3_domains` a latency, see `IdleMachine`: no capacity.
+    return []
 
 
 def _drive_paths(fault: Fault, topology: Topology) -> list[str]:

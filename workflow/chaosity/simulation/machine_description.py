@@ -10,7 +10,14 @@ from typing import Any, cast
 
 from chaosity.components.make_component_documents import drive_component_name
 from chaosity.documents.checked_yaml import check_document, read_yaml
-from chaosity.documents.machines import Fault, MachineDescription, MachineFile
+from chaosity.documents.machines import (
+    FAULT_KINDS,
+    KEYS_OF_EACH_FAULT,
+    PART_OF_FAULT_KEY,
+    Fault,
+    MachineDescription,
+    MachineFile,
+)
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError, check_allowed
 from chaosity.topology.topology_model import Topology
@@ -19,30 +26,7 @@ KIND = "simulated_machine"
 # The checked description among the results of a host, so that no record reads YAML again.
 MACHINE_FILE = "machine.json"
 
-
-# The keys that each fault needs besides `fault`.
-REQUIRED_KEYS = {
-    "slow_node": {"node", "remaining"},
-    "slow_link": {"from_package", "to_package", "remaining"},
-    "slow_drive": {"drive", "remaining"},
-    "slow_port": {"drives", "remaining"},
-    "slow_drive_path": {"drive_node", "remaining"},
-    "shared_drive_path": {"drive_nodes", "to_package", "remaining"},
-    "slow_core": {"core", "remaining"},
-    "slow_host": {"remaining"},
-    "swapped_distances": {"nodes"},
-    "waiting_l3_domains": {"l3_domains", "wait_ns", "from_bytes"},
-}
 _ALWAYS = "0001-01-01"  # a fault without `since` began before any record
-_FAULTS_OF_DRIVES = {"slow_drive", "slow_port", "slow_drive_path", "shared_drive_path"}
-# The capacity of which a fault leaves a share; a part without this capacity has no limit.
-_NEEDED_CAPACITIES = {
-    "slow_link": ("links", "package_to_package_bytes_per_second"),
-    "slow_drive_path": ("drives", "remote_package_bytes_per_second"),
-    "shared_drive_path": ("drives", "remote_package_bytes_per_second"),
-}
-# Every fault may have `host` and `since`; `to_package` restricts `slow_drive_path` to one package.
-_OPTIONAL_KEYS = {"host", "since", "to_package"}
 
 
 def read_machine_description(path: Path, topology: Topology) -> MachineDescription:
@@ -88,13 +72,6 @@ def _check_parts(machine: MachineDescription, topology: Topology, where: str) ->
         "core": {str(core.index) for core in topology.cores},
         "L3 domain": {str(domain.index) for domain in topology.l3_domains},
     }
-    kinds = {
-        **dict.fromkeys(("node", "nodes", "drive_node", "drive_nodes"), "node"),
-        **dict.fromkeys(("from_package", "to_package"), "package"),
-        **dict.fromkeys(("drive", "drives"), "drive"),
-        "core": "core",
-        "l3_domains": "L3 domain",
-    }
 
     def check(kind: str, name: object, key: str) -> None:
         problem = f"the topology has no {kind} {name}"
@@ -108,11 +85,10 @@ def _check_parts(machine: MachineDescription, topology: Topology, where: str) ->
         for node in pair.split("->"):
             check("node", node, f"latency_ns.pairs.{pair}")
     for number, fault in enumerate(machine.get("faults", [])):
-        place, given = f"{where}, faults.{number}", set(fault) - {"fault"}
-        needed = REQUIRED_KEYS[fault["fault"]]
-        if missing := sorted(needed - given):
+        place, kind = f"{where}, faults.{number}", FAULT_KINDS[fault["fault"]]
+        if missing := sorted(kind.keys - fault.keys()):
             raise UserError(f"the fault {fault['fault']} needs the key {missing[0]!r}", place)
-        if extra := sorted(given - needed - _OPTIONAL_KEYS):
+        if extra := sorted(fault.keys() - kind.keys - kind.optional_keys - KEYS_OF_EACH_FAULT):
             raise UserError(f"unknown key {extra[0]!r} of the fault {fault['fault']}", place)
         try:
             date.fromisoformat(fault.get("since", _ALWAYS))
@@ -121,13 +97,13 @@ def _check_parts(machine: MachineDescription, topology: Topology, where: str) ->
             raise UserError(wrong, f"{place}.since", "write the date as 2026-11-22") from error
         for key, value in fault.items():
             for name in value if isinstance(value, list) else [value]:
-                if key in kinds:
-                    check(kinds[key], name, f"faults.{number}.{key}")
-        if fault["fault"] in _FAULTS_OF_DRIVES and "drives" not in machine:
+                if key in PART_OF_FAULT_KEY:
+                    check(PART_OF_FAULT_KEY[key], name, f"faults.{number}.{key}")
+        if kind.needs_drives and "drives" not in machine:
             remedy = "add the key `drives` with their rates"
             what = f"the fault {fault['fault']} needs drives, but the description has none"
             raise UserError(what, place, remedy)
-        section, capacity = _NEEDED_CAPACITIES.get(fault["fault"], ("memory", ""))
+        section, capacity = kind.capacity or ("", "")
         if capacity and capacity not in cast(dict[str, Any], machine).get(section, {}):
             what = f"the fault {fault['fault']} needs the capacity {section}.{capacity}"
             raise UserError(what, place)

@@ -22,7 +22,7 @@ from chaosity.simulation.access_paths import (
     LINE_BYTES,
     AccessPaths,
     FlowRatesAndUtilisation,
-    Path,
+    LoadFlow,
     max_min_fair_rates,
 )
 from chaosity.simulation.idle_machine_with_faults import (
@@ -79,7 +79,7 @@ class Routes:
     """
 
     hits: Mapping[str, HitShares]  # name of each load -> its hits in caches; of drives none
-    paths: list[Path]  # of all loads, in their order
+    load_flows: list[LoadFlow]  # of all loads, in their order
 
 
 class MachineModel:
@@ -120,7 +120,7 @@ class MachineModel:
             load["name"]: [] if load["target"]["drives"] else self._idle.hit_shares(load, loads)
             for load in loads
         }
-        found = (self._paths.paths_of_load(load, hits[load["name"]]) for load in loads)
+        found = (self._paths.flows_of_load(load, hits[load["name"]]) for load in loads)
         return Routes(hits, [path for own in found for path in own])
 
     def results_on(self, routes: Routes, loads: list[Load]) -> dict[str, NoiselessLoadResult]:
@@ -130,7 +130,7 @@ class MachineModel:
         """
         for load in loads:
             self._paths.add_drives(load)
-        paths = routes.paths
+        paths = routes.load_flows
         free = max_min_fair_rates([path.flow for path in paths], self.capacities)
         if any(rate_share(load) < 1 or shares_work(load) for load in loads):
             paths = _limited_by_programs(loads, paths, free.rates)
@@ -144,7 +144,7 @@ class MachineModel:
         return results
 
     def _result(
-        self, load: Load, hits: HitShares, paths: list[Path], fair: FlowRatesAndUtilisation
+        self, load: Load, hits: HitShares, paths: list[LoadFlow], fair: FlowRatesAndUtilisation
     ) -> NoiselessLoadResult:
         """Return a load's rates and latency at the given rates of the flows."""
         rates = [
@@ -171,7 +171,7 @@ class MachineModel:
         elif "by_node" in load["target"]:
             # Threads visit the nodes in turn, so a node's rate is that of all threads together.
             for node in load["target"]["nodes"]:
-                alone = [path.flow for path in self._paths.memory_paths(load, hits, {node: 1.0})]
+                alone = [path.flow for path in self._paths.memory_flows(load, hits, {node: 1.0})]
                 rate = sum(max_min_fair_rates(alone, self.capacities).rates)
                 truth.bytes_per_second_by_node[node] = rate
         return truth
@@ -197,8 +197,8 @@ class MachineModel:
 
 
 def _limited_by_programs(
-    loads: Sequence[Load], paths: Sequence[Path], rates: Sequence[float]
-) -> list[Path]:
+    loads: Sequence[Load], paths: Sequence[LoadFlow], rates: Sequence[float]
+) -> list[LoadFlow]:
     """Return the paths of loads whose programs use less than the rates that they could have."""
     slowest: dict[str, float] = {}
     for path, rate in zip(paths, rates, strict=True):
@@ -211,7 +211,7 @@ def _limited_by_programs(
         for path, rate in zip(paths, rates, strict=True)
     )
     return [
-        Path(path.load, replace(path.flow, limit=limit))
+        LoadFlow(path.load, replace(path.flow, limit=limit))
         for path, limit in zip(paths, limits, strict=True)
     ]
 

@@ -106,7 +106,9 @@ def check_finished_jobs_stay_visible(configuration: str) -> None:
 def describe_queue_and_job_times(
     jobs: Iterable[SlurmJob], measured: Mapping[str, tuple[int, float]]
 ) -> str | None:
-    """Return the time that the queue and the jobs took, in one sentence; None if no job has run.
+    """Return the waiting and run times of the jobs in one sentence.
+
+    It is None if no job has run, or if nothing was measured.
 
     For each node, the time from the first submission to the last end has two parts: the run times
     of its jobs, and waiting. The run times consist of measuring and of overhead: the start of

@@ -1,7 +1,7 @@
 """Estimate effects of levels, and differences of levels or of groups of cells, with intervals.
 
-All are on the analysed scale. For logarithms a difference is the logarithm of a ratio, which is
-given too.
+All are on the analysed scale. For logarithms a difference is the logarithm of a ratio, and the
+ratio is given too.
 """
 
 from __future__ import annotations
@@ -104,9 +104,10 @@ class AnalysedValues:
     def estimate(
         self, value: float, weight: float, multiple: float | None = None
     ) -> DifferenceWithInterval:
-        """Return an estimate with its interval; its variance is `weight` times that of the error.
+        """Return an estimate with its interval.
 
-        `multiple` is half the width in standard errors. Default: the value of Student's t.
+        The variance of the estimate is `weight` times the variance of the error. `multiple` is half
+        the width of the interval in standard errors. Default: the quantile of Student's t.
         """
         value = float(value)
         ends: list[float | None] = [None, None]

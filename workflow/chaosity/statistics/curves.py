@@ -1,4 +1,7 @@
-"""Describe curves of latency: over bandwidth, where two of them cross, and steps over the size.
+"""Describe curves of latency: over bandwidth, and over the size of the working set.
+
+Over bandwidth, it finds the numbers of a curve and where two curves cross. Over the size, it finds
+steps, such as the end of a cache.
 
 **A loaded curve** has six numbers: the unloaded latency, the peak of the bandwidth, the bandwidth
 at the knee, and the latency at 50, 75 and 90 % of the peak. Median and interval of each number are
@@ -20,7 +23,7 @@ another. They are compared at equal absolute bandwidth, since each configuration
 own. The frontier of each block is joined by monotone cubic interpolation of the logarithm of the
 latency (Fritsch and Carlson, 1980). Straight lines would be too high between the points of a curve
 that bends upwards. The interval has all bandwidths around the crossover at which Welch's test at
-5 % does not tell the configurations apart (Fieller's method). The scatter of latency and of
+5 % finds no difference between the configurations (Fieller's method). The scatter of latency and of
 bandwidth is in it, since each block has a curve of its own. Blocks of two configurations are not
 pairs. A crossover is reported only if each configuration is clearly lower on one side of it. These
 tests are made at many bandwidths, so their level is divided by the number of measured points

@@ -1,6 +1,6 @@
 """Find earlier values of the points that were measured again because a component changed.
 
-An attempt belongs to the state that the components of its point had when it ended; see
+An attempt counts for the state that the components of its point had at its end; see
 `components.component_files` for the start of each state. Snakemake compares the same times to
 decide what to measure again. Successive attempts in one state are a period of the point.
 """

@@ -109,7 +109,7 @@ _MODULES = re.compile(
     r"\d{1,4} x (No Module Installed|\d{1,6} [kMGT]i?B( (LP)?DDR\d?[A-Z]?| HBM\d?[A-Z]?| DRAM)?"
     r"( \d{3,5} (MT/s|MHz))?)"
 )
-# A function that returns what is published of a text, or None.
+# Takes a text of a column, and returns the text to publish, or None for no text.
 _Rule = Callable[[str], str | None]
 
 
@@ -141,9 +141,10 @@ def anonymise_profiles(
 
 
 def _published_rows(rows: pd.DataFrame, name: str, public: Mapping[str, object]) -> pd.DataFrame:
-    """Return rows of a table with the columns `public` and those that are published as they are.
+    """Return rows of a table with the columns `public` and those that are published unchanged.
 
-    All other columns are empty. A rule in `public` gives what is published of the column's texts.
+    All other columns are empty. `public` maps a column to the value of all rows, or to a rule: a
+    function that takes a text of the column and returns the text to publish.
     """
     found: dict[str, Any] = {column: rows[column] for column in _UNCHANGED & {*rows}}
     for column, value in public.items():

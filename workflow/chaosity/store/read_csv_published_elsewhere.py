@@ -1,8 +1,9 @@
-"""Read CSV files that others published into a tidy table; a YAML file (form) explains the columns.
+"""Read CSV files that somebody else published into a tidy table.
 
-Figures and statistics can then be made of the published values. The values cannot be verified here,
-so the label of each row says that others published the row. If the form describes a matrix of
-node x node, each cell becomes a row.
+A YAML file of ``templates/published`` (the form) says what the columns mean. Then figures and
+statistics can show the published values. Nobody can verify these values here, so the label of each
+row says that it was published elsewhere. If the form describes a matrix of node x node, each cell
+becomes a row.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ def parse_number_with_si_prefix(text: object) -> float | str:
 
 
 class _FormEnvironment(SandboxedEnvironment):
-    """Templates over the cells of others, in which only numbers can be multiplied.
+    """Fills in templates with cells of published CSV files; `*` and `**` accept only numbers.
 
-    A text times a number repeats the text, so a cell with a text could fill the memory.
+    In Jinja2, a text times a number repeats the text, so a cell with a text could fill the memory.
     """
 
     intercepted_binops = frozenset({"*", "**"})

@@ -61,8 +61,8 @@ _WITHOUT_EXTENSIONS: dict[str, str | bool | int | float | list[str]] = {
 def connect_isolated(database: Path, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
     """Return a connection that reaches no file, network address or extension of its own accord.
 
-    A database of others can have views and macros, which are SQL. They must not read or write
-    other files, nor load code.
+    A database from elsewhere can have views and macros, which are SQL. This SQL must not read or
+    write other files, nor load code.
     """
     connection = duckdb.connect(str(database), read_only=read_only, config=_WITHOUT_EXTENSIONS)
     connection.execute("SET enable_external_access = false")
@@ -75,8 +75,8 @@ def _memory(process: int) -> duckdb.DuckDBPyConnection:
     """Return the database in memory of a process, which can read and write Parquet files.
 
     A process makes it once, since that takes longer than to read a table. A child process lacks the
-    threads of its parent's database, so it makes one of its own. The database executes no SQL of
-    others, keeps nothing of a file, which can be another one the next time, and writes no file
+    threads of its parent's database, so it makes one of its own. The database executes no SQL from
+    elsewhere, keeps nothing of a file, which can be another one the next time, and writes no file
     itself.
     """
     own = {"enable_external_file_cache": "false", "temp_directory": ""}

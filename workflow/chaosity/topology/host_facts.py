@@ -254,5 +254,5 @@ def find_memory_peak(
     if size.total() < held.total():
         return MemoryPeak(None, None, "the table lists less memory than the host has")
     # The numbers in locators need not be the kernel's, so the largest share bounds every package.
-    told = "" not in size and len(size) == packages and max(size.values()) >= max(held.values())
-    return MemoryPeak(rate.total(), max(rate.values()) if told else None)
+    is_known = "" not in size and len(size) == packages and max(size.values()) >= max(held.values())
+    return MemoryPeak(rate.total(), max(rate.values()) if is_known else None)

@@ -73,7 +73,7 @@ def _build(source: TopologySource) -> Topology:
     kinds, l3_domains = structure.make_core_kinds(), structure.make_l3_domains()
     caches, gpus = structure.make_caches(), devices.make_gpus()  # the innermost caches first
     facts, counts = read_host_facts(tree, source), structure.count_parts()
-    # Only x86 processors tell that a machine is virtual.
+    # Only x86 processors report that a machine is virtual.
     may_be_virtual = facts["architecture"] != "x86_64" or facts.get("hypervisor", True)
     lines = (cache.line_bytes for cache in caches if cache.kind != "instruction")
     built = Topology(

@@ -1,8 +1,9 @@
-"""The faults of single parts that the findings of a host name, as a machine description has them.
+"""Convert the findings of a host to faults, in the form of a machine description.
 
-A finding names the places of the cells that lose. The fault is the part of the model that all of
-these cells use: the controllers of a node, a core, a drive, a link between packages, a path from
-drives to the memory of a package. What remains of the part is left to the fit.
+Each fault concerns one part. A finding names the places of the cells that lose. The fault is the
+part of the model that all of these cells use: the controllers of a node, a core, a drive, a link
+between packages, a path from drives to the memory of a package. What remains of the part is left to
+the fit.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ PARAMETERS = (
 )
 
 
-# What a fault of a single part leaves a share of, as far as a fit can tell.
+# What a fault of a single part reduces, as far as a fit can find it.
 _CAPACITY_OF_FAULT = {
     "slow_node": "memory.package_bytes_per_second",
     "slow_core": "memory.core_bytes_per_second",
@@ -239,8 +239,8 @@ class ParameterUses:
         """Return, for each flow of a load, name of resource -> use in units of its parameter."""
         found = []
         drives, chase = bool(load["target"]["drives"]), "latency_ns" in load["metrics"]
-        waiting = self._in_flight.routes([load]).paths
-        for path, slow in zip(self._own_speed.routes([load]).paths, waiting, strict=True):
+        waiting = self._in_flight.routes([load]).load_flows
+        for path, slow in zip(self._own_speed.routes([load]).load_flows, waiting, strict=True):
             uses = {}
             for name, units in path.flow.uses.items():
                 is_core = name.startswith("core")
@@ -264,7 +264,7 @@ class ParameterUses:
             for name, load in zip(places, loads, strict=True)
         )
         flows = []
-        for path in routes.paths:
+        for path in routes.load_flows:
             uses = path.flow.uses.items()
             parts = sorted((model.capacities[name], f"{units:.9g}", name) for name, units in uses)
             flows.append((places[path.load], f"{path.flow.limit:.9g}", parts))

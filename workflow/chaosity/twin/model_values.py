@@ -1,9 +1,10 @@
 """The values of the model of docs/simulation.md at the points of a fit, and their derivatives.
 
 Points with the same flows, but on other parts of the same kind, have the same values, so the model
-is only asked for one of them. Derivatives need no point on which a parameter has no effect: a
-capacity only matters where one of its resources is nearly full, or where queues matter. What loads
-share changes no route, so routes are kept until a core, a drive or a latency changes.
+is computed for one of them only. The derivative with respect to a parameter is computed only at
+points whose values the parameter can change: a capacity only matters where one of its resources is
+nearly full, or where queues matter. A new capacity of a shared resource changes no route, so routes
+are kept until the value of a core, a drive or a latency changes.
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ class PredictedValue:
     # Whether the measured value of the load alone departs from the model. Then `value` is not above
     # the measured one, and the model may be wrong for other loads, too.
     departs: bool
-    # The measured values that tell how far such a value is from the model, such as memory together;
-    # all values if few of its own kind are measured.
+    # The kind of measured values whose distance from the model gives the interval, such as memory
+    # together; all values if few values of its kind are measured.
     misfit_of: str
 
 
