@@ -78,7 +78,7 @@ def line(name: str, cost: Cost, growth: Cost | None) -> str:
 
 
 def write_inputs(folder: Path, number: int) -> None:
-    """Write an inventory of so many hosts, and a config with four points for each."""
+    """Write an inventory of this many hosts, and a config with four points for each."""
     hosts = {f"h{index:04}": HOST for index in range(number)}
     (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
     config = {

@@ -61,7 +61,7 @@ def seeded(name: str) -> np.random.Generator:
 
 
 def line(name: str, times: int, held: Held) -> str:
-    """Coverage over so many simulations."""
+    """Coverage over this many simulations."""
     random = seeded(name)
     return shown(name, float(np.mean([held(random) for _ in range(times)])), times)
 
@@ -94,7 +94,7 @@ CELLS, VALUES = (16, 64), 6400
 
 
 def cell_noise(random: np.random.Generator, kind: str, cells: int, n: int) -> np.ndarray:
-    """Logarithms of the noise of so many cells with n replicates; medians are 0."""
+    """Logarithms of the noise of this many cells with n replicates; medians are 0."""
     scatter = 0.02 * random.lognormal(0.0, 0.3, (cells, 1))
     if kind == "heavy-tailed":  # Student's t with 3 degrees of freedom
         return scatter * random.standard_t(3, (cells, n))
@@ -126,7 +126,7 @@ def cell_rows(logs: np.ndarray) -> pd.DataFrame:
 def moderated(kind: str, cells: int, n: int, replicated: int = 0) -> str:
     """Coverage of a table's cells, and how much wider the median interval of Student's t is.
 
-    `replicated`: so many more cells have two replicates, and are not counted.
+    `replicated`: this many more cells have two replicates, and are not counted.
     """
     name = f"{cells} cells of one kind, {kind} noise, n = {n}"
     if replicated:

@@ -2,7 +2,7 @@
 
 Each figure is a ratio or difference of pairs that were run in turn, since a shared machine drifts;
 printed are the median, its 95 % interval from the order of the pairs, and their number. Parts on
-simulated machines have so many seeds.
+simulated machines have this many seeds.
 """
 
 from __future__ import annotations

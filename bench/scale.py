@@ -32,7 +32,7 @@ MOST_DRIVES = 15
 
 @dataclass(frozen=True)
 class Size:
-    """A server with so many nodes in each of four packages, and how often it is simulated."""
+    """A server with this many nodes in each of four packages, and how often it is simulated."""
 
     nodes_of_package: int
     runs: int

@@ -32,7 +32,7 @@ MALFORMED = (
     RecursionError,
     StopIteration,
 )
-# Longest part of an error: a part can quote a text of others, of any length.
+# Longest part of an error: a part can quote a text of any length that others wrote.
 _LONGEST_PART = 4000
 
 
@@ -66,7 +66,7 @@ class DesignLeftOutError(UserError):
 
 
 def file_system_error(error: OSError, path: Path | None = None) -> UserError | None:
-    """Return a full, unwritable or broken file system as an error that names it; else None.
+    """Return a full, unwritable or broken file system as an error that names it; otherwise None.
 
     Args:
         error: the error of the kernel.
@@ -140,7 +140,7 @@ def describe_malformed(error: Exception) -> str:
 def malformed_as_user_error(
     what: str, where: str | None = None, remedy: str | None = None
 ) -> Iterator[None]:
-    """Turn the errors of reading a malformed document of others into one sentence.
+    """Turn the errors of reading a malformed document into one sentence.
 
     Raises:
         UserError: the code in the context raised one of `MALFORMED`, or could not read a file; the

@@ -36,7 +36,7 @@ REPLACED = {
 NOTHING_TO_BE_DONE = "Nothing to be done"  # how Snakemake's message begins
 # The rule that measures. A workflow that uses this as a module may put a prefix before its name.
 MEASURE = "measure"
-# A line names at most so many hosts.
+# A line names at most this many hosts.
 MOST_NAMES = 4
 # Rules that only name their inputs or group measurements.
 WITHOUT_STEPS = ("all", "measurements", "open_slurm_batch")

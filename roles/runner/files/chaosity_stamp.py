@@ -304,7 +304,7 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
         "--scale", type=float, default=1.0, help="turns the tool's unit into bytes per second"
     )
     parser.add_argument(
-        "--amount", type=float, help="the value is the time in seconds for so many bytes"
+        "--amount", type=float, help="the value is the time in seconds for this many bytes"
     )
     parser.add_argument(
         "--max-seconds",

@@ -53,7 +53,7 @@ class Machine:
 
 
 def milan(nodes: int, drives: tuple[int, ...]) -> Machine:
-    """Return the server of document 000 with so many nodes in a package."""
+    """Return the server of document 000 with `nodes` nodes in a package."""
     size = 128 // nodes * GIB
     structure = {
         1: f"pack:2 [numa(memory={size})] l3:4(size=33554432)",
@@ -65,7 +65,7 @@ def milan(nodes: int, drives: tuple[int, ...]) -> Machine:
 
 
 def turin(nodes: int) -> Machine:
-    """Return the server of document 001 with so many nodes in a package; 0: one in the machine."""
+    """Return the server of document 001 with `nodes` nodes in a package; 0: one in the machine."""
     size = 768 // max(1, nodes) * (1 if nodes else 2) * GIB
     node = f"[numa(memory={size})]"
     structure = {

@@ -47,7 +47,7 @@ _SETTINGS = ConfigDict(
 
 
 def _digits(most: int) -> PlainSerializer:
-    """Return what writes a number in JSON with so many digits, and as null if it is not finite."""
+    """Return what writes a number in JSON with `most` digits, and as null if it is not finite."""
 
     def _rounded(value: float | None) -> float | None:
         if value is None or not math.isfinite(value):
@@ -267,7 +267,7 @@ def with_doubt(anomaly: Anomaly, doubt: str) -> Anomaly:
 
 
 def doubt_of_single_run(anomaly: Anomaly) -> str:
-    """Return why one run of one cell shows no fault, as a sentence; empty if it shows one."""
+    """Return a doubt, as a sentence, on an anomaly of one run of one cell; otherwise empty."""
     one_value = anomaly.kind in _AGAINST_ONE_CELL or (
         anomaly.kind in _AGAINST_GROUP and len(anomaly.cells) == 1
     )

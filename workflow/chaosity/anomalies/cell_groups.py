@@ -46,7 +46,7 @@ from chaosity.text_templates import fixed_texts
 
 # Of two comparable initiators or targets, either can be the faulty one.
 _TOO_FEW = 2
-# A suspect has at least so many departing cells; a single one is a departing cell.
+# A suspect has at least this many departing cells; a single one is a departing cell.
 _LEAST_CELLS = 2
 CELL = "cell"  # a single cell as a suspect
 # Share of a component's cells that have to depart. Noise may hide the others.
@@ -60,7 +60,7 @@ Labels = NDArray[np.int_]
 
 
 def best_middle_score_of_each_group(cells: ScoredCells[Name], labels: Labels) -> Scores:
-    """Return the score of each group that shows its structure.
+    """Return the typical score of each group on a healthy machine.
 
     It is the median of the group. For an even number of cells it is the better of the two middle
     scores: faults make values worse, so the better score shows what the machine can do.
@@ -133,7 +133,7 @@ class GroupedCells(Generic[Name]):
         scatter: how much departures scatter without faults.
         where: the slice of the tidy table; empty for a matrix.
         structural: what each cell differs from its group by the structure of the machine.
-        limits: highest score that other measured values let expect of each cell; NaN: no limit.
+        limits: highest score of each cell that other measured values allow; NaN: no limit.
     """
 
     def __init__(

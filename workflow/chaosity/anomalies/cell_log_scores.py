@@ -56,13 +56,13 @@ _SMALL_SAMPLE_FACTORS = {
 LEVEL = 0.01
 # A single run has no replicates to confirm it.
 MAX_CONFIDENCE, MAX_CONFIDENCE_OF_ONE_RUN = 0.9999, 0.95
-# The scatter is estimated from at least so many cells.
+# The scatter is estimated from at least this many cells.
 _MIN_CELLS = 6
 
 
-def mad_to_deviation(number: int) -> float:
-    """Return the factor from the median absolute deviation of so many values to a deviation."""
-    return MAD_TO_DEVIATION * _SMALL_SAMPLE_FACTORS.get(number, number / (number - 0.8))
+def mad_to_deviation(count: int) -> float:
+    """Return a standard deviation over the median absolute deviation of `count` normal values."""
+    return MAD_TO_DEVIATION * _SMALL_SAMPLE_FACTORS.get(count, count / (count - 0.8))
 
 
 @dataclass(frozen=True)

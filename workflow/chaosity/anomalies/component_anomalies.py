@@ -105,7 +105,7 @@ def _single_unit(initiator: str, units: Mapping[int, str]) -> str | None:
 
 
 def threads_of_nodes(initiator: str) -> tuple[int, list[int]]:
-    """Return how many threads a name such as node3_threads2 has, and on which nodes; 0 for others.
+    """Return threads and nodes of a name such as node3_threads2; 0 threads for other names.
 
     The first thread runs on the first processing unit of the node.
     """

@@ -1,7 +1,9 @@
 """Merge findings of one place, and find which finding of a host explains another.
 
 A finding explains another if all cells of the other use its component, and do not lose more than
-the component costs them. There is one rule for each way in which cells use a component.
+the component costs them. There is one rule for each way in which cells use a component. Here it is
+decided whether the memory of a node is slow, as without a module, or a link: `_limits_its_end`,
+`_is_link_of_all_cells` and `_is_node_behind_link`.
 """
 
 from __future__ import annotations
@@ -19,12 +21,12 @@ from chaosity.units import format_count, metric_words
 # Anomalies of one place by several kernels, metrics or experiments are merged into one, with at
 # most this many sentences on the others.
 _MAX_ALSO = 3
-# A path that loses more than so many times what its slow node loses has a fault of its own.
+# A path that loses more than this many times what its slow node loses has a fault of its own.
 _MORE_LOSS = 1.5
 # A path that gets less than this share of what the link carries is slow for another reason. Other
 # kernels, and data of which less is in caches, get somewhat less.
 _SAME_RATE = 0.75
-# A node whose paths lose as much as a link, to within so many per cent, is the reason for both.
+# A node whose paths lose as much as a link, to within this many per cent, is the reason for both.
 _SAME_LOSS_PERCENT = 5.0
 # Kinds that another anomaly may explain, and that explain no other.
 _SECONDARY = (
@@ -36,7 +38,7 @@ _SECONDARY = (
 
 @dataclass(frozen=True)
 class HostPlaces:
-    """Which places of a host are parts of others."""
+    """Which places of a host lie within which other places."""
 
     # Package of each node, and of each initiator or target by name, see `packages_of_places`.
     packages: Mapping[int | str, int]
@@ -56,7 +58,7 @@ def packages_of_places(
 
 
 def merge_findings_of_one_place(found: Iterable[Anomaly]) -> list[Anomaly]:
-    """Merge anomalies of one kind and place; one without doubt and with the most cells stays.
+    """Keep one anomaly of each kind and place: one without doubt, if any, with the most cells.
 
     One slow component can cause several anomalies: one kernel shows that a node's memory is slow
     for all nodes, and another that it is slow for its own node.
@@ -97,7 +99,7 @@ def _source_text(anomaly: Anomaly) -> str:
 
 
 def without_explained(found: Sequence[Anomaly], places: HostPlaces) -> list[Anomaly]:
-    """Return anomalies that no other explains; the explaining one gets the others' sentences."""
+    """Return the anomalies that no other one explains, each with sentences on those it explains."""
     causes_of = {
         number: [
             cause

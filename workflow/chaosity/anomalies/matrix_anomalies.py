@@ -1,4 +1,9 @@
-"""Find all anomalies of a matrix of initiator nodes and target nodes."""
+"""Find all anomalies of a matrix of initiator nodes and target nodes.
+
+`MatrixAnalysis._suspects` lists what can be slow: the memory of a node (TARGET), also only from
+other nodes (INTO), its cores (INITIATOR), links and paths. `explained_findings` decides between
+findings of several matrices.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +115,7 @@ def analyse_one_of_matrices(
     looks: int = 1,
     units: Mapping[int, str] | None = None,
 ) -> tuple[list[Anomaly], MatrixAnalysis, tuple[str, ...]]:
-    """Return the anomalies of one of several matrices of a machine, and what they rest on.
+    """Return the anomalies of one of several matrices of a machine, and the analysis behind them.
 
     Args:
         matrix: bandwidth or latency from each initiator node to each target node.
@@ -255,7 +260,7 @@ class MatrixAnalysis(GroupedCells[int]):
         return bool((np.bincount(self.labels[self.labels >= 0]) > 1).any())
 
     def smallest_detectable_loss_percent(self, looks: int = 1) -> float:
-        """Return the smallest detectable loss of a cell; each of the `looks` is at all matrices."""
+        """Return the smallest detectable loss of a cell; each of `looks` tests all matrices."""
         return super().smallest_detectable_loss_percent(looks * self.looks)
 
     def _suspects(self) -> Iterator[SuspectedComponent]:

@@ -3,7 +3,9 @@
 The cores of a package read and write the memory of another package, all nodes at the same time, so
 they fill the link. A read by package 0 from package 1 and a write by package 1 to package 0 use the
 same direction of the link, so a slow direction shows in both. With two packages, its reference is
-the opposite direction; with more packages, the comparable links.
+the opposite direction; with more packages, the comparable links. Memory of a package that lost a
+module limits the same loads: `PackageLinkCells` takes what it allows as the limit of each cell, and
+`explained_findings` decides between a node and a link.
 """
 
 from __future__ import annotations
@@ -156,7 +158,10 @@ class PackageLinkCells(TidyTableSliceCells):
         return most
 
     def suspects(self) -> Iterator[SuspectedComponent]:
-        """Yield each direction of each link; of more packages also both, and all of a package."""
+        """Yield each direction of each link as a suspect.
+
+        With more than two packages also both directions of a link, and all links of a package.
+        """
         suspected: list[tuple[str, int | _Direction, list[_Direction]]] = [
             ("link", pair, [pair]) for pair in permutations(self.packages, 2)
         ]
@@ -171,7 +176,7 @@ class PackageLinkCells(TidyTableSliceCells):
             yield SuspectedComponent(part, name, mask_of_cells(own, self.labels.shape))
 
     def find_anomalies(self) -> Iterator[Anomaly]:
-        """Yield an anomaly for each slow link, or path in one kernel."""
+        """Yield an anomaly for each slow link, and each path that is slow in one kernel only."""
         opposite = len(self.packages) == 2  # packages: the only comparable cell
         for departure in self.find_departing_suspects_and_cells(
             list(self.suspects()), self.untested

@@ -49,7 +49,7 @@ _CLEARLY_WORSE = 20.0
 # Difference of two groups that a SLIT can express: its entries are in steps of a tenth of the local
 # distance.
 _SLIT_STEP = 0.1
-# A node is the reason for wrong pairs with at least so many others.
+# A node is the reason for wrong pairs with at least this many others.
 _SEVERAL = 3
 # Most pairs that a sentence names.
 _MAX_NAMED = 6
@@ -184,10 +184,10 @@ def _mismatch(
 
 
 def nodes_in_common(pairs: Sequence[NodePair]) -> list[int]:
-    """Return the fewest nodes of which each pair has one, or all nodes if there are no such few.
+    """Return few nodes of which each pair has at least one; all nodes if none is in several pairs.
 
     A node that changed places with another is in all pairs that are wrong. Each of the nodes must
-    be in pairs with several others, else either node of a pair can be the reason.
+    be in pairs with several others, otherwise either node of a pair can be the reason.
     """
     remaining = {frozenset(pair) for pair in pairs}
     found = []

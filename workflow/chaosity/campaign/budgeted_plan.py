@@ -95,7 +95,7 @@ class RoundsOfPlan:
         return plan_of_rounds(self.complete, self.folder, rounds)
 
     def add_choice(self, number: int) -> tuple[bool, bool]:
-        """Read a choice that is made; return whether it is the last one, and whether it is new."""
+        """Read choice `number` from its file; return whether it is the last, and whether new."""
         step = read_round_step(round_file(self.folder, number))
         is_new = number > len(self._steps)
         if is_new:

@@ -294,7 +294,7 @@ class Campaign:
         return list(dict.fromkeys(host for host, _ in self.modes))
 
     def budget_of_choice(self, mode: HostInMode, number: int) -> list[str]:
-        """Return what a choice depends on beside the records; a change asks for another choice."""
+        """Return what a choice depends on besides the records; a change repeats the choice."""
         assert mode.rounds
         before = mode.rounds.plan_until(number).points_fingerprint
         given = {key: self.config[key] for key in ("budget", "precision", "known_from", "seed")}
@@ -323,7 +323,7 @@ class Campaign:
             mode.write_plan()
 
     def share_inventory(self) -> None:
-        """Give the inventory as this process has read it to the jobs, for which it would be slow.
+        """Give the jobs the inventory that this process has read, since each reading is slow.
 
         With `configurations`, each job reads it itself: a reboot can change a dynamic inventory.
         """

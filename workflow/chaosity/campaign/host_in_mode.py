@@ -112,7 +112,7 @@ class HostInMode:
         return self._plan
 
     def take_plan(self, plan: HostPlan, rounds: RoundsOfPlan | None = None) -> None:
-        """Take a plan; with a budget, that of some rounds."""
+        """Use this plan from now on; with a budget, it is the plan of the rounds so far."""
         self._plan, self.rounds = plan, rounds
         self._points = {point_key(point): point for point in plan.points}
 
@@ -126,7 +126,7 @@ class HostInMode:
             (self.folder / name).unlink(missing_ok=True)
 
     def add_choice(self, number: int) -> bool:
-        """Take a choice of the next round into the plan; return whether it is the last one."""
+        """Add the round of choice `number` to the plan; return whether this choice is the last."""
         assert self.rounds
         is_last, is_new = self.rounds.add_choice(number)
         if is_new:
@@ -174,7 +174,7 @@ class HostInMode:
         return [path for path in self.record_paths() if not os.path.exists(path)]  # noqa: PTH110
 
     def result_files(self) -> list[str]:
-        """Return the files that the rules make of the records."""
+        """Return the files that the rules make from the records."""
         return [str(self.folder / name) for name in _RESULT_FILES]
 
     def prediction_files(self) -> list[str]:

@@ -144,9 +144,10 @@ def machine_so_far(
 def with_other_records(
     plan: HostPlan, rounds: Sequence[Round], states: RecordStates
 ) -> list[Round]:
-    """Return the rounds, and as a further round all records that count and no round requested.
+    """Return the rounds, and one round more with the records that no round requested.
 
-    Runs without a budget took these records, before the first round or between rounds.
+    Only records that count are in it. Runs without a budget took them, before the first round or
+    between rounds.
     """
     planned = MachineSoFar((), plan.host.topology).replicates_of(rounds)
     found: list[PointKey] = []

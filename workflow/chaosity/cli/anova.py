@@ -150,7 +150,7 @@ def _print_analysis(analysis: AnovaResult, confidence: float) -> None:
 
 
 def _number(value: float | None, digits: int) -> str:
-    """Return a number with so many significant digits; nothing for None."""
+    """Return a number with this many significant digits; nothing for None."""
     return "" if value is None else f"{value:.{digits}g}"
 
 

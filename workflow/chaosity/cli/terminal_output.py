@@ -38,7 +38,7 @@ def print_json(document: object) -> None:
 
 
 def echo(text: object = "", *, nl: bool = True, err: bool = False) -> None:
-    """Print a text, which can have names and messages of others, see `printable_text`."""
+    """Print a text, which can have names and messages that others wrote, see `printable_text`."""
     click.echo(printable_text(str(text)), nl=nl, err=err)
 
 

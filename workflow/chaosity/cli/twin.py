@@ -1,4 +1,4 @@
-"""``chaosity fit`` and ``predict``: a model of a host, and what it or measured values predict."""
+"""``chaosity fit`` and ``predict``: fit a model to a host, predict with it or from other values."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class HostDeviations:
     """Deviations of hosts; each array is (cells, hosts), NaN where a host was not tested."""
 
     deviation: _Values  # logarithm of the host's value divided by the median of the others
-    p: _Values  # probability of such a deviation by chance, adjusted for all cells of all hosts
+    p: _Values  # probability of the deviation by chance, adjusted for all cells of all hosts
     detectable: _Values  # smallest detectable deviation, as a logarithm
 
     @property
@@ -88,7 +88,7 @@ def scatter_of_other_hosts(
     within: _Values,
     hosts: Collection[int] | None = None,
 ) -> tuple[_Values, _Values, _Values]:
-    """Return what the other hosts make likely for each host in each cell, and how this scatters.
+    """Return the value to expect of each host in each cell from the other hosts, and its scatter.
 
     The cells of a group share variances. Each result is (cells, hosts): the degrees of freedom of
     the spread; the spread, which is the standard deviation of the difference of an equal host to
@@ -103,8 +103,8 @@ def scatter_of_other_hosts(
     """
     own = ~np.isnan(logs)
     others = own.sum(axis=1, keepdims=True) - own
-    # The prior too is fitted without the tested host; else an outlier would make its own deviation
-    # look usual.
+    # The prior too is fitted without the tested host; otherwise an outlier would make its own
+    # deviation look usual.
     scatter = _variance_of_others(logs)
     variance, freedom = np.full(logs.shape, np.nan), np.full(logs.shape, np.nan)
     for host in range(logs.shape[1]) if hosts is None else hosts:
@@ -149,7 +149,7 @@ def _medians_of_others(values: _Values) -> _Values:
     last = values.shape[1] - 1
 
     def of_others(place: NDArray[np.intp]) -> _Values:
-        """Return the value at a place of the sorted others: one further from the own rank on."""
+        """Return the value at a position among the sorted other values of each row."""
         place = np.clip(place + (own & (place >= rank)), 0, last)
         return np.take_along_axis(ordered, place, axis=1)
 

@@ -93,7 +93,7 @@ class MatchedCells:
 def prepare_sides(
     tables: Iterable[Measurements], by: str | None, ignore: Collection[str] = ()
 ) -> tuple[str, list[Measurements], list[str]]:
-    """Return how cells are matched, the sides with the columns for it, and those of the key.
+    """Return how cells are matched, the sides with all columns for it, and the key columns.
 
     Cells are matched by PLACE or CLASS, by default by PLACE where all sides are built alike. The
     sides differ on purpose in the columns `ignore`, such as `kernel`.
@@ -195,7 +195,7 @@ def key_columns(by: str, ignore: Collection[str] = (), *, question: bool = True)
 
 
 def match_cells(sides: Iterable[Measurements], keys: Sequence[str]) -> MatchedCells:
-    """Return the cells of prepared sides, each as the first side has it.
+    """Return the cells of prepared sides; the first side that has a cell describes it.
 
     Cells match if they have equal values in the columns `keys`.
     """

@@ -186,7 +186,7 @@ class ComponentLog:
     """The components of ``results/HOST/CONFIGURATION`` at any time, from discoveries and checks.
 
     Raises:
-        UserError: the file of the checks' components is no such file.
+        UserError: the file of the checks' components has another form.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -202,7 +202,7 @@ class ComponentLog:
         self.times |= {each.since for states in self.discovered.values() for each in states}
 
     def differences(self, before: str, after: str) -> list[tuple[str, str]]:
-        """Return component and what changed of it from one time to another, in words.
+        """Return (component, what changed of it from one time to another) in words.
 
         A discovery can be days late, so what the checks saw counts more.
         """
@@ -244,7 +244,7 @@ class ComponentLog:
 def component_differences(
     old: Mapping[str, object], new: Mapping[str, object], prefix: str = ""
 ) -> Iterator[tuple[str, str | None]]:
-    """Yield each key with different values in words, also of nested documents, and both values.
+    """Yield each key whose value differs, in words, and "before -> after"; also nested keys.
 
     The text "before -> after" is None if both have the same text, as long lists have.
     """

@@ -1,4 +1,4 @@
-"""Read YAML files of others within limits, and check them against their types."""
+"""Read YAML files that anybody may have written, within limits, and check them against types."""
 
 from __future__ import annotations
 

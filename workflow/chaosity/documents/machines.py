@@ -114,7 +114,7 @@ class GpuBandwidths(TypedDict):
     memory_node: NotRequired[Index]
     """Unified memory: the GPU uses the memory of this node."""
     competes_as_cores: NotRequired[Positive]
-    """While the controllers of the node are full, the GPU gets as much as so many cores.
+    """While the controllers of the node are full, the GPU gets as much as this many cores.
 
     Default: 1.
     """
@@ -148,7 +148,7 @@ SomeIndexes = Annotated[list[Index], DIFFERENT]
 
 
 class FaultKind(NamedTuple):
-    """What a description with this fault must have."""
+    """The keys of a fault of one kind, and what the description needs for it."""
 
     keys: frozenset[str]  # keys of the fault besides `fault`
     optional_keys: frozenset[str] = frozenset()
@@ -240,7 +240,7 @@ class ParameterCertainty(TypedDict):
 
 
 class FitSummary(TypedDict):
-    """From what `chaosity fit` made a description, and how sure each number is.
+    """The data from which `chaosity fit` made a description, and how sure each number is.
 
     The model does not read it.
     """

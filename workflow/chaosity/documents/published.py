@@ -14,7 +14,7 @@ ColumnName = Annotated[str, Field(pattern="^[a-z_]+$")]
 
 
 class PublishedForm(TypedDict):
-    """A file of templates/published: the meaning of others' CSV columns.
+    """A file of templates/published: the meaning of the columns of a published CSV file.
 
     Texts are templates over the columns of a row.
     """

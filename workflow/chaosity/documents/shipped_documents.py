@@ -90,7 +90,7 @@ def load_experiment(name: str, where: str = "config, experiments") -> Experiment
 
 
 def existing_experiments(names: Iterable[str]) -> list[ExperimentDocument]:
-    """Return the experiments, in order, without those that have gone since they were measured."""
+    """Return the experiments, in order, without those whose file was removed since they ran."""
     found = []
     for name in dict.fromkeys(names):
         with suppress(UserError):

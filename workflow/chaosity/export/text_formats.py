@@ -178,7 +178,7 @@ def render_with_origin(template: str, origin: Mapping[str, str | None], **values
     """Return the text of ``templates/exports/TEMPLATE.j2``.
 
     Every template prints `origin`: where the values are from, and the command that wrote them.
-    Names of others that a template prints cannot begin a line of their own.
+    A name that a template prints cannot begin a new line.
 
     Raises:
         jinja2.UndefinedError: the template needs a value that `values` lacks.

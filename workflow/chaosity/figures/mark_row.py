@@ -35,7 +35,7 @@ STEPS, CACHES = "latency steps up, between the grey sizes", "size of a cache by 
 
 
 def mark_row(mark: FigureMark, data: FigureData, limits: ShownValueRange, at: str = "") -> Row:
-    """Return what the rows of all figures share; `at`: a measured x for the hover text."""
+    """Return what the row of a mark has in all figures; `at`: a measured x for the hover text."""
     scale = limits.scale
     row: Row = {
         "role": "value" if mark["status"] == "valid" else mark["status"],

@@ -17,8 +17,8 @@ from chaosity.units import UnitScale, format_count, metric_words
 
 # What figures and captions call the states of a mark without a measured value, in the order of
 # legends. `missing` was planned but not measured; `unmeasured` ran but gave no value; `absent` was
-# not planned; a budget left out `left_out` and `predicted`, and other values let expect those that
-# are predicted.
+# not planned; a budget left out `left_out` and `predicted`; the values of `predicted` follow from
+# other values.
 STATUS_TEXTS = {
     "failed": "failed",
     "missing": "not measured yet",

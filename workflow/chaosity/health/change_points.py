@@ -119,7 +119,7 @@ def _best_partition(sums: _RunningSums, number: int) -> list[tuple[int, int, boo
 
 
 def variance_of_neighbours(differences: ArrayLike) -> float:
-    """Return the variance of values whose neighbours differ so; 0 without a difference.
+    """Return the variance of values from the differences of neighbours; 0 without a difference.
 
     A difference of two values has twice their variance. Distances from the median would give far
     too little for three to five values, since these lie closer to their own median than to the

@@ -1,7 +1,7 @@
-"""Choose the points of a check: those of a host's map in which a fault of one part shows whole.
+"""Choose the points of a check from a host's map: those that lose as much as a slow part loses.
 
-A load of one node against one node or one drive shows a fault of that part without dilution; of
-two such loads, the one that moves more data, or waits longer, is limited by the part more often
+A load of one node against one node or one drive shows a fault of that part without dilution. Of
+two of these loads, the one that moves more data, or waits longer, is limited by the part more often
 than by a core or a cache. So the map decides, and no list of experiments.
 """
 

@@ -33,7 +33,7 @@ from chaosity.store.measurements import less_is_better
 _SESSION_DEVIATION, _SESSION_FREEDOM = 0.015, 8.0
 # A smaller loss is not reported, however clear: it is within what a boot changes.
 MATTERS = 0.02
-# A false alarm in so many checks.
+# A false alarm in this many checks.
 _CHECKS_PER_FALSE_ALARM = 365.0
 # Number of last checks that are judged together, and of first checks that they are compared with.
 RECENT, _REFERENCE = 7, 14

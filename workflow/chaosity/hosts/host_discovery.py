@@ -227,7 +227,7 @@ def _ask_live_host(
 def find_unready_hosts(
     hosts: Sequence[InventoryHost], config: Config, results: Path
 ) -> dict[str, UserError]:
-    """Return host -> error of the hosts that cannot be measured as they are before a reboot.
+    """Return host -> error of the hosts that already cannot be measured before they are rebooted.
 
     Hosts are asked at the same time; their descriptions are written below `results`, and
     ``left_out.json`` of an unready host has the reason. Simulated hosts need nothing. Nodes of

@@ -137,7 +137,7 @@ class ChildProgram:
                 break
         return self.status is None
 
-    def tell_settled(self) -> None:
+    def print_settled(self) -> None:
         """Print a line that says that the placement has settled."""
         if self.status is None:
             self._write(_SETTLED)

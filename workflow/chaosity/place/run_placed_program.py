@@ -133,7 +133,7 @@ class _PlacementSession:
         return False
 
     def _settle(self, source: placement_search.RateSource | None) -> None:
-        """Let the program run until its placement has settled, and tell the runner."""
+        """Let the program run until its placement has settled, and report it to the runner."""
         # With a `source` of the program's rate, a search moves the pages; else the kernel moves
         # them.
         self.program.must_settle = False
@@ -143,7 +143,7 @@ class _PlacementSession:
             self.settling = AutonumaSettling()
             self.settling.wait_until_pages_rest(self.program.let_program_run, self._look_at_shares)
             self._write_report()
-        self.program.tell_settled()
+        self.program.print_settled()
 
     def _look_at_shares(self) -> dict[int, float]:
         """Return the present share of each node."""

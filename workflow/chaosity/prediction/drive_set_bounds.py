@@ -15,7 +15,7 @@ from chaosity.store.measurements import Measurements
 
 Drives = frozenset[str]
 Part = TypeVar("Part", bound=Hashable)
-# Values that differ by more than so many standard errors differ by more than noise: with some
+# Values that differ by more than this many standard errors differ by more than noise: with some
 # thousand comparisons of a large server, about one in 400 exceeds this by chance.
 SIGNIFICANT = 3.0
 DrivesByNode = Mapping[int, frozenset[str]]
@@ -123,7 +123,7 @@ def raise_to_best_subset(measured: Mapping[Drives, NoisyValue]) -> dict[Drives, 
 def lowest_cover(
     wanted: frozenset[Part], family: Mapping[frozenset[Part], NoisyValue]
 ) -> NoisyValue | None:
-    """Return the lowest sum of the values of sets that together contain `wanted`; None without."""
+    """Return the lowest sum of values of sets that together contain `wanted`; None without any."""
     parts: dict[frozenset[Part], NoisyValue] = {}
     for own, value in family.items():
         if part := own & wanted:

@@ -46,7 +46,7 @@ _UNKNOWN_NOISE = 0.02
 _COVERAGE = 0.95
 # A conformal interval of 95 % needs at least 19 errors.
 FEWEST_ERRORS = 19
-# A bound is the extreme of many noisy values, so it is widened by so many standard errors.
+# A bound is the extreme of many noisy values, so it is widened by this many standard errors.
 _WIDEN = 5.0
 # A prediction whose interval is wider says too little: from 2/3 to 3/2 of the value.
 _WIDEST = 1.5**2
@@ -127,10 +127,10 @@ class DriveSetModel:
         return bound_drive_set(cell.drives, known, self._node_of, raised)
 
     def expected(self, cell: DriveSetCell) -> NoisyValue | None:
-        """Return what its initiator's other sets let expect of a cell; None without such sets.
+        """Return the value to expect of a cell from its initiator's other sets; None without any.
 
         Sets that other initiators measured, but this one did not, count too if they differ from
-        what its own sets let expect.
+        the value to expect from its own sets.
         """
         own = self.values.get(cell.initiator, {})
         if cell.initiator not in self._borrowed:
@@ -142,7 +142,7 @@ class DriveSetModel:
         return self.bounds_from_other_sets(cell, {**self._borrowed[cell.initiator], **own}).expected
 
     def _analogy(self, cell: DriveSetCell) -> NoisyValue | None:
-        """Return what other initiators let expect of a cell; None if its own sets say the same."""
+        """Return the value to expect of a cell from other initiators; None if its sets agree."""
         measured = {
             name: values[cell.drives]
             for name, values in self.values.items()
@@ -222,7 +222,7 @@ class DriveSetModel:
 
     @cached_property
     def errors(self) -> dict[DriveSetCell, float]:
-        """The logarithm of measured : predicted value of audited sets, of all if those are few."""
+        """The logarithm of measured : predicted value of audited sets; if few, of all sets."""
         cells = self.measured_sets_like_unmeasured
         if len(cells) < FEWEST_ERRORS:
             cells = [cell for cell in self.points if len(cell.drives) > 1]
@@ -365,8 +365,8 @@ def violated_bounds(models: Iterable[DriveSetModel]) -> list[Surprise]:
     """Return the measured drive sets that the other measured sets contradict.
 
     Noise does not explain that such a set gives less than one of its subsets, more than its parts
-    or a larger set, or less than the prediction interval that the other sets of the initiator let
-    expect.
+    or a larger set, or less than the prediction interval that follows from the other sets of the
+    initiator.
     """
     found = (_surprise(model, cell) for model in models for cell in model.points)
     return [surprise for surprise in found if surprise is not None]

@@ -20,7 +20,7 @@ from chaosity.statistics.anova import p_value_text, variation_percent_text
 from chaosity.statistics.estimates import change_text
 from chaosity.text_templates import FORMATS, TEMPLATES, write_text
 
-# Browsers need about a second for the SVG of so many marks, and the page grows by a megabyte.
+# Browsers need about a second for the SVG of this many marks, and the page grows by a megabyte.
 _MOST_INLINE_MARKS = 3000
 # Figures have the size of print; on a screen, which is farther away, they are 25 % larger.
 _PIXELS_PER_POINT = 4.0 / 3.0 * 1.25

@@ -32,7 +32,7 @@ from chaosity.text_templates import write_text
 from chaosity.topology.topology_model import read_topology
 
 _SEVERITIES = (FINDING, *SEVERITIES)
-# A page with more rows has drawings of the worst hosts only, and at most so many.
+# A page with more rows has drawings of the worst hosts only, and at most this many.
 _MOST_DRAWN = 24
 
 
@@ -61,7 +61,7 @@ class OverviewRow:
         """Return the severity of the worst problem in the report or among equal hosts."""
         found = [self.worst_problem.severity]
         found += [PROBLEM] if self.outlier else []
-        found += [WARNING] if self.checks and self.checks.tells else []
+        found += [WARNING] if self.checks and self.checks.found_a_loss else []
         return min(found, key=_SEVERITIES.index)
 
     @property

@@ -148,8 +148,8 @@ class NightlyChecks:
     error: str | None = None  # why the series cannot be read, or None
 
     @property
-    def tells(self) -> bool:
-        """Return whether the checks tell a loss."""
+    def found_a_loss(self) -> bool:
+        """Return whether the checks found a loss."""
         return bool(self.clear or self.steps or self.error)
 
 

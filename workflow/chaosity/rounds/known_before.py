@@ -1,4 +1,4 @@
-"""What earlier runs tell about a machine: the values to expect, and how much they scatter.
+"""What earlier runs say about a machine: the values to expect, and how much they scatter.
 
 It only steers what is measured. Values and intervals of a report come from the run's own records.
 """

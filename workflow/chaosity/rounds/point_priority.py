@@ -1,4 +1,4 @@
-"""Sort the points of a plan by how much they tell about a machine that is not measured yet.
+"""Sort the points of a plan by how much they show of a machine that is not measured yet.
 
 A run with a budget measures points of priority 0 first and in any case, then those of higher
 numbers. The order follows from the structure of the loads, so it holds for every experiment.
@@ -25,7 +25,7 @@ WHOLE_PARTS = ("package", "machine")
 _WORKING_SET = "bytes"
 # Level with the second core of a pair.
 _RESPONDER = "responder"
-# A set of at most so many nodes is measured early: pairs show shared paths.
+# A set of at most this many nodes is measured early: pairs show shared paths.
 _PAIR = 2
 
 
@@ -51,7 +51,7 @@ def point_priorities(points: Iterable[Point], topology: Topology) -> dict[PointK
     """Return the priority of each point of a plan.
 
     A point that runs the same commands as an earlier point of the plan, such as the reference of an
-    interference, tells nothing new alone. It is measured together with the points that need it.
+    interference, shows nothing new alone. It is measured together with the points that need it.
     """
     found: dict[PointKey, Priority] = {}
     seen: set[object] = set()
@@ -103,11 +103,11 @@ def point_priority(point: Point, topology: Topology) -> Priority:
 
 
 def kind_of_contention(point: Point, topology: Topology) -> frozenset[object] | None:
-    """Return what several initiators, or one core alone, load; None for other loads of one node.
+    """Return the kinds of shared resources that a point loads with several initiators or one core.
 
-    One core alone tells whether cores or a shared resource limit several. Points of a kind load
-    resources of the same kinds: drives or memory, controllers of the initiator's node, links within
-    its package, and links to other packages.
+    None for other loads of one node. One core alone shows whether cores or a shared resource limit
+    several. Points of a kind load resources of the same kinds: drives or memory, controllers of the
+    initiator's node, links within its package, and links to other packages.
     """
     loads = point["loads"]
     if len(loads) == 1 and len(loads[0]["initiator"]["nodes"]) <= 1:

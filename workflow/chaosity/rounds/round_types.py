@@ -48,7 +48,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Budget:
-    """When a run ends: after so many seconds, or when all intervals are narrow enough."""
+    """When a run ends: after a time, or when all intervals are narrow enough."""
 
     seconds: float | None = None  # time of the measurements; None without a limit
     # Half width of the intervals as a share of the median; None without a target.
@@ -68,7 +68,7 @@ def rounds_of(steps: Iterable[RoundStep]) -> list[Round]:
 
 
 def round_file(folder: Path, number: int) -> Path:
-    """Return the path of a choice of a host's configuration, which has this folder of results."""
+    """Return the path of choice `number` in the results of a host's configuration."""
     return folder / ROUNDS_FOLDER / f"{number}.json"
 
 

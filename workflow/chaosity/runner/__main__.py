@@ -70,7 +70,7 @@ def search_tools_folder_first(folder: Path | None) -> None:
 
 
 def path_that_others_may_write(folder: Path) -> Path | None:
-    """Return the folder, or a folder above it, that a user other than root may change; else None.
+    """Return the folder, or a folder above it, that users other than root may change, or None.
 
     In a folder with the sticky bit, such as /tmp, nobody but root can replace what is root's.
     """

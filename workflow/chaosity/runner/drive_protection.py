@@ -27,9 +27,10 @@ SYS_BLOCK = Path("/sys/block")
 # Files are filled in large blocks of random data: a drive may answer reads of zeros or of unwritten
 # blocks without reading its flash.
 FILL_BLOCK_BYTES = 4 * 1024 * 1024
-# Before a load reads a drive, so many blocks are read: half of them over the whole drive, half over
-# its begin, which a sequential read of 10 s does not leave. If a tenth of either part was never
-# written, at least two blocks of zeros are found in it with a probability of 84 %; of both, 99 %.
+# Before a load reads a drive, this many blocks are read: half of them over the whole drive, half
+# over its begin, which a sequential read of 10 s does not leave. If a tenth of either part was
+# never written, at least two blocks of zeros are found in it with a probability of 84 %; of both,
+# 99 %.
 SAMPLED_BLOCKS, SAMPLED_BLOCK_BYTES = 64, 4096
 _BEGIN_BYTES = 64 * 1024**3
 # A drive in use has single blocks of zeros. More than this share means blocks without data.

@@ -266,7 +266,7 @@ def smallest_counted_time_share(result: CounterResult) -> float | None:
 MSR_PMU = Path("/sys/bus/event_source/devices/msr")
 FREQUENCY_FILE = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
 _EVENTS = ("aperf", "mperf", "tsc")
-# Each file takes some microseconds to read, so the files of only so many units are read.
+# Each file takes some microseconds to read, so the files of only this many units are read.
 _MOST_UNITS = 16
 COUNTED, ESTIMATED = "APERF and MPERF", "mean of scaling_cur_freq"
 

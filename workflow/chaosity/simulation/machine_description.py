@@ -122,7 +122,7 @@ def current_faults(machine: MachineDescription, host: str, today: date) -> list[
 def firmware_topology(
     machine: MachineDescription, topology: Topology, host: str, today: date
 ) -> Topology:
-    """Return the topology as the machine shows it.
+    """Return the topology as the machine's firmware and drivers report it.
 
     A GPU that uses the memory of a node has unified memory. The fault `swapped_distances` names two
     nodes. In the SLIT row of every other node, the distances to these two nodes are swapped.

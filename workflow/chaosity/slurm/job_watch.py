@@ -39,7 +39,7 @@ CUT_SHORT |= {"PREEMPTED", "TIMEOUT"}
 FINISHED = CUT_SHORT | {"COMPLETED", "FAILED"}
 # Each look costs two short queries.
 LOOK_SECONDS = 15.0
-# A node is given up after so many looks in a row found it unusable, since a node may answer late.
+# A node is given up after this many looks in a row found it unusable, since a node may answer late.
 LOOKS_IN_TROUBLE = 2
 
 

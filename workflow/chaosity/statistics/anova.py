@@ -1,4 +1,4 @@
-"""Analyse variance: which factors explain the differences in a table, and to which share.
+"""Analyse variance: which factors explain the differences in a table, and how much of them.
 
 The steps are those of document 004 and of Jain, "The Art of Computer Systems Performance Analysis"
 (1991): effects, allocation of variation, F tests, contrasts, visual tests of the residuals, and a

@@ -135,7 +135,7 @@ def with_variance_priors(measurements: Measurements) -> Measurements:
 
 
 def replace_values(rows: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
-    """Return rows of the tidy table with other values, so without the priors of their values."""
+    """Return rows of the tidy table with other values, and without priors, which fit no longer."""
     return rows.drop(columns=[*PRIOR], errors="ignore").assign(value=values)
 
 

@@ -136,7 +136,7 @@ def _numbers(points: Measurements) -> Iterator[dict[str, object]]:
 
 
 def complete_blocks(rows: pd.DataFrame) -> list[pd.DataFrame]:
-    """Return the rows of each replicate block that has every point that any block has.
+    """Return the rows of the complete replicate blocks: those that have each point of any block.
 
     Rows without `x` or `value` do not count.
     """

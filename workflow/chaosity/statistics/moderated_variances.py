@@ -87,7 +87,7 @@ class VariancePrior:
             return (self.freedom * np.nan_to_num(self.variance) + freedom * own) / total, total
 
     def is_probable(self, variance: _Values, freedom: _Values, level: float) -> _Mask:
-        """Return whether cells of the prior have such a variance; false without a prior.
+        """Return whether the prior makes a variance probable; false without a prior.
 
         `level` is the share of the prior's cells for which the answer is wrong.
         """

@@ -1,9 +1,10 @@
 """Write CSV files whose texts no spreadsheet takes for formulas.
 
-Texts such as the serial of a drive come from devices, inventories and files of others. Spreadsheets
-evaluate a cell that begins with ``=``, ``+``, ``-`` or ``@``. As OWASP recommends (CSV Injection),
-such a text gets an apostrophe in front. Numbers are unchanged, also in columns of texts. Control
-characters, such as a carriage return, which would begin a row, are shown by their numbers.
+Texts such as the serial of a drive come from devices, inventories and files that others wrote.
+Spreadsheets evaluate a cell that begins with ``=``, ``+``, ``-`` or ``@``. As OWASP recommends (CSV
+Injection), such a text gets an apostrophe in front. Numbers are unchanged, also in columns of
+texts. Control characters, such as a carriage return, which would begin a row, are shown by their
+numbers.
 """
 
 from __future__ import annotations

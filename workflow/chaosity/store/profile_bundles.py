@@ -1,9 +1,9 @@
 """Write and read bundles: profiles in one file that others can import.
 
 A bundle is a zip file of `manifest.json` (schema version, provenance, size and SHA-256 of each
-part) and a Parquet file for each table. A bundle of others is checked before anything is put into
-the database: names, sizes and hashes of parts, columns and types here, rows by the constraints in
-`bundle_constraints.sql`.
+part) and a Parquet file for each table. A bundle from elsewhere is checked before anything is put
+into the database: names, sizes and hashes of parts, columns and types here, rows by the constraints
+in `bundle_constraints.sql`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Read and write the profile database: facts and measurements of all hosts in one DuckDB file.
 
 A profile has the facts, measurements, drives and GPUs of one host in one configuration. Profiles of
-this site have the origin `local`, profiles from bundles of others `imported`. Values are passed as
+this site have the origin `local`, profiles from bundles `imported`. Values are passed as
 parameters, so no text of a table or a person becomes part of an SQL statement.
 """
 
@@ -134,7 +134,7 @@ def _create_tables(connection: duckdb.DuckDBPyConnection) -> None:
 def _check_schema(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Check the version of a database, and that it has plain tables only.
 
-    Views, macros and generated columns of others would be executed.
+    Views, macros and generated columns would be executed.
     """
     other = UserError("the file is a database, but not a profile database", str(path))
     try:

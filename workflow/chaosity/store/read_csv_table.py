@@ -1,4 +1,4 @@
-"""Read a table of others from a CSV file, or the matrix in the output of Intel MLC."""
+"""Read a table from any CSV file, or the matrix in the output of Intel MLC."""
 
 from __future__ import annotations
 

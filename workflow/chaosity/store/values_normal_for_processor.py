@@ -52,9 +52,11 @@ class NormalValue:
 
 
 def values_of_own_nodes(measurements: Measurements, metric: str) -> dict[str | None, float]:
-    """Return kernel -> median over the nodes of the best median from a node's own cores.
+    """Return kernel -> typical value of the memory of a node for its own cores.
 
-    Latency has no kernel, so its key is None. Loads in caches and loads with others do not count.
+    Of each node, the best median of its own initiators counts; the result is the median over the
+    nodes. Latency has no kernel, so its key is None. Loads in caches and loads with others do not
+    count.
     """
     alone = measurements.single_load_rows() if len(measurements) else measurements
     rows = alone.valid_rows().rows

@@ -64,7 +64,8 @@ _DEPENDS = 0.1
 _MOST_STEPS, _LEAST_GAIN = 12, 1e-4
 # Evaluations while all cells count.
 _FIRST_STEPS = 6
-# Values are slower by so many deviations with a limit, at so many points: one can be an outlier.
+# Values are slower by this many deviations with a limit, at this many points: one can be an
+# outlier.
 _HELD_SIGMAS, _FEWEST_HELD = 2.0, 2
 _NO_LIMIT = 1e3  # a capacity that the format needs, times this, limits nothing
 _ORDER = {parameter: place for place, parameter in enumerate(PARAMETERS)}
@@ -187,7 +188,7 @@ class _Fit:
         self.median_per_run = math.sqrt(fmean(np.minimum(1.0, shares)))
 
     def cost(self, now: ModelValues) -> float:
-        """Return the soft L1 loss: about the squares of small residuals, twice the large ones."""
+        """Return the soft L1 loss: about the square of a small residual, and twice a large one."""
         return float(np.sum(2 * (np.sqrt(1 + ((now.logs - self.logs) / self.scale) ** 2) - 1)))
 
     def start(self) -> Values:

@@ -60,11 +60,11 @@ class FittedMachine:
     others: Mapping[Parameter, Values] = field(default_factory=dict)
 
     def draws(self, count: int, seed: int) -> Iterator[Values]:
-        """Yield sets of values that are as likely as the estimates are sure.
+        """Yield random sets of values from the joint distribution of the estimates.
 
         The logarithms are normal. No capacity that the data do not determine is below what was
-        measured through it. One without an estimate has no limit in every second set, and else its
-        least value. All explanations of the data are drawn equally often.
+        measured through it. One without an estimate has no limit in every second set, and its
+        least value in the others. All explanations of the data are drawn equally often.
         """
         random = np.random.default_rng(seed)
         centre = np.log(list(self.values.values()))
@@ -88,7 +88,7 @@ class FittedMachine:
 def named_description(
     fitted: FittedMachine, name: str, host: str, configuration: str, *, simulated: bool
 ) -> MachineDescription:
-    """Return a fitted description as a file of that name can hold it.
+    """Return a fitted description with the keys of a file of this name.
 
     Args:
         fitted: the fitted machine.

@@ -71,7 +71,7 @@ class Parameter:
 
     @property
     def changes_routes(self) -> bool:
-        """Return whether routes depend on the number: not if loads share what has this capacity.
+        """Return whether routes depend on the number; those of shared resources change none.
 
         A fault can add a resource to routes.
         """

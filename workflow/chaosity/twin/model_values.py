@@ -43,7 +43,7 @@ _BUSY = 0.01
 Row = tuple[int, int, str]
 RATES = ("bandwidth_bytes_per_second", "processing_throughput_bytes_per_second")
 METRICS = (*RATES, "latency_ns")
-# A cell departs from the model by at least `MATTERS` on a logarithm, and by so many of its
+# A cell departs from the model by at least `MATTERS` on a logarithm, and by this many of its
 # deviations: one in two million does so by chance.
 _DEPARTS_SIGMAS = 5.0
 
@@ -90,7 +90,7 @@ def kind_of_value(load: Load, metric: str, loads: int) -> str:
 
 
 def departs(difference: float, scale: float) -> bool:
-    """Return whether a value departs from the model: by 5 %, and by far more than others differ.
+    """Return whether a value departs from the model: by 5 %, and by many deviations of all values.
 
     Args:
         difference: of the logarithms of value and model.
@@ -170,7 +170,7 @@ class ModelOfPoints:
         return self._evaluated(changed, self._affected(now, parameter, 0.0))
 
     def jacobian(self, now: ModelValues) -> NDArray[np.float64]:
-        """Return the derivative of each logarithm by the logarithm of each parameter."""
+        """Return the derivative of each value for each parameter, both as logarithms."""
         derivatives = np.zeros((len(now.logs), len(now.values)))
         for column, (parameter, value) in enumerate(now.values.items()):
             affected = self._affected(now, parameter, _BUSY)
