@@ -1,8 +1,8 @@
-"""How often faults of known size are found, and how often one is told that is none: simulated.
+"""How often faults of known size are found, and findings are no faults: simulated.
 
 Machines are those of ``tests/faulty_machines.py``: equal parts differ by 0.5 %, replicates by 2 %,
 blocks drift by 3 %, one replicate in a hundred loses a tenth, as a fault would in a single run.
-Recall is the share of machines whose fault is found, precision the share of what is told that is
+Recall is the share of machines whose fault is found, precision the share of the findings that are
 about the fault.
 """
 
@@ -31,7 +31,7 @@ Cells = frozenset[tuple[object, object]]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was told of one machine: the fault found, true and false findings."""
+    """What was reported of one machine: the fault found, true and false findings."""
 
     found: bool
     true: int
@@ -53,7 +53,7 @@ def compare(_: int) -> Iterator[str]:
     for n in RUNS:
         false = sum(bool(healthy(seed, n).anomalies) for seed in range(CLEAN))
         yield (
-            f"healthy 8 x 8 machines of which something is told, n = {n}: {false} of {CLEAN} "
+            f"healthy 8 x 8 machines of which something is reported, n = {n}: {false} of {CLEAN} "
             f"({100.0 * false / CLEAN:.1f} in 100; goal at n = 5: at most 1)"
         )
 
@@ -67,14 +67,14 @@ def simulate(
 
 
 def shown(outcomes: Sequence[Outcome]) -> str:
-    """Recall and precision in per cent; no precision where nothing was told."""
+    """Recall and precision in per cent; no precision where nothing was reported."""
     recall = 100.0 * np.mean([one.found for one in outcomes])
-    true, told = sum(o.true for o in outcomes), sum(o.true + o.false for o in outcomes)
-    return f"{recall:.0f}/{100.0 * true / told:.0f}" if told else f"{recall:.0f}/-"
+    true, reported = sum(o.true for o in outcomes), sum(o.true + o.false for o in outcomes)
+    return f"{recall:.0f}/{100.0 * true / reported:.0f}" if reported else f"{recall:.0f}/-"
 
 
 def judged(found: Findings, cells: Cells) -> Outcome:
-    """Set what was told against the cells that the fault is in."""
+    """Set what was reported against the cells that the fault is in."""
     about = [bool(set(one.cells) & cells) for one in found.anomalies]
     return Outcome(any(about), sum(about), len(about) - sum(about))
 

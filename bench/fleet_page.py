@@ -1,9 +1,9 @@
-"""What the page of all hosts tells of a fleet with one sick host: recall and false alarms.
+"""What the page of all hosts shows of a fleet with one sick host: recall and false alarms.
 
-Hosts are those of `checks.py`: servers with eight nodes and 30 drives (EPYC 7413, NPS4) that differ
-by 0.7 % in each pair of initiator and target, with a map each. The sick host lost a share of a node
-or of a drive before its map. "Told" means that the page calls it an outlier host, "named" that one
-of its marked resources is the faulty part.
+Hosts are those of `nightly_check_recall.py`: servers with eight nodes and 30 drives (EPYC 7413,
+NPS4) that differ by 0.7 % in each pair of initiator and target, with a map each. The sick host lost
+a share of a node or of a drive before its map. "Reported" means that the page calls it an outlier
+host, "named" that one of its marked resources is the faulty part.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ def compare(fleets: int) -> Iterator[str]:
     sick, false = f"server{SICK:03}", 0
     for part in FAULTS:
         for loss in LOSSES:
-            told = named = 0
+            reported = named = 0
             for fleet in range(fleets):
                 names, places = outlier_hosts(16, fleet, part, loss)
-                told += sick in names
+                reported += sick in names
                 named += any(place_of(part) in place for place in places)
                 false += len(names - {sick})
-            yield f"| {part}, {100 * loss:.0f} % less | {told} of {fleets} | {named} of {told} |"
+            counts = f"{reported} of {fleets} | {named} of {reported}"
+            yield f"| {part}, {100 * loss:.0f} % less | {counts} |"
     healthy = sum(len(outlier_hosts(16, 500 + n, None, 0.0)[0]) for n in range(2 * fleets))
     number = 16 * 2 * fleets
     most = stats.binomtest(healthy, number).proportion_ci(method="exact").high

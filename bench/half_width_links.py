@@ -50,7 +50,7 @@ def findings(run: str, slow: bool, seed: int) -> Findings:
 
 
 def seen(run: str, slow: bool, seed: int) -> tuple[bool, bool]:
-    """Return whether the link is named, and whether anything is told that is no fault."""
+    """Return whether the link is named, and whether anything is reported that is no fault."""
     anomalies = findings(run, slow, seed).anomalies
     named = any(each.sentence.startswith(SENTENCE) for each in anomalies)
     faults = [*OWN_FAULTS, *([{NAME}] if slow else [])]
@@ -66,8 +66,8 @@ def compare(seeds: int) -> Iterator[str]:
         for run, slow in cases:
             numbers = range(1, seeds + 1)
             of_each = list(pool.map(seen, [run] * seeds, [slow] * seeds, numbers))
-            told, false = (shown(sum(column), seeds) for column in zip(*of_each, strict=True))
-            yield f"| {run} | {'half width' if slow else 'healthy'} | {told} | {false} |"
+            reported, false = (shown(sum(column), seeds) for column in zip(*of_each, strict=True))
+            yield f"| {run} | {'half width' if slow else 'healthy'} | {reported} | {false} |"
 
 
 PARTS = {"half_width_links": compare}

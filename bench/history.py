@@ -1,7 +1,7 @@
 """What the history of nightly checks tells: recall, delay, error of the date and false changes.
 
 The hosts, their noise and their faults are those of the part `checks`. A step begins after 60
-nights; the drift lasts a year. "Told" means a change that names the part. Its date is judged 30
+nights; the drift lasts a year. "Reported" means a change that names the part. Its date is judged 30
 nights after the step.
 """
 
@@ -43,7 +43,7 @@ class HistoryOfHost:
 
 @dataclass(frozen=True)
 class Step:
-    """Nights until a step was told, and what was told in the end."""
+    """Nights until a step was reported, and what was reported in the end."""
 
     nights: int | None
     error: int | None = None
@@ -51,7 +51,7 @@ class Step:
     others: int = 0
 
 
-def told_step(
+def reported_step(
     seed: str, healthy: Mapping[PointKey, float], sick: Mapping[PointKey, float], part: str
 ) -> Step:
     """What the history tells of a step."""
@@ -61,7 +61,7 @@ def told_step(
         nights = None
         for night in range(1, SICK_NIGHTS + 1):
             host.check(1, sick)
-            # Looking costs more than a check, so after it was told only the end is looked at.
+            # Looking costs more than a check, so after it was reported only the end is looked at.
             if nights is None or night == SICK_NIGHTS:
                 changes = host.changes()
                 right = [each for each in changes if each.parts == (part,) and each.is_worse]
@@ -80,7 +80,7 @@ def compare(pairs: int) -> Iterator[str]:
     healthy = values_of([])
     yield f"{len(check_points())} values; {pairs} hosts each"
     yield (
-        "| what | told within 30 nights | median delay, nights | error of the date, nights: "
+        "| what | reported within 30 nights | median delay, nights | error of the date, nights: "
         "median, largest | true date in the interval | further changes |"
     )
     yield "|---|---|---|---|---|---|"
@@ -88,7 +88,9 @@ def compare(pairs: int) -> Iterator[str]:
         for loss in (0.03, 0.05, 0.10):
             name = f"{part}, {loss:.0%} less"
             sick = values_of([fault(1.0 - loss)])
-            yield row(name, [told_step(f"{name} {n}", healthy, sick, part) for n in range(pairs)])
+            yield row(
+                name, [reported_step(f"{name} {n}", healthy, sick, part) for n in range(pairs)]
+            )
     yield drift_row(healthy, pairs)
     yield from false_changes(healthy, pairs)
 
@@ -109,7 +111,7 @@ def row(what: str, steps: Sequence[Step]) -> str:
 
 
 def drift_row(healthy: Mapping[PointKey, float], hosts: int) -> str:
-    """What is told of a year's drift of a node."""
+    """What is reported of a year's drift of a node."""
     drifts = steps = 0
     for number in range(hosts):
         with tempfile.TemporaryDirectory() as folder:
@@ -121,8 +123,8 @@ def drift_row(healthy: Mapping[PointKey, float], hosts: int) -> str:
             drifts += any(each.is_drift for each in own)
             steps += sum(not each.is_drift for each in own)
     return (
-        f"node5, drift of {DRIFT_A_MONTH:.1%} a month for a year: told as a drift for {drifts} of "
-        f"{hosts}, and {steps} steps"
+        f"node5, drift of {DRIFT_A_MONTH:.1%} a month for a year: reported as a drift for {drifts} "
+        f"of {hosts}, and {steps} steps"
     )
 
 
@@ -140,7 +142,7 @@ def false_changes(healthy: Mapping[PointKey, float], hosts: int) -> Iterator[str
             last, ever = last + len(now), ever + len(seen)
     yield f"healthy: {last / hosts:.2f} changes in the history of a host's year"
     yield (
-        f"healthy: {ever / hosts:.2f} changes a year that any look told, "
+        f"healthy: {ever / hosts:.2f} changes a year that any look reported, "
         f"one look in {NIGHTS_BETWEEN_LOOKS} nights"
     )
 

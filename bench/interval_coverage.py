@@ -21,7 +21,7 @@ from chaosity.statistics.estimates import Estimate, Ratio
 from chaosity.statistics.ratios import summarise_cell_ratios_paired_by_block
 from chaosity.store.measurements import CELL
 
-# Standard errors are 0.4 % for the fast ones and 0.8 % for whole analyses: 2 % can be told.
+# Standard errors are 0.4 % for the fast ones and 0.8 % for whole analyses: 2 % can be seen.
 FAST, SLOW = 3000, 800
 LEAST, MOST = 93.0, 97.0
 TRUE = 40.0

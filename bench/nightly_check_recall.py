@@ -1,9 +1,9 @@
-"""What nightly checks of simulated fleets tell: recall, delay and false alarms.
+"""What nightly checks of simulated fleets find: recall, delay and false alarms.
 
 Hosts are servers with eight nodes and 30 drives (EPYC 7413, NPS4). A map has three replicates. A
 measurement scatters by 1 %, and each part differs by 1 % from night to night, as after a boot. A
 fault begins after 30 nights, or before the map. Equal hosts differ by 0.7 % in each value, always.
-"Told" means a warning or a fault; "named" that it names the component.
+"Reported" means a warning or a fault; "named" that it names the component.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ HEALTHY_FLEET_NIGHTS = range(RECENT, HEALTHY_NIGHTS, RECENT)
 
 
 @dataclass(frozen=True)
-class Told:
+class Reported:
     """Nights from the fault to the first message, and whether it named the part."""
 
     nights: int | None
@@ -110,9 +110,9 @@ class Host:
         return values
 
 
-def nights_until_told(
+def nights_until_reported(
     seed: str, healthy: Mapping[PointKey, float], sick: list[dict[PointKey, float]], part: str
-) -> Told:
+) -> Reported:
     """Check a host in good nights, then in sick ones."""
     host = Host(seed, healthy)
     for night in range(QUIET_NIGHTS):
@@ -120,8 +120,8 @@ def nights_until_told(
     for night, true in enumerate(sick):
         values = host.check(QUIET_NIGHTS + night, true)
         if status_of_values(values):
-            return Told(night + 1, any(part in each.parts for each in suspected_parts(values)))
-    return Told(None, False)
+            return Reported(night + 1, any(part in each.parts for each in suspected_parts(values)))
+    return Reported(None, False)
 
 
 def drifted(healthy: Mapping[PointKey, float], part: str, nights: int) -> dict[PointKey, float]:
@@ -141,7 +141,7 @@ def compare(pairs: int) -> Iterator[str]:
     healthy = values_of([])
     seconds = sum(check.seconds for check in check_points())
     yield f"{len(check_points())} points, {seconds:.0f} s; {pairs} hosts each"
-    yield "| what | told in the first night | within 30 nights | median delay, nights | named |"
+    yield "| what | reported in the first night | within 30 nights | median delay, nights | named |"
     yield "|---|---|---|---|---|"
     for part, fault in FAULTS.items():
         for loss in (0.03, 0.05, 0.10):
@@ -155,8 +155,10 @@ def compare(pairs: int) -> Iterator[str]:
                 bad = values_of([fault(1.0 - loss)])
                 what = f"{part}, {loss:.0%} less before the map, {hosts} hosts"
                 numbers = range(min(pairs, MOST_FLEETS))
-                told = [fleet_told(f"{what} {n}", healthy, bad, part, hosts) for n in numbers]
-                yield row_of(what, told)
+                reported = [
+                    fleet_reported(f"{what} {n}", healthy, bad, part, hosts) for n in numbers
+                ]
+                yield row_of(what, reported)
         yield healthy_fleet(hosts, healthy)
     for loss in (0.0, 0.03, 0.05, 0.10):
         yield dates(loss, pairs)
@@ -167,7 +169,8 @@ def compare(pairs: int) -> Iterator[str]:
             status_of_values(host.check(night, healthy)) > 0 for night in range(HEALTHY_NIGHTS)
         )
     checks = pairs * HEALTHY_NIGHTS
-    yield f"healthy: {alarms} of {checks} checks told a loss, {alarms / pairs:.2f} in a host's year"
+    per_year = f"{alarms / pairs:.2f} in a host's year"
+    yield f"healthy: {alarms} of {checks} checks reported a loss, {per_year}"
 
 
 def row(
@@ -179,17 +182,17 @@ def row(
 ) -> str:
     """A line of the table."""
     return row_of(
-        what, [nights_until_told(f"{what} {n}", healthy, sick, part) for n in range(hosts)]
+        what, [nights_until_reported(f"{what} {n}", healthy, sick, part) for n in range(hosts)]
     )
 
 
-def row_of(what: str, told: list[Told]) -> str:
+def row_of(what: str, reported: list[Reported]) -> str:
     """A line of the table, of the hosts of a kind."""
-    hosts = len(told)
-    nights = sorted(each.nights for each in told if each.nights is not None)
+    hosts = len(reported)
+    nights = sorted(each.nights for each in reported if each.nights is not None)
     delay = f"{statistics.median(nights):g}" if nights else "-"
     first, within = (sum(each <= limit for each in nights) for limit in (1, SICK_NIGHTS))
-    named = sum(each.named for each in told)
+    named = sum(each.named for each in reported)
     cells = [
         what,
         f"{first} of {hosts}",
@@ -218,13 +221,13 @@ def last_nights(nights: Sequence[Mapping[PointKey, float]]) -> dict[PointKey, li
     return {key: [night[key] for night in nights] for key in nights[0]}
 
 
-def fleet_told(
+def fleet_reported(
     seed: str,
     healthy: Mapping[PointKey, float],
     bad: Mapping[PointKey, float],
     part: str,
     hosts: int,
-) -> Told:
+) -> Reported:
     """Check a host whose map was bad already, each night with the other hosts of its fleet."""
     chance = random.Random(seed)
     true = own_values(chance, bad)
@@ -239,8 +242,8 @@ def fleet_told(
             host.check(night, true), own, [last_nights(values) for values in nights]
         )
         if status_of_values(judged):
-            return Told(night + 1, any(part in each.parts for each in suspected_parts(judged)))
-    return Told(None, False)
+            return Reported(night + 1, any(part in each.parts for each in suspected_parts(judged)))
+    return Reported(None, False)
 
 
 def healthy_fleet(hosts: int, healthy: Mapping[PointKey, float]) -> str:
@@ -266,34 +269,34 @@ def healthy_fleet(hosts: int, healthy: Mapping[PointKey, float]) -> str:
 
 
 def all_tests_together(fleet: int, healthy: Mapping[PointKey, float]) -> tuple[int, int, int]:
-    """Checks of a healthy fleet of 16 in a year: all, those that told a loss, and by equal hosts.
+    """Checks of a healthy fleet of 16 in a year: all, those with a loss, those by equal hosts.
 
     Each host has a map of its own and is judged each night by all three tests, as in the product.
     """
     chance = random.Random(f"together {fleet}")
     truths = [own_values(chance, healthy) for _ in range(FLEETS[0])]
     hosts = [Host(f"together {fleet} {n}", true) for n, true in enumerate(truths)]
-    told = by_equals = 0
+    reported = by_equals = 0
     for night in range(HEALTHY_NIGHTS):
         recent = [{key: each[-RECENT:] for key, each in one.earlier.items()} for one in hosts]
         for number, (host, true) in enumerate(zip(hosts, truths, strict=True)):
             own = {key: each[1 - RECENT :] for key, each in recent[number].items()}
             others = recent[:number] + recent[number + 1 :]
             judged = compare_with_equal_hosts(host.check(night, true), own, others)
-            told += status_of_values(judged) > 0
+            reported += status_of_values(judged) > 0
             by_equals += any(value.equals.is_clear for value in judged)
-    return FLEETS[0] * HEALTHY_NIGHTS, told, by_equals
+    return FLEETS[0] * HEALTHY_NIGHTS, reported, by_equals
 
 
 def compare_together(fleets: int) -> Iterator[str]:
     """A line on the false alarms of fleets of 16 in a year, by all tests together."""
     healthy = values_of([])
     found = [all_tests_together(fleet, healthy) for fleet in range(fleets)]
-    checks, told, by_equals = (sum(each) for each in zip(*found, strict=True))
+    checks, reported, by_equals = (sum(each) for each in zip(*found, strict=True))
     years = checks / HEALTHY_NIGHTS
     yield (
-        f"{fleets} healthy fleets of {FLEETS[0]}: {told} of {checks} checks told a loss, "
-        f"{told / years:.2f} in a host's year; {by_equals} of them by equal hosts"
+        f"{fleets} healthy fleets of {FLEETS[0]}: {reported} of {checks} checks reported a loss, "
+        f"{reported / years:.2f} in a host's year; {by_equals} of them by equal hosts"
     )
 
 

@@ -75,10 +75,10 @@ def compare(_pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
         pairs = list(combinations([one[name] for one in repeats], 2))
         within += all(abs(a.median - b.median) < min(width(a), width(b)) for a, b in pairs)
         inside += all(b.low <= a.median <= b.high and a.low <= b.median <= a.high for a, b in pairs)
-        told = ", ".join(
+        reported = ", ".join(
             f"{x.median:.1f} ({x.low:.1f} to {x.high:.1f})" for x in (one[name] for one in repeats)
         )
-        print(f"  {name}: {told} ns")
+        print(f"  {name}: {reported} ns")
     of = f"of {len(whole)} DRAM points, {REPEATS} times n = {config['replicates']}"
     yield (
         f"% {of}: differ by less than the interval",

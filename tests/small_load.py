@@ -20,7 +20,7 @@ if wrong == "dies": sys.exit("cannot allocate")
 keep = b"x" * (40 << 20)
 print(json.dumps({"event": "ready"}), flush=True)
 sys.stdin.readline()
-if wrong == "slow": time.sleep(1.5)  # a first pass, of which nothing is told
+if wrong == "slow": time.sleep(1.5)  # a first pass, of which nothing is reported
 while not stop and wrong != "early":
     begin = time.monotonic_ns(); time.sleep(0.005)
     done = {"event": "sample", "begin_ns": begin, "end_ns": time.monotonic_ns(), "bytes": 5000}

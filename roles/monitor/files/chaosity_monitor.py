@@ -241,11 +241,11 @@ def wanted_changes(
     if problems and status in (WARNING, FAULT):
         severity, text = problems[0]
         kind = "" if severity == "fault" else "warning: "
-        told = f"{MARK}{kind}node_problem: {text}"[:REASON_CHARACTERS]
+        comment_text = f"{MARK}{kind}node_problem: {text}"[:REASON_CHARACTERS]
         if status == FAULT and drain and not node["drained"]:
-            changes.append(["state=drain", f"reason={told}"])
+            changes.append(["state=drain", f"reason={comment_text}"])
         elif not drained_here:
-            comment = told
+            comment = comment_text
     elif status == FINE and resume and drained_here:
         changes.append(["state=resume"])
     is_free = not node["comment"] or node["comment"].startswith(MARK)

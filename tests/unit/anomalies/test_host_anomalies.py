@@ -81,7 +81,7 @@ def test_a_slow_drive_is_the_worst_and_named_with_model_and_serial(with_slow_dri
     assert any(said.startswith("8 comparable drives") for said in found.checked)
 
 
-def test_a_set_with_a_slow_drive_is_told_once(with_slow_drive):
+def test_a_set_with_a_slow_drive_is_reported_once(with_slow_drive):
     found = of_kind(with_slow_drive.findings(1), "adding_drives_loses_bandwidth")
     assert len(found) <= 1
 
@@ -177,13 +177,13 @@ def test_an_inverted_order_at_the_largest_size_is_an_inversion():
     assert inversions(analyse_host(constant)) == []
 
 
-@pytest.mark.parametrize(("inverted_in", "told"), [(1, []), (2, []), (3, [0.9999])])
-def test_an_inversion_of_which_the_interval_holds_zero_is_not_told(inverted_in, told):
+@pytest.mark.parametrize(("inverted_in", "reported"), [(1, []), (2, []), (3, [0.9999])])
+def test_an_inversion_of_which_the_interval_holds_zero_is_not_reported(inverted_in, reported):
     measured = latencies(lambda pu, size, mode: 1.0 if pu else 0.8, cores={0: 0, 4: 0})
     own = measured.where(point=f"chase=pu0+{SIZES[-1]}", replicate=[*range(1, inverted_in + 1)])
     grown = np.where(measured.rows.index.isin(own.rows.index), 4.0, 1.0)
     found = analyse_host(measured.with_columns(value=measured.rows["value"] * grown))
-    assert [one.confidence for one in inversions(found)] == told
+    assert [one.confidence for one in inversions(found)] == reported
 
 
 def test_percentiles_of_slow_accesses_are_not_compared():
@@ -217,23 +217,23 @@ def test_a_wrong_slit_is_found_by_latency():
     assert of_kind(right.findings(1), "slit_mismatch") == []
 
 
-# What is told twice, and in what order.
+# What is reported twice, and in what order.
 
 
 def test_equal_anomalies_by_several_kernels_are_merged():
     found = machine(slow_node(0.6), experiments=MEMORY).findings(1).anomalies
-    [told] = [one for one in found if one.components == ("node1",)]
-    assert told.kind == "slow_component" and told.target in (1, "node1")
-    assert any(line.startswith("Also by bandwidth (") for line in told.also)
+    [reported] = [one for one in found if one.components == ("node1",)]
+    assert reported.kind == "slow_component" and reported.target in (1, "node1")
+    assert any(line.startswith("Also by bandwidth (") for line in reported.also)
 
 
 def test_a_single_run_of_one_cell_is_a_suspicion():
     way = {"load": "memory", "initiator_nodes": "0", "target": "node3", "kernel": "triad"}
     once = machine(experiments=MEMORY, replicates=1)
-    told = analyse_host(changed(once.table(1), 0.6, **way), once.component_facts)
-    assert told.anomalies == ()
-    assert [one.components for one in told.suspicions] == [("node0->node3",)]
-    assert told.suspicions[0].advice.count("Measure it again before anything else.") == 1
+    reported = analyse_host(changed(once.table(1), 0.6, **way), once.component_facts)
+    assert reported.anomalies == ()
+    assert [one.components for one in reported.suspicions] == [("node0->node3",)]
+    assert reported.suspicions[0].advice.count("Measure it again before anything else.") == 1
 
 
 ONE_FAULT = {
@@ -259,10 +259,10 @@ def test_a_fault_is_one_finding_with_the_name_of_its_part(fault, components):
 
 
 def test_the_worst_anomaly_is_first_for_all_metrics():
-    told = machine(slow_node(0.6), slow_drive(0.2)).findings(1).anomalies
-    losses = [one.loss_as_share_of_better_value for one in told]
+    reported = machine(slow_node(0.6), slow_drive(0.2)).findings(1).anomalies
+    losses = [one.loss_as_share_of_better_value for one in reported]
     assert losses == sorted(losses, reverse=True)
-    places = [one.components for one in told]
+    places = [one.components for one in reported]
     assert places.index((SLOW,)) < places.index(("node1",))
 
 

@@ -65,9 +65,9 @@ def check(one, loss, metric, n):
 def test_a_slow_part_of_a_node_is_one_anomaly(layout, metric, n, make, loss, initiator, target):
     node = initiator if target is None else target
     fault = make(layout, node, loss)
-    told = found_in(layout, fault, n=n, metric=metric)
+    reported = found_in(layout, fault, n=n, metric=metric)
     # One disturbed run could be a single cell that is slow.
-    (one,) = told.suspicions if n == 1 and len(fault.cells) == 1 else told.anomalies
+    (one,) = reported.suspicions if n == 1 and len(fault.cells) == 1 else reported.anomalies
     assert (one.kind, one.initiator, one.target) == ("slow_component", initiator, target)
     assert one.components == (f"node{node}",)
     assert set(one.cells) == fault.cells
@@ -370,8 +370,8 @@ def test_two_replicates_that_contradict_each_other_are_no_evidence(values, found
     first, second = measured.samples[2, 2]
     samples = {**measured.samples, (2, 2): (first * values[0], second * values[1])}
     nodes = measured.initiators
-    told = analyse_matrix(NodeMatrix(BANDWIDTH, nodes, nodes, samples, measured.blocks, "x"))
-    assert bool(told.anomalies) == found
+    reported = analyse_matrix(NodeMatrix(BANDWIDTH, nodes, nodes, samples, measured.blocks, "x"))
+    assert bool(reported.anomalies) == found
 
 
 def test_a_block_of_few_cells_has_no_drift():

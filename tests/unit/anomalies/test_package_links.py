@@ -55,7 +55,7 @@ def analysed(table: Measurements) -> Findings:
 
 
 @pytest.mark.parametrize("topology", [SERVER, ONE_NODE, FOUR])
-def test_links_of_a_healthy_machine_are_tested_and_not_told(topology):
+def test_links_of_a_healthy_machine_are_tested_and_not_reported(topology):
     found = healthy(topology).findings(1)
     packages = len(healthy(topology).topology.packages)
     assert found.anomalies == ()
@@ -79,7 +79,7 @@ def test_a_link_at_half_width_is_one_finding_with_its_direction(
     assert "width" in one.advice
 
 
-def test_of_four_packages_also_a_link_that_is_slow_in_both_directions_is_told():
+def test_of_four_packages_also_a_link_that_is_slow_in_both_directions_is_reported():
     (one,) = host(FOUR, half_width(1, 0), half_width(0, 1)).findings(1).anomalies
     assert "between package 0 and package 1 is slow in both directions" in one.sentence
     assert set(one.components) == {"link package0->package1", "link package1->package0"}
@@ -90,7 +90,7 @@ def test_of_two_packages_a_link_that_is_slow_in_both_directions_has_no_reference
 
 
 @pytest.mark.parametrize("remaining", [0.2, 0.7])
-def test_slow_memory_of_one_node_is_not_told_as_a_link(remaining):
+def test_slow_memory_of_one_node_is_not_reported_as_a_link(remaining):
     """Pages lie on all nodes in turn, so the slow node limits each load from the other package."""
     fault: Fault = {"fault": "slow_node", "node": 5, "remaining": remaining}
     found = host(SERVER, fault).findings(1).anomalies
@@ -124,7 +124,7 @@ def test_a_path_that_is_slower_than_its_link_is_a_finding_of_its_own():
     assert ("node2->node6",) in names
 
 
-def test_slow_reads_alone_are_told_without_naming_the_link():
+def test_slow_reads_alone_are_reported_without_naming_the_link():
     """Writes use the same direction of the link and are as fast as in the other direction."""
     table = slowed(
         healthy(SERVER).table(1), 0.6, initiator="package0", target="nodes4-7", kernel="read"

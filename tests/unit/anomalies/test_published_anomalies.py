@@ -94,8 +94,8 @@ def test_the_inverted_order_of_two_cores_of_an_epyc_in_a_single_run_is_a_suspici
 
 def test_the_epyc_has_no_anomaly_when_each_core_runs_alone():
     found = sweep()
-    told = [*found.anomalies, *found.suspicions]
-    assert {one.where["mode"] for one in told} == {"concurrent"}
+    reported = [*found.anomalies, *found.suspicions]
+    assert {one.where["mode"] for one in reported} == {"concurrent"}
     assert (len(found.anomalies), len(found.suspicions)) == (4, 1)
 
 

@@ -131,7 +131,7 @@ def test_a_record_of_an_early_version_without_roles_is_explained(folder: Path):
     assert explain(folder, "--metric", "bandwidth") == whole
 
 
-def test_loads_that_share_a_name_are_told_apart_by_their_initiators(folder: Path):
+def test_loads_that_share_a_name_are_reported_apart_by_their_initiators(folder: Path):
     """As chases on each core at once: their loads have numbers, and the table has one name."""
     paths = [folder / f"points/e/{POINT}.json", *folder.glob(f"e/{POINT}/*.json")]
     for path in paths:

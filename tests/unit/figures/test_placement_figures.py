@@ -69,7 +69,7 @@ def measured(elements):
         assert expansion.plan_notes.note_texts == []
         rows, outcomes = [], {}
         for point in points:
-            told = {"host": "milan", "configuration": "nps4", **point}
+            reported = {"host": "milan", "configuration": "nps4", **point}
             values = {
                 load["name"]: dict(made_up(load, len(point["loads"]))) for load in point["loads"]
             }
@@ -79,11 +79,11 @@ def measured(elements):
             outcome = ReplicateOutcome("valid", readings=values, seen_nodes=seen)
             outcomes[name, point["point"]] = [outcome, outcome]
             for replicate in (1, 2):
-                rows += tidy_rows_of_outcome(told, replicate, outcome)
+                rows += tidy_rows_of_outcome(reported, replicate, outcome)
         for point in points:
-            told = {"host": "milan", "configuration": "nps4", **point}
+            reported = {"host": "milan", "configuration": "nps4", **point}
             for replicate in (1, 2):
-                rows += tidy_rows_of_derived_metrics(told, replicate, outcomes)
+                rows += tidy_rows_of_derived_metrics(reported, replicate, outcomes)
         return points, pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
     return measure

@@ -1,4 +1,4 @@
-"""Changes of one night are told together, with their component and what else changed then."""
+"""Changes of one night are reported together, with their component and what else changed then."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_change_of_components_on_another_night_is_not_blamed(tmp_path):
     assert "no change of a component is known" in found.sentences()[0]
 
 
-def test_a_repair_is_told_first_and_as_a_gain(tmp_path):
+def test_a_repair_is_reported_first_and_as_a_gain(tmp_path):
     found = checks(tmp_path, lambda c, night: 0.2 * (a_drive() in c.parts and 20 <= night < 40))
     assert [(each.parts, each.is_worse) for each in found.changes] == [
         ((a_drive(),), False),
@@ -112,7 +112,7 @@ def test_if_all_is_slow_no_single_part_is_named(tmp_path):
     assert found.sentences()[0].startswith("most parts: ")
 
 
-def test_a_drift_is_told_as_a_drift(tmp_path):
+def test_a_drift_is_reported_as_a_drift(tmp_path):
     found = checks(tmp_path, lambda c, night: 0.001 * night * (c.parts == (a_drive(),)), 120)
     [change] = found.changes
     assert change.is_drift and change.parts == (a_drive(),)

@@ -1,4 +1,4 @@
-"""Losses are told from chance, and the component that explains them is named."""
+"""Losses are reported from chance, and the component that explains them is named."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_quiet_earlier_checks_tell_smaller_losses():
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.03])
-def test_a_loss_that_hides_in_a_night_is_told_by_several_nights(loss):
+def test_a_loss_that_hides_in_a_night_is_reported_by_several_nights(loss):
     chance = random.Random(5)
     slow = next(each for each in check_points() if each.parts == ("node5",))
     earlier = {

@@ -21,7 +21,7 @@ def elements_of(ready: dict) -> int:
 
 @dataclass(frozen=True)
 class Program:
-    """One of the programs, with options for a run that ends only when it is told to."""
+    """One of the programs, with options for a run that ends only when it is reported to."""
 
     name: str
     options: str  # {0} and {1} stand for two CPUs, {node} for a node with memory

@@ -117,7 +117,7 @@ def test_traffic_counts_the_lines_that_it_moves(tmp_path: Path, kernel: str, cpu
     binary = build("chaosity-traffic", FOR_TESTS)
     ran, loaded, stored = traced(binary, kernel, tmp_path / "trace", options)
     chunks = ran.done["warmup_chunks"] + ran.done["chunks"]
-    # an ordinary store is told twice, for the line is fetched first, which no instruction says
+    # an ordinary store is reported twice, for the line is fetched first, which no instruction says
     fetched = 1 if kernel in ("copy", "fill") else 0
     assert sum(loaded.values()) == chunks * lines * LINE * (reads - fetched)
     assert sum(stored.values()) == chunks * lines * LINE * writes

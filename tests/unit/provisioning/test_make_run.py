@@ -42,8 +42,8 @@ def test_the_hosts_that_are_measured_are_provisioned(root, arguments, provisione
     done = make_run(root, *arguments)
     # A source of provisioning that was renamed would be named here.
     assert (done.returncode, done.stderr) == (0, "")
-    told = re.findall(r"^\.venv/bin/snakemake *(.*?) *$", done.stdout, re.MULTILINE)
-    assert [" ".join(words.split()) for words in told] == [measured]
+    reported = re.findall(r"^\.venv/bin/snakemake *(.*?) *$", done.stdout, re.MULTILINE)
+    assert [" ".join(words.split()) for words in reported] == [measured]
     played = re.findall(r"ansible-playbook (.*) -e", done.stdout)
     assert played in ([f"-i {provisioned} provision.yml --tags tools"], [])
     # Only this machine can be provisioned already.

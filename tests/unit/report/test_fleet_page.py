@@ -155,7 +155,7 @@ def test_a_host_whose_map_was_bad_before_its_checks_says_so(tmp_path):
     assert text.endswith("Its 20 checks show no change since the map: it was so before.")
 
 
-def test_a_broken_series_is_told_and_does_not_stop_the_page(tmp_path):
+def test_a_broken_series_is_reported_and_does_not_stop_the_page(tmp_path):
     folders = write_fleet(tmp_path, server(), 1, {})
     (folders[0] / SERIES_FILE).write_text("nothing\n")
     found, html = page(tmp_path)

@@ -263,7 +263,9 @@ def left_out_drives(tidy):
     return measured, LeftOutPoints(Measurements.from_table(rows), predictions)
 
 
-def test_what_a_budget_left_out_is_told_first_and_predictions_are_in_columns_of_their_own(tmp_path):
+def test_what_a_budget_left_out_is_reported_first_and_predictions_are_in_columns_of_their_own(
+    tmp_path,
+):
     found = machine("storage_bandwidth")
     measured, left_out = left_out_drives(found.tidy())
     topology = topology_from_json(found.topology())

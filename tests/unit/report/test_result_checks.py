@@ -84,7 +84,7 @@ def test_checks_of_records_are_counted():
     assert check.text.startswith("not met in 33 % of 30 records, for example ±1.71 %")
 
 
-def test_a_check_that_failed_and_that_was_unknown_is_told_once():
+def test_a_check_that_failed_and_that_was_unknown_is_reported_once():
     first, *others = record_summaries(measured_host("one_node").tidy())
     unknown = make_check("memory: precision", None, "too short", decisive=False)
     runs = [replace(first, checks=(unknown,)), *others]

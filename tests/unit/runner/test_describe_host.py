@@ -38,16 +38,16 @@ def description(tmp_path):
 
 def test_a_description_gives_the_same_topology_as_the_machine(description):
     live, live_xml = discover_topology_with_xml("live")
-    told, told_xml = discover_topology_with_xml(str(description))
-    assert told == discover_topology(str(description))
-    live_document, told_document = topology_to_json(live), topology_to_json(told)
-    told_document["source"] = live_document["source"]
+    reported, reported_xml = discover_topology_with_xml(str(description))
+    assert reported == discover_topology(str(description))
+    live_document, reported_document = topology_to_json(live), topology_to_json(reported)
+    reported_document["source"] = live_document["source"]
     # A virtual machine may give memory back to its host at any time.
-    for mine, other in zip(live_document["nodes"], told_document["nodes"], strict=True):
+    for mine, other in zip(live_document["nodes"], reported_document["nodes"], strict=True):
         assert other["memory_bytes"] == pytest.approx(mine["memory_bytes"], rel=0.2)
         other["memory_bytes"] = mine["memory_bytes"]
-    assert told_document == live_document
-    assert _without_bytes_of_memory(told_xml) == _without_bytes_of_memory(live_xml)
+    assert reported_document == live_document
+    assert _without_bytes_of_memory(reported_xml) == _without_bytes_of_memory(live_xml)
 
 
 def _without_bytes_of_memory(xml: str) -> str:
@@ -76,7 +76,7 @@ def test_without_hwloc_there_is_no_description(monkeypatch):
 @pytest.mark.parametrize(
     "program", ["chaosity-run --describe", "chaosity-place --policy first_touch --workers 0 true"]
 )
-def test_a_container_that_forbids_memory_policies_is_told_before_all_points(program, root):
+def test_a_container_that_forbids_memory_policies_is_reported_before_all_points(program, root):
     filtered = [sys.executable, root / "tests/denied_system_calls.py", "237,238,239"]
     name, *arguments = program.split()
     command = [*filtered, Path(sys.executable).with_name(name), *arguments]

@@ -67,7 +67,7 @@ def test_a_lock_is_readable_for_everyone_whatever_the_umask_is(tmp_path: Path, u
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root makes a file that another user may not read")
-def test_who_may_not_lock_is_told_what_root_sets():
+def test_who_may_not_lock_is_reported_what_root_sets():
     drop = f"import os; os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\nprint("
     with tempfile.TemporaryDirectory() as folder:  # in pytest's folders, root is alone
         Path(folder).chmod(0o755)

@@ -104,8 +104,8 @@ def test_a_tool_gets_of_the_variables_that_change_values_only_those_of_its_file(
         monkeypatch.setenv(name, value)
     load = make_point()["loads"][0]
     names = [*of_site, "OMP_NUM_THREADS"]
-    told = f"import os; print([x for x in {names} if x in os.environ])"
-    program = load["command"][2].replace("import json", f"{told}\nimport json", 1)
+    reported = f"import os; print([x for x in {names} if x in os.environ])"
+    program = load["command"][2].replace("import json", f"{reported}\nimport json", 1)
     command = [sys.executable, "-c", program, ""]
     record = measure_point(make_point(command=command, environment={"OMP_NUM_THREADS": "3"}), 1)
     assert record["verdict"]["status"] == VALID, record["verdict"]["reason"]

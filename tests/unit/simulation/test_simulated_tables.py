@@ -44,12 +44,12 @@ def test_a_drawn_table_has_the_values_and_findings_of_all_records():
     records = host.table_of_records(SEED)
     parts = host_component_facts(host.topology, make_component_documents(host.topology))
     from_records, drawn = analyse_host(records, parts), few.findings(SEED)
-    told = [
+    reported = [
         [each.sentence for each in (*found.anomalies, *found.suspicions)]
         for found in (drawn, from_records)
     ]
     assert drawn.checked == from_records.checked
-    assert told[0] and told[0] == told[1]
+    assert reported[0] and reported[0] == reported[1]
     read = records.rows["point"].isin([point["point"] for point in few.points])
     assert_same_table(few.table(SEED), records.select(read))
 

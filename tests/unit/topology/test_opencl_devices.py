@@ -80,16 +80,16 @@ def test_a_command_with_numbers_gets_them_and_their_loader(monkeypatch):
     monkeypatch.setattr(opencl_device_lookup, "list_opencl_devices", lambda: GPUS)
     slot = wanted_device(platform="NVIDIA CUDA", device="NVIDIA H100", pci="0000:41:00.0")
     numbers = [opencl_device_lookup.PLATFORM_NUMBER, opencl_device_lookup.DEVICE_NUMBER]
-    load, [told] = opencl_device_lookup.fill_in_device_numbers(
+    load, [reported] = opencl_device_lookup.fill_in_device_numbers(
         {"command": ["tool", *numbers, "rest"], "environment": {}, "target": {"device": slot}}
     )
     assert load["command"] == ["tool", "1", "1", "rest"]
     assert load["environment"] == {"LD_PRELOAD": GPUS["loader"]}
-    assert told["passed"]
-    assert "platform 1 (NVIDIA CUDA), device 1 (NVIDIA H100)" in told["detail"]
+    assert reported["passed"]
+    assert "platform 1 (NVIDIA CUDA), device 1 (NVIDIA H100)" in reported["detail"]
 
 
-def test_a_command_with_names_stays_and_a_new_driver_is_told(monkeypatch):
+def test_a_command_with_names_stays_and_a_new_driver_is_reported(monkeypatch):
     monkeypatch.setattr(opencl_device_lookup, "list_opencl_devices", lambda: GPUS)
     target = {"device": wanted_device(driver="2.0")}
     asked = {"command": ["tool", f"--device={NAME}"], "environment": {}, "target": target}
