@@ -155,9 +155,9 @@ def records_before_choice(wildcards):
     return mode.records_before_choice(number)
 
 
-def budget_of_choice(wildcards):
+def inputs_of_choice(wildcards):
     """What a choice of the next round depends on beside the records."""
-    return CAMPAIGN.budget_of_choice(mode_of(wildcards), int(wildcards.number))
+    return CAMPAIGN.inputs_of_choice(mode_of(wildcards), int(wildcards.number))
 
 
 def content_of_plan(wildcards):

@@ -80,7 +80,7 @@ checkpoint choose_round:
     wildcard_constraints:
         number=r"\d+",
     params:
-        budget=budget_of_choice,
+        budget=inputs_of_choice,
         config=f"{RESULTS}/{{host}}/run_config.yaml",
         folder=f"{RESULTS}/{{host}}/{{configuration}}",
     message:

@@ -61,7 +61,7 @@ def test_a_node_that_was_slow_in_its_own_map_is_a_warning_of_this_node(hosts):
     values = checked(nights("own", sick=["node5"], loss=0.12), others)
     assert status_of_values(values) == WARNING
     assert {each.parts for each in suspected_parts(values)} == {("node5",)}
-    reported = [value for value in values if value.clear]
+    reported = [value for value in values if value.clear_losses]
     assert {value.equals.hosts for value in reported} == {hosts}
     assert all(value.reported_loss == value.equals.loss > 0.08 for value in reported)
     assert not any(value.tonight.is_clear or value.is_fault for value in values)

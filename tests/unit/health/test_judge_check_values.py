@@ -133,7 +133,7 @@ def test_disturbed_measurements_of_a_slow_point_are_replaced():
 
 def test_a_loss_that_only_disturbed_measurements_show_is_no_fault():
     value, count = check_one_point((0.3, True), (0.0, False), (0.01, False), (0.0, False))
-    assert (bool(value.clear), value.disturbed, count) == (False, True, 3)
+    assert (bool(value.clear_losses), value.disturbed, count) == (False, True, 3)
 
 
 def test_without_time_for_quiet_measurements_a_loss_stays_a_warning():

@@ -293,7 +293,7 @@ class Campaign:
         """Return the names of the hosts."""
         return list(dict.fromkeys(host for host, _ in self.modes))
 
-    def budget_of_choice(self, mode: HostInMode, number: int) -> list[str]:
+    def inputs_of_choice(self, mode: HostInMode, number: int) -> list[str]:
         """Return what a choice depends on besides the records; a change repeats the choice."""
         assert mode.rounds
         before = mode.rounds.plan_until(number).points_fingerprint

@@ -141,7 +141,7 @@ def machine_so_far(
     return MachineSoFar(plan.points, plan.host.topology, facts, rounds, measured, seconds, known)
 
 
-def with_other_records(
+def rounds_with_unrequested_records(
     plan: HostPlan, rounds: Sequence[Round], states: RecordStates
 ) -> list[Round]:
     """Return the rounds, and one round more with the records that no round requested.
@@ -253,7 +253,7 @@ class RoundsOfHost:
     def choose(self, rounds: Sequence[Round]) -> NextChoice:
         """Return the next round after these rounds."""
         states = record_states(self.plan, self.folder, self.components, rounds, writes=self.writes)
-        known = with_other_records(self.plan, rounds, states)
+        known = rounds_with_unrequested_records(self.plan, rounds, states)
         so_far = machine_so_far(
             self.plan,
             self.folder,

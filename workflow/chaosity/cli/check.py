@@ -250,7 +250,7 @@ def _document(result: CheckResult) -> dict[str, Any]:
             **{"components": each.check.parts, "values": each.values, "expected": each.expected},
             **{"loss": each.tonight.loss, "clear_loss": each.limit},
             **{"clear": each.tonight.is_clear, "recent_loss": each.recent.loss},
-            **{"slow": bool(each.clear), "equal_hosts": each.equals.hosts},
+            **{"slow": bool(each.clear_losses), "equal_hosts": each.equals.hosts},
             "loss_to_equal_hosts": each.equals.loss,
             **{"confirmed": each.is_confirmed, "disturbed": each.disturbed},
         }

@@ -105,14 +105,14 @@ class CheckedValue:
         return Evidence(ratio - 1.0 if is_time else 1.0 - ratio, self.limit)
 
     @property
-    def clear(self) -> list[Evidence]:
+    def clear_losses(self) -> list[Evidence]:
         """Return the clear losses: of tonight's check, of the last checks, against equal hosts."""
         return [each for each in (self.tonight, self.recent, self.equals) if each.is_clear]
 
     @property
     def reported_loss(self) -> float:
         """Return the loss that a check reports: the first clear one, 0 without any."""
-        return self.clear[0].loss if self.clear else 0.0
+        return self.clear_losses[0].loss if self.clear_losses else 0.0
 
     @property
     def is_confirmed(self) -> bool:
@@ -258,7 +258,7 @@ def compare_with_equal_hosts(
 
 def status_of_values(values: Iterable[CheckedValue]) -> int:
     """Return FINE, WARNING or FAULTY (0, 1, 2): the exit status of a check."""
-    slow = [value for value in values if value.clear]
+    slow = [value for value in values if value.clear_losses]
     if any(value.is_fault for value in slow):
         return FAULTY
     return WARNING if slow else FINE
@@ -282,7 +282,7 @@ def suspected_parts(values: Sequence[CheckedValue]) -> list[Suspect]:
     to all parts.
     """
     slow = sorted(
-        (value for value in values if value.clear), key=lambda value: -value.reported_loss
+        (value for value in values if value.clear_losses), key=lambda value: -value.reported_loss
     )
     parts = {part for value in values for part in value.check.parts}
     if len(parts) > 2 and len(slow) >= _COMMON_SHARE * len(values):
@@ -297,7 +297,7 @@ def suspected_parts(values: Sequence[CheckedValue]) -> list[Suspect]:
         well = {
             part: sum(
                 part in value.check.parts
-                and not value.clear
+                and not value.clear_losses
                 and value.check.metric in {each.check.metric for each in own}
                 for value in values
             )

@@ -22,7 +22,7 @@ FactGroups = dict[str, Facts]
 _MOST_CELLS = 0.9
 
 
-def facts_of_templates(templates: Mapping[str, str], **values: object) -> Facts:
+def fill_fact_templates(templates: Mapping[str, str], **values: object) -> Facts:
     """Return each fact with a text; `templates`: name of the fact -> template."""
     texts = {name: fill_text(template, **values) for name, template in templates.items()}
     return {name: text for name, text in texts.items() if text}
@@ -37,7 +37,7 @@ def machine_section(run: Run) -> dict[str, Any]:
     topology, file = run.topology, run.drawing_file
     models = [(each.model or "NVMe drive").strip() for each in topology.drives]
     sizes = [each.size_bytes for each in topology.drives]
-    facts = facts_of_templates(
+    facts = fill_fact_templates(
         fixed_texts("machine"),
         topology=topology,
         system=run.system,
@@ -95,7 +95,7 @@ def methods_section(run: Run) -> Facts:
     replicates = rows.groupby("experiment", sort=False)["replicate"]
     of_points = rows.groupby(["experiment", "point"])["replicate"].nunique()
     measurements = rows[["experiment", "point", "replicate", "status"]].drop_duplicates()
-    values = facts_of_templates(
+    values = fill_fact_templates(
         texts["values"],
         config=config,
         number={
@@ -119,7 +119,7 @@ def methods_section(run: Run) -> Facts:
         worst=None if known.empty else cells.iloc[int(cells["precision"].argmax())],
         in_rounds=of_points.groupby("experiment").nunique().gt(1).any(),
     )
-    records = facts_of_templates(
+    records = fill_fact_templates(
         texts["records"],
         config=config,
         summaries=summaries,

@@ -184,10 +184,10 @@ class Run:
     def plan(self) -> Mapping[str, Any]:
         """The plan: its experiments, config and notes."""
 
-        def parse(read: Mapping[str, Any]) -> Mapping[str, Any]:
-            return {**read, "experiments": [*read["experiments"]]}
+        def with_list_of_experiments(document: Mapping[str, Any]) -> Mapping[str, Any]:
+            return {**document, "experiments": [*document["experiments"]]}
 
-        return _read_json(self.plan_file, parse, "the plan.json of a host")
+        return _read_json(self.plan_file, with_list_of_experiments, "the plan.json of a host")
 
     @cached_property
     def experiments(self) -> Sequence[Mapping[str, Any]]:

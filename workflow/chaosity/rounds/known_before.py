@@ -51,7 +51,7 @@ def known_cells(earlier: Measurements, plan: Collection[PointKey], place: str) -
     return cells[[*_CELL, "median", "n", "variance"]]
 
 
-def own_cells(measured: Measurements, known: pd.DataFrame | None) -> pd.DataFrame:
+def cells_with_known_values(measured: Measurements, known: pd.DataFrame | None) -> pd.DataFrame:
     """Return the summary of the measured cells, with `known_median` and `known_variance`.
 
     `own_variance` is the variance of the logarithm from the cell's own replicates. All three are
@@ -66,7 +66,9 @@ def own_cells(measured: Measurements, known: pd.DataFrame | None) -> pd.DataFram
 
 
 def departs_from_known(cells: pd.DataFrame) -> pd.Series:
-    """Return whether the median of each of `own_cells` departs from the earlier median.
+    """Return whether the median of each cell departs from the earlier median.
+
+    `cells` are those of `cells_with_known_values`.
 
     The differences of all cells of a metric show how much two runs differ: their median absolute
     deviation, which the few cells that changed hardly move. Two runs differ at least by the scatter

@@ -20,7 +20,7 @@ from chaosity.prediction.predict_drive_sets import (
     violated_bounds,
 )
 from chaosity.records.point_types import Point
-from chaosity.rounds.known_before import own_cells
+from chaosity.rounds.known_before import cells_with_known_values
 from chaosity.rounds.round_types import (
     OVERHEAD_SECONDS,
     ROUND_SECONDS,
@@ -74,7 +74,7 @@ class MachineSoFar:
     @cached_property
     def cells(self) -> pd.DataFrame:
         """Return the measured cells beside what is known of them."""
-        return own_cells(self.measured, self.known)
+        return cells_with_known_values(self.measured, self.known)
 
     @property
     def points_with_values(self) -> set[PointKey]:

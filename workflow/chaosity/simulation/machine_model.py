@@ -79,7 +79,7 @@ class Routes:
     """
 
     hits: Mapping[str, HitShares]  # name of each load -> its hits in caches; of drives none
-    load_flows: list[LoadFlow]  # of all loads, in their order
+    paths: list[LoadFlow]  # the flows of all loads, in their order
 
 
 class MachineModel:
@@ -130,7 +130,7 @@ class MachineModel:
         """
         for load in loads:
             self._paths.add_drives(load)
-        paths = routes.load_flows
+        paths = routes.paths
         free = max_min_fair_rates([path.flow for path in paths], self.capacities)
         if any(rate_share(load) < 1 or shares_work(load) for load in loads):
             paths = _limited_by_programs(loads, paths, free.rates)

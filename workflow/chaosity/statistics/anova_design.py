@@ -213,7 +213,7 @@ def _fit_balanced_data(design: AnovaDesign, terms: list[Term], centred: Values) 
 # Fits all terms whose effects the data can tell apart; each is the difference of two models. Of two
 # terms that cannot be told apart, the last is left out, and interactions before factors.
 def _fit_any_data(design: AnovaDesign, terms: list[Term], centred: Values) -> FittedTerms:
-    columns = cache(lambda term: indicators(_effect_of_each_row(design, term)))
+    columns = cache(lambda term: indicator_columns(_effect_of_each_row(design, term)))
 
     @cache
     def fit(chosen: frozenset[Term]) -> tuple[Values, int]:
@@ -253,7 +253,7 @@ def _residuals_and_rank(
     if not solved:
         return residuals, count
     columns = sparse.hstack(solved, format="csc")
-    sums = indicators(cells).T @ columns
+    sums = indicator_columns(cells).T @ columns
     of_cells = (sparse.diags_array(1.0 / np.bincount(cells)) @ sums).tocsc()
     within = (columns.T @ columns - sums.T @ of_cells).toarray()
     tolerance = _ROUNDING * float(columns.sum(axis=0).max())
@@ -272,7 +272,7 @@ def _effect_of_each_row(design: AnovaDesign, term: Term) -> NDArray[np.intp]:
     return np.where((codes < 0).any(axis=1), -1, effects)
 
 
-def indicators(codes: NDArray[np.intp]) -> sparse.csc_array:
+def indicator_columns(codes: NDArray[np.intp]) -> sparse.csc_array:
     """Return a column for each code: 1 in its rows, else 0; rows with the code -1 have only 0."""
     rows = np.flatnonzero(codes >= 0)
     shape = (len(codes), int(codes.max(initial=0)) + 1)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, optimize, sparse, special, stats
 
-from chaosity.statistics.anova_design import AnovaDesign, Term, Values, indicators, means
+from chaosity.statistics.anova_design import AnovaDesign, Term, Values, indicator_columns, means
 
 # All pairs of twelve levels are 66 lines; of more levels only the extremes are reported.
 MOST_LEVELS_IN_PAIRS = 12
@@ -138,7 +138,7 @@ def level_effects_and_contrasts(
     """
     design = analysed.design
     codes = map(design.combination_of_each_row, terms)
-    columns = sparse.hstack([indicators(own) for own in codes], format="csr")
+    columns = sparse.hstack([indicator_columns(own) for own in codes], format="csr")
     counts, rank = columns.sum(axis=0), 1 + sum(map(design.effect_count, terms))
     if design.is_balanced:  # the effects are the departures of the means
         inverse = np.diag(1.0 / counts)
@@ -276,7 +276,7 @@ def compare_groups_of_cells(
         noise, freedom = _own_noise(analysed, inside, counts)
         parts.append((float((shares**2).sum()) * noise, freedom))
     if design.block:
-        blocks = indicators(design.combination_of_each_row(design.block)).toarray()
+        blocks = indicator_columns(design.combination_of_each_row(design.block)).toarray()
         within = blocks - means(cells, blocks)
         uneven = weights @ blocks  # how much the groups' blocks differ; zero in balanced data
         shift = linalg.pinvh(within.T @ within, rtol=_ROUNDING) @ uneven

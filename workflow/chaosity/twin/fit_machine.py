@@ -34,7 +34,7 @@ from chaosity.twin.machine_parameters import (
     Values,
     can_be_fitted,
     capacity_of_factor,
-    described,
+    description_with_values,
     factor_of_fault,
 )
 from chaosity.twin.model_values import (
@@ -265,7 +265,7 @@ class _Fit:
             parameters.append(self._parameter(each, values.get(each), deviation, determined))
         parameters.sort(key=lambda fitted: _ORDER.get(fitted.parameter, len(_ORDER)))
         noise: Noise = {"between_runs": min(1.0, round(self.noise, 5))}
-        document: MachineDescription = {**described(values), "noise": noise}
+        document: MachineDescription = {**description_with_values(values), "noise": noise}
         away = self.logs - self.model.at(values).logs
         departures = {}
         for row in np.argsort(-np.abs(away)):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from chaosity.documents.machines import FitSummary, MachineDescription, ParameterCertainty
 from chaosity.errors import UserError
 from chaosity.result_folders import MEASUREMENTS_FILE
-from chaosity.twin.machine_parameters import PARAMETERS, Parameter, Values, described
+from chaosity.twin.machine_parameters import PARAMETERS, Parameter, Values, description_with_values
 
 # Standard deviation of the logarithm of an exact number; the draws need one above zero.
 _EXACT = 1e-9
@@ -122,7 +122,7 @@ def named_description(
     }
     rounded = {each.parameter: _rounded(each.value) for each in fitted.parameters if each.value}
     return {
-        **described(rounded),
+        **description_with_values(rounded),
         "simulated_machine": name,
         "description": f"fitted by chaosity fit to {records} of the host {host} as {configuration}",
         "sources": [

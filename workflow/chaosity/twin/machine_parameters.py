@@ -168,7 +168,7 @@ def capacity_of_factor(factor: Parameter) -> Parameter:
     return next(each for each in PARAMETERS if each.name == name)
 
 
-def described(
+def description_with_values(
     values: Mapping[Parameter, float], base: MachineDescription | None = None
 ) -> MachineDescription:
     """Return the description with these values; a parameter without a value has no limit.
@@ -194,11 +194,13 @@ def described(
 def model_of(
     values: Mapping[Parameter, float], topology: Topology, base: MachineDescription | None = None
 ) -> MachineModel:
-    """Return the model of a machine with these values and this topology, see `described`.
+    """Return the model of a machine with these values and this topology.
 
     It has the faults of `base` that have begun and are not those of a single host.
     """
-    return MachineModel(described(values, base), topology, "", datetime.now(UTC).date())
+    return MachineModel(
+        description_with_values(values, base), topology, "", datetime.now(UTC).date()
+    )
 
 
 def can_be_fitted(point: Point) -> bool:
@@ -239,8 +241,8 @@ class ParameterUses:
         """Return, for each flow of a load, name of resource -> use in units of its parameter."""
         found = []
         drives, chase = bool(load["target"]["drives"]), "latency_ns" in load["metrics"]
-        waiting = self._in_flight.routes([load]).load_flows
-        for path, slow in zip(self._own_speed.routes([load]).load_flows, waiting, strict=True):
+        waiting = self._in_flight.routes([load]).paths
+        for path, slow in zip(self._own_speed.routes([load]).paths, waiting, strict=True):
             uses = {}
             for name, units in path.flow.uses.items():
                 is_core = name.startswith("core")
@@ -264,7 +266,7 @@ class ParameterUses:
             for name, load in zip(places, loads, strict=True)
         )
         flows = []
-        for path in routes.load_flows:
+        for path in routes.paths:
             uses = path.flow.uses.items()
             parts = sorted((model.capacities[name], f"{units:.9g}", name) for name, units in uses)
             flows.append((places[path.load], f"{path.flow.limit:.9g}", parts))
