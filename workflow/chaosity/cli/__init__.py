@@ -18,6 +18,7 @@ from chaosity.hosts.runner_command import put_own_programs_first_in_path
 
 # Each command with its help in one line. `chaosity.cli.NAME` defines it, unless listed below.
 COMMANDS = {
+    "advise": "Advise where a program should run, and what it gets there.",
     "anomalies": "Find faults of a machine in a matrix or in results.",
     "anova": "Show which factors explain the differences in a CSV file.",
     "check": "Check a host against its map in less than a minute.",

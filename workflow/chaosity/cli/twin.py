@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.anomalies import analyse_results
 from chaosity.cli.shared_options import (
     CONFIG_OPTION,
     EXISTING_FILE,
@@ -32,7 +31,6 @@ from chaosity.units import format_count, format_quantity
 
 if TYPE_CHECKING:
     from chaosity.records.point_types import Load, Point
-    from chaosity.store.measurements import Measurements
     from chaosity.topology.topology_model import Topology
     from chaosity.twin.fitted_description import FittedMachine, FittedParameter
     from chaosity.twin.predict_loads import PredictedValue, ValueKey
@@ -63,6 +61,7 @@ def fit_command(folder: Path, output: Path | None) -> None:
     from chaosity.documents.checked_yaml import check_document
     from chaosity.documents.machines import MachineFile
     from chaosity.records.record_files import write_atomically
+    from chaosity.twin.fit_results import fit_results, read_folder_to_fit
     from chaosity.twin.fitted_description import named_description
 
     if output and not re.fullmatch(r"[a-z0-9_]+\.yaml", output.name):
@@ -116,39 +115,6 @@ def _value_and_interval(each: FittedParameter) -> tuple[str, str]:
         return "not determined", f"at least {format_quantity(metric, each.at_least)}"
     assumed = "" if each.value is None else f"assumed {format_quantity(metric, each.value)}"
     return "not determined", assumed
-
-
-def read_folder_to_fit(folder: Path) -> tuple[Measurements, list[Point], Topology]:
-    """Return the tidy table, the planned points and the topology of a host.
-
-    Raises:
-        UserError: the folder is not that of a run.
-    """
-    from chaosity.result_folders import measured_table
-    from chaosity.store.measurements import Measurements
-    from chaosity.store.tidy_table_from_records import read_points
-    from chaosity.topology.topology_model import read_topology
-
-    measured = Measurements.read(measured_table(folder))
-    topology = read_topology(folder / "topology.json")
-    if topology is None:
-        remedy = "name a folder results/HOST/CONFIGURATION of a run"
-        raise UserError("topology.json is missing", str(folder), remedy)
-    return measured, list(read_points(folder / "points")), topology
-
-
-def fit_results(
-    folder: Path, measured: Measurements, points: Sequence[Point], topology: Topology
-) -> FittedMachine:
-    """Return the machine that fits the results in a folder best, see `read_folder_to_fit`.
-
-    The faulty parts are those that the findings of the host name.
-    """
-    from chaosity.twin.faults_of_findings import faults_of_findings
-    from chaosity.twin.fit_machine import fit_machine
-
-    faults = faults_of_findings(analyse_results(folder), topology)
-    return fit_machine(measured, points, topology, faults)
 
 
 @click.command("predict")
@@ -247,6 +213,7 @@ def _predict_drive_sets(folder: Path, *, as_json: bool) -> None:
 
 def predict_loads_of_points(folder: Path, names: tuple[str, ...], *, as_json: bool) -> None:
     """Print what loads of planned points get while all of them run."""
+    from chaosity.twin.fit_results import fit_results, read_folder_to_fit
     from chaosity.twin.predict_loads import joined_loads, measured_medians
 
     measured, points, topology = read_folder_to_fit(folder)

@@ -6,9 +6,10 @@ The benchmark's file describes its programs for simulated machines (key `simulat
 from __future__ import annotations
 
 from functools import cache
+from typing import cast
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.documents.benchmarks import SimulatedProgram
+from chaosity.documents.benchmarks import BenchmarkDocument, SimulatedProgram
 from chaosity.documents.shipped_documents import load_benchmark
 from chaosity.place.page_shares import shift_shares_to_workers
 from chaosity.records.point_types import Load
@@ -31,8 +32,14 @@ _RANDOM_READ_BYTES = 4096
 # A program without a description waits for memory all the time, and a run moves its data once.
 _UNKNOWN_PROGRAM = SimulatedProgram(moves=1.0, time_in_memory=1.0)
 
-# A process reads each benchmark's file once, since a record takes less time than reading the file.
-_read_benchmark = cache(load_benchmark)
+
+@cache
+def _read_benchmark(name: str) -> BenchmarkDocument:
+    """Return the document of a benchmark; a program that is no benchmark has an empty name.
+
+    A process reads each file once, since a record takes less time than reading the file.
+    """
+    return load_benchmark(name) if name else cast(BenchmarkDocument, {})
 
 
 def simulated_program(load: Load) -> SimulatedProgram:

@@ -1,0 +1,155 @@
+"""Advice names the best place that the true machine has, and says how sure it is."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from chaosity import api
+from chaosity.advice.advise import advise
+from chaosity.advice.machine_map import MachineMap
+from chaosity.advice.requests import Place, Request, RunningLoad
+from chaosity.advice.running_programs import parse_running_load
+from chaosity.advice.unexplained_values import with_slow_links
+from chaosity.documents.machines import Fault
+from chaosity.errors import UserError
+from chaosity.twin.fit_machine import fit_machine
+from chaosity.twin.fitted_description import read_fitted
+from machines import SHIPPED_MACHINES, configuration_folder, planned, simulated
+
+EIGHT_NODES = (
+    SHIPPED_MACHINES / "epyc_7413.yaml",
+    SHIPPED_MACHINES / "topologies/epyc_7413_nps4.xml",
+)
+
+
+@pytest.fixture(scope="module")
+def server() -> api.HostMap:
+    """A server of which all numbers are known: 8 nodes with 6 cores, 30 drives."""
+    return api.open_machine(*EIGHT_NODES)
+
+
+def best(server: api.HostMap, **request: object) -> api.AdvisedPlace:
+    return server.advise(Request(**request)).places[0]  # type: ignore[arg-type]
+
+
+def running(server: api.HostMap, text: str) -> RunningLoad:
+    return parse_running_load(text, server.topology, server.machine.drives, "beside")
+
+
+def test_a_latency_bound_program_gets_a_node_of_its_own(server: api.HostMap) -> None:
+    place = best(server, cores=6, goal="latency", beside=(running(server, "node0:node1"),))
+    assert place.nodes == tuple(place.place.shares)
+    assert not {0, 1} & {*place.nodes}
+    assert place.latency.median == pytest.approx(95, rel=0.01)  # as described, beyond the caches
+
+
+def test_a_program_that_needs_bandwidth_uses_more_controllers_than_its_own(
+    server: api.HostMap,
+) -> None:
+    one = server.expected(Place((0, 2, 4, 6, 8, 10), {0: 1.0}))
+    place = best(server, cores=6)
+    assert place.bandwidth.median > 2 * one.median
+    assert len(place.place.shares) > 1
+
+
+def test_drives_are_read_from_the_node_that_has_them(server: api.HostMap) -> None:
+    drive = next(name for name, facts in server.machine.drives.items() if facts["node"] == 5)
+    place = best(server, cores=2, goal="drives", drives=(drive,))
+    assert place.nodes == (5,)
+    assert place.place.drives == (drive,)
+    assert place.bandwidth.median == pytest.approx(6.9e9, rel=0.01)
+    assert place.bandwidth.limited_by == ("drives",)
+
+
+def test_what_is_worth_caching_ends_when_the_drives_end(server: api.HostMap) -> None:
+    advice = server.advise(Request(cores=4, goal="drives", drives=4))
+    assert advice.cached_share is not None
+    place = advice.places[0].place
+    memory = server.machine.loads("memory", Place(place.cpus, place.shares))
+    drives = server.machine.loads("drives", place)
+    rates = [server.machine.value(memory, drives), server.machine.value(drives, memory)]
+    seconds = [advice.cached_share / rates[0], (1 - advice.cached_share) / rates[1]]
+    assert seconds[0] == pytest.approx(seconds[1])
+
+
+def test_no_place_on_one_node_is_better(server: api.HostMap) -> None:
+    draw = random.Random(1)
+    names = ("node1", "node2:node6:triad", "3:node4drives", "node7:node7:copy:50")
+    for _ in range(6):
+        beside = tuple(running(server, text) for text in draw.sample(names, 2))
+        request = Request(cores=draw.randint(1, 6), memory_bytes=1 << 30, beside=beside)
+        busy = {unit for each in beside for unit in each.place.cpus}
+        got = server.advise(request).places[0].bandwidth.median
+        for node in server.topology.initiator_nodes:
+            units = [core.cpus[0] for core in server.topology.cores if node.os_index in core.nodes]
+            free = [unit for unit in units if unit not in busy][: request.cores]
+            if len(free) == request.cores:
+                place = Place(tuple(sorted(free)), {node.os_index: 1.0})
+                alone = server.expected(place, beside=beside).median
+                assert got >= alone * 0.98
+
+
+def test_a_slow_link_counts_although_the_other_direction_has_no_known_limit() -> None:
+    fault: Fault = {"fault": "slow_link", "from_package": 1, "to_package": 0, "remaining": 0.4}
+    # The links of the nodes limit what one direction gets, and a slow link the other.
+    links = {
+        "node_to_package_bytes_per_second": 1.2e10,
+        "package_to_package_bytes_per_second": 2.6e10,
+    }
+    host = planned(
+        "two_packages",
+        faults=[fault],
+        all_points=True,
+        change={"links": links},
+        experiments=["memory_bandwidth", "package_bandwidth"],
+    )
+    points, table = list(host.points), host.table_of_records(1)
+    fitted = fit_machine(table, points, host.topology)
+    known = MachineMap(host.topology, with_slow_links(fitted, table, points, host.topology))
+    truth = MachineMap(host.topology, read_fitted(host.machine, "truth"))
+    package0 = tuple(core.cpus[0] for core in host.topology.cores if core.package == 0)
+    far = dict.fromkeys(host.topology.packages[1].nodes, 1 / 2)
+    values = [
+        machine.value(machine.loads("program", Place(package0, far)), [])
+        for machine in (known, truth)
+    ]
+    assert values[0] == pytest.approx(values[1], rel=0.03)
+    assert values[1] == pytest.approx(0.4 * 2.6e10, rel=0.01)  # and some hits in caches
+
+
+@pytest.mark.parametrize(
+    ("request_", "problem"),
+    [
+        ({"cores": 49}, "49 cores requested, 48 are free"),
+        ({"memory_bytes": 1 << 50}, "of memory requested"),
+        ({"goal": "drives", "drives": 31}, "31 drives requested, the host has 30"),
+        ({"goal": "drives", "drives": ("nvme77",)}, "no drive 'nvme77'"),
+    ],
+)
+def test_what_the_machine_lacks_is_refused(
+    server: api.HostMap, request_: dict[str, object], problem: str
+) -> None:
+    with pytest.raises(UserError, match=problem):
+        best(server, **request_)
+
+
+def test_measured_values_and_the_kept_model_are_those_of_the_results(tmp_path: Path) -> None:
+    made = configuration_folder(simulated("two_packages", ["memory_bandwidth", "latency_matrix"]))
+    folder = tmp_path / "nps1"
+    shutil.copytree(made, folder)
+    first = api.open_map(folder)
+    assert (folder / "model.json").exists()
+    again = api.open_map(folder)
+    assert first.bandwidth(0, 0) == again.bandwidth(0, 0) is not None
+    assert first.latency(0, 1) is not None
+    assert first.drive_bandwidth(0, "drive-0000-01-00-0") is None
+    places = [advise(each.machine, Request(cores=2)).places[0] for each in (first, again)]
+    assert places[0].place == places[1].place
+    ends = [(each.bandwidth.low, each.bandwidth.high) for each in places]
+    assert np.allclose(ends[0], ends[1], rtol=1e-3)  # the file has five digits
+    assert first.stale_components == ()

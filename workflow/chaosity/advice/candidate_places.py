@@ -1,0 +1,336 @@
+"""The places where a program could run: which cores, and where the pages of its data are.
+
+Not all sets of nodes are tried, since 16 nodes have 65,535 of them. Single nodes come first. A set
+grows by the node with which the program does best, and whole packages are tried as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import zip_longest
+
+from chaosity.advice.requests import Place, Request
+from chaosity.cpusets import CpuSet, make_cpu_set
+from chaosity.errors import UserError, check_allowed
+from chaosity.records.point_types import DriveFacts
+from chaosity.topology.topology_model import Topology
+from chaosity.units import format_binary_bytes, format_count
+
+# How good a place is: more is better.
+Score = Callable[[Place], float]
+ScoredPlace = tuple[float, Place]
+# Places that differ by less than this share are equally good; of them the simplest is chosen.
+EQUAL = 0.01
+# A set of nodes grows no further once two more nodes improve it by less than this share.
+_WORTH_A_NODE = 0.005
+# The best set is improved at most so often, each time by so many sets that differ in one node.
+_MOST_IMPROVEMENTS, _TRIED_NEIGHBOURS = 3, 3
+# Of memory nodes without the cores of a place, so many are tried: those that are used least.
+_OTHER_MEMORY = 3
+# The memory of a node is busy if other programs use this share of it.
+_BUSY_MEMORY = 0.3
+# From near to far.
+_RELATIONS = ("same_node", "same_package", "other_package")
+
+
+def _score(place: ScoredPlace) -> float:
+    return place[0]
+
+
+class CandidatePlaces:
+    """The places for a request.
+
+    Args:
+        request: what the program needs.
+        topology: the topology of the host.
+        drives: name of each drive -> its facts.
+        busy_units: processing units whose cores run other programs.
+        used: how full the memory of each node is by other programs, 0 to 1.
+
+    Raises:
+        UserError: the host has too few free cores or drives, or too little memory.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        topology: Topology,
+        drives: Mapping[str, DriveFacts],
+        busy_units: Iterable[int],
+        used: Mapping[int, float],
+    ) -> None:
+        self.request, self.topology, self.drives, self.used = request, topology, drives, used
+        self._free = self._free_units(set(busy_units))
+        free = sum(map(len, self._free.values()))
+        if not free:
+            what = "the other programs use every core"
+            raise UserError(what, remedy="name fewer programs that run beside this one")
+        if not 1 <= request.cores <= free:
+            what = f"{format_count(request.cores, 'core')} requested, {free} are free"
+            raise UserError(what, remedy=f"request 1 to {free} cores")
+        memory = sum(node.size_bytes or 0 for node in topology.memory_nodes)
+        if memory and request.memory_bytes > memory:
+            what = f"{format_binary_bytes(request.memory_bytes)} of memory requested"
+            raise UserError(what, remedy=f"the host has {format_binary_bytes(memory)}")
+
+    def _free_units(self, busy: set[int]) -> dict[int, list[int]]:
+        """Return node -> a unit of each free core: L3 domains by turns, fast cores first."""
+        ranks = {kind.index: kind.speed_rank or (0, 0) for kind in self.topology.core_kinds}
+        by_node: dict[int, dict[object, list[int]]] = defaultdict(lambda: defaultdict(list))
+        fastest_first = sorted(
+            self.topology.cores, key=lambda core: ranks.get(core.kind, (0, 0)), reverse=True
+        )
+        for core in fastest_first:
+            if core.cpus and busy.isdisjoint(core.cpus):
+                unit = core.cpus[0]
+                key = core.l3, ranks.get(core.kind)
+                by_node[self.topology.node_of_pu.get(unit, 0)][key].append(unit)
+        return {
+            node: [
+                unit for turn in zip_longest(*domains.values()) for unit in turn if unit is not None
+            ]
+            for node, domains in sorted(by_node.items())
+        }
+
+    @property
+    def nodes(self) -> list[int]:
+        """Return the nodes with free cores."""
+        return [*self._free]
+
+    def simplicity(self, place: Place, nodes: Sequence[int]) -> tuple[int, int, int, int]:
+        """Return what sorts equally good places with cores on `nodes`, the simplest first.
+
+        Few nodes are simple, pages on the nodes of the cores, and drives near these.
+        """
+        far = {*self._nodes_of(place.drives)} - {*nodes}
+        return len(nodes), len(far), len(place.shares), len({*place.shares} - {*nodes})
+
+    def free_units(self, node: int) -> list[int]:
+        """Return a processing unit of each free core of a node, in the order of their use."""
+        return self._free[node]
+
+    def units_on(self, nodes: Sequence[int], *, fewer: bool = False) -> CpuSet | None:
+        """Return units for the requested cores, evenly on nodes, at least one on each.
+
+        If the nodes have too few, return None, or all of them with `fewer`.
+        """
+        wanted = self.request.cores
+        enough = sum(len(self._free[node]) for node in nodes) >= wanted
+        if not fewer and (len(nodes) > wanted or not enough):
+            return None
+        turns = zip_longest(*(self._free[node] for node in nodes))
+        units = [unit for turn in turns for unit in turn if unit is not None]
+        return make_cpu_set(units[:wanted])
+
+    def places_on(self, nodes: Sequence[int], *, fewer: bool = False) -> Iterator[Place]:
+        """Yield the places with cores on these nodes, each with its pages elsewhere.
+
+        With `fewer`, nodes may have fewer cores than the request.
+        """
+        if (cpus := self.units_on(nodes, fewer=fewer)) is None:
+            return
+        if self.request.goal == "drives":
+            for drives in self._drive_sets(nodes):
+                for shares in self._page_shares(nodes, self._nodes_of(drives)):
+                    yield Place(cpus, shares, drives)
+            return
+        if self.request.partitioned and self._fits(dict.fromkeys(nodes, 1 / len(nodes))):
+            yield Place(cpus)
+        for shares in self._page_shares(nodes, ()):
+            yield Place(cpus, shares)
+
+    def _page_shares(
+        self, nodes: Sequence[int], further: Sequence[int]
+    ) -> Iterator[dict[int, float]]:
+        """Yield the shares of the pages on nodes that are tried for cores on `nodes`."""
+        memory = [node.os_index for node in self.topology.memory_nodes]
+        here = [node for node in nodes if node in memory]
+        near = [node for node in memory if self._relation(nodes, node) != "other_package"]
+        alone = [node for node in memory if node not in self._nodes_with_cores]
+        quiet = [node for node in memory if self.used.get(node, 0.0) < _BUSY_MEMORY]
+        sets = [here, near, memory, [node for node in near if node in quiet], quiet]
+        sets += [[node] for node in [*further, *self._least_used(nodes)]]
+        sets += [[*here, *(node for node in alone if node not in here)]]
+        if self.request.goal == "latency":
+            sets += [[node] for node in here]
+        tried: set[tuple[int, ...]] = set()
+        for each in sets:
+            key = tuple(sorted({*each}))
+            shares = dict.fromkeys(key, 1 / len(key)) if key else {}
+            if key and key not in tried and self._fits(shares):
+                tried.add(key)
+                yield shares
+
+    @cached_property
+    def _nodes_with_cores(self) -> set[int]:
+        """Return the nodes with cores."""
+        return {node.os_index for node in self.topology.initiator_nodes}
+
+    def _least_used(self, nodes: Sequence[int]) -> list[int]:
+        """Return other memory nodes, those that are used least and are nearest first."""
+        others = [
+            node.os_index for node in self.topology.memory_nodes if node.os_index not in nodes
+        ]
+
+        def order(node: int) -> tuple[float, int, int]:
+            relation = self._relation(nodes, node)
+            return round(self.used.get(node, 0.0), 1), _RELATIONS.index(relation), node
+
+        return sorted(others, key=order)[:_OTHER_MEMORY]
+
+    def _relation(self, nodes: Sequence[int], node: int) -> str:
+        """Return the nearest relation of any of the nodes to a node."""
+        found = {self.topology.node_relation(each, node) for each in nodes}
+        return next((each for each in _RELATIONS if each in found), "other_package")
+
+    def _fits(self, shares: Mapping[int, float]) -> bool:
+        """Return whether the pages fit into the memory of their nodes."""
+        sizes = {node.os_index: node.size_bytes for node in self.topology.memory_nodes}
+        return all(
+            node in sizes and self.request.memory_bytes * share <= (sizes[node] or float("inf"))
+            for node, share in shares.items()
+        )
+
+    def _nodes_of(self, drives: Iterable[str]) -> list[int]:
+        """Return the nodes of drives, each once."""
+        nodes = (self.drives[drive]["node"] for drive in drives)
+        return [*dict.fromkeys(node for node in nodes if node is not None)]
+
+    def _drive_sets(self, nodes: Sequence[int]) -> list[tuple[str, ...]]:
+        """Return the named drives, or sets of so many: the nearest, and by turns of nodes."""
+        wanted = self.request.drives
+        if isinstance(wanted, tuple):
+            for name in wanted:
+                check_allowed(name, self.drives, f"there is no drive {name!r}", None)
+            return [wanted]
+        if not 1 <= wanted <= len(self.drives):
+            what = f"{format_count(wanted, 'drive')} requested, the host has {len(self.drives)}"
+            raise UserError(what, remedy="name drives of the host, or request fewer")
+        by_node: dict[int | None, list[str]] = defaultdict(list)
+        for name, facts in self.drives.items():
+            by_node[facts["node"]].append(name)
+
+        def distance(node: int | None) -> tuple[int, int]:
+            if node is None:
+                return len(_RELATIONS), -1
+            return _RELATIONS.index(self._relation(nodes, node)), node
+
+        groups = [by_node[node] for node in sorted(by_node, key=distance)]
+        package = [
+            by_node[node]
+            for node in by_node
+            if distance(node)[0] < _RELATIONS.index("other_package")
+        ]
+        packed = [name for group in groups for name in group]
+        turns = [
+            [name for turn in zip_longest(*own) for name in turn if name is not None]
+            for own in (package, groups)
+        ]
+        turns[0] += [name for name in packed if name not in turns[0]]
+        return [*dict.fromkeys(tuple(names[:wanted]) for names in (packed, *turns))]
+
+    def search(self, score: Score, sure_score: Score) -> dict[tuple[int, ...], ScoredPlace]:
+        """Return the best place on each set of nodes that was tried, with its score.
+
+        The score is the geometric mean of what is expected and of what is sure, which is never
+        more.
+
+        Args:
+            score: what is expected of a place.
+            sure_score: what measurements ensure.
+
+        Raises:
+            UserError: the data fit nowhere.
+        """
+        found: dict[tuple[int, ...], ScoredPlace] = {}
+        first: dict[tuple[int, ...], float] = {}
+
+        def try_all(nodes: Iterable[int]) -> None:
+            key = tuple(sorted(nodes))
+            if key in found:
+                return
+            expected = [(score(place), place) for place in self.places_on(key)]
+            sure: list[ScoredPlace] = []
+            for value, place in sorted(expected, key=lambda own: -own[0]):
+                if not sure or value > max(sure, key=_score)[0] * (1 - EQUAL):
+                    sure.append((math.sqrt(value * sure_score(place)), place))
+            if sure:
+                least = max(map(_score, sure)) * (1 - EQUAL)
+                equal = [own for own in sure if own[0] >= least]
+                found[key] = min(equal, key=lambda own: self.simplicity(own[1], key))
+
+        def try_first(nodes: Sequence[int]) -> float:
+            """Return the score of the first place, also if the nodes have too few cores."""
+            key = tuple(sorted(nodes))
+            if key not in first:
+                place = next(self.places_on(key, fewer=True), None)
+                first[key] = score(place) if place else 0.0
+            return first[key]
+
+        for nodes in ([node] for node in self.nodes):
+            try_all(nodes)
+        for package in self.topology.packages:
+            try_all([node for node in package.nodes if node in self._free])
+        for nodes in (*self._growing(try_first), *self._shrinking(try_first)):
+            try_all(nodes)
+        for _ in range(_MOST_IMPROVEMENTS if found else 0):
+            best = max(found, key=lambda nodes: found[nodes][0])
+            now, place = found[best]
+            scores = {
+                nodes: max(score(self._moved(place, nodes)), try_first(nodes))
+                for nodes in self._neighbours(best)
+                if nodes not in found
+            }
+            better = [nodes for nodes in scores if scores[nodes] > now * (1 + _WORTH_A_NODE)]
+            if not better:
+                break
+            for each in sorted(better, key=lambda nodes: -scores[nodes])[:_TRIED_NEIGHBOURS]:
+                try_all(each)
+        if not found:
+            what = f"{format_binary_bytes(self.request.memory_bytes)} fit nowhere with these cores"
+            raise UserError(what, remedy="request less memory, or more cores")
+        return found
+
+    def _growing(self, score: Callable[[Sequence[int]], float]) -> Iterator[list[int]]:
+        """Yield sets of nodes, each with the node more that is best."""
+        nodes: list[int] = []
+        best, unchanged = 0.0, 0
+        while unchanged < 2 and len(nodes) < min(len(self.nodes), self.request.cores):
+            left = [node for node in self.nodes if node not in nodes]
+            nodes = [*nodes, max(left, key=lambda node: score([*nodes, node]))]
+            if self.units_on(nodes):
+                yield nodes
+                now = score(nodes)
+                unchanged = 0 if now > best * (1 + _WORTH_A_NODE) else unchanged + 1
+                best = max(best, now)
+
+    def _shrinking(self, score: Callable[[Sequence[int]], float]) -> Iterator[list[int]]:
+        """Yield sets of nodes, each without the node that is worst."""
+        best_first = sorted(self.nodes, key=lambda node: -score([node]))
+        nodes = best_first[: self.request.cores]
+        best, unchanged = 0.0, 0
+        while unchanged < 2 and self.units_on(nodes):
+            yield nodes
+            now = score(nodes)
+            unchanged = 0 if now > best * (1 + _WORTH_A_NODE) else unchanged + 1
+            best = max(best, now)
+            if len(nodes) == 1:
+                return
+            nodes = max(([node for node in nodes if node != own] for own in nodes), key=score)
+
+    def _neighbours(self, nodes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """Yield the sets of nodes with enough cores that have one node more, less, or another."""
+        others = [node for node in self.nodes if node not in nodes]
+        fewer = [[own for own in nodes if own != node] for node in nodes]
+        sets = [*fewer, *([*own, other] for own in ([*nodes], *fewer) for other in others)]
+        for each in sets:
+            if each and self.units_on(each):
+                yield tuple(sorted(each))
+
+    def _moved(self, place: Place, nodes: Sequence[int]) -> Place:
+        """Return a place with its cores on other nodes, and its pages where they are."""
+        return replace(place, cpus=self.units_on(nodes) or place.cpus)

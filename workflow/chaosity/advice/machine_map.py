@@ -1,0 +1,305 @@
+"""The map of a host: measured values with their intervals, and a model that predicts all others."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import fmean
+from typing import Any, cast
+
+import numpy as np
+from scipy import stats
+
+from chaosity.advice.requests import BANDWIDTH, LATENCY, USUAL_BYTES, Place, RunningLoad
+from chaosity.cpusets import CpuSet, format_cpu_list, make_cpu_set
+from chaosity.documents.machines import MachineDescription
+from chaosity.errors import check_allowed
+from chaosity.records.point_types import DriveFacts, Load
+from chaosity.simulation.machine_model import MachineModel
+from chaosity.topology.topology_model import Topology
+from chaosity.twin.fitted_description import FittedMachine
+from chaosity.twin.machine_parameters import Parameter, Values, model_of
+from chaosity.twin.model_values import ALL, kind_of_value
+
+# A resource of which a load uses at least this share limits it.
+_FULL = 0.98
+# A parameter matters for an interval if one of its resources is used at least this much: with
+# another value within its interval, it could be the limit.
+_BUSY = 0.7
+# The difference that gives a derivative, on logarithms.
+_STEP = 0.01
+
+
+@dataclass(frozen=True)
+class ExpectedValue:
+    """A value that a load gets, as the model predicts it.
+
+    Rates are in bytes per second, latencies in nanoseconds. `low` and `high` are the ends of the
+    95 % interval, None if nothing says how sure the model is. `limited_by` names the parts of the
+    machine that are full.
+    """
+
+    median: float
+    low: float | None
+    high: float | None
+    limited_by: tuple[str, ...]
+
+
+@dataclass
+class MachineMap:
+    """The fitted model of a host, and what can be asked of it.
+
+    Attributes:
+        topology: the topology of the host.
+        fitted: the fitted machine.
+        drives: name of each drive -> its facts, as a point has them.
+        is_simulated: whether the host does not exist.
+        measured_over_model: (node of the cores, node of the memory), metric -> measured over
+            predicted value, where no parameter of the model explains the difference.
+        stale_components: components that changed after points with them were measured.
+    """
+
+    topology: Topology
+    fitted: FittedMachine
+    drives: Mapping[str, DriveFacts] = field(default_factory=dict)
+    is_simulated: bool = False
+    measured_over_model: Mapping[tuple[int, int, str], float] = field(default_factory=dict)
+    stale_components: tuple[str, ...] = ()
+
+    @cached_property
+    def model(self) -> MachineModel:
+        """Return the model with the fitted values."""
+        return self._model_with({})
+
+    @cached_property
+    def _slower_models(self) -> dict[Parameter, MachineModel]:
+        """Return parameter -> the model with a slightly smaller value of it."""
+        smaller = math.exp(-_STEP)
+        return {
+            own: self._model_with({own: value * smaller})
+            for own, value in self.fitted.values.items()
+        }
+
+    @cached_property
+    def _least_models(self) -> dict[Parameter, MachineModel]:
+        """Return each capacity that is not determined -> the model with its least value."""
+        return {
+            each.parameter: self._model_with({each.parameter: each.at_least})
+            for each in self.fitted.parameters
+            if not each.is_determined and each.at_least
+        }
+
+    @cached_property
+    def _sure_model(self) -> MachineModel:
+        """Return the model in which each capacity that is not determined has its least value."""
+        unsure = [each for each in self.fitted.parameters if not each.is_determined]
+        return self._model_with({each.parameter: each.at_least for each in unsure if each.at_least})
+
+    def _model_with(self, changed: Values) -> MachineModel:
+        values = {**self.fitted.values, **changed}
+        return model_of(values, self.topology, self._description)
+
+    @cached_property
+    def _description(self) -> MachineDescription:
+        """Return the description without what the model does not read."""
+        kept = {key: value for key, value in self.fitted.description.items() if key != "fitted"}
+        return cast(MachineDescription, kept)
+
+    def running_loads(self, running: Sequence[RunningLoad]) -> list[Load]:
+        """Return the loads of what runs on the machine.
+
+        Raises:
+            UserError: the machine has no such drive.
+        """
+        return [
+            load
+            for number, each in enumerate(running, start=1)
+            for load in self.loads(f"other {number}", each.place, each.kernel, percent=each.percent)
+        ]
+
+    def loads(
+        self,
+        name: str,
+        place: Place,
+        kernel: str = "read",
+        *,
+        metric: str = BANDWIDTH,
+        memory_bytes: int = USUAL_BYTES,
+        percent: float = 100.0,
+    ) -> list[Load]:
+        """Return the loads of a place, as points have them.
+
+        There are several if threads use their own nodes. Latency has one for each node.
+
+        Args:
+            name: name of the loads; with several loads, each has its node added.
+            place: the place.
+            kernel: the accesses of memory, see `RunningLoad`.
+            metric: bandwidth, or the latency of one core of each node.
+            memory_bytes: size of the data.
+            percent: share of its own peak to which a load limits itself.
+
+        Raises:
+            UserError: the machine has no such drive.
+        """
+        for drive in place.drives:
+            check_allowed(drive, self.drives, f"there is no drive {drive!r}", "drives")
+        parts: list[tuple[str, CpuSet, Mapping[int, float]]] = [(name, place.cpus, place.shares)]
+        if not place.shares or metric == LATENCY:
+            by_node: dict[int, list[int]] = {}
+            for unit in place.cpus:
+                by_node.setdefault(self.topology.node_of_pu[unit], []).append(unit)
+            # Dependent accesses are those of one core; all cores of a node are alike.
+            kept = 1 if metric == LATENCY else None
+            parts = [
+                (f"{name} on node {node}", make_cpu_set(units[:kept]), place.shares or {node: 1.0})
+                for node, units in by_node.items()
+            ]
+        return [
+            self._load(*part, place.drives, kernel, metric, memory_bytes // len(parts), percent)
+            for part in parts
+        ]
+
+    def _load(
+        self,
+        name: str,
+        cpus: CpuSet,
+        shares: Mapping[int, float],
+        drives: Sequence[str],
+        kernel: str,
+        metric: str,
+        memory_bytes: int,
+        percent: float,
+    ) -> Load:
+        """Return the parts of a load that the model reads."""
+        cpu_list = format_cpu_list(cpus)
+        entry: dict[str, Any] = {
+            "name": name,
+            "benchmark": "",
+            "kernel": None if drives or metric == LATENCY else kernel,
+            "levels": {} if percent == 100.0 else {"share": percent},
+            "memory_bytes": memory_bytes,
+            "initiator": {"cpus": cpu_list, "nodes": [*self.topology.nodes_of_pus(cpus)]},
+            "target": {"drives": [self.drives[drive] for drive in drives]},
+            "placement": {
+                "cpus": cpu_list,
+                "memory_nodes": sorted(shares),
+                "shares": {str(node): share for node, share in shares.items()},
+            },
+            "writes": False,
+            "metrics": {metric: {}},
+        }
+        return cast(Load, entry)
+
+    def value(self, loads: Sequence[Load], beside: Sequence[Load]) -> float:
+        """Return the value of a place's loads while others run: a sum of rates, a mean latency."""
+        return self._value(self.model, loads, beside) * self._correction(loads)
+
+    def sure_value(self, loads: Sequence[Load], beside: Sequence[Load]) -> float:
+        """Return the value if no capacity is more than what was measured through it."""
+        return self._value(self._sure_model, loads, beside) * self._correction(loads)
+
+    def expected(self, loads: Sequence[Load], beside: Sequence[Load]) -> ExpectedValue:
+        """Return the value of a place's loads with its interval, and what limits it.
+
+        The interval joins how sure the parameters are and how far measured values of the kind are
+        from the model. A capacity that no measurement determines may be as low as what was
+        measured through it.
+        """
+        value = self.value(loads, beside)
+        used, every = self._used_resources(loads, beside)
+        full = tuple(name for name, share in used.items() if share >= _FULL)
+        if not self.fitted.parameters:
+            return ExpectedValue(value, None, None, _plain_names(full))
+        latency = LATENCY in loads[0]["metrics"]
+        busy = [name for name, share in used.items() if share >= _BUSY]
+        own_value = self._value(self.model, loads, beside)
+        slopes = np.zeros(len(self.fitted.values))
+        for place, (own, model) in enumerate(self._slower_models.items()):
+            if (
+                (own.section == "latency_ns" and latency)
+                or own.limits_waiting
+                or any(map(own.limits, busy))
+            ):
+                slopes[place] = math.log(own_value / self._value(model, loads, beside)) / _STEP
+        variance = float(slopes @ self.fitted.covariance @ slopes)
+        kind = kind_of_value(loads[0], next(iter(loads[0]["metrics"])), len(loads) + len(beside))
+        misfit = self.fitted.misfits.get(kind, self.fitted.misfits[ALL])
+        half = float(stats.norm.ppf(0.975)) * math.hypot(math.sqrt(variance), misfit)
+        ends = [value]
+        for own, model in self._least_models.items():
+            if any(map(own.limits, every)):
+                ends.append(self._value(model, loads, beside) * self._correction(loads))
+        low, high = min(ends) * math.exp(-half), max(ends) * math.exp(half)
+        return ExpectedValue(value, low, high, _plain_names(full))
+
+    @staticmethod
+    def _value(model: MachineModel, loads: Sequence[Load], beside: Sequence[Load]) -> float:
+        results = model.noiseless_results([*loads, *beside])
+        own = [results[load["name"]] for load in loads]
+        if LATENCY in loads[0]["metrics"]:
+            return fmean(cast(float, each.latency_ns) for each in own)
+        return sum(each.counted_bytes_per_second for each in own)
+
+    def _correction(self, loads: Sequence[Load]) -> float:
+        """Return measured over predicted value of ways that the model does not explain.
+
+        Ways that it explains have 1. What takes several ways waits for each in proportion to its
+        share.
+        """
+        if not self.measured_over_model:
+            return 1.0
+        metric = next(iter(loads[0]["metrics"]))
+        waits = []
+        for load in loads:
+            if load["target"]["drives"]:
+                return 1.0
+            nodes = load["initiator"]["nodes"]
+            for node in nodes:
+                for memory, share in (load["placement"].get("shares") or {}).items():
+                    ratio = self.measured_over_model.get((node, int(memory), metric), 1.0)
+                    part = share / len(nodes) / len(loads)
+                    waits.append(part * ratio if metric == LATENCY else part / ratio)
+        return sum(waits) if metric == LATENCY else 1 / sum(waits)
+
+    def _used_resources(
+        self, loads: Sequence[Load], beside: Sequence[Load]
+    ) -> tuple[dict[str, float], set[str]]:
+        """Return how full each resource of a place's loads is, 0 to 1, and what all loads use."""
+        both = [*loads, *beside]
+        names = {load["name"] for load in loads}
+        own, every = set[str](), set[str]()
+        for path in self.model.routes(both).paths:
+            every |= path.flow.uses.keys()
+            own |= path.flow.uses.keys() if path.load in names else set()
+        utilisation = self.model.noiseless_results(both)[loads[0]["name"]].utilisation
+        return {name: utilisation.get(name, 0.0) for name in sorted(own)}, every
+
+
+# Pattern of the model's resources -> name of such parts; a number in it is that of the part.
+_NAMES = (
+    (r"(?:core|slow_cores|fast_cores).*", "cores"),
+    (r"l3_(\d+)", "links of L3 domains"),
+    (r"node(\d+)", "memory of nodes"),
+    (r"node\d+->node\d+", "links between nodes"),
+    (r"package\d+->package\d+|node\d+->package\d+|package\d+->node\d+", "links between packages"),
+    (r"drives([\d+]+)", "ports of the drives of nodes"),
+    (r"drives[\d+]+->package\d+", "paths from drives to another package"),
+    (r"port_of_.*", "port that drives share"),
+    (r".*", "drives"),
+)
+
+
+def _plain_names(resources: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of resources for people, such as "memory of nodes 0-3" and "cores"."""
+    numbers: dict[str, set[int]] = {}
+    for resource in resources:
+        matches = ((re.fullmatch(pattern, resource), text) for pattern, text in _NAMES)
+        match, text = next((match, text) for match, text in matches if match)
+        numbers.setdefault(text, set()).update(
+            map(int, re.findall(r"\d+", "".join(match.groups())))
+        )
+    return tuple(f"{text} {format_cpu_list(own)}" if own else text for text, own in numbers.items())

@@ -1,0 +1,69 @@
+"""What a program needs, what else runs on the machine, and a place where a program runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from chaosity.cpusets import CpuSet
+
+Goal = Literal["bandwidth", "latency", "drives"]
+# Bytes of a program that names no size: beyond the caches of every known server, within each node.
+USUAL_BYTES = 4 << 30
+BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Cores, and where the pages of their data are.
+
+    `shares` is node -> share of the pages. It is empty if each thread accesses only data on its own
+    node. `drives` are the names of the drives that are read; the pages are then their buffers.
+    """
+
+    cpus: CpuSet
+    shares: Mapping[int, float] = field(default_factory=dict)
+    drives: tuple[str, ...] = ()
+
+    @property
+    def is_interleaved(self) -> bool:
+        """Return whether all nodes of the pages have an equal share."""
+        return len(self.shares) > 1 and len({round(each, 9) for each in self.shares.values()}) == 1
+
+
+@dataclass(frozen=True)
+class RunningLoad:
+    """A program that runs on the machine already.
+
+    Without drives it accesses the memory of its place as fast as it can, or at `percent` of that
+    rate. `kernel` is what it does: read, triad, ... or read67 for 67 % reads.
+    """
+
+    place: Place
+    kernel: str = "read"
+    percent: float = 100.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a program needs.
+
+    Attributes:
+        cores: number of cores, with one thread on each.
+        memory_bytes: size of its data; of its buffers if it reads drives.
+        goal: what is best: the highest bandwidth of memory, the shortest latency of memory, or the
+            highest bandwidth of drives.
+        kernel: its accesses of memory, see `RunningLoad`.
+        drives: for the goal `drives`, the names of the drives, or how many of any.
+        partitioned: whether each thread accesses only data that it touched first.
+        beside: what else runs.
+    """
+
+    cores: int = 1
+    memory_bytes: int = USUAL_BYTES
+    goal: Goal = "bandwidth"
+    kernel: str = "read"
+    drives: int | tuple[str, ...] = 0
+    partitioned: bool = False
+    beside: tuple[RunningLoad, ...] = ()

@@ -1,0 +1,136 @@
+"""Read from a text what else runs on a machine, such as ``node1:node4:triad:50``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from chaosity.advice.requests import Place, RunningLoad
+from chaosity.cpusets import CpuSet, make_cpu_set, parse_cpu_list
+from chaosity.errors import UserError, check_allowed
+from chaosity.place_names import parse_place_name
+from chaosity.records.point_types import DriveFacts
+from chaosity.topology.topology_model import Topology
+
+# The kernels whose reads and writes the model knows, and shares of reads such as read67.
+KERNELS = ("read", "copy", "scale", "add", "triad", "fill")
+_KERNEL = re.compile(rf"(?:{'|'.join(KERNELS)})(?:_nt)?|read\d{{1,2}}")
+
+
+def parse_running_load(
+    text: str, topology: Topology, drives: Mapping[str, DriveFacts], where: str
+) -> RunningLoad:
+    """Return the load in a text ``CORES[:TARGET[:KERNEL[:PERCENT]]]``.
+
+    CORES is a name such as node1, package0 or core3, or a list of processing units such as 0-5.
+    TARGET is node4, nodes0-3, a drive or node4drives; by default each core uses its own node.
+
+    Args:
+        text: the text.
+        topology: the topology of the host.
+        drives: name of each drive -> its facts.
+        where: what errors name, such as an option.
+
+    Raises:
+        UserError: a part has another form, or the machine has no such place.
+    """
+    parts = text.split(":")
+    cores, target, kernel, percent = (*parts, "", "", "")[:4]
+    if len(parts) > 4:
+        raise UserError(f"{text!r} has too many parts", where, "write CORES:TARGET:KERNEL:PERCENT")
+    cpus = _units(cores, topology, where)
+    try:
+        share = float(percent or 100)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 100:
+        raise UserError(f"{percent!r} is no share", where, "write a number of per cent up to 100")
+    shares, names = _target(target, topology, drives, where)
+    if names:
+        shares = {topology.nodes_of_pus(cpus)[0]: 1.0}
+    return RunningLoad(Place(cpus, shares, names), check_kernel(kernel or "read", where), share)
+
+
+def check_kernel(kernel: str, where: str) -> str:
+    """Return the kernel if the model knows its reads and writes.
+
+    Raises:
+        UserError: it does not.
+    """
+    if not _KERNEL.fullmatch(kernel):
+        remedy = f"use {', '.join(KERNELS)}, or a share of reads such as read67"
+        raise UserError(f"there is no kernel {kernel!r}", where, remedy)
+    return kernel
+
+
+def drive_of_name(
+    name: str, topology: Topology, drives: Mapping[str, DriveFacts], where: str
+) -> str:
+    """Return the name of a drive in points, also of the kernel's name, such as nvme0n1.
+
+    Raises:
+        UserError: the machine has no such drive.
+    """
+    slots = {drive.pci: drive.name for drive in topology.drives if drive.pci and drive.name}
+    of_kernel = {slots.get(facts.get("pci", "")): own for own, facts in drives.items()}
+    found = of_kernel.get(name.removeprefix("/dev/"), name)
+    check_allowed(found, drives, f"the machine has no drive {name!r}", where)
+    return found
+
+
+def _units(text: str, topology: Topology, where: str) -> CpuSet:
+    """Return a processing unit of each core of a place; a list of units is returned as it is."""
+    place = parse_place_name(text)
+    chosen: set[int] = set()
+    try:
+        if place is None:
+            units = parse_cpu_list(text)
+            if units and set(units) <= {*topology.pus}:
+                return units
+        elif place.kind in ("node", "nodes"):
+            chosen = {unit for node in place.indices for unit in _node_units(node, topology)}
+        elif place.kind == "package":
+            own = [one for one in topology.packages if one.os_index == place.indices[0]]
+            chosen = {unit for one in own for unit in one.cpus}
+        elif place.kind == "core":
+            own_cores = [one for one in topology.cores if one.index == place.indices[0]]
+            chosen = {unit for one in own_cores for unit in one.cpus}
+        elif place.kind == "machine":
+            chosen = {*topology.pus}
+    except ValueError:
+        pass
+    units = make_cpu_set(core.cpus[0] for core in topology.cores if chosen.intersection(core.cpus))
+    if not units:
+        remedy = "name node1, nodes0-1, package0, core3, machine or units such as 0-5"
+        raise UserError(f"the machine has no cores {text!r}", where, remedy)
+    return units
+
+
+def _node_units(node: int, topology: Topology) -> CpuSet:
+    found = topology.find_node(node)
+    return found.cpus if found else ()
+
+
+def _target(
+    text: str, topology: Topology, drives: Mapping[str, DriveFacts], where: str
+) -> tuple[dict[int, float], tuple[str, ...]]:
+    """Return the shares of the pages by node, or the drives, that a text names."""
+    if not text:
+        return {}, ()
+    if text in drives or text.startswith("nvme"):
+        return {}, (drive_of_name(text, topology, drives, where),)
+    place = parse_place_name(text)
+    if place and place.kind in ("node", "nodes"):
+        memory = {node.os_index for node in topology.memory_nodes}
+        if set(place.indices) <= memory:
+            return dict.fromkeys(place.indices, 1 / len(place.indices)), ()
+    if place and place.kind in ("node_drives", "nodes_drives", "all_drives"):
+        own = [
+            name
+            for name, facts in drives.items()
+            if place.kind == "all_drives" or facts["node"] in place.indices
+        ]
+        if own:
+            return {}, tuple(own[: place.count])
+    remedy = "name node1, nodes0-1, a drive, node1drives or alldrives"
+    raise UserError(f"the machine has no target {text!r}", where, remedy)

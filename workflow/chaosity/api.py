@@ -1,0 +1,169 @@
+"""The map of a host for other programs: measured values, predictions, and where to run.
+
+Example::
+
+    from chaosity import api
+
+    machine = api.open_map("results/server7/nps4")
+    machine.bandwidth(0, 4)  # Estimate(median=1.73e+10, low=1.71e+10, high=1.75e+10, n=3)
+    best, *others = machine.advise(api.Request(cores=8, memory_bytes=40 << 30)).places
+    print(best.commands["numactl"], best.bandwidth.median, best.bandwidth.limited_by)
+
+All rates are in bytes per second, all latencies in nanoseconds. Nodes and processing units are the
+numbers of the operating system. A `UserError` says in one sentence what is wrong and what would be
+right. Names without a leading underscore change only with a new major version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from chaosity.advice.advise import MOST_PLACES, Advice, AdvisedPlace, advise
+from chaosity.advice.machine_map import ExpectedValue, MachineMap
+from chaosity.advice.open_map import open_described_machine
+from chaosity.advice.open_map import open_map as open_machine_map
+from chaosity.advice.requests import BANDWIDTH, LATENCY, Goal, Place, Request, RunningLoad
+from chaosity.errors import UserError
+from chaosity.export.main_matrices import (
+    DRIVE_BANDWIDTH,
+    MEMORY_BANDWIDTH,
+    MEMORY_LATENCY,
+    MainMatrix,
+    read_main_matrices,
+    read_measured_host,
+)
+from chaosity.place_names import node_name
+from chaosity.result_folders import find_results_folder
+from chaosity.statistics.estimates import Estimate
+from chaosity.topology.topology_model import Topology
+
+__all__ = [
+    "Advice",
+    "AdvisedPlace",
+    "Estimate",
+    "ExpectedValue",
+    "Goal",
+    "HostMap",
+    "Place",
+    "Request",
+    "RunningLoad",
+    "UserError",
+    "open_machine",
+    "open_map",
+]
+
+
+@dataclass(frozen=True)
+class HostMap:
+    """What is known of a host in one configuration.
+
+    Attributes:
+        machine: the model that fits the results.
+        folder: the results; None for a described machine, of which nothing was measured.
+    """
+
+    machine: MachineMap
+    folder: Path | None = None
+
+    @property
+    def topology(self) -> Topology:
+        """Return the topology of the host."""
+        return self.machine.topology
+
+    @property
+    def is_simulated(self) -> bool:
+        """Return whether the host does not exist."""
+        return self.machine.is_simulated
+
+    @property
+    def drives(self) -> tuple[str, ...]:
+        """Return the names of the drives."""
+        return tuple(self.machine.drives)
+
+    @property
+    def stale_components(self) -> tuple[str, ...]:
+        """Return the components that changed after points with them were measured."""
+        return self.machine.stale_components
+
+    @cached_property
+    def _matrices(self) -> Mapping[str, MainMatrix]:
+        return read_main_matrices(read_measured_host(self.folder)) if self.folder else {}
+
+    def _measured(self, quantity: str, node: int, target: str) -> Estimate | None:
+        cells = self._matrices[quantity].cell_of if quantity in self._matrices else {}
+        return cells[node, target].estimate if (node, target) in cells else None
+
+    def bandwidth(self, node: int, memory: int) -> Estimate | None:
+        """Return the measured bandwidth from all cores of a node to the memory of a node.
+
+        It is None if it was not measured, such as under a budget: then ask `expected`.
+        """
+        return self._measured(MEMORY_BANDWIDTH, node, node_name(memory))
+
+    def latency(self, node: int, memory: int) -> Estimate | None:
+        """Return the measured latency from a core of a node to the memory of a node, or None."""
+        return self._measured(MEMORY_LATENCY, node, node_name(memory))
+
+    def drive_bandwidth(self, node: int, drive: str) -> Estimate | None:
+        """Return the measured bandwidth of a drive that a node reads, or None."""
+        return self._measured(DRIVE_BANDWIDTH, node, drive)
+
+    def expected(
+        self,
+        place: Place,
+        *,
+        kernel: str = "read",
+        latency: bool = False,
+        beside: Sequence[RunningLoad] = (),
+    ) -> ExpectedValue:
+        """Return the bandwidth that a program can expect in a place, or its latency of memory.
+
+        Args:
+            place: cores, pages and drives.
+            kernel: what it does, see `RunningLoad`.
+            latency: whether to return the latency.
+            beside: what else runs.
+
+        Raises:
+            UserError: the machine has no such drive.
+        """
+        metric = LATENCY if latency else BANDWIDTH
+        loads = self.machine.loads("program", place, kernel, metric=metric)
+        return self.machine.expected(loads, self.machine.running_loads(beside))
+
+    def advise(self, request: Request, places: int = MOST_PLACES) -> Advice:
+        """Return the best places for a program, the best first, see `advice.advise`.
+
+        Raises:
+            UserError: the host has too few free cores or drives, or too little memory.
+        """
+        return advise(self.machine, request, places)
+
+
+def open_map(folder: str | Path) -> HostMap:
+    """Return the map of a host; the first call fits the model, which can take minutes.
+
+    Args:
+        folder: ``results/HOST/CONFIGURATION``, or ``results/HOST`` with one configuration.
+
+    Raises:
+        UserError: the folder is not that of a run, or no bandwidth of memory was measured.
+    """
+    found = find_results_folder(Path(folder))
+    return HostMap(open_machine_map(found), found)
+
+
+def open_machine(description: str | Path, topology: str | Path) -> HostMap:
+    """Return the map of a described machine, such as the output of ``chaosity fit``.
+
+    Args:
+        description: the YAML file of the description.
+        topology: the XML file of its topology, of hwloc.
+
+    Raises:
+        UserError: a file is not readable or wrong.
+    """
+    return HostMap(open_described_machine(Path(description), Path(topology)))

@@ -1,0 +1,233 @@
+"""``chaosity advise``: where a program should run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from chaosity.cli.shared_options import (
+    EXISTING_FILE,
+    JSON_OPTION,
+    RESULTS_FOLDER,
+    refuse_without_effect,
+)
+from chaosity.cli.terminal_output import (
+    print_json,
+    print_line,
+    print_table,
+    print_that_nothing_was_measured,
+    styled,
+)
+from chaosity.cpusets import format_cpu_list
+from chaosity.errors import UserError
+from chaosity.units import choose_scale, format_percent
+
+if TYPE_CHECKING:
+    from chaosity.advice.advise import Advice, AdvisedPlace
+    from chaosity.advice.machine_map import ExpectedValue, MachineMap
+    from chaosity.advice.requests import Request
+
+_SCHEMA = 1
+_BYTES = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+class _Size(click.ParamType[int]):
+    """A size in bytes, such as 40GiB."""
+
+    name = "size"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT]iB|)", str(value))
+        if not match or float(match[1]) <= 0:
+            self.fail(f"{value!r} is no size such as 512MiB or 40GiB", param, ctx)
+        return int(float(match[1]) * _BYTES[match[2]])
+
+
+@click.command("advise")
+@click.argument("folder", type=RESULTS_FOLDER, required=False, metavar="RESULTS")
+@click.option("--cores", type=click.IntRange(1), default=1, show_default=True, help="Cores.")
+@click.option(
+    "--memory",
+    "memory_bytes",
+    type=_Size(),
+    default=4 << 30,
+    show_default="4GiB",
+    help="Size of the data in memory, or of the buffers for drives, such as 40GiB.",
+)
+@click.option(
+    "--for",
+    "goal",
+    type=click.Choice(["bandwidth", "latency"]),
+    default="bandwidth",
+    show_default=True,
+    help="What the program needs from memory.",
+)
+@click.option(
+    "--kernel",
+    default="read",
+    show_default=True,
+    help="What the program does: read, copy, triad, ... or read67 for 67 % reads.",
+)
+@click.option("--partitioned", is_flag=True, help="Each thread uses only data that it made itself.")
+@click.option(
+    "--drives",
+    metavar="NUMBER|NAMES",
+    help="Read so many drives, or those with these names (a,b), at the highest bandwidth.",
+)
+@click.option(
+    "--beside",
+    multiple=True,
+    metavar="CORES[:TARGET[:KERNEL[:PERCENT]]]",
+    help="What else runs, such as node1, node1:node4:triad:50 or 0-5:node0drives; repeatable.",
+)
+@click.option(
+    "--places", type=click.IntRange(1), default=3, show_default=True, help="Places to list."
+)
+@click.option(
+    "--machine",
+    type=EXISTING_FILE,
+    help="Use this description, such as the output of chaosity fit, in place of RESULTS.",
+)
+@click.option(
+    "--topology", type=EXISTING_FILE, help="With --machine: its topology, an hwloc XML file."
+)
+@JSON_OPTION
+def advise_command(
+    folder: Path | None,
+    cores: int,
+    memory_bytes: int,
+    goal: str,
+    kernel: str,
+    partitioned: bool,
+    drives: str | None,
+    beside: tuple[str, ...],
+    places: int,
+    machine: Path | None,
+    topology: Path | None,
+    as_json: bool,
+) -> None:
+    """Advise where a program should run, and what it gets there.
+
+    RESULTS is a folder results/HOST/CONFIGURATION, also of a run with a budget. Prints the best
+    places with the bandwidth and latency that the program can expect, what limits them, how much
+    worse the next places are, and the line to type.
+
+    The first call fits the model of docs/simulation.md to the results, which takes seconds to
+    minutes, and keeps it in model.json of the folder.
+
+    Example: chaosity advise results/localhost --cores 8 --memory 40GiB --beside node1
+    """
+    from chaosity.advice.advise import advise
+    from chaosity.advice.open_map import open_described_machine, open_map
+    from chaosity.advice.requests import Request
+    from chaosity.advice.running_programs import check_kernel, parse_running_load
+
+    if machine is None:
+        refuse_without_effect("without --machine", "topology")
+    elif folder or not topology:
+        remedy = f"chaosity advise --machine {machine} --topology FILE.xml"
+        raise UserError("--machine needs --topology, and no RESULTS", remedy=remedy)
+    if drives is not None:
+        refuse_without_effect("with --drives", "goal", "kernel", "partitioned")
+    check_kernel(kernel, "--kernel")
+    if machine and topology:
+        opened = open_described_machine(machine, topology)
+    elif folder:
+        opened = open_map(folder)
+    else:
+        raise UserError("no RESULTS is named", remedy="name results/HOST/CONFIGURATION of a run")
+    request = Request(
+        cores=cores,
+        memory_bytes=memory_bytes,
+        goal="drives" if drives is not None else "latency" if goal == "latency" else "bandwidth",
+        kernel=kernel,
+        drives=_wanted_drives(drives, opened),
+        partitioned=partitioned,
+        beside=tuple(
+            parse_running_load(text, opened.topology, opened.drives, "--beside") for text in beside
+        ),
+    )
+    advice = advise(opened, request, places)
+    if as_json:
+        print_json(
+            {
+                "schema_version": _SCHEMA,
+                "simulated": opened.is_simulated,
+                "stale_components": [*opened.stale_components],
+                "cached_share": advice.cached_share,
+                "places": [place.to_json() for place in advice.places],
+            }
+        )
+        return
+    _print_advice(advice, request, opened)
+
+
+def _wanted_drives(text: str | None, opened: MachineMap) -> int | tuple[str, ...]:
+    """Return the number of drives in an option, or their names in points."""
+    from chaosity.advice.running_programs import drive_of_name
+
+    if text is None:
+        return 0
+    if text.isascii() and text.isdigit():
+        return int(text)
+    names = text.split(",")
+    return tuple(drive_of_name(own, opened.topology, opened.drives, "--drives") for own in names)
+
+
+def _print_advice(advice: Advice, request: Request, opened: MachineMap) -> None:
+    """Print the places, the lines to type for the best one, and what makes the advice unsure."""
+    if opened.is_simulated:
+        print_that_nothing_was_measured()
+    if opened.stale_components:
+        names = ", ".join(opened.stale_components)
+        print_line(f"The map is too old: {names} changed since. Measure again first.", style="red")
+    rate = "bandwidth of the drives" if request.goal == "drives" else "bandwidth"
+    rows = [_row(place) for place in advice.places]
+    print_table(rows, ["cores of", "pages on"], [rate, "latency", "worse by"], ["limited by"])
+    best = advice.places[0]
+    units = styled(f"processing units {format_cpu_list(best.place.cpus)}", "bold")
+    print_line("\nThe best place: ", units)
+    if best.place.drives:
+        print_line(f"drives: {', '.join(best.place.drives)}")
+    for program, command in best.commands.items():
+        print_line(f"  {program:8} {command}")
+    if advice.cached_share is not None:
+        share = format_percent(advice.cached_share)
+        print_line(
+            f"Scans are fastest with {share} of the data in memory: the drives then deliver the "
+            "rest in the same time."
+        )
+
+
+def _row(place: AdvisedPlace) -> list[str]:
+    """Return the cells of a place."""
+    pages = [*place.place.shares]
+    return [
+        _nodes(place.nodes),
+        _nodes(pages) if pages else "each its own node",
+        _with_interval("bandwidth_bytes_per_second", place.bandwidth),
+        _with_interval("latency_ns", place.latency),
+        format_percent(place.loss),
+        ", ".join(place.bandwidth.limited_by),
+    ]
+
+
+def _nodes(nodes: Sequence[int]) -> str:
+    return f"{'node' if len(nodes) == 1 else 'nodes'} {format_cpu_list(nodes)}"
+
+
+def _with_interval(metric: str, value: ExpectedValue) -> str:
+    """Return a value with its interval, such as "78.0 GB/s (34.6 to 78.4)"."""
+    scale = choose_scale(metric, [value.median])
+    text = scale.text(value.median)
+    if value.low is None or value.high is None:
+        return text
+    return f"{text} ({scale.number(value.low)} to {scale.number(value.high)})"
