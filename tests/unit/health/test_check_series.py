@@ -29,7 +29,7 @@ def known():
 def append(folder, moment, *values, disturbed=False):
     expectation = Expectation(known(), {})
     judged = [
-        expectation.judged(check, [value], 2, disturbed=disturbed)
+        expectation.judge(check, [value], 2, disturbed=disturbed)
         for check, value in zip(check_points()[:2], values, strict=True)
     ]
     append_check(folder, moment, judged, [{"record": moment}])  # type: ignore[typeddict-item]

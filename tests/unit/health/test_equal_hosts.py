@@ -49,7 +49,7 @@ def checked(own, others):
     known = {key: MapValue(values[-1], 3, 1e-4) for key, values in own.items()}
     expectation = Expectation(known, {})
     values = [
-        expectation.judged(check, [own[check.key][-1]], len(known)) for check in check_points()
+        expectation.judge(check, [own[check.key][-1]], len(known)) for check in check_points()
     ]
     earlier = {key: each[:-1] for key, each in own.items()}
     return compare_with_equal_hosts(values, earlier, others)

@@ -155,7 +155,7 @@ def test_a_point_without_a_value_is_left_out():
 
 def test_a_latency_of_twice_the_expected_is_a_loss_of_all():
     latency = next(each for each in check_points() if "latency" in each.metric)
-    value = Expectation(known(), {}).judged(latency, [200.0], 1)
+    value = Expectation(known(), {}).judge(latency, [200.0], 1)
     assert value.tonight.loss == pytest.approx(1.0)
 
 
@@ -173,7 +173,7 @@ def test_quiet_earlier_checks_tell_smaller_losses():
     earlier = {key: [100.0, 100.3, 99.8, 100.1, 99.9] for key in known()}
     [first] = check_points()[:1]
     without, with_checks = (
-        Expectation(known(), each).judged(first, [97.0], 50).limit for each in ({}, earlier)
+        Expectation(known(), each).judge(first, [97.0], 50).limit for each in ({}, earlier)
     )
     assert with_checks < 0.7 * without
 

@@ -112,7 +112,7 @@ def test_a_file_that_is_not_a_database_is_refused(tmp_path):
     other.write_text("hello, this is a text")
     with pytest.raises(UserError, match="is not a DuckDB database"):
         find_profiles(other)
-    with pytest.raises(UserError, match=r"there is no such database; run chaosity profile collect"):
+    with pytest.raises(UserError, match=r"the database does not exist; run chaosity"):
         find_profiles(tmp_path / "none.duckdb")
 
 

@@ -37,7 +37,7 @@ from chaosity.records.record_files import (
 from chaosity.records.record_types import SIMULATED, VALID
 from chaosity.result_folders import UNMEASURED_FILE
 from chaosity.rounds.known_before import known_cells
-from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints, rows_left_out
+from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints, missing_rows_of_points
 from chaosity.rounds.next_round import describe_round, next_round
 from chaosity.rounds.resumed_rounds import (
     RecordState,
@@ -124,7 +124,7 @@ def machine_so_far(
 ) -> MachineSoFar:
     """Return what is known of the machine from the records of the rounds."""
     facts = host_component_facts(plan.host.topology, read_component_documents(components))
-    measured = rows_left_out(())
+    measured = missing_rows_of_points(())
     if rounds and (folder / "points").exists():
         rows = build_tidy_table(folder / "points", folder, writes=writes)
         outdated = [(*key, number) for (key, number), each in states.items() if each.is_outdated]
@@ -169,7 +169,7 @@ def write_unmeasured_rows(plan: HostPlan, folder: Path) -> None:
     path, done = folder / UNMEASURED_FILE, folder / _DIGEST_FILE
     if path.exists() and has_text(done, plan.points_fingerprint):
         return  # an unchanged file asks for no new predictions
-    write_parquet_table(rows_left_out(plan.left_out).rows[[*COLUMNS]], path)
+    write_parquet_table(missing_rows_of_points(plan.left_out).rows[[*COLUMNS]], path)
     done.write_text(plan.points_fingerprint)
 
 
@@ -311,7 +311,7 @@ class RoundsOfHost:
         number = 1 + sum(not each.earlier for each in rounds)
         following = first or "no further round"
         if chosen is not None and not first:
-            seconds = SecondsOfPoints(so_far).of(chosen.measurements)
+            seconds = SecondsOfPoints(so_far).total_of(chosen.measurements)
             following = describe_round(number, chosen, seconds)
         known = ""
         if len(so_far.measured):

@@ -168,7 +168,7 @@ def measure_and_judge(
         quiet = [value for value, disturbed in every if not disturbed]
         enough = len(quiet) >= min(len(every), REPLICATES_OF_SLOW_VALUE)
         used = quiet if enough else [value for value, _ in every]
-        return expectation.judged(check, used, len(taken), disturbed=not enough)
+        return expectation.judge(check, used, len(taken), disturbed=not enough)
 
     def is_open(value: CheckedValue, replicate: int) -> bool:
         # A value that was slow once is measured to the end, so that the median has three.

@@ -176,7 +176,7 @@ class Expectation:
             _SESSION_FREEDOM + len(steps)
         )
 
-    def judged(
+    def judge(
         self, check: CheckPoint, values: Sequence[float], number: int, *, disturbed: bool = False
     ) -> CheckedValue:
         """Return the judged value: with the expected value and the smallest loss that is clear.

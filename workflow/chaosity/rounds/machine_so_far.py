@@ -51,7 +51,7 @@ class MachineSoFar:
     facts: HostComponentFacts = field(default_factory=HostComponentFacts)
     rounds: Sequence[Round] = ()  # the rounds so far; all their measurements are done
     # The tidy table; empty before the first round.
-    measured: Measurements = field(default_factory=lambda: rows_left_out(()))
+    measured: Measurements = field(default_factory=lambda: missing_rows_of_points(()))
     # (experiment, point) -> duration of each record in seconds.
     seconds: Mapping[PointKey, Sequence[float]] = field(default_factory=dict)
     # Cells of earlier runs, see `known_before.known_cells`; None without any.
@@ -95,7 +95,7 @@ class MachineSoFar:
     def unmeasured(self) -> Measurements:
         """Return the rows of the points that no round measures."""
         done = self.replicates_of(self.rounds)
-        return rows_left_out(point for point in self.points if not done[point_key(point)])
+        return missing_rows_of_points(point for point in self.points if not done[point_key(point)])
 
     @cached_property
     def _drive_sets(self) -> list[DriveSetModel]:
@@ -117,7 +117,7 @@ class MachineSoFar:
         return Counter(key for each in rounds for key in each.measurements)
 
 
-def rows_left_out(points: Iterable[Point]) -> Measurements:
+def missing_rows_of_points(points: Iterable[Point]) -> Measurements:
     """Return the rows that points would have in the tidy table, with the status "missing"."""
     rows: list[Row] = []
     for point in points:
@@ -148,6 +148,6 @@ class SecondsOfPoints:
             key: each + OVERHEAD_SECONDS for key, each in {**expected, **measured}.items()
         }
 
-    def of(self, keys: Iterable[PointKey]) -> float:
-        """Return the time of one measurement of each of these points."""
+    def total_of(self, keys: Iterable[PointKey]) -> float:
+        """Return the sum of the times of one measurement of each of these points."""
         return sum(self._seconds[key] for key in keys)

@@ -238,7 +238,7 @@ class _NextRound:
             if n >= most or variance == 0.0 or precise or key in self.failed:
                 continue
             gain = variance if n == 0 else variance / (n * (n + 1))
-            gains[key] = weights.get(key, 1.0) * gain / self.seconds.of([key])
+            gains[key] = weights.get(key, 1.0) * gain / self.seconds.total_of([key])
         return sorted(gains, key=lambda key: -gains[key])
 
     def _is_precise(self, variance: float, n: int) -> bool:
@@ -271,7 +271,7 @@ class _NextRound:
 
     def _time(self) -> float:
         """Return the time of the chosen measurements."""
-        return self.seconds.of(self.chosen)
+        return self.seconds.total_of(self.chosen)
 
     def _take(self, keys: Iterable[PointKey], limit: float, reason: str) -> None:
         """Choose points in this order while they fit, with the references of their ratios."""
@@ -279,7 +279,7 @@ class _NextRound:
         counts = Counter(self.chosen)
         for key in keys:
             group = [key, *self._references(key, counts)]
-            needed = self.seconds.of(group)
+            needed = self.seconds.total_of(group)
             if time + needed <= limit and counts[key] == 0:
                 self.chosen += group
                 counts.update(group)

@@ -129,7 +129,7 @@ def resume_rounds(
     kept: list[Replicate] = []
     first_without_time: dict[PointKey, int] = {}
     for index, _, (key, number) in sorted(lacking, key=lambda each: each[:2]):
-        needed = seconds.of([key])
+        needed = seconds.total_of([key])
         if key in first_without_time or rounds[index].earlier or needed > left:
             first_without_time.setdefault(key, number)
         else:
@@ -148,7 +148,7 @@ def resume_rounds(
     return ResumedRounds(
         [own for own in shortened if own.measurements],
         kept,
-        seconds.of(key for key, _ in kept),
+        seconds.total_of(key for key, _ in kept),
         len(outdated.intersection(kept)),
         len(outdated.difference(kept)),
     )

@@ -53,7 +53,7 @@ def output_texts_of_source(source: OutputName, outputs: Mapping[str, str]) -> li
     """Return the texts that a source names; several if it names files by a pattern.
 
     Raises:
-        ExtractionError: there is no such output.
+        ExtractionError: the output is missing.
     """
     pattern = source.get("in", "stdout")
     texts = [outputs[name] for name in sorted(outputs) if fnmatch.fnmatchcase(name, pattern)]
@@ -114,7 +114,7 @@ def extract_values(source: OutputValueSource, outputs: Mapping[str, str]) -> lis
     """Return every value at a source without conversion.
 
     Raises:
-        ExtractionError: the output has no such value.
+        ExtractionError: the output lacks the value.
     """
     values: list[Any] = []
     for text in output_texts_of_source(source, outputs):

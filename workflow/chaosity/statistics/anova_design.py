@@ -202,7 +202,7 @@ def fit_largest_model(design: AnovaDesign, responses: Values) -> FittedTerms:
 def _fit_balanced_data(design: AnovaDesign, terms: list[Term], centred: Values) -> FittedTerms:
     residuals, squares = centred, []
     for term in terms:
-        effects = means(design.combination_of_each_row(term), residuals)
+        effects = means_by_code(design.combination_of_each_row(term), residuals)
         residuals = residuals - effects
         squares.append((effects**2).sum(axis=0))
     freedom = [design.effect_count(term) for term in terms]
@@ -249,7 +249,7 @@ def _residuals_and_rank(
     cells: NDArray[np.intp], solved: list[sparse.csc_array], responses: Values
 ) -> tuple[Values, int]:
     """Return the residuals of a model with a grand mean, and its number of independent columns."""
-    residuals, count = responses - means(cells, responses), int(cells.max()) + 1
+    residuals, count = responses - means_by_code(cells, responses), int(cells.max()) + 1
     if not solved:
         return residuals, count
     columns = sparse.hstack(solved, format="csc")
@@ -279,7 +279,7 @@ def indicator_columns(codes: NDArray[np.intp]) -> sparse.csc_array:
     return sparse.csc_array((np.ones(len(rows)), (rows, codes[rows])), shape)
 
 
-def means(codes: NDArray[np.intp], values: Values) -> Values:
+def means_by_code(codes: NDArray[np.intp], values: Values) -> Values:
     """Return, for each row, the mean of the values (rows, columns) over all rows with its code."""
     sums = np.column_stack([np.bincount(codes, column) for column in values.T])
     found: Values = (sums / np.bincount(codes)[:, None])[codes]

@@ -16,7 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, optimize, sparse, special, stats
 
-from chaosity.statistics.anova_design import AnovaDesign, Term, Values, indicator_columns, means
+from chaosity.statistics.anova_design import (
+    AnovaDesign,
+    Term,
+    Values,
+    indicator_columns,
+    means_by_code,
+)
 
 # All pairs of twelve levels are 66 lines; of more levels only the extremes are reported.
 MOST_LEVELS_IN_PAIRS = 12
@@ -277,7 +283,7 @@ def compare_groups_of_cells(
         parts.append((float((shares**2).sum()) * noise, freedom))
     if design.block:
         blocks = indicator_columns(design.combination_of_each_row(design.block)).toarray()
-        within = blocks - means(cells, blocks)
+        within = blocks - means_by_code(cells, blocks)
         uneven = weights @ blocks  # how much the groups' blocks differ; zero in balanced data
         shift = linalg.pinvh(within.T @ within, rtol=_ROUNDING) @ uneven
         weights -= within @ shift

@@ -100,7 +100,7 @@ def open_database(path: Path, *, write: bool = False) -> Iterator[duckdb.DuckDBP
     if exists and not is_duckdb_file(path):
         raise UserError("the file is not a DuckDB database", str(path))
     if not exists and not write:
-        raise UserError("there is no such database", str(path), "run chaosity profile collect")
+        raise UserError("the database does not exist", str(path), "run chaosity profile collect")
     try:
         connection = connect_isolated(path, read_only=not write)
     except duckdb.Error as error:

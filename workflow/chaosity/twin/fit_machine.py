@@ -209,7 +209,7 @@ class _Fit:
     def refined(self, start: Values, steps: int = _MOST_STEPS) -> Values:
         """Return the values with the least loss near the start values; the scale becomes theirs."""
         values = self._search(start, steps)
-        off = np.abs(self.model.at(values).logs - self.logs)
+        off = np.abs(self.model.values_at(values).logs - self.logs)
         self.scale = max(_LEAST_SCALE, float(np.median(off) / stats.norm.ppf(0.75)))
         return values
 
@@ -223,11 +223,11 @@ class _Fit:
             return dict(zip(free, map(float, np.exp(logs)), strict=True)) | (fixed or {})
 
         def residuals(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-            model = self.model.at(values_of(logs))
+            model = self.model.values_at(values_of(logs))
             return np.append((model.logs - self.logs) / self.scale, (logs - centre) / spreads)
 
         def derivatives(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-            own = self.model.jacobian(self.model.at(values_of(logs))) / self.scale
+            own = self.model.jacobian(self.model.values_at(values_of(logs))) / self.scale
             return np.vstack([own[:, : len(free)], np.diag(1 / spreads)])
 
         found = optimize.least_squares(
@@ -244,7 +244,7 @@ class _Fit:
         """Return the machine with as few capacities as explain the data."""
         values = self.refined(self.refined(self.start(), _FIRST_STEPS))
         values, others = self._determined(values)
-        now = self.model.at(values)
+        now = self.model.values_at(values)
         jacobian = self.model.jacobian(now)
         covariance = self._covariance(now, jacobian)
         deviations = dict(zip(values, map(float, np.sqrt(np.diag(covariance))), strict=True))
@@ -266,7 +266,7 @@ class _Fit:
         parameters.sort(key=lambda fitted: _ORDER.get(fitted.parameter, len(_ORDER)))
         noise: Noise = {"between_runs": min(1.0, round(self.noise, 5))}
         document: MachineDescription = {**description_with_values(values), "noise": noise}
-        away = self.logs - self.model.at(values).logs
+        away = self.logs - self.model.values_at(values).logs
         departures = {}
         for row in np.argsort(-np.abs(away)):
             if departs(away[row], self.scale):
@@ -313,7 +313,7 @@ class _Fit:
         while needed := self._without_unneeded(values):
             values = self.refined(needed)
         values, others = self._explained(values)
-        now = self.model.at(values)
+        now = self.model.values_at(values)
         deviations = np.sqrt(np.diag(self._covariance(now, self.model.jacobian(now))))
         sure = {
             own: value
@@ -338,7 +338,7 @@ class _Fit:
         unneeded = [each for each, own in others.items() if own.keys() < values.keys()]
         if not unneeded:
             return values, others
-        least = min(unneeded, key=lambda each: self.cost(self.model.at(others[each])))
+        least = min(unneeded, key=lambda each: self.cost(self.model.values_at(others[each])))
         return self._explained(self.refined(others[least]))
 
     def _adapted(self, values: Values, parameter: Parameter) -> Values | None:
@@ -357,10 +357,10 @@ class _Fit:
         if parameter.required or factors:
             fixed = {parameter: values[parameter] * _NO_LIMIT}
             kept |= {factor: values[factor] / _NO_LIMIT for factor in factors}
-        now = self.model.at(values)
+        now = self.model.values_at(values)
         adapted = self._search({**kept, **spare}, _MOST_STEPS, fixed)
         adapted = self._without_unneeded(adapted) or adapted
-        then = self.model.at(adapted)
+        then = self.model.values_at(adapted)
         faster = then.logs - now.logs > _HELD_SIGMAS * self.scale
         held = {self.keys[row][0] for row in np.flatnonzero(faster)}
         clear = self.cost(then) - self.cost(now) > self._required_gain()
@@ -375,10 +375,10 @@ class _Fit:
 
         The capacity that explains least is left out first, since two can explain the same values.
         """
-        now = kept = self.model.at(values)
+        now = kept = self.model.values_at(values)
         while True:
             others = {
-                parameter: self.model.without(kept, parameter)
+                parameter: self.model.values_without_limit(kept, parameter)
                 for parameter in kept.values
                 if parameter.resources and not parameter.required
             }

@@ -78,7 +78,7 @@ class Parameter:
         own_parts = ("core_bytes_per_second", "core_bytes_in_flight", "read_bytes_per_second")
         return not self.resources or bool(self.fault) or self.key in own_parts
 
-    def holds(self, resource: str) -> bool:
+    def is_capacity_of(self, resource: str) -> bool:
         """Return whether a resource has this capacity."""
         return bool(self.resources) and re.fullmatch(self.resources, resource) is not None
 
@@ -278,7 +278,7 @@ class ParameterUses:
             for place, limit, parts in flows
         )
 
-    def parameters(self, loads: Sequence[Load]) -> set[Parameter]:
+    def parameters_of_loads(self, loads: Sequence[Load]) -> set[Parameter]:
         """Return the parameters on which the values of a point's loads can depend."""
         names = {name for load in loads for uses in self._flows(load) for name in uses}
         chases = [load for load in loads if "latency_ns" in load["metrics"]]
@@ -290,7 +290,7 @@ class ParameterUses:
             parameter
             for parameter in self._every
             if parameter.section in sections
-            or any(map(parameter.holds, names))
+            or any(map(parameter.is_capacity_of, names))
             or (parameter.key == "write_cost" and any(re.match(r"node\d", name) for name in names))
         }
 
@@ -316,7 +316,9 @@ class ParameterUses:
             for name, units in (item for uses in flows for item in uses.items()):
                 if alike or all(other.get(name) == units for other in flows):
                     used[name] += units * moved / len(flows)
-            holders = {name: [own for own in self._every if own.holds(name)] for name in used}
+            holders = {
+                name: [own for own in self._every if own.is_capacity_of(name)] for name in used
+            }
             found.append({(own, name): used[name] for name in used for own in holders[name]})
         return found
 

@@ -137,7 +137,7 @@ class ModelOfPoints:
         self._loads = {number: points[number]["loads"] for number in self._rows}
         self._users: dict[Parameter, set[int]] = defaultdict(set)
         for number, loads in self._loads.items():
-            for parameter in uses.parameters(loads):
+            for parameter in uses.parameters_of_loads(loads):
                 self._users[parameter].add(number)
         self._chases = {
             number
@@ -157,13 +157,13 @@ class ModelOfPoints:
         """Return whether the values of a point can depend on a parameter."""
         return bool(self._users[parameter])
 
-    def at(self, values: Values) -> ModelValues:
+    def values_at(self, values: Values) -> ModelValues:
         """Return the model's values with these parameters."""
         if self._last.values != values:
             self._last = self._evaluated(ModelValues(values, self._last.logs), self._loads)
         return self._last
 
-    def without(self, now: ModelValues, parameter: Parameter) -> ModelValues:
+    def values_without_limit(self, now: ModelValues, parameter: Parameter) -> ModelValues:
         """Return the values without the limit of a capacity."""
         left = {each: value for each, value in now.values.items() if each is not parameter}
         changed = ModelValues(left, now.logs, now.utilisation)

@@ -193,8 +193,8 @@ def undetermined_parameters(
     uses = ParameterUses(topology)
     rates = [load for load in loads if "latency_ns" not in load["metrics"]]
     # The few bytes of a pointer chase fill nothing.
-    needed = {own for own in uses.parameters(rates) if own.resources} | {
-        own for own in uses.parameters(loads) if own.is_latency and own.required
+    needed = {own for own in uses.parameters_of_loads(rates) if own.resources} | {
+        own for own in uses.parameters_of_loads(loads) if own.is_latency and own.required
     }
     if not fitted.parameters:  # a part without a capacity has no limit
         needed = {own for own in needed if own.required}
