@@ -217,8 +217,8 @@ def _change(host: Host, saved: _SavedValues, targets: Values, beside: list[str])
     """Save the original values that are not saved yet, then write the new values.
 
     Raises:
-        StateError: some values could not be written. All files have the values from before, unless
-            the text names files that did not take theirs back; then restoring still works.
+        StateError: some values could not be written. All files have their former values again,
+            except for those that the text names; restoring them later still works.
     """
     existed, known = saved.exists, dict(saved.values)
     before = {name: host.read(name) for name in [*targets, *beside]}

@@ -300,8 +300,8 @@ def without_disturbed_replicates(measurements: Measurements) -> Measurements:
 def reason_for_unusable_results(measurements: Measurements) -> str:
     """Return why results are useless and what to do, as sentences; empty if they are not.
 
-    `measurements` are valid rows of rates and times. Disturbed replicates count as such, and not
-    for the width of the intervals where there are others.
+    `measurements` are valid rows of rates and times. The share of disturbed replicates counts them.
+    The width of an interval leaves them out if the cell has other replicates.
     """
     replicates = measurements.rows.drop_duplicates([*POINT, "replicate"])
     disturbed = disturbed_mask(replicates).mean()

@@ -100,8 +100,8 @@ class Comparison(Generic[Name]):
     ) -> Departure | None:
         """Return the departure of the suspect's remaining cells if it is clear and most depart.
 
-        A part of less bandwidth may limit cells only to what it carries. So if some do not depart,
-        those of its cells count that should get more.
+        A slow part limits cells only to the bandwidth that it carries. So if some of its cells do
+        not depart, only those cells count that should get more than this.
         """
         part = suspect.cells & self.cells.measured_mask & ~np.isnan(self.departures)
         departing = part & remaining & self.departing_mask
@@ -259,8 +259,8 @@ class GroupedCells(Generic[Name]):
     ) -> tuple[Departure, Mask] | None:
         """Return the suspect that explains most of the loss of the remaining cells, and which.
 
-        A suspect is compared with the cells outside of it. Its own cells say nothing about what a
-        machine without the fault does, and how much its cells scatter.
+        A suspect is compared with the cells outside of it. Its own cells do not show how fast the
+        machine is without the fault, or how much its cells scatter.
         """
         best, most = None, 0.0
         for suspect in suspects:
@@ -280,7 +280,8 @@ class GroupedCells(Generic[Name]):
     def _may_depart(self, own: Mask, remaining: Mask, least_cells: int) -> bool:
         """Return whether a suspect is worth a test.
 
-        It is if enough of its cells depart, or if they are most of a group and so its median.
+        It is worth one if enough of its cells depart, or if it has most cells of a group and so
+        decides the median.
         """
         if (own & self.comparison.departing_mask).sum() >= least_cells:
             return True
@@ -308,9 +309,9 @@ class GroupedCells(Generic[Name]):
         `found` is a key of `found` in ``templates/texts/anomalies.yaml``: the kind, the begin of
         the sentence with these `names`, and the advice. The sentence ends with `than`. `reference`
         is the position of the reference cell. `cells` are the positions of the explained cells, by
-        default those of the departure. `seen_at` is the initiator and target of the anomaly, by
-        default with a reference those of the first explained cell, else those of all cells.
-        The other arguments are attributes of `Anomaly`.
+        default those of the departure. `seen_at` is the initiator and target of the anomaly.
+        Default: with a reference, those of the first explained cell; without one, those of all
+        cells. The other arguments are attributes of `Anomaly`.
         """
         positions: tuple[Position, ...] = departure.cells
         scores, metric = self.cells.log_score, self.cells.metric

@@ -2,10 +2,10 @@
 
 Drives together reach at most the sum of what their parts reach, and at most what comparable sets
 reach: drives of the same models on nodes of the same relations to the initiator. A set below both
-has lost something that no smaller set shows. Suspected are a set, seen from all initiators or from
-those of one relation, and the way from one package to the drives of another. An initiator of which
-nearly all sets are slow is no fault of the drives. If the sets that depart alike involve all nodes
-that comparable sets have, the machine is built so. Neither is reported.
+has lost something that no smaller set shows. The suspects are each set, read by all initiators or
+by those of one relation, and the way from one package to the drives of another. If nearly all sets
+of an initiator are slow, the drives are not at fault. If sets with the same departure involve all
+nodes of comparable sets, the departure is structural. Neither is reported.
 """
 
 from __future__ import annotations

@@ -229,10 +229,11 @@ def _looks(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[list[_Look]]:
 def _inversions(looks_of_nodes: Sequence[Sequence[_Look]]) -> Iterator[Anomaly]:
     """Yield at most one inversion for each node: a usually fast initiator is clearly slower.
 
-    The mean of the usual leads must differ clearly from zero, and the lead at this size from that
-    mean. The scatter comes from the differences of usual leads between neighbouring sizes, pooled
-    over all initiators.
-    Both tests are adjusted for all looks (Bonferroni) to 5 % in a single run, else to `LEVEL`.
+    A lead is how much faster an initiator is than the others. The mean of its usual leads must
+    differ clearly from zero, and its lead at this size must differ clearly from this mean. The
+    scatter comes from the differences of usual leads between neighbouring sizes, pooled over all
+    initiators. Both tests are adjusted for all looks (Bonferroni) to 5 % in a single run, otherwise
+    to `LEVEL`.
     """
     steps: list[NDArray[np.float64]] = []
     for looks in looks_of_nodes:

@@ -350,8 +350,8 @@ def _steps_of_value(cells: ScoredCells[int], remote: Mask) -> Iterator[list[Mask
     """Yield steps of value that join both directions of a node pair, then steps that do not.
 
     The better direction decides the step of both, so a direction that became slow stays in its
-    group, and one that was not measured has one. Steps with separate directions, as in a one-way
-    ring, have to recur.
+    group, and a direction that was not measured gets a group. Steps with separate directions, as in
+    a one-way ring, have to recur.
     """
     log_score = cells.log_score
     if cells.rows != cells.columns:
@@ -371,8 +371,8 @@ def _steps(cells: ScoredCells[int], part: Mask, gap: float, *, join_worse: bool)
     """Return the masks of a part's cells in steps of score, best first.
 
     A step ends where scores differ by more than `gap`. Each step has cells of all initiators and
-    targets of the part. Cells that do not recur so are joined to the next worse step if
-    `join_worse`, else to the better step, since faults make values worse.
+    targets of the part. Cells of a step that does not recur are joined to the next worse step if
+    `join_worse`, otherwise to the better step, since faults make values worse.
     """
     values = np.sort(cells.log_score[part])[::-1]
     if not len(values):
@@ -399,7 +399,8 @@ def _steps(cells: ScoredCells[int], part: Mask, gap: float, *, join_worse: bool)
 def _recurs(step: Mask, part: Mask, missing: Mask) -> bool:
     """Return whether each initiator and target of the part has a cell in the step.
 
-    One with a missing cell may have it there; at least half of them must have one that is measured.
+    An unmeasured cell may be in the step. At least half of the initiators and targets must have a
+    measured cell there.
     """
     for axis in (0, 1):
         has, needs = step.any(axis=axis), part.any(axis=axis)

@@ -140,7 +140,7 @@ class PackageLinkCells(TidyTableSliceCells):
     def _most_of_packages(self, weakest_nodes: Mapping[int, float]) -> Scores:
         """Return the highest score that memory and cores of a cell's packages allow, else NaN.
 
-        Both also limit what the packages get of their own memory. Pages lie on all nodes of the
+        What the packages get from their own memory shows both limits. Pages lie on all nodes of the
         target in turn, so its slowest node limits all of them.
         """
         most = np.full(self.labels.shape, np.nan)

@@ -1,11 +1,11 @@
 """Check whether the firmware's distances (ACPI's SLIT) and packages agree with the measurements.
 
 They are compared with the structure that is learned from the matrix alone. Each distance of the
-SLIT stands for a group of cells: that in which most of its pairs of nodes were measured to be, but
-none that is better than the group of a smaller distance. A pair in another group is wrong: a single
-one, all pairs of a distance that is out of order, or the far pairs of a SLIT with one distance. A
-SLIT is about time: memory of another kind (HBM, CXL) has another bandwidth at any distance, so
-bandwidths are only compared within one kind.
+SLIT stands for a group of cells: the group in which most pairs of nodes with this distance were
+measured. This group is never better than the group of a smaller distance. A pair in another group
+is wrong: a single one, all pairs of a distance that is out of order, or the far pairs of a SLIT
+with one distance. A SLIT is about time: memory of another kind (HBM, CXL) has another bandwidth at
+any distance, so bandwidths are only compared within one kind.
 """
 
 from __future__ import annotations

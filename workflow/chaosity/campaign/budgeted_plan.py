@@ -74,7 +74,7 @@ class RoundsOfPlan:
         complete: the complete plan of the host.
         folder: ``results/<host>/<configuration>``.
         steps: the choices so far that this run keeps.
-        are_written: whether the files of choices are these.
+        are_written: whether the files of the choices have these steps.
     """
 
     def __init__(

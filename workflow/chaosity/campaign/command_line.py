@@ -60,7 +60,7 @@ class CommandLine(NamedTuple):
         """Refuse options that have no meaning in a run with this key of the config.
 
         Raises:
-            UserError: there is such an option.
+            UserError: one of these options is given.
         """
         for option, does in _NEED_ALL_JOBS.items():
             if self._has({option}):

@@ -47,7 +47,8 @@ _END_BYTES = 64
 def set_damaged_derived_files_aside(folder: Path) -> Iterator[str]:
     """Rename damaged files that were computed from records; yield a sentence for each.
 
-    A file that is older than a whole report was read for the report, so only younger ones are read.
+    A complete report has read all files that are older than the report, so only younger files are
+    read.
 
     Args:
         folder: ``results/<host>/<configuration>``.
@@ -97,7 +98,7 @@ def _damage(path: Path, read_at: int, key: str | None = None) -> str | None:
 
     Args:
         path: the file.
-        read_at: when all that had not changed since then was read, in ns since 1970.
+        read_at: time in ns since 1970 at which all files were read that have not changed since.
         key: a key that the JSON object in the file must have; None for other files.
     """
     changed = _changed_ns(path)

@@ -72,7 +72,7 @@ class HostInMode:
         is_simulated: whether the host does not exist, so that its records come from a description.
         local: whether its measurements are processes of this machine.
         boot_commands: what boots the host into the configuration and sets its state.
-        before: the configuration that is measured before this one boots; None without such a one.
+        before: the configuration that is measured before this one boots; None for the first one.
     """
 
     def __init__(
@@ -204,8 +204,9 @@ class HostInMode:
     def changed_component_files(self, experiment: str, name: str, replicate: str) -> list[str]:
         """Return the files of a point's components that changed after its record was written.
 
-        A record that does not exist is measured anyway, and what did not change asks for nothing.
-        So most measurements have no component as input, which Snakemake would have to follow.
+        A point without a record is measured anyway, and an unchanged component requests no
+        measurement. So most measurements have no component as input, which Snakemake would have to
+        follow.
         """
         if self._changed is None:
             histories = read_component_histories(self.facts / "components")

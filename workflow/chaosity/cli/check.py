@@ -81,12 +81,12 @@ def check_command(
 ) -> None:
     """Measure a host for less than a minute and compare it with its map.
 
-    FOLDER is results/HOST/CONFIGURATION, the results of an earlier run. The check measures where a
-    fault of a single part shows most: the memory of each node, each drive, the paths between
-    packages. A slow value is measured until three measurements are undisturbed by other programs,
-    six times at most. Values are also compared with the recent checks of equal hosts, if results/
-    has at least four others of the same processor and configuration.
-    Values go to checks.csv and raw records to checks/ in FOLDER.
+    FOLDER is results/HOST/CONFIGURATION, the results of an earlier run. The check measures the
+    points in which a fault of a single part shows most: the memory of each node, each drive, the
+    paths between packages. A slow value is measured until three measurements are undisturbed by
+    other programs, six times at most. Values are also compared with the recent checks of equal
+    hosts, if results/ has at least four others of the same processor and configuration. Values go
+    to checks.csv and raw records to checks/ in FOLDER.
 
     Exit status: 0 fine, 1 warning, 2 fault, 3 not checked, for example because somebody works on
     the host.
@@ -277,7 +277,7 @@ def history_command(folder: Path, every: bool, csv_file: Path | None, as_json: b
     """Say since when a host is slower or faster, and which components changed then.
 
     FOLDER is results/HOST/CONFIGURATION with the series of `chaosity check`. Changes below 2 % are
-    not told.
+    not reported.
     """
     from chaosity.health.check_history import read_check_history
 

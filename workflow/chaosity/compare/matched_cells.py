@@ -317,7 +317,7 @@ def class_text(description: Mapping[Any, Any]) -> str:
 def _place_text(cell: Mapping[Any, Any]) -> str:
     """Return initiator and target, or the class; first the configuration if several are compared.
 
-    A cell whose key has no place has its class.
+    If the key of a cell has no place, the text is its class.
     """
     known = [str(cell[end]) for end in ("initiator", "target") if cell.get(end) is not None]
     place = f" {ARROW} ".join(known) or class_text(cell)
@@ -350,10 +350,10 @@ def moderated(samples: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
 def ratios(*samples: pd.DataFrame) -> pd.DataFrame:
     """Return `ratio`, 95 % interval `low`, `high`, and `p` of each cell, NaN without a variance.
 
-    One table has the differences in one replicate block, in which drift between blocks cancels.
-    Two tables are of two runs. Such values are not pairs: hours or days, and often a reboot, are
-    between them (Welch's test). The interval includes the scatter within the runs, but not the
-    differences between one run and the next. The ratio is that of the medians, by which swapped
+    A single table has differences within a replicate block, so drift between blocks cancels. Two
+    tables have the values of two runs. These values are not pairs: hours or days, and often a
+    reboot, are between them (Welch's test). The interval includes the scatter within the runs, but
+    not the differences between one run and the next. The ratio is that of the medians, so swapped
     sides have the reciprocal ratio. The noise of the mean is that of the samples together.
     """
     median, mean = (

@@ -141,8 +141,8 @@ class MachineParts:
     def rate_of_reads(self, reader: int, owner: int) -> tuple[Estimate, str] | None:
         """Return what all cores of a package read from all memory of a package, and its source.
 
-        Where that was not measured and both packages are one node, it is the value of the main
-        matrix. The result is None if nothing is known.
+        If this was not measured and each package is one node, it is the value of the main matrix.
+        The result is None if nothing is known.
         """
         ends = [
             [n.os_index for n in nodes if n.package == package]

@@ -233,7 +233,8 @@ def _add_sums_of_loads(rows: pd.DataFrame, experiment: Measurements) -> pd.DataF
 
     The series `SUM` is the sum of the loads. `LARGER_ALONE` is the value of one load alone: the
     load with the larger median alone, so that noise does not choose it anew in each replicate. A
-    point has them only if all its loads are among the rows and, for the latter, measured alone.
+    point has the sum only if all its loads are among the rows, and `LARGER_ALONE` only if all of
+    them were also measured alone.
     """
     alone = experiment.single_load_rows().valid_rows().rows.rename(columns={"value": "alone"})
     alone = alone[[*_SAME_LOAD, "alone"]].drop_duplicates(_SAME_LOAD)

@@ -105,8 +105,8 @@ def earlier_values(
 ) -> dict[PointKey, list[float]]:
     """Return experiment and point -> values of earlier checks, without slow and disturbed values.
 
-    `mapped_at` has the time of each point's last measurement in the map. Checks before were of
-    another map, for example before a repair.
+    `mapped_at` has the time of each point's last measurement in the map. Checks before this time
+    belong to another map, for example from before a repair.
     """
     found: dict[PointKey, list[float]] = {}
     for row in rows:

@@ -63,8 +63,9 @@ def choose_check_points(
             median are left out.
         topology: the host's topology.
         popularity: experiment and point -> in the checks of how many equal hosts it is. Of points
-            with nearly equal medians, equal hosts should check the same one: else the first of the
-            plan. The best median of several would be the luckiest one, and so expect too much.
+            with nearly equal medians, the one that most equal hosts check is taken, or else the
+            first of the plan. The best of nearly equal medians would be the luckiest one, and the
+            check would expect too much.
     """
     alike: dict[tuple[object, ...], list[tuple[float, CheckPoint]]] = {}
     for point in points:

@@ -6,7 +6,7 @@ earlier checks show. A loss is clear if it exceeds the scatter so far that a hea
 check every night gives one false alarm in a year, whatever the number of values.
 
 A loss that hides in the scatter of a night shows in the mean of several nights. So the last checks
-are also compared with the first ones after the map, which a slow drift does not move.
+are also compared with the first checks after the map, since a slow drift does not move these.
 """
 
 from __future__ import annotations
@@ -216,8 +216,8 @@ def compare_with_equal_hosts(
 ) -> list[CheckedValue]:
     """Return the values of a check with their losses against equal hosts.
 
-    So a map that was bad from the start is reported. A host counts with the median of as many
-    recent checks as the checked host has, at most `RECENT`. A loss of 5 % or more is reported if
+    So a map that was bad from the start is reported. Each host counts with the median of its recent
+    checks: as many as the checked host has, at most `RECENT`. A loss of 5 % or more is reported if
     the scatter of the other hosts, in which the host itself does not count, does not explain it.
 
     Args:

@@ -87,8 +87,8 @@ class InventoryHost:
 def _evaluated_variables(inventory: str) -> dict[str, dict[str, Any]]:
     """Return host -> variables that the workflow needs, as Ansible evaluates them.
 
-    A process keeps the first answer, since Ansible takes a second for a thousand hosts. Processes
-    below one that shares its answer use this answer.
+    A process keeps the first answer, since Ansible takes a second for a thousand hosts. Child
+    processes of a process that shares its answer use this answer.
 
     Raises:
         UserError: the inventory is missing, or Ansible cannot read it or evaluate a value.
@@ -234,8 +234,8 @@ def ansible_command(program: str) -> list[str]:
     insists on a locale with UTF-8, whatever the locale of this process is.
 
     Raises:
-        UserError: Ansible is not installed, or this user lacks a home folder or an account, without
-            which Ansible ends with an error that does not say so.
+        UserError: Ansible is not installed, or this user lacks a home folder or an account, and
+            Ansible would end with an error that does not say so.
     """
     beside = Path(sys.executable).with_name(program)
     found = str(beside) if beside.exists() else shutil.which(program)

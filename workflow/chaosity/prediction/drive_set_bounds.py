@@ -165,8 +165,8 @@ def drives_by_node_of_sets(
 
     Args:
         rows: rows of loads on drives.
-        known: node -> names of its drives. They name the drives of a node that were read only
-            together, unless some of them were left out of the measurement.
+        known: node -> names of its drives. Drives that were read only together get their names from
+            it, unless the measurement left out some drives of the node.
 
     A set is left out if its drives are unknown: drives of unknown nodes, or the first drives of a
     node of which neither the single drives nor all drives together were measured.

@@ -6,8 +6,8 @@ measure it.
 
 The error is that of measured sets, each predicted from the others (conformal prediction: Vovk et
 al., Algorithmic Learning in a Random World, 2005). The interval then holds at least 95 % of new
-sets, if the measured sets were chosen at random among the same kind of sets. So sets do not count
-if their initiator measured all of their kind, such as all pairs of nodes.
+sets, if the measured sets were chosen at random among the same kind of sets. So a set does not
+count if its initiator measured all sets of this kind, such as all pairs of nodes.
 """
 
 from __future__ import annotations
@@ -166,8 +166,9 @@ class DriveSetModel:
     def _limit_of(self, name: str, cell: DriveSetCell) -> NoisyValue | None:
         """Return what limits another initiator on a set, for the initiator of the cell.
 
-        None if the sets that both measured explain what the other initiator gets. The factor is the
-        median ratio of these sets, since one of the initiators can be slow.
+        None if the sets that both initiators measured explain what the other initiator gets. Its
+        value is multiplied by the median ratio of these sets, since one of the initiators can be
+        slow.
         """
         others, own = self.values[name], self.values.get(cell.initiator, {})
         common = {each: others[each] for each in others if each in own and each != cell.drives}
@@ -245,7 +246,8 @@ class DriveSetModel:
     def predict(self, cell: DriveSetCell) -> Prediction | None:
         """Return the prediction of a cell; None if it is too uncertain, or without measured parts.
 
-        A larger set alone says little: one drive of four gives between a quarter and all of it.
+        A larger set alone is not enough: one of its four drives may give a quarter of its
+        bandwidth, or all of it.
         """
         parts = [own for values in self.values.values() for own in values if own <= cell.drives]
         predicted = self._predicted_value(cell)

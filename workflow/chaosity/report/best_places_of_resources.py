@@ -101,7 +101,8 @@ def resource_levels(
     """Yield each resource that the experiments declare, at each of its levels, in their order.
 
     If firmware makes a package a single node, the level of the package has no name of its own. So
-    where another table has a level that a table lacks, the rows with its number of threads count.
+    if a table lacks a level that another table has, its rows with the same number of threads are
+    taken.
     """
     alone = [table.single_load_rows() if len(table) else table for table in tables]
     for experiment in experiments:

@@ -114,8 +114,8 @@ class EqualHostGroup:
     def slow_parts(self, host: str) -> set[str]:
         """Return the parts of a host that are clearly slower than in equal hosts.
 
-        Their names are those of components, `drives of node3`, and package0->package1 for a link
-        if no part is slow, since a slow part is also slow from other packages.
+        The names are those of components, or `drives of node3`. A link package0->package1 is named
+        only if no part is slow, since a slow part is also slow from other packages.
         """
         parts, links = set(), set()
         for resource, speed in self.heat.slow_resources(host) if self.heat else ():

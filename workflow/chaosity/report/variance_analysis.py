@@ -32,8 +32,8 @@ def analysis_sections(run: Run, experiment: str) -> Iterator[dict[str, Any]]:
 
     `sentence` is the conclusion. `remote` is a text that compares remote with local values, or
     None. `terms` is the table of variation without the total. `levels` and `interactions` have the
-    rows of each factor and of each significant or important interaction, or of many rows only the
-    number (`omitted`).
+    rows of each factor and of each significant or important interaction. If there are many rows,
+    only their number is given (`omitted`).
     """
     for study, analysis in run.analyses:
         if study.experiment == experiment:

@@ -1,6 +1,6 @@
 """What earlier runs say about a machine: the values to expect, and how much they scatter.
 
-It only steers what is measured. Values and intervals of a report come from the run's own records.
+This only steers what is measured. Values and intervals of a report come from the run's own records.
 """
 
 from __future__ import annotations

@@ -128,8 +128,8 @@ def missing_rows_of_points(points: Iterable[Point]) -> Measurements:
 class SecondsOfPoints:
     """Expected time of a measurement of each point, in seconds.
 
-    A measured point takes as long as before. For other points, the estimate of the plan is
-    corrected by what the points of the same experiment took.
+    The time of a measured point is that of its measurements. For other points, the estimate of the
+    plan is corrected by what the points of the same experiment took.
     """
 
     def __init__(self, so_far: MachineSoFar) -> None:

@@ -2,11 +2,11 @@
 
 The choice is a pure function of plan, earlier rounds and records, so a run that was interrupted
 continues with the same rounds. The first round measures as many different points as fit into most
-of the budget, those that tell most first (`point_priorities`). The second round repeats some points
-of each kind, since only replicates show the scatter from which all intervals follow, measures
-random drive sets to audit predictions, and repeats what departs. Each later round measures where a
-further second narrows intervals most: "repetition is most needed where most uncertainty arises"
-(Kalibera and Jones, "Rigorous benchmarking in reasonable time", 2013).
+of the budget, those that show most of the machine first (`point_priorities`). The second round
+repeats some points of each kind, since only replicates show the scatter from which all intervals
+follow, measures random drive sets to audit predictions, and repeats what departs. Each later round
+measures where a further second narrows intervals most: "repetition is most needed where most
+uncertainty arises" (Kalibera and Jones, "Rigorous benchmarking in reasonable time", 2013).
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class _NextRound:
     def _contended_points(self) -> list[PointKey]:
         """Return a few random points of each kind of contention, one of each kind first.
 
-        Loads of one node alone do not tell what several initiators get of a shared resource.
+        Loads of one node alone do not show what several initiators get of a shared resource.
         """
         kinds = {k: kind_of_contention(p, self.so_far.topology) for k, p in self.points.items()}
         counts = Counter(kind for key, kind in kinds.items() if self.done[key])
@@ -194,7 +194,7 @@ class _NextRound:
     def _departing_points(self) -> list[PointKey]:
         """Return measured points that anomalies and suspicions use.
 
-        Suspicions come first: many are of one measurement, and only another one decides.
+        Suspicions come first: many rest on one measurement, and only another measurement decides.
         """
         found: dict[PointKey, None] = {}
         for anomaly in (*self.so_far.findings.suspicions, *self.so_far.findings.anomalies):

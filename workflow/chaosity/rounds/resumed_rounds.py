@@ -1,8 +1,8 @@
 """What a run with a budget does first: complete the rounds of earlier runs, as far as time allows.
 
 A measurement of these rounds lacks a record that counts if its record is missing or failed, or if a
-component or the definition of its point changed after it. An upgrade of a tool can so ask for
-everything again, which may take longer than the budget.
+component or the definition of its point changed after it. So an upgrade of a tool can request all
+measurements again, which may take longer than the budget.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def resume_rounds(
 ) -> ResumedRounds:
     """Return the rounds with as many of the lacking measurements as fit into the budget.
 
-    Earlier rounds come first, and within a round what tells most about the machine. Records that
-    were there before the first round are no part of the budget, so no time is planned for them.
+    Earlier rounds come first, and within a round the points that show most of the machine. The
+    budget does not pay for records from before the first round, so no time is planned for them.
 
     Args:
         points: the complete plan; measurements of other points stay, and nothing measures them.

@@ -261,7 +261,7 @@ class RatePrecision(NamedTuple):
     """The precision of a rate in a window of time, by batch means.
 
     `relative_half_width` is half the width of the 95 % interval, relative to the rate. `drifts`
-    tells whether successive batch means are too similar for values that vary at random.
+    says whether successive batch means are too similar for values that vary at random.
     """
 
     relative_half_width: float

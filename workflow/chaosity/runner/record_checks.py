@@ -241,9 +241,9 @@ def _notes_on_progress(record: UnfinishedRecord) -> list[Check]:
 def _check_foreign_processor_time(record: UnfinishedRecord) -> Check:
     """Return a note on the processor time that other programs and the hypervisor took.
 
-    The loads take time only of their own units; nobody knows where the runner spent its time. So
-    on these units, other programs took at most what the loads leave of the busy time there, and at
-    most what the loads and the runner leave of the busy time of the host.
+    The loads run only on their own units; on which units the runner ran is unknown. So there are
+    two upper limits for other programs on these units: the busy time of the units without that of
+    the loads, and the busy time of the host without that of the loads and of the runner.
     """
     before, after = record["environment_before"], record["environment_after"]
     # The interrupts of drives are work of the loads that read them: some per cent at full speed.

@@ -51,8 +51,8 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
     """Return the summary of each cell, in the order in which the cells first appear.
 
     Args:
-        measurements: all rows of the cells. Priors are those of `with_variance_priors`, else they
-            are estimated from these cells.
+        measurements: all rows of the cells. Priors are those of `with_variance_priors`; rows
+            without priors get priors that are estimated from these cells.
         by: columns that identify a cell; None is a value like any other.
 
     Returns:
@@ -203,7 +203,7 @@ def _fit_priors(
     """Return the prior of each cell, see `fit_priors_of_kinds`.
 
     A run with a budget repeats what departs, so half of its cells with two replicates may have a
-    disturbed one. They do not say how much the others scatter, whose records report no disturbance.
+    disturbed one. These do not show how much undisturbed replicates scatter.
     """
     prior = fit_priors_of_kinds(values[~disturbed], cells[~disturbed], kinds)
     if not disturbed.any():

@@ -166,11 +166,11 @@ class Ratio(_HasInterval):
             values: the sample above; others than positive values are skipped unless paired.
             reference: the sample below.
             paired: value and reference at the same position make a pair, such as two cells in the
-                same replicate block; the ratio is the median of their ratios. Else it is the ratio
-                of the medians, and interval and p are those of Welch's test of logarithms. So are
-                the values of different runs, between which are hours or days, and often a reboot.
-                Their interval includes the scatter within the runs, but not the differences
-                between one run and the next.
+                same replicate block; the ratio is the median of their ratios. Otherwise the ratio
+                is that of the medians, and interval and p are those of Welch's test of logarithms.
+                This is right for values of different runs, between which are hours or days, and
+                often a reboot. Their interval includes the scatter within the runs, but not the
+                differences between one run and the next.
         """
         both = (np.asarray(values, float).ravel(), np.asarray(reference, float).ravel())
         samples = [np.log(own if paired else own[own > 0.0]) for own in both]  # NaN is not above 0

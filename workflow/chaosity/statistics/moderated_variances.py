@@ -1,15 +1,15 @@
 """The noise of replicates: the variance of each cell, moderated by what cells of one kind share.
 
-Three replicates know their variance with two degrees of freedom. But cells of one kind scatter
+The variance of three replicates has two degrees of freedom. But cells of one kind scatter
 similarly, so the variance of each cell is moved towards the typical variance. It moves further if
 the variances differ less (Smyth, "Linear models and empirical Bayes methods for assessing
 differential expression", 2004, section 6.2, there for thousands of genes with few arrays each).
 
 A disturbed replicate does not count: one that its kind's noise makes improbable, next to other
-replicates of its cell that agree. If the others do not agree either, nobody knows which of them
-is right. Then all count, and the cell keeps its own variance with its own degrees of freedom. So do
-cells without others of their kind, since three replicates do not know how far apart they should be.
-bench/interval_coverage.py simulates the limits below.
+replicates of its cell that agree. If the others do not agree either, nobody knows which of them is
+right. Then all count, and the cell keeps its own variance with its own degrees of freedom. So does
+a cell without other cells of its kind, since three replicates alone do not show how far apart they
+should be. bench/interval_coverage.py simulates the limits below.
 """
 
 from __future__ import annotations
@@ -234,8 +234,9 @@ def _disturbed_replicates(
 ) -> NDArray[np.intp]:
     """Return at most one replicate of each cell: the farthest one, if it is improbable.
 
-    It is compared with the others of its cell that count, and which have to be most of all
-    `sizes`. The test is that of an externally studentised residual, with the moderated variance.
+    It is compared with the other replicates of its cell that count. These must be more than half of
+    all replicates (`sizes`). The test is that of an externally studentised residual, with the
+    moderated variance.
     """
     judged = (sizes >= FEWEST_TO_JUDGE) & (np.asarray(prior.cells) > 0)
     candidates = np.flatnonzero(counted & judged[cells])

@@ -66,7 +66,7 @@ def _identity(path: Path, request: str) -> str | None:
 
     Size, time stamps and inode number of three files: the record, and the folder and the list of
     digests by which `load_record` verifies the record. The time of the last change of the inode
-    (ctime) shows also an edit whose author put the older time stamp back. The result is None if a
+    (ctime) also shows an edit whose author restored the older time stamp. The result is None if a
     change is too young, see `_RESOLUTION_NS`.
     """
     attempts = path.parent if path.parent.name == "attempts" else path.parent / "attempts"
@@ -88,8 +88,8 @@ def _identity(path: Path, request: str) -> str | None:
 def kept_readings(folder: Path, name: str, *, writes: bool = True) -> Iterator[KeptReadings]:
     """Yield the readings of the last run; at the end, write those that were asked for.
 
-    `folder` is ``results/<host>/<configuration>``; `name` is the name of the table that is made of
-    the readings. A dry run must not write.
+    `folder` is ``results/<host>/<configuration>``; `name` is the name of the table that is made
+    from the readings. A dry run must not write.
     """
     path = folder / FOLDER / f"{name}.parquet"
     earlier: dict[str, tuple[str, str]] = {}

@@ -76,7 +76,7 @@ def _memory(process: int) -> duckdb.DuckDBPyConnection:
 
     A process makes it once, since that takes longer than to read a table. A child process lacks the
     threads of its parent's database, so it makes one of its own. The database executes no SQL from
-    elsewhere, keeps nothing of a file, which can be another one the next time, and writes no file
+    elsewhere, keeps nothing of a file, whose content can differ the next time, and writes no file
     itself.
     """
     own = {"enable_external_file_cache": "false", "temp_directory": ""}

@@ -75,8 +75,8 @@ def compare_with_published_values(
 ) -> list[NormalValue]:
     """Return each published value of the processor, with the median of these equal hosts.
 
-    The processor model is that which the kernel reports. Published values of a topology with
-    another number of nodes per package do not compare.
+    `model` is the processor model as the kernel reports it. Published values count only if they are
+    of a topology with the same number of nodes per package.
     """
     if not model or topology is None or not topology.packages:
         return []

@@ -244,9 +244,9 @@ def list_opencl_devices(
     A device without a PCI address has no known node, unless the machine has only one node with
     processors.
 
-    `listed` are the devices that the kernels' program lists on the host; None if it is not there,
-    as before provisioning, or if there is only an XML file: then hwloc's own list in `tree` counts.
-    An OpenCL device at the PCI address of a GPU has the GPU's node.
+    `listed` are the devices that the kernels' program lists on the host; None if the program is not
+    there yet, or if there is only an XML file. Then hwloc's own list in `tree` counts. An OpenCL
+    device at the PCI address of a GPU has the GPU's node.
     """
     devices = (
         _opencl_of_tree(tree)

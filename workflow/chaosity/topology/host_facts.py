@@ -236,8 +236,8 @@ def find_memory_peak(
 ) -> MemoryPeak:
     """Return the upper bounds of the bandwidth of a host's DRAM, or why they are unknown.
 
-    Modules may share a channel, so the sum of their speed x width can be too high. It must never be
-    too low, since it refuses values: where in doubt, it is unknown.
+    Modules may share a channel, so the sum of their speed x width can be too high. A bound that is
+    too low would refuse right values, so in doubt it is unknown.
     """
     if isinstance(modules, str):
         return MemoryPeak(None, None, modules)

@@ -2,8 +2,8 @@
 
 Each fault concerns one part. A finding names the places of the cells that lose. The fault is the
 part of the model that all of these cells use: the controllers of a node, a core, a drive, a link
-between packages, a path from drives to the memory of a package. What remains of the part is left to
-the fit.
+between packages, a path from drives to the memory of a package. The fit determines which share of
+the part remains.
 """
 
 from __future__ import annotations

@@ -283,7 +283,7 @@ class _Fit:
 
         Outliers are rare in a healthy machine, but if more than one value in 20 departs, it counts.
         A value that the fit did not read is further away than those to which its parameters adapt,
-        and a median is never surer than its replicates.
+        and the interval of a median is never narrower than its replicates allow.
         """
         # A parameter that only its usual value determines adapts to no value.
         adapted = sum(1 - (each / own.spread) ** 2 for own, each in deviations.items())
@@ -344,10 +344,11 @@ class _Fit:
     def _adapted(self, values: Values, parameter: Parameter) -> Values | None:
         """Return values that explain the data as well without a capacity; None if there are none.
 
-        All others adapt. Otherwise the capacity would also get the credit for what their estimates
-        lack after they left these cells to it. Those that were left out can replace it, but not one
-        that the format needs: that is the simplest explanation of the same rates. Slower parts of
-        this capacity stay as slow as they are.
+        All others adapt. Without this adaptation, the capacity would also seem to explain what the
+        estimates of the others lack, since they were fitted beside it. Capacities that were left
+        out can replace it. They cannot replace a capacity that the format needs, since this is the
+        simplest explanation of the same rates. Slower parts of this capacity stay as slow as they
+        are.
         """
         spare, fixed = {each: own for each, own in self.limits.items() if each not in values}, {}
         kept = {each: own for each, own in values.items() if each is not parameter}

@@ -62,9 +62,9 @@ class FittedMachine:
     def draws(self, count: int, seed: int) -> Iterator[Values]:
         """Yield random sets of values from the joint distribution of the estimates.
 
-        The logarithms are normal. No capacity that the data do not determine is below what was
-        measured through it. One without an estimate has no limit in every second set, and its
-        least value in the others. All explanations of the data are drawn equally often.
+        The logarithms are normal. A capacity that the data do not determine is at least the rate
+        that was measured through it. One without an estimate has no limit in every second set, and
+        its least value in the others. All explanations of the data are drawn equally often.
         """
         random = np.random.default_rng(seed)
         centre = np.log(list(self.values.values()))

@@ -1,7 +1,7 @@
 """Predict loads that run at the same time, from the model that is fitted to a host's records.
 
-The loads of planned points are joined and asked of the model. An interval follows from draws of
-the fitted parameters and from how far measured values are from the model.
+The loads of planned points are joined, and the model computes their values. An interval follows
+from draws of the fitted parameters and from how far measured values are from the model.
 """
 
 from __future__ import annotations
@@ -163,7 +163,8 @@ def predict_loads(
 def _interval(logs: NDArray[np.float64], centre: float, misfit: float) -> tuple[float, float]:
     """Return the 95 % interval of a value; `centre` and `misfit` are on logarithms as the draws.
 
-    Draws and misfit are independent. No draw of the misfit adds its own scatter to the ends.
+    Draws and misfit are independent. The misfit is not drawn, so it adds no random scatter to the
+    ends.
     """
     low, high = np.quantile(logs, (0.025, 0.975)) - centre
     own = float(stats.norm.ppf(0.975)) * misfit
