@@ -50,11 +50,11 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {**SIMULATED, "chaosity_topology": XML.format("{configuration}")},
         "the topology file depends on the configuration, but no configuration is given",
     ),
-    ({"budget": "soon"}, {}, "'soon' is no duration such as 30m, 2h or 1h30m"),
+    ({"budget": "soon"}, {}, "'soon' is not a duration such as 30m, 2h or 1h30m"),
     ({"budget": "0m"}, {}, "budget is zero"),
     ({"budget": "1h", "replicates": 5}, {}, "budget and replicates contradict"),
     ({"known_from": ["results"]}, {}, "earlier runs steer only runs with a budget or a precision"),
-    ({"precision": "wide"}, {}, "'wide' is no share such as 2 % or 0.02"),
+    ({"precision": "wide"}, {}, "'wide' is not a share such as 2 % or 0.02"),
     ({"precision": 0.02, "replicates": 5}, {}, "precision and replicates contradict"),
 ]
 

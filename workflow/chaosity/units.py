@@ -157,7 +157,7 @@ def parse_duration(text: str) -> int:
     """
     match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text)
     if not text or match is None:
-        raise ValueError(f"{text!r} is no duration such as 30m, 2h or 1h30m")
+        raise ValueError(f"{text!r} is not a duration such as 30m, 2h or 1h30m")
     hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return 3600 * hours + 60 * minutes + seconds
 
@@ -174,7 +174,7 @@ def parse_share(text: str) -> float:
     except ValueError:
         share = math.nan
     if not 0.0 <= share < 1.0:
-        raise ValueError(f"{text!r} is no share such as 2 % or 0.02")
+        raise ValueError(f"{text!r} is not a share such as 2 % or 0.02")
     return share
 
 

@@ -84,5 +84,5 @@ def test_checks_before_the_map_was_measured_again_do_not_count(tmp_path):
 )
 def test_a_damaged_series_is_refused_by_name(tmp_path, text):
     (tmp_path / SERIES_FILE).write_text(text)
-    with pytest.raises(UserError, match=r"checks\.csv: the file is no series of checks"):
+    with pytest.raises(UserError, match=r"checks\.csv: the file is not a series of checks"):
         read_series(tmp_path)

@@ -84,7 +84,7 @@ def test_a_wrong_inventory_is_an_error(tmp_path, text, message):
             '{"all": {"hosts": {"b": {"ansible_user": "{{ 1 / 0 }}"}}}}',
             r"hosts\.json: .*division by zero",
         ),
-        ("a.xml", TOPOLOGY, r"a\.xml: an XML file is no inventory; move it out"),
+        ("a.xml", TOPOLOGY, r"a\.xml: an XML file is not an inventory; move it out"),
     ],
 )
 def test_the_reason_of_an_unreadable_file_in_a_folder_of_inventories_names_it(

@@ -34,7 +34,8 @@ _MOST_LINES = 40
 @click.option(
     "--block",
     metavar="COLUMN",
-    help="Column of blocks, such as replicate; variation between blocks is no error. Default: none",
+    help="Column of blocks, such as replicate; variation between blocks is not an error."
+    " Default: none",
 )
 @click.option(
     "--transform",

@@ -68,7 +68,7 @@ def history_file(path: Path) -> Path:
 
 
 def _text(path: Path) -> str:
-    """Return the text in a file, with a sign for each byte that is no text."""
+    """Return the text in a file, with a sign for each byte that is not text."""
     return read_regular_file(path).decode(errors="replace")
 
 

@@ -151,7 +151,7 @@ class Metric(OutputValue, total=False):
 
 
 class Remark(OutputName, total=False):
-    """Where a tool writes remarks about a valid run; null or a missing key is no remark."""
+    """Where a tool writes remarks about a valid run; null or a missing key means no remark."""
 
     name: Required[str]
     json: str

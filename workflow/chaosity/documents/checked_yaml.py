@@ -97,7 +97,7 @@ def _check_yaml_document(document: Any, where: str) -> None:
         raise UserError(f"the file has more than {_MOST_YAML_VALUES} values", where)
 
 
-# Closed: an unknown key is an error. Strict: the text "3" is no number.
+# Closed: an unknown key is an error. Strict: the text "3" is not a number.
 SETTINGS = ConfigDict(extra="forbid", strict=True)
 # Kind of pydantic's error -> the type that was expected, in the words of JSON and YAML.
 EXPECTED_TYPES = {

@@ -19,7 +19,7 @@ _GAUGES = (
     ("low", "_low", "lower end of the 95 % interval"),
     ("high", "_high", "upper end of the 95 % interval"),
 )
-# Name, help text, labels and value of a gauge; None is no value.
+# Name, help text, labels and value of a gauge; None means no value.
 GaugeValue = tuple[str, str, Mapping[str, str], float | None]
 
 

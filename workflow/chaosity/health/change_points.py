@@ -27,11 +27,11 @@ Positions = int | NDArray[np.int_]
 # Penalties in variances of a value. With them, a healthy host with 57 values has less than one
 # false change in a year (`make bench BENCH_ARGUMENTS=history`).
 _PENALTY, _SLOPE_PENALTY = 18.0, 14.0
-# A change that lasts for fewer nights is not reported, so two disturbed nights are no change. A
+# A change that lasts for fewer nights is not reported, so two disturbed nights are not a change. A
 # drift needs a month.
 _LEAST_NIGHTS, _LEAST_DRIFT = 3, 28
 # Distance from the running median, in standard deviations, beyond which a value counts as this
-# distance: a single disturbed night is no change.
+# distance: a single disturbed night is not a change.
 _CLIP, _MEDIAN_NIGHTS = 3.5, 7
 # Standard deviation from night to night before it is known, and how many nights it counts as.
 # Runs of a machine differ by 1 to 2 % from boot to boot.

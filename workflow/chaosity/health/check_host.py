@@ -203,7 +203,7 @@ class HostCheck:
         table = folder / MEASUREMENTS_FILE
         if topology is None or not table.exists() or not host_file.exists():
             raise UserError("the folder has no map of a host", str(folder), MAP_REMEDY)
-        with malformed_as_user_error("the file is no description of a host", str(host_file)):
+        with malformed_as_user_error("the file is not a description of a host", str(host_file)):
             self.host: DiscoveredHostDocument = json.loads(read_regular_file(host_file))
             self.transport = self.host["transport"]["kind"]
         points = _points_of_plan(folder)

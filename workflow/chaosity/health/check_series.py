@@ -53,7 +53,7 @@ def read_series(folder: Path, newest_bytes: int = _MOST_BYTES) -> list[dict[str,
     Of the newest rows, at most `newest_bytes` bytes are read.
 
     Raises:
-        UserError: the file is no series of checks.
+        UserError: the file is not a series of checks.
     """
     path = folder / SERIES_FILE
     if not path.exists():
@@ -78,7 +78,7 @@ def read_series(folder: Path, newest_bytes: int = _MOST_BYTES) -> list[dict[str,
                 raise ValueError("a row has other columns, or no value")
     except (ValueError, TypeError, csv.Error) as error:
         remedy = "move it away; the next check begins a new series"
-        raise UserError(f"the file is no series of checks: {error}", str(path), remedy) from None
+        raise UserError(f"the file is not a series of checks: {error}", str(path), remedy) from None
     return rows
 
 

@@ -145,7 +145,7 @@ def _unreadable(errors: str, inventory: str) -> UserError:
     source = failed[1] if failed else inventory
     if source.endswith(".xml"):
         remedy = "move it out of the folder of the inventory"
-        return UserError("an XML file is no inventory", source, remedy)
+        return UserError("an XML file is not an inventory", source, remedy)
     reasons = dict(
         re.findall(r"^\S+ Failed to parse inventory with '(\w+)' plugin: (.+)$", errors, re.M)
     )
@@ -220,7 +220,7 @@ def _checked_host(name: str, values: Mapping[str, Any], inventory: str) -> Inven
     }
     for key, value in connection.items():
         if isinstance(value, dict | list) or "\0" in str(value):
-            raise UserError("the value is no text, number or truth value", f"{where}, {key}")
+            raise UserError("the value is not a text, a number or a truth value", f"{where}, {key}")
     return InventoryHost(name, cast(HostVariables, own), connection)
 
 

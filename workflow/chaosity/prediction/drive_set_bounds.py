@@ -134,7 +134,8 @@ def lowest_cover(
     kept: dict[frozenset[Part], NoisyValue] = {}
     for part in sorted(parts, key=len, reverse=True):
         value, alone = parts[part], [single[each] for each in part if each in single]
-        # A set that gives what its parts give together is no limit, nor one within a lower set.
+        # A set that gives what its parts give together is not a limit, nor is one within a lower
+        # set.
         is_sum = 1 < len(part) == len(alone) and value.log_ratio_to(NoisyValue.total(alone)) >= 0.0
         if not is_sum and not any(part < other and value >= kept[other] for other in kept):
             kept[part] = value

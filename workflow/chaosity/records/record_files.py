@@ -71,7 +71,7 @@ def read_regular_file(path: Path) -> bytes:
     anything.
 
     Raises:
-        OSError: the file does not exist, is no regular file, or cannot be read.
+        OSError: the file does not exist, is not a regular file, or cannot be read.
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))

@@ -297,7 +297,7 @@ def read_anomalies(folder: Path) -> tuple[Anomaly, ...]:
     """Return the anomalies in ``results/HOST/CONFIGURATION``; none without findings.json.
 
     Raises:
-        UserError: the file is no output of ``chaosity anomalies --json``.
+        UserError: the file is not an output of ``chaosity anomalies --json``.
     """
     file = folder / "findings.json"
     if not file.exists():

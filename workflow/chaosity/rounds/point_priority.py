@@ -132,7 +132,7 @@ def kind_of_contention(point: Point, topology: Topology) -> frozenset[object] | 
 def is_matrix_cell(loads: list[Load]) -> bool:
     """Return whether a point measures one node's memory, by a node's cores or a latency load.
 
-    A working set of a sweep over sizes is no cell of a matrix of nodes, nor is a pair of cores.
+    A working set of a sweep over sizes is not a cell of a matrix of nodes, nor is a pair of cores.
     """
     [load, *others] = loads
     levels = load.get("levels", {})

@@ -131,7 +131,7 @@ def are_nodes_hidden(root: Path = Path("/")) -> bool:
 def _run_program(
     command: Sequence[str], seconds: float = TIMEOUT_SECONDS
 ) -> tuple[str, str] | None:
-    """Return the standard output and standard error of a program; what is no UTF-8 is replaced.
+    """Return the standard output and standard error of a program; what is not UTF-8 is replaced.
 
     The result is None if the program cannot run, or is killed because it takes longer.
     """
@@ -273,8 +273,8 @@ MemoryModule = tuple[int, int, str]
 
 # Memory modules are in the firmware's SMBIOS table (DMTF DSP0134), in structures of type 17.
 _MEMORY_DEVICE, _END_OF_TABLE = 17, b"\x7f"
-# Types of modules, without LPDDR of unknown width -> lowest number in MT/s that is no clock. Before
-# SMBIOS 3.1 firmware could state the clock: half of it: at most 1066 (DDR3), 1600 (DDR4).
+# Types of modules, without LPDDR of unknown width -> lowest number in MT/s that is not a clock.
+# Before SMBIOS 3.1 firmware could state the clock: half of it: at most 1066 (DDR3), 1600 (DDR4).
 _LOWEST_DATA_RATE = {0x18: 1333, 0x1A: 2133, 0x22: 0}
 _PERSISTENT = 0x1F  # on the channels of other modules, so it adds no bandwidth
 _DIMM_BITS = 64  # data width of a DIMM without error correction; for DDR5 it is 2 x 32 bits

@@ -36,7 +36,7 @@ def open_lock_file(path: Path) -> int:
     """Return a file descriptor of a lock file; create the file if it is missing.
 
     Raises:
-        UserError: the path is no regular file, or this user may not open it.
+        UserError: the path is not a regular file, or this user may not open it.
     """
     remedy = "delete it, or run provision.yml as root, which makes the lock in /run/chaosity"
     try:

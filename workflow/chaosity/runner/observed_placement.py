@@ -19,7 +19,7 @@ NODES = Path("/sys/devices/system/node")
 PAGE_COUNT = re.compile(r"\bN(\d+)=(\d+)")
 CPUS_ALLOWED = re.compile(r"^Cpus_allowed_list:(.*)$", re.MULTILINE)
 PAGE_SIZE = re.compile(r"\bkernelpagesize_kB=(\d+)")
-# QEMU's other programs are no user-mode emulators; they may be a load of their own.
+# QEMU's other programs are not user-mode emulators; they may be a load of their own.
 USER_MODE_EMULATOR = re.compile(r"qemu-(?!system-|img|io|nbd|ga$)")
 # Allowed deviation of a node's share of all pages from the wanted share. The bandwidths behind the
 # wanted shares scatter as much, and fifty huge pages cannot be divided more finely.

@@ -73,7 +73,7 @@ _BANDWIDTHS = 2001
 RISE_PER_DOUBLING = 1.2
 # A rise of less than this share of larger rises on both sides separates two steps.
 _VALLEY = 0.7
-# A smaller step is no cache: it may come from page tables, or from memory that fills up.
+# A smaller step is not a cache: it may come from page tables, or from memory that fills up.
 _SMALLEST_STEP = 1.25
 
 

@@ -2,7 +2,7 @@
 
 No experiment is named here. The candidates for factors are the design's own factors and a load's
 levels, then initiator, target, kernel and benchmark. A candidate that never varies is not a factor.
-A candidate that follows from others is no factor either: a target that is always the initiator's
+A candidate that follows from others is not a factor either: a target that is always the initiator's
 own node adds nothing to the initiator, and a relation follows from initiator and target.
 
 An experiment often has several designs, such as a matrix of nodes with one kernel, and all kernels

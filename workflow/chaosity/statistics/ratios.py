@@ -99,7 +99,7 @@ def summarise_corun_to_alone_ratios(measurements: Measurements) -> pd.DataFrame:
     other experiments may have other durations.
 
     Returns:
-        The table of `summarise_cells` for the ratios: 1 is no loss, 0.6 means 40 % lost. It is
+        The table of `summarise_cells` for the ratios: 1 means no loss, 0.6 means 40 % lost. It is
             empty when no load was measured both ways.
     """
     same_levels = measurements.with_columns(levels=measurements.rows["load_parameters"])

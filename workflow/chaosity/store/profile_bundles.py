@@ -210,7 +210,7 @@ def _manifest(archive: zipfile.ZipFile, where: str) -> Manifest:
     try:
         document = json.loads(_bytes(archive, MANIFEST, _MOST_MANIFEST_BYTES, where))
         kind, version = document["bundle"], int(document["schema_version"])
-        json.dumps(document, ensure_ascii=False).encode()  # half a character is no text
+        json.dumps(document, ensure_ascii=False).encode()  # half a character is not text
     except MALFORMED as error:
         raise UserError("the bundle has a broken manifest", where) from error
     if kind != BUNDLE_KIND:

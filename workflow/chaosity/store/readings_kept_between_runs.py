@@ -105,7 +105,7 @@ def kept_readings(folder: Path, name: str, *, writes: bool = True) -> Iterator[K
             {"program": _program_digest(), "path": record, "identity": identity, "reading": reading}
             for record, (identity, reading) in readings.kept.items()
         ]
-        # Without these files the next run takes longer, so an unwritable folder is no error.
+        # Without these files the next run takes longer, so an unwritable folder is not an error.
         with suppress(OSError, duckdb.Error):
             write_parquet_table(rows_to_table(rows, _COLUMNS), path, _COLUMNS)
 

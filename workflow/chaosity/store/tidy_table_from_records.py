@@ -66,7 +66,7 @@ def read_points(folder: Path) -> Iterator[Point]:
     """Yield the points of a plan, from the files ``<experiment>/<point>.json`` of a folder.
 
     Raises:
-        UserError: a file is no point, or is a point of another name.
+        UserError: a file is not a point, or is a point of another name.
     """
     for path in sorted(folder.glob("*/*.json")):
         with malformed_as_user_error(_NO_POINT, str(path)):

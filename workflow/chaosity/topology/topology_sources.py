@@ -85,7 +85,7 @@ def read_description(path: Path) -> dict[str, Any]:
     """Return the description that a host's runner made: hwloc's XML, kernel files and facts.
 
     Raises:
-        UserError: the file is no description, or is too large.
+        UserError: the file is not a description, or is too large.
     """
     with malformed_as_user_error("the description of the host is broken", str(path)):
         with path.open("rb") as stream:
