@@ -98,8 +98,8 @@ class HostResources:
     def with_unique_name(self, initiator: Initiator) -> Initiator:
         """Return the initiator with the name that its units have in all experiments.
 
-        On small machines a node can also be a package or a unit. With one name these units are
-        measured once.
+        On small machines a node can also be a package or a unit. A single name for the same units
+        means that they are measured once.
         """
         return self._by_cpus.get(initiator.cpus, initiator)
 

@@ -328,7 +328,7 @@ def _facts(document: Mapping[str, object], keys: Iterable[str]) -> dict[str, obj
 
 
 def _value(value: object) -> object:
-    """Return a number, a list of numbers, or a text that can be of a processor; else None."""
+    """Return numbers, numbers as text, and public text about a processor; None for other values."""
     if isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, list):

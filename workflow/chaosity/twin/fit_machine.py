@@ -307,8 +307,8 @@ class _Fit:
     def _determined(self, values: Values) -> tuple[Values, dict[Parameter, Values]]:
         """Return the values that the data determine, and what could replace some of the capacities.
 
-        No part is faster than those without a fault. A part of a capacity that the data do not
-        determine has no factor either: the fault can be that of another part.
+        The result has no part that is faster than the parts without a fault. A part whose
+        capacity the data do not determine has no factor: the fault can be in another part.
         """
         while needed := self._without_unneeded(values):
             values = self.refined(needed)
