@@ -37,6 +37,12 @@ def test_a_traffic_share_is_of_the_programs_own_peak():
     assert rate(model(), half) == pytest.approx([20e9])
 
 
+def test_a_program_beside_limited_traffic_gets_what_the_traffic_leaves():
+    """Half of the 20 GB/s that the traffic has beside the program: 30 of 40 GB/s are left."""
+    traffic = load("b", "6,8", 0, levels={"share": 50})
+    assert rate(model(), load("a", "0,2", 0), traffic) == pytest.approx([30e9, 10e9])
+
+
 def test_threads_that_share_the_work_wait_for_the_slowest():
     threads = load("a", "0,48,50,52,54", 0)  # four of them share the link, with 30 GB/s
     assert rate(model(), threads) == pytest.approx([40e9])

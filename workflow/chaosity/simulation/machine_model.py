@@ -208,6 +208,8 @@ def _limited_by_programs(
     waiting = {load["name"] for load in loads if shares_work(load)}
     limits = (
         share[path.load] * (slowest[path.load] if path.load in waiting else rate)
+        if path.load in waiting or share[path.load] < 1
+        else path.flow.limit  # such a load also gets what the others leave
         for path, rate in zip(paths, rates, strict=True)
     )
     return [
