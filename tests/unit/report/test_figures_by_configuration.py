@@ -20,12 +20,14 @@ from chaosity.statistics.curves import CurveComparison
 from chaosity.store.measurements import Measurements
 from machines import planned
 
-EXPERIMENTS = ["modes_under_load", "program_speed"]
+EXPERIMENTS = ["modes_under_load", "program_speed", "latency_by_size", "l3_domain_bandwidth"]
 TRAFFIC = "traffic_bytes_per_second"
 
 
 def is_drawn(point: Point) -> bool:
-    """Return whether a point has no traffic, or such that only reads."""
+    """Return whether a point is in a figure of all modes; of traffic, only such that only reads."""
+    if point["experiment"] == "latency_by_size":
+        return point["factors"]["mode"] == "serial" and "pages-thp" in point["point"]
     return point["experiment"] != "modes_under_load" or (
         point["factors"]["traffic_of"] == "idle" or "+read100+" in point["point"]
     )
@@ -62,6 +64,9 @@ def test_each_figure_that_asks_for_it_is_drawn(drawn: tuple[dict[str, FigureFile
         "modes_under_load_machine",
         "program_speed_in_caches",
         "program_speed_in_memory",
+        "latency_levels",
+        "l3_domain_read_bandwidth_by_mode",
+        "l3_domain_write_bandwidth_by_mode",
     }
     assert all((folder / str(figure.svg)).exists() for figure in figures.values())
     assert all("simulated" in (folder / str(figure.csv)).read_text() for figure in figures.values())
@@ -95,6 +100,14 @@ def test_only_programs_with_data_in_memory_depend_on_the_mode(
     in_memory = drawn[0]["program_speed_in_memory"].sentence
     assert "nps0 as a ratio to nps1: matmul 0.95 times" in in_memory
     assert "spmv 0.71 times" in in_memory  # waits for memory for a larger share of its time
+
+
+def test_a_line_for_each_mode_says_how_its_ends_differ(
+    drawn: tuple[dict[str, FigureFile], Path],
+) -> None:
+    sentence = drawn[0]["latency_levels"].sentence
+    assert "nps0 as a ratio to nps1: 16 KiB 1.00 times" in sentence
+    assert ", 512 MiB 1.7" in sentence and sentence.count(" times ") == 2
 
 
 def test_what_is_not_known_is_said() -> None:

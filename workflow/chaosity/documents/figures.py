@@ -115,6 +115,8 @@ class Lines(ComparableFigure):
 
     Then x is a size, and there are no series and panels.
     """
+    by_configuration: NotRequired[Literal[True]]
+    """The report shows the figure once more with a line for each configuration of the host."""
     bounds: NotRequired[Annotated[list[Bound], MinLen(1)]]
     sum: NotRequired[Literal[True]]
     """With `series` load, two more series: the sum of the loads of a point, and the larger of the

@@ -48,7 +48,7 @@ def draw_figures_by_configuration(
         if spec.by_configuration:
             title = f"{spec.title}, by configuration"
             shown = replace(spec, name=f"configurations_{spec.name}", title=title)
-            select = _curves if spec.kind == "curve" else _bars
+            select = _curves if spec.kind == "curve" else _bars_or_lines
             if found := select(shown, tables):
                 data, sentences = found
                 # No section of an experiment shows the figure.
@@ -81,18 +81,18 @@ def _curves(
     return data, _crossover_sentences(rows, list(selected), x_metric)
 
 
-def _bars(
+def _bars_or_lines(
     spec: FigureSpec, tables: Mapping[str, Measurements]
 ) -> tuple[FigureData, Iterator[str]] | None:
-    """Return a group of bars for each value of x, with a bar for each configuration."""
+    """Return a bar for each value of x and each configuration, or a line for each configuration."""
     names: list[Level] = [*tables]
     where = {**spec.where, "configuration": names}
-    spec = replace(spec, series="configuration", where=where, loss_to=None)
+    spec = replace(spec, series="configuration", where=where, loss_to=None, cache_steps=False)
     with suppress(UserError):  # each configuration's own figure shows the reason
         joined = Measurements.concatenated(tables.values())
         data = select_figure_data(spec, joined, Topology())
         if data and len(data.axes["series"].values) > 1:
-            return data, _ratio_sentences(data.measurements, data.axes["series"].value_names)
+            return data, _ratio_sentences(data)
     return None
 
 
@@ -108,18 +108,20 @@ def _crossover_sentences(
             yield f"With traffic {line}, {crossover_text(found, pair, x_metric)}."
 
 
-def _ratio_sentences(rows: pd.DataFrame, names: Sequence[str]) -> Iterator[str]:
-    """Yield a sentence for each configuration: its ratios to the first at each value of x."""
-    values = rows[rows["status"] == "valid"].groupby(["x", "series"], sort=False)["value"]
+def _ratio_sentences(data: FigureData) -> Iterator[str]:
+    """Yield a sentence for each configuration: its ratios to the first, of lines at both ends."""
+    first, *others = data.axes["series"].value_names
+    rows = data.measurements[data.measurements["status"] == "valid"]
+    values = rows.groupby(["x", "series"], sort=False)["value"]
     known = {key: own.to_numpy(float) for key, own in values}
-    for other in names[1:]:
-        ratios = {
-            x: Ratio.of_samples(sample, known[x, names[0]], paired=False)
-            for (x, series), sample in known.items()
-            if series == other and (x, names[0]) in known
-        }
-        texts = (f"{x} {ratio_text(each.ratio, each.low, each.high)}" for x, each in ratios.items())
-        yield f"{other} as a ratio to {names[0]}: {', '.join(texts) or 'no common value'}."
+    for other in others:
+        both = [x for x in data.axes["x"].value_names if {(x, first), (x, other)} <= {*known}]
+        texts = []
+        for x in both if data.spec.kind == "bars" else dict.fromkeys(both[:1] + both[-1:]):
+            each = Ratio.of_samples(known[x, other], known[x, first], paired=False)
+            name = data.value_label_without_axis_title("x", x)
+            texts.append(f"{name} {ratio_text(each.ratio, each.low, each.high)}")
+        yield f"{other} as a ratio to {first}: {', '.join(texts) or 'no common value'}."
 
 
 @dataclass(frozen=True)
