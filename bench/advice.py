@@ -23,7 +23,7 @@ from chaosity.advice.advise import advise
 from chaosity.advice.candidate_places import CandidatePlaces
 from chaosity.advice.machine_map import MachineMap
 from chaosity.advice.requests import BANDWIDTH, LATENCY, Goal, Place, Request, RunningLoad
-from chaosity.advice.unexplained_values import measured_pairs_over_model, with_slow_links
+from chaosity.advice.unexplained_values import find_slow_pairs, with_slow_links
 from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.cpusets import make_cpu_set
 from chaosity.documents.config import read_config
@@ -43,6 +43,7 @@ MACHINES: dict[str, tuple[str, str, tuple[Fault, ...]]] = {
     "8 nodes, node and link faulty": ("epyc_7413_nps4", "epyc_7413", FAULTS),
     "16 nodes": ("sixteen_nodes", "sixteen_nodes", ()),
     "memory on CXL": ("epyc_9554_cxl", "epyc_9554_cxl", ()),
+    "memory of two kinds, HBM and DRAM": ("xeon_max_9480_snc4", "xeon_max_9480_snc4", ()),
 }
 REQUESTS = 200
 # Sets of nodes of which the best is known, if not all.
@@ -80,9 +81,12 @@ def maps(name: str, seed: int) -> tuple[MachineMap, MachineMap]:
         for drive in load["target"]["drives"]
     }
     known = with_slow_links(fitted, table, points, topology)
-    pairs = measured_pairs_over_model(table, points, topology, fitted)
+    slow = find_slow_pairs(table, points, topology, fitted)
     truth = MachineMap(topology, read_fitted(host.machine, machine_name), drives)
-    return MachineMap(topology, known, drives, measured_over_model=pairs), truth
+    machine = MachineMap(
+        *(topology, known, drives), slow_rates=slow.rates, slow_latencies=slow.latencies
+    )
+    return machine, truth
 
 
 def random_request(machine: MachineMap, draw: random.Random) -> Request:

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from chaosity.advice.advise import MOST_PLACES, Advice, AdvisedPlace, advise
+from chaosity.advice.advise import MOST_PLACES, Advice, AdvisedPlace, CachedPart, advise
+from chaosity.advice.checked_requests import check_kernel, check_place
 from chaosity.advice.machine_map import ExpectedValue, MachineMap
 from chaosity.advice.open_map import open_described_machine
 from chaosity.advice.open_map import open_map as open_machine_map
@@ -43,6 +44,7 @@ from chaosity.topology.topology_model import Topology
 __all__ = [
     "Advice",
     "AdvisedPlace",
+    "CachedPart",
     "Estimate",
     "ExpectedValue",
     "Goal",
@@ -128,8 +130,12 @@ class HostMap:
             beside: what else runs.
 
         Raises:
-            UserError: the machine has no such drive.
+            UserError: the machine has no such part, or no measurement tells the value.
         """
+        check_place(self.machine, place)
+        check_kernel(kernel, "kernel")
+        for running in beside:
+            check_place(self.machine, running.place)
         metric = LATENCY if latency else BANDWIDTH
         loads = self.machine.loads("program", place, kernel, metric=metric)
         return self.machine.expected(loads, self.machine.running_loads(beside))
@@ -138,7 +144,8 @@ class HostMap:
         """Return the best places for a program, the best first, see `advice.advise`.
 
         Raises:
-            UserError: the host has too few free cores or drives, or too little memory.
+            UserError: the request is wrong, the host has too few free cores or drives or too little
+                memory, or no measurement tells what a place gets.
         """
         return advise(self.machine, request, places)
 

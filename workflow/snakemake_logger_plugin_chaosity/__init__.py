@@ -206,7 +206,7 @@ class LogHandler(LogHandlerBase):
         """Report that a Slurm job ended before all of its measurements were done."""
         logs = ", ".join(str(log) for log in details.aux_logs) or "none"
         number = getattr(details, "external_jobid", None) or "that was not accepted"
-        count = sum(job["name"].endswith(MEASURE) for job in details.job_error_info)
+        count = sum(job["rule_name"].endswith(MEASURE) for job in details.job_error_info)
         self.print_line(
             f"    Slurm job {number} did not do all of its {count} measurements; its log: {logs}"
         )

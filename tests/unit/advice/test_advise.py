@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from chaosity import api
-from chaosity.advice.advise import advise
+from chaosity.advice.checked_requests import parse_running_load
 from chaosity.advice.machine_map import MachineMap
+from chaosity.advice.open_map import open_map
 from chaosity.advice.requests import Place, Request, RunningLoad
-from chaosity.advice.running_programs import parse_running_load
 from chaosity.advice.unexplained_values import with_slow_links
+from chaosity.components.component_history import record_component_state
 from chaosity.documents.machines import Fault
 from chaosity.errors import UserError
 from chaosity.twin.fit_machine import fit_machine
@@ -66,15 +69,38 @@ def test_drives_are_read_from_the_node_that_has_them(server: api.HostMap) -> Non
     assert place.bandwidth.limited_by == ("drives",)
 
 
-def test_what_is_worth_caching_ends_when_the_drives_end(server: api.HostMap) -> None:
-    advice = server.advise(Request(cores=4, goal="drives", drives=4))
-    assert advice.cached_share is not None
-    place = advice.places[0].place
-    memory = server.machine.loads("memory", Place(place.cpus, place.shares))
-    drives = server.machine.loads("drives", place)
-    rates = [server.machine.value(memory, drives), server.machine.value(drives, memory)]
-    seconds = [advice.cached_share / rates[0], (1 - advice.cached_share) / rates[1]]
-    assert seconds[0] == pytest.approx(seconds[1])
+def test_the_cached_part_of_a_scan_ends_when_the_drives_end(server: api.HostMap) -> None:
+    advice = server.advise(Request(cores=6, goal="drives", drives=4))
+    assert advice.cached is not None
+    place, cached = advice.places[0].place, advice.cached
+    machine = server.machine
+    memory = machine.loads("memory", Place(place.cpus, cached.pages))
+    drives = machine.loads("drives", place, metric="processing_throughput_bytes_per_second")
+    rates = [machine.value(memory, drives), machine.value(drives, memory)]
+    assert cached.share / rates[0] == pytest.approx((1 - cached.share) / rates[1])
+    assert cached.scan_bytes_per_second == pytest.approx(sum(rates))
+    # Without the part in memory, the drives alone are slower.
+    assert cached.scan_bytes_per_second > machine.value(drives, [])
+
+
+def test_hbm_is_used_if_it_is_faster() -> None:
+    topology = SHIPPED_MACHINES / "topologies/xeon_max_9480_snc4.xml"
+    server = api.open_machine(SHIPPED_MACHINES / "xeon_max_9480_snc4.yaml", topology)
+    place = best(server, cores=56, memory_bytes=16 << 30)
+    kinds = {server.topology.find_node(node).kind for node in place.place.shares}  # type: ignore[union-attr]
+    assert kinds == {"HBM"}
+
+
+def test_a_cap_of_a_pair_slows_only_what_reaches_it(server: api.HostMap) -> None:
+    machine = replace(server.machine, slow_rates={(0, 1): 3.0e10})
+    one = machine.loads("program", Place((0,), {1: 1.0}))
+    assert machine.value(one, []) == server.machine.value(one, [])
+    six = machine.loads("program", Place((0, 2, 4, 6, 8, 10), {1: 1.0}))
+    assert machine.value(six, []) == 3.0e10
+    # Half of the accesses take this way.
+    machine = replace(server.machine, slow_rates={(0, 1): 1.0e10})
+    both = machine.loads("program", Place((0, 2, 4, 6, 8, 10), {0: 0.5, 1: 0.5}))
+    assert machine.value(both, []) == 2.0e10
 
 
 def test_no_place_on_one_node_is_better(server: api.HostMap) -> None:
@@ -127,6 +153,14 @@ def test_a_slow_link_counts_although_the_other_direction_has_no_known_limit() ->
     [
         ({"cores": 49}, "49 cores requested, 48 are free"),
         ({"memory_bytes": 1 << 50}, "of memory requested"),
+        ({"memory_bytes": 0}, "0 bytes of memory"),
+        ({"goal": "latencies"}, "no goal"),
+        ({"kernel": "blur"}, "no kernel"),
+        ({"drives": 2}, "the goal is bandwidth"),
+        ({"goal": "drives", "drives": ()}, "the goal is drives"),
+        ({"beside": (RunningLoad(Place((999,), {0: 1.0})),)}, "no processing units 999"),
+        ({"beside": (RunningLoad(Place((0,), {99: 1.0})),)}, "node 99 has no memory"),
+        ({"beside": (RunningLoad(Place((0,), {0: 0.3})),)}, "do not add up to 1"),
         ({"goal": "drives", "drives": 31}, "31 drives requested, the host has 30"),
         ({"goal": "drives", "drives": ("nvme77",)}, "no drive 'nvme77'"),
     ],
@@ -138,18 +172,58 @@ def test_what_the_machine_lacks_is_refused(
         best(server, **request_)
 
 
-def test_measured_values_and_the_kept_model_are_those_of_the_results(tmp_path: Path) -> None:
+@pytest.fixture
+def measured(tmp_path: Path) -> Path:
+    """The results of a server whose drives were not measured."""
     made = configuration_folder(simulated("two_packages", ["memory_bandwidth", "latency_matrix"]))
-    folder = tmp_path / "nps1"
-    shutil.copytree(made, folder)
-    first = api.open_map(folder)
-    assert (folder / "model.json").exists()
-    again = api.open_map(folder)
+    return Path(shutil.copytree(made, tmp_path / "server" / "nps1"))
+
+
+def test_measured_values_and_the_kept_model_are_those_of_the_results(measured: Path) -> None:
+    first = api.open_map(measured)
+    again = api.open_map(measured)
     assert first.bandwidth(0, 0) == again.bandwidth(0, 0) is not None
     assert first.latency(0, 1) is not None
     assert first.drive_bandwidth(0, "drive-0000-01-00-0") is None
-    places = [advise(each.machine, Request(cores=2)).places[0] for each in (first, again)]
+    assert "server" in first.advise(Request(cores=2)).places[0].commands["slurm"]
+    places = [each.advise(Request(cores=2)).places[0] for each in (first, again)]
     assert places[0].place == places[1].place
-    ends = [(each.bandwidth.low, each.bandwidth.high) for each in places]
+    ends = [(own.low, own.high) for each in places if (own := each.bandwidth)]
     assert np.allclose(ends[0], ends[1], rtol=1e-3)  # the file has five digits
     assert first.stale_components == ()
+    with pytest.raises(UserError, match="1 drive requested, the host has 0"):
+        first.advise(Request(goal="drives", drives=1))
+
+
+@pytest.mark.parametrize("change", ["{", '{"of_results": 1}', "machine", "misfits"])
+def test_a_damaged_model_is_fitted_again(measured: Path, change: str) -> None:
+    told: list[str] = []
+    open_map(measured, told.append)
+    kept = measured / "model.json"
+    document = json.loads(kept.read_text())
+    if change == "machine":
+        document["machine"] = {}
+    elif change == "misfits":
+        document["machine"]["fitted"]["misfits"] = {}
+    kept.write_text(change if change.startswith("{") else json.dumps(document))
+    open_map(measured, told.append)
+    open_map(measured, told.append)
+    assert len(told) == 2
+
+
+def test_a_component_that_changed_since_makes_the_map_stale(measured: Path) -> None:
+    path = measured / "components/node0.json"
+    changed = {**json.loads(path.read_text()), "memory_bytes": 1}
+    path.write_text(json.dumps(changed))
+    record_component_state(path)
+    assert api.open_map(measured).stale_components == ("node0",)
+
+
+def test_what_no_measurement_tells_is_not_answered(tmp_path: Path) -> None:
+    made = configuration_folder(simulated("two_packages", ["memory_bandwidth"]))
+    server = api.open_map(shutil.copytree(made, tmp_path / "nps1"))
+    place = best(server, cores=2)
+    assert place.bandwidth is not None
+    assert place.latency is None
+    with pytest.raises(UserError, match="no valid measurement depends on latency"):
+        best(server, cores=2, goal="latency")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chaosity.cli.records import measure_point_command
+from chaosity.cli import chaosity
 from chaosity.errors import UserError
 
 
@@ -60,7 +60,7 @@ def run(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "point.json").write_text(json.dumps({"orders": [0]}))
     CliRunner().invoke(
-        measure_point_command,
-        [str(folder / "point.json"), "--replicate", "7"],
+        chaosity,
+        ["run", str(folder / "point.json"), "--replicate", "7"],
         catch_exceptions=False,
     )

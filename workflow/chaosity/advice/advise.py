@@ -7,12 +7,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from chaosity.advice.candidate_places import EQUAL, CandidatePlaces
+from chaosity.advice.checked_requests import checked_request
 from chaosity.advice.machine_map import ExpectedValue, MachineMap
 from chaosity.advice.requests import BANDWIDTH, LATENCY, Place, Request
+from chaosity.advice.start_commands import start_commands
 from chaosity.cpusets import format_cpu_list
+from chaosity.errors import UserError
 from chaosity.records.point_types import Load
 from chaosity.simulation.simulated_loads import processing_units_of_load
 
+# What cores process of the data that drives deliver.
+_PROCESSED = "processing_throughput_bytes_per_second"
 # Number of places that advice has by default.
 MOST_PLACES = 3
 
@@ -24,16 +29,19 @@ class AdvisedPlace:
     Attributes:
         place: cores, pages and drives.
         nodes: the nodes of the cores.
-        bandwidth: of memory or of the drives, in bytes per second; of all threads together.
-        latency: of memory that caches do not have, in nanoseconds, while all others run.
-        loss: how much worse the goal is than in the best place, 0 to 1.
+        bandwidth: of memory or of the drives, in bytes per second; of all threads together. It is
+            None, as latency can be, if no measurement tells it and it is not the goal.
+        latency: mean time of one access of one thread to data of this size, caches included, in
+            nanoseconds, beside the others but without the program's other threads.
+        loss: how much less bandwidth than in the best place (0 to 1), or how much longer accesses
+            take (1 is twice the time), if the goal is latency.
         commands: name of a program -> the line to type; PROGRAM stands for the user's program.
     """
 
     place: Place
     nodes: tuple[int, ...]
-    bandwidth: ExpectedValue
-    latency: ExpectedValue
+    bandwidth: ExpectedValue | None
+    latency: ExpectedValue | None
     loss: float
     commands: Mapping[str, str]
 
@@ -44,23 +52,35 @@ class AdvisedPlace:
             "nodes": list(self.nodes),
             "pages": {f"node{node}": share for node, share in self.place.shares.items()},
             "drives": list(self.place.drives),
-            BANDWIDTH: asdict(self.bandwidth),
-            LATENCY: asdict(self.latency),
+            BANDWIDTH: self.bandwidth and asdict(self.bandwidth),
+            LATENCY: self.latency and asdict(self.latency),
             "loss": self.loss,
             "commands": dict(self.commands),
         }
 
 
 @dataclass(frozen=True)
+class CachedPart:
+    """The share of scanned data that is worth keeping in memory, 0 to 1.
+
+    Memory and drives then end their parts of a scan at the same time, at the rate of both together.
+    `pages` is node -> share of the data in memory.
+    """
+
+    share: float
+    pages: Mapping[int, float]
+    scan_bytes_per_second: float
+
+
+@dataclass(frozen=True)
 class Advice:
     """The best places for a request, the best first.
 
-    `cached_share` is the share of scanned data that is worth keeping in memory, if the program
-    reads drives: memory and drives then end their parts at the same time.
+    `cached` is only there for a program that reads drives.
     """
 
     places: tuple[AdvisedPlace, ...]
-    cached_share: float | None = None
+    cached: CachedPart | None = None
 
 
 def advise(machine: MachineMap, request: Request, places: int = MOST_PLACES) -> Advice:
@@ -72,8 +92,10 @@ def advise(machine: MachineMap, request: Request, places: int = MOST_PLACES) -> 
         places: the largest number of places.
 
     Raises:
-        UserError: the host has too few free cores or drives, or too little memory.
+        UserError: the host has too few free cores or drives, or too little memory, a part of the
+            request is wrong, or no measurement tells what the program gets in any place.
     """
+    request = checked_request(machine, request)
     beside = machine.running_loads(request.beside)
     busy = {unit for load in beside for unit in processing_units_of_load(load)}
     used = _used_memory(machine, beside)
@@ -98,14 +120,21 @@ def advise(machine: MachineMap, request: Request, places: int = MOST_PLACES) -> 
             return 1.0, -value
         return 0.0, *candidates.simplicity(place, nodes), -round(value / best, 3), *nodes
 
-    chosen = [found[nodes] for nodes in sorted(found, key=order)[:places]]
-    advised = [
-        _advised(machine, request, place, beside, 1 - score / best) for score, place in chosen
-    ]
-    share = (
-        _cached_share(machine, request, chosen[0][1], beside) if request.goal == "drives" else None
-    )
-    return Advice(tuple(advised), share)
+    advised: list[AdvisedPlace] = []
+    problem = None
+    for nodes in sorted(found, key=order):
+        try:
+            advised.append(_advised(machine, request, found[nodes][1], beside, advised[:1]))
+        except UserError as error:  # no measurement tells what this place gets
+            problem = problem or error
+        if len(advised) == places:
+            break
+    if not advised and problem:
+        raise problem
+    cached = None
+    if request.goal == "drives":
+        cached = _cached_part(machine, candidates, advised[0].place, beside)
+    return Advice(tuple(advised), cached)
 
 
 def _loads(
@@ -126,80 +155,58 @@ def _used_memory(machine: MachineMap, beside: Sequence[Load]) -> dict[int, float
 
 
 def _advised(
-    machine: MachineMap, request: Request, place: Place, beside: Sequence[Load], loss: float
+    machine: MachineMap,
+    request: Request,
+    place: Place,
+    beside: Sequence[Load],
+    best: Sequence[AdvisedPlace],
 ) -> AdvisedPlace:
-    rates = _loads(machine, request, place)
-    bandwidth = machine.expected(rates, beside)
+    """Return a place with what the program gets there; `best` is the best place, if it is known."""
+    latency_is_goal = request.goal == "latency"
     memory = Place(place.cpus, place.shares)
-    latency = machine.expected(_loads(machine, request, memory, LATENCY), beside)
+    values: dict[str, ExpectedValue | None] = {}
+    for metric, own in ((BANDWIDTH, place), (LATENCY, memory)):
+        try:
+            values[metric] = machine.expected(_loads(machine, request, own, metric), beside)
+        except UserError:
+            if (metric == LATENCY) == latency_is_goal:
+                raise
+            values[metric] = None
+    goal = LATENCY if latency_is_goal else BANDWIDTH
+    loss = 0.0
+    for first in best:
+        ours, others = values[goal], first.latency if latency_is_goal else first.bandwidth
+        if ours and others:
+            ratio = ours.median / others.median
+            loss = max(0.0, ratio - 1 if latency_is_goal else 1 - ratio)
     return AdvisedPlace(
         place,
         machine.topology.nodes_of_pus(place.cpus),
-        bandwidth,
-        latency,
+        values[BANDWIDTH],
+        values[LATENCY],
         loss,
-        _commands(machine, place),
+        start_commands(machine, place),
     )
 
 
-def _cached_share(
-    machine: MachineMap, request: Request, place: Place, beside: Sequence[Load]
-) -> float:
-    """Return the share of scanned data for memory, while the rest comes from the drives.
+def _cached_part(
+    machine: MachineMap, candidates: CandidatePlaces, place: Place, beside: Sequence[Load]
+) -> CachedPart:
+    """Return what is worth keeping in memory while the rest is scanned from drives.
 
     Both parts end at the same time (proportional caching, Nicholson et al., HPCache, DaMoN 2022).
+    The cores read what the drives deliver, too.
     """
-    memory = Place(place.cpus, place.shares)
-    scan = [
-        {**load, "name": f"{load['name']} in memory"} for load in _loads(machine, request, memory)
-    ]
-    drives = _loads(machine, request, place)
-    cached = machine.value(scan, [*drives, *beside])  # type: ignore[arg-type]
-    read = machine.value(drives, [*scan, *beside])  # type: ignore[list-item]
-    return cached / (cached + read)
-
-
-def _commands(machine: MachineMap, place: Place) -> dict[str, str]:
-    """Return the lines that start a program in a place."""
-    cpus = format_cpu_list(place.cpus)
-    nodes = format_cpu_list(place.shares)
-    pages = {
-        0: [],
-        1: [f"--membind={nodes}"],
-    }.get(len(place.shares), [f"--interleave={nodes}"])
-    found = {
-        "numactl": " ".join(["numactl", f"--physcpubind={cpus}", *pages, "PROGRAM"]),
-        "taskset": f"taskset --cpu-list {cpus} PROGRAM",
-    }
-    bind = f"--cpu-bind=mask_cpu:{_hexadecimal(place.cpus)}"
-    slurm = ["srun", "--ntasks=1", f"--cpus-per-task={len(place.cpus)}", bind]
-    if len(place.shares) == 1:
-        slurm.append(f"--mem-bind=map_mem:{nodes}")
-        found["slurm"] = " ".join([*slurm, "PROGRAM"])
-    else:
-        found["slurm"] = " ".join([*slurm, *(["numactl", *pages] if pages else []), "PROGRAM"])
-    if place.drives:
-        names = [_device(machine, drive) for drive in place.drives]
-        if all(names):
-            files = ":".join(map(str, names))
-            policy = f"bind:{nodes}" if len(place.shares) == 1 else f"interleave:{nodes}"
-            found["fio"] = (
-                f"fio --name=read --readonly --rw=read --direct=1 --bs=1M --ioengine=io_uring "
-                f"--iodepth=32 --filename={files} --cpus_allowed={cpus} --numa_mem_policy={policy}"
-            )
-    return found
-
-
-def _hexadecimal(cpus: Sequence[int]) -> str:
-    """Return a mask of processing units as Slurm reads it."""
-    return f"0x{sum(1 << unit for unit in cpus):x}"
-
-
-def _device(machine: MachineMap, drive: str) -> str | None:
-    """Return the path of a drive's device now, or of the file in its place."""
-    facts = machine.drives[drive]
-    if path := facts.get("path") or facts.get("file"):
-        return path
-    own = (each for each in machine.topology.drives if each.pci and each.pci == facts.get("pci"))
-    names = [each.name for each in own if each.name]
-    return f"/dev/{names[0]}" if len(names) == 1 else None
+    drives = machine.loads("drives", place, metric=_PROCESSED)
+    found = []
+    nodes = machine.topology.nodes_of_pus(place.cpus)
+    for shares in candidates.page_shares(nodes):
+        scan = machine.loads("memory", Place(place.cpus, shares))
+        rates = [
+            machine.value(scan, [*drives, *beside]),
+            machine.value(drives, [*scan, *beside]),
+        ]
+        found.append(CachedPart(rates[0] / sum(rates), shares, sum(rates)))
+    fastest = max(part.scan_bytes_per_second for part in found)
+    equal = [part for part in found if part.scan_bytes_per_second >= fastest * (1 - EQUAL)]
+    return min(equal, key=lambda part: len(part.pages))

@@ -15,7 +15,7 @@ from itertools import zip_longest
 
 from chaosity.advice.requests import Place, Request
 from chaosity.cpusets import CpuSet, make_cpu_set
-from chaosity.errors import UserError, check_allowed
+from chaosity.errors import UserError
 from chaosity.records.point_types import DriveFacts
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_binary_bytes, format_count
@@ -31,6 +31,8 @@ _WORTH_A_NODE = 0.005
 _MOST_IMPROVEMENTS, _TRIED_NEIGHBOURS = 3, 3
 # Of memory nodes without the cores of a place, so many are tried: those that are used least.
 _OTHER_MEMORY = 3
+# The kernel and the page cache need the rest of a node's memory.
+_USABLE_MEMORY = 0.9
 # The memory of a node is busy if other programs use this share of it.
 _BUSY_MEMORY = 0.3
 # From near to far.
@@ -67,15 +69,16 @@ class CandidatePlaces:
         self._free = self._free_units(set(busy_units))
         free = sum(map(len, self._free.values()))
         if not free:
-            what = "the other programs use every core"
+            what = "no core is free: the machine has none, or the other programs use all"
             raise UserError(what, remedy="name fewer programs that run beside this one")
         if not 1 <= request.cores <= free:
             what = f"{format_count(request.cores, 'core')} requested, {free} are free"
             raise UserError(what, remedy=f"request 1 to {free} cores")
         memory = sum(node.size_bytes or 0 for node in topology.memory_nodes)
-        if memory and request.memory_bytes > memory:
+        if memory and request.memory_bytes > memory * _USABLE_MEMORY:
             what = f"{format_binary_bytes(request.memory_bytes)} of memory requested"
-            raise UserError(what, remedy=f"the host has {format_binary_bytes(memory)}")
+            usable = f"{_USABLE_MEMORY:.0%} of {format_binary_bytes(memory)}".replace("%", " %")
+            raise UserError(what, remedy=f"request at most {usable}, which the host has")
 
     def _free_units(self, busy: set[int]) -> dict[int, list[int]]:
         """Return node -> a unit of each free core: L3 domains by turns, fast cores first."""
@@ -85,10 +88,9 @@ class CandidatePlaces:
             self.topology.cores, key=lambda core: ranks.get(core.kind, (0, 0)), reverse=True
         )
         for core in fastest_first:
-            if core.cpus and busy.isdisjoint(core.cpus):
-                unit = core.cpus[0]
-                key = core.l3, ranks.get(core.kind)
-                by_node[self.topology.node_of_pu.get(unit, 0)][key].append(unit)
+            node = self.topology.node_of_pu.get(core.cpus[0]) if core.cpus else None
+            if node is not None and busy.isdisjoint(core.cpus):
+                by_node[node][core.l3, ranks.get(core.kind)].append(core.cpus[0])
         return {
             node: [
                 unit for turn in zip_longest(*domains.values()) for unit in turn if unit is not None
@@ -135,18 +137,21 @@ class CandidatePlaces:
             return
         if self.request.goal == "drives":
             for drives in self._drive_sets(nodes):
-                for shares in self._page_shares(nodes, self._nodes_of(drives)):
+                for shares in self.page_shares(nodes, self._nodes_of(drives)):
                     yield Place(cpus, shares, drives)
             return
         if self.request.partitioned and self._fits(dict.fromkeys(nodes, 1 / len(nodes))):
             yield Place(cpus)
-        for shares in self._page_shares(nodes, ()):
+        for shares in self.page_shares(nodes):
             yield Place(cpus, shares)
 
-    def _page_shares(
-        self, nodes: Sequence[int], further: Sequence[int]
+    def page_shares(
+        self, nodes: Sequence[int], further: Sequence[int] = ()
     ) -> Iterator[dict[int, float]]:
-        """Yield the shares of the pages on nodes that are tried for cores on `nodes`."""
+        """Yield the shares of the pages on nodes that are tried for cores on `nodes`.
+
+        Each node of `further` alone is tried, too.
+        """
         memory = [node.os_index for node in self.topology.memory_nodes]
         here = [node for node in nodes if node in memory]
         near = [node for node in memory if self._relation(nodes, node) != "other_package"]
@@ -155,6 +160,13 @@ class CandidatePlaces:
         sets = [here, near, memory, [node for node in near if node in quiet], quiet]
         sets += [[node] for node in [*further, *self._least_used(nodes)]]
         sets += [[*here, *(node for node in alone if node not in here)]]
+        kinds = {node.os_index: node.kind for node in self.topology.memory_nodes}
+        if len({*kinds.values()}) > 1:  # such as DRAM and HBM
+            sets += [
+                [node for node in own if kinds[node] == kind]
+                for kind in dict.fromkeys(kinds.values())
+                for own in (near, memory)
+            ]
         if self.request.goal == "latency":
             sets += [[node] for node in here]
         tried: set[tuple[int, ...]] = set()
@@ -180,7 +192,11 @@ class CandidatePlaces:
             relation = self._relation(nodes, node)
             return round(self.used.get(node, 0.0), 1), _RELATIONS.index(relation), node
 
-        return sorted(others, key=order)[:_OTHER_MEMORY]
+        kinds = {node.os_index: node.kind for node in self.topology.memory_nodes}
+        best = sorted(others, key=order)
+        # Each kind of memory is tried: {kind: node} keeps the first node if it is written last.
+        first_of_kind = {kinds[node]: node for node in reversed(best)}
+        return [*dict.fromkeys([*best[:_OTHER_MEMORY], *first_of_kind.values()])]
 
     def _relation(self, nodes: Sequence[int], node: int) -> str:
         """Return the nearest relation of any of the nodes to a node."""
@@ -191,7 +207,8 @@ class CandidatePlaces:
         """Return whether the pages fit into the memory of their nodes."""
         sizes = {node.os_index: node.size_bytes for node in self.topology.memory_nodes}
         return all(
-            node in sizes and self.request.memory_bytes * share <= (sizes[node] or float("inf"))
+            node in sizes
+            and self.request.memory_bytes * share <= (sizes[node] or math.inf) * _USABLE_MEMORY
             for node, share in shares.items()
         )
 
@@ -204,8 +221,6 @@ class CandidatePlaces:
         """Return the named drives, or sets of so many: the nearest, and by turns of nodes."""
         wanted = self.request.drives
         if isinstance(wanted, tuple):
-            for name in wanted:
-                check_allowed(name, self.drives, f"there is no drive {name!r}", None)
             return [wanted]
         if not 1 <= wanted <= len(self.drives):
             what = f"{format_count(wanted, 'drive')} requested, the host has {len(self.drives)}"

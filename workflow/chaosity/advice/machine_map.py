@@ -16,12 +16,12 @@ from scipy import stats
 from chaosity.advice.requests import BANDWIDTH, LATENCY, USUAL_BYTES, Place, RunningLoad
 from chaosity.cpusets import CpuSet, format_cpu_list, make_cpu_set
 from chaosity.documents.machines import MachineDescription
-from chaosity.errors import check_allowed
+from chaosity.errors import UserError, check_allowed
 from chaosity.records.point_types import DriveFacts, Load
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.topology.topology_model import Topology
 from chaosity.twin.fitted_description import FittedMachine
-from chaosity.twin.machine_parameters import Parameter, Values, model_of
+from chaosity.twin.machine_parameters import PARAMETERS, Parameter, ParameterUses, Values, model_of
 from chaosity.twin.model_values import ALL, kind_of_value
 
 # A resource of which a load uses at least this share limits it.
@@ -29,6 +29,9 @@ _FULL = 0.98
 # A parameter matters for an interval if one of its resources is used at least this much: with
 # another value within its interval, it could be the limit.
 _BUSY = 0.7
+# An unknown number matters if a value changes by this share with it.
+_MATTERS = 0.02
+_QUEUE = "queue"
 # The difference that gives a derivative, on logarithms.
 _STEP = 0.01
 
@@ -57,17 +60,21 @@ class MachineMap:
         fitted: the fitted machine.
         drives: name of each drive -> its facts, as a point has them.
         is_simulated: whether the host does not exist.
-        measured_over_model: (node of the cores, node of the memory), metric -> measured over
-            predicted value, where no parameter of the model explains the difference.
+        slow_rates: (node of the cores, node of the memory) -> measured bandwidth, where no
+            parameter of the model explains why it is so low.
+        slow_latencies: the same pair -> measured over predicted latency, where none explains it.
         stale_components: components that changed after points with them were measured.
+        host: name of the host.
     """
 
     topology: Topology
     fitted: FittedMachine
     drives: Mapping[str, DriveFacts] = field(default_factory=dict)
     is_simulated: bool = False
-    measured_over_model: Mapping[tuple[int, int, str], float] = field(default_factory=dict)
+    slow_rates: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    slow_latencies: Mapping[tuple[int, int], float] = field(default_factory=dict)
     stale_components: tuple[str, ...] = ()
+    host: str = "HOST"
 
     @cached_property
     def model(self) -> MachineModel:
@@ -91,6 +98,26 @@ class MachineMap:
             for each in self.fitted.parameters
             if not each.is_determined and each.at_least
         }
+
+    @cached_property
+    def _unusual_models(self) -> dict[Parameter, MachineModel]:
+        """Return each latency that no point measures -> the model with an unusual value.
+
+        Time in queues is assumed, and its interval is wide.
+        """
+        return {
+            each.parameter: self._model_with(
+                {each.parameter: each.parameter.usual * math.exp(each.parameter.spread)}
+            )
+            for each in self.fitted.parameters
+            if each.parameter.is_latency
+            and not (each.is_determined or each.points)
+            and each.parameter.key != _QUEUE
+        }
+
+    @cached_property
+    def _uses(self) -> ParameterUses:
+        return ParameterUses(self.topology)
 
     @cached_property
     def _sure_model(self) -> MachineModel:
@@ -151,7 +178,8 @@ class MachineMap:
         if not place.shares or metric == LATENCY:
             by_node: dict[int, list[int]] = {}
             for unit in place.cpus:
-                by_node.setdefault(self.topology.node_of_pu[unit], []).append(unit)
+                if unit in self.topology.node_of_pu:
+                    by_node.setdefault(self.topology.node_of_pu[unit], []).append(unit)
             # Dependent accesses are those of one core; all cores of a node are alike.
             kept = 1 if metric == LATENCY else None
             parts = [
@@ -196,11 +224,11 @@ class MachineMap:
 
     def value(self, loads: Sequence[Load], beside: Sequence[Load]) -> float:
         """Return the value of a place's loads while others run: a sum of rates, a mean latency."""
-        return self._value(self.model, loads, beside) * self._correction(loads)
+        return self._as_measured(self._value(self.model, loads, beside), loads)
 
     def sure_value(self, loads: Sequence[Load], beside: Sequence[Load]) -> float:
         """Return the value if no capacity is more than what was measured through it."""
-        return self._value(self._sure_model, loads, beside) * self._correction(loads)
+        return self._as_measured(self._value(self._sure_model, loads, beside), loads)
 
     def expected(self, loads: Sequence[Load], beside: Sequence[Load]) -> ExpectedValue:
         """Return the value of a place's loads with its interval, and what limits it.
@@ -208,15 +236,20 @@ class MachineMap:
         The interval joins how sure the parameters are and how far measured values of the kind are
         from the model. A capacity that no measurement determines may be as low as what was
         measured through it.
+
+        Raises:
+            UserError: no valid measurement depends on a number that the value needs.
         """
         value = self.value(loads, beside)
         used, every = self._used_resources(loads, beside)
         full = tuple(name for name, share in used.items() if share >= _FULL)
         if not self.fitted.parameters:
+            self._check_known(loads, beside, value)
             return ExpectedValue(value, None, None, _plain_names(full))
+        own_value = self._value(self.model, loads, beside)
+        self._check_known(loads, beside, own_value)
         latency = LATENCY in loads[0]["metrics"]
         busy = [name for name, share in used.items() if share >= _BUSY]
-        own_value = self._value(self.model, loads, beside)
         slopes = np.zeros(len(self.fitted.values))
         for place, (own, model) in enumerate(self._slower_models.items()):
             if (
@@ -232,7 +265,7 @@ class MachineMap:
         ends = [value]
         for own, model in self._least_models.items():
             if any(map(own.limits, every)):
-                ends.append(self._value(model, loads, beside) * self._correction(loads))
+                ends.append(self._as_measured(self._value(model, loads, beside), loads))
         low, high = min(ends) * math.exp(-half), max(ends) * math.exp(half)
         return ExpectedValue(value, low, high, _plain_names(full))
 
@@ -244,26 +277,48 @@ class MachineMap:
             return fmean(cast(float, each.latency_ns) for each in own)
         return sum(each.counted_bytes_per_second for each in own)
 
-    def _correction(self, loads: Sequence[Load]) -> float:
-        """Return measured over predicted value of ways that the model does not explain.
+    def _as_measured(self, value: float, loads: Sequence[Load]) -> float:
+        """Return a predicted value, corrected by measured pairs that the model does not explain.
 
-        Ways that it explains have 1. What takes several ways waits for each in proportion to its
-        share.
+        What several ways share is at most what the slowest of them allows. A latency is the mean
+        over the ways.
         """
-        if not self.measured_over_model:
-            return 1.0
-        metric = next(iter(loads[0]["metrics"]))
-        waits = []
-        for load in loads:
-            if load["target"]["drives"]:
-                return 1.0
-            nodes = load["initiator"]["nodes"]
-            for node in nodes:
-                for memory, share in (load["placement"].get("shares") or {}).items():
-                    ratio = self.measured_over_model.get((node, int(memory), metric), 1.0)
-                    part = share / len(nodes) / len(loads)
-                    waits.append(part * ratio if metric == LATENCY else part / ratio)
-        return sum(waits) if metric == LATENCY else 1 / sum(waits)
+        ways = [
+            ((node, int(memory)), share / len(load["initiator"]["nodes"]) / len(loads))
+            for load in loads
+            if not load["target"]["drives"]
+            for node in load["initiator"]["nodes"]
+            for memory, share in (load["placement"].get("shares") or {}).items()
+        ]
+        if not ways:
+            return value
+        if LATENCY in loads[0]["metrics"]:
+            return value * sum(share * self.slow_latencies.get(way, 1.0) for way, share in ways)
+        limits = [self.slow_rates[way] / share for way, share in ways if way in self.slow_rates]
+        return min([value, *limits])
+
+    def _check_known(self, loads: Sequence[Load], beside: Sequence[Load], value: float) -> None:
+        """Check that measurements tell something of each number on which a value depends.
+
+        Raises:
+            UserError: no valid measurement depends on one of them.
+        """
+        fitted, both = self.fitted, [*loads, *beside]
+        rates = [load for load in both if LATENCY not in load["metrics"]]
+        needed = {own for own in self._uses.parameters_of_loads(rates) if own.resources} | {
+            own for own in self._uses.parameters_of_loads(both) if own.is_latency and own.required
+        }
+        if not fitted.parameters:  # a part without a capacity has no limit
+            needed = {own for own in needed if own.required}
+        known = {each.parameter for each in fitted.parameters} | fitted.values.keys()
+        unknown = needed - known | {
+            own
+            for own, model in self._unusual_models.items()
+            if abs(math.log(self._value(model, loads, beside) / value)) > _MATTERS
+        }
+        for own in sorted(unknown, key=PARAMETERS.index):
+            remedy = f"measure {own.measured_by} first"
+            raise UserError(f"no valid measurement depends on {own.name}", remedy=remedy)
 
     def _used_resources(
         self, loads: Sequence[Load], beside: Sequence[Load]

@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 
 from chaosity import __version__
 from chaosity.advice.machine_map import MachineMap
-from chaosity.advice.unexplained_values import measured_pairs_over_model, with_slow_links
-from chaosity.components.component_history import read_component_histories
+from chaosity.advice.unexplained_values import find_slow_pairs, with_slow_links
+from chaosity.components.component_history import (
+    components_changed_since,
+    read_component_histories,
+)
 from chaosity.design.host_plan import PlannedHost
-from chaosity.errors import MALFORMED
+from chaosity.documents.checked_yaml import check_document
+from chaosity.documents.machines import MachineFile
+from chaosity.errors import MALFORMED, UserError
 from chaosity.records.point_types import Point
-from chaosity.records.record_files import read_regular_file, write_atomically
+from chaosity.records.record_files import read_regular_file, time_in_file_name, write_atomically
 from chaosity.result_folders import measured_table
 from chaosity.simulation.machine_description import read_machine_description
 from chaosity.store.measurements import Measurements
@@ -27,34 +31,41 @@ from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology, configuration_name
 from chaosity.twin.fit_results import fit_results, read_folder_to_fit
 from chaosity.twin.fitted_description import FittedMachine, named_description, read_fitted
+from chaosity.twin.model_values import ALL
 
 MODEL_FILE = "model.json"
 
 
-def open_map(folder: Path) -> MachineMap:
+def open_map(folder: Path, tell: Callable[[str], None] = lambda _: None) -> MachineMap:
     """Return the map of a host in one configuration.
 
     The first call fits the model, and keeps it in `model.json` of the folder if it may write there.
 
     Args:
         folder: ``results/<host>/<configuration>`` of a run, also of a run with a budget.
+        tell: called with a sentence before the model is fitted, since that takes long.
 
     Raises:
         UserError: the folder is not that of a run, or no bandwidth of memory was measured.
     """
     measured, points, topology = read_folder_to_fit(folder)
-    fitted = _kept_or_new_fit(folder, measured, points, topology)
+    fitted = _kept_or_new_fit(folder, measured, points, topology, tell)
     drives = {
         drive["component"]: drive
         for point in points
         for load in point["loads"]
         for drive in load["target"]["drives"]
     }
+    slow = find_slow_pairs(measured, points, topology, fitted)
     return MachineMap(
-        *(topology, with_slow_links(fitted, measured, points, topology), drives),
-        measured.is_simulated,
-        measured_pairs_over_model(measured, points, topology, fitted),
-        _stale_components(folder, measured, points),
+        topology=topology,
+        fitted=with_slow_links(fitted, measured, points, topology),
+        drives=drives,
+        is_simulated=measured.is_simulated,
+        slow_rates=slow.rates,
+        slow_latencies=slow.latencies,
+        stale_components=_stale_components(folder, measured, points),
+        host=folder.resolve().parent.name,
     )
 
 
@@ -78,21 +89,35 @@ def open_described_machine(machine: Path, topology_file: Path) -> MachineMap:
     )
     planned = host.drives_to_measure(topology_file.parent)
     drives = {drive.component: drive.point_entry for drive in planned}
-    return MachineMap(topology, fitted, drives, is_simulated=True)
+    # A description that was written by hand, or fitted to a simulated host.
+    simulated = fitted.description.get("fitted", {}).get("simulated", True)
+    return MachineMap(topology, fitted, drives, is_simulated=simulated)
 
 
 def _kept_or_new_fit(
-    folder: Path, measured: Measurements, points: Sequence[Point], topology: Topology
+    folder: Path,
+    measured: Measurements,
+    points: Sequence[Point],
+    topology: Topology,
+    tell: Callable[[str], None],
 ) -> FittedMachine:
     """Return the model that fits the results; it is read if it is kept and they are the same."""
     digest = hashlib.sha256(__version__.encode())
-    for path in (measured_table(folder), folder / "topology.json"):
+    parts = (folder / "components").glob("*.json")
+    for path in (measured_table(folder), folder / "topology.json", *sorted(parts)):
         digest.update(read_regular_file(path))
+    for point in points:
+        digest.update(point["definition"].encode())
     key, kept = digest.hexdigest(), folder / MODEL_FILE
-    with suppress(OSError, *MALFORMED):
+    # Whatever is wrong with the file: it is only kept to save time.
+    with suppress(OSError, UserError, *MALFORMED):
         document = json.loads(read_regular_file(kept))
         if document["of_results"] == key:
-            return read_fitted(document["machine"], str(kept))
+            check_document(document["machine"], MachineFile, str(kept))
+            found = read_fitted(document["machine"], str(kept))
+            if found.parameters and ALL in found.misfits:
+                return found
+    tell(f"Fitting the model to the results, once; this can take minutes. It is kept in {kept}.")
     fitted = fit_results(folder, measured, points, topology)
     host = folder.resolve()
     machine = named_description(
@@ -107,20 +132,15 @@ def _stale_components(
     folder: Path, measured: Measurements, points: Sequence[Point]
 ) -> tuple[str, ...]:
     """Return the components that changed after a point with them was measured."""
-    since = {
-        name: datetime.fromisoformat(states[-1].since)
-        for name, states in read_component_histories(folder / "components").items()
-        if len(states) > 1
-    }
-    if not since:
-        return ()
+    histories = read_component_histories(folder / "components")
     rows = measured.valid_rows().rows.dropna(subset=["measured_at"])
-    last = rows.groupby(["experiment", "point"])["measured_at"].min()
+    first = rows.groupby(["experiment", "point"])["measured_at"].min()
     stale = {
         name
         for point in points
-        if (place := (point["experiment"], point["point"])) in last.index
-        for name in point["components"]
-        if name in since and datetime.fromisoformat(last[place]) < since[name]
+        if (place := (point["experiment"], point["point"])) in first.index
+        for name in components_changed_since(
+            time_in_file_name(first[place]), point["components"], histories
+        )
     }
     return tuple(sorted(stale))

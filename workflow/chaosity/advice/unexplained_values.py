@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import cast
 
@@ -34,12 +34,22 @@ _LINK = re.compile(r"package(\d+)->package(\d+)")
 _NO_LIMIT = 1e3
 
 
-def measured_pairs_over_model(
-    measured: Measurements, points: Sequence[Point], topology: Topology, fitted: FittedMachine
-) -> dict[tuple[int, int, str], float]:
-    """Return (node of the cores, node of the memory, metric) -> measured over predicted value.
+@dataclass(frozen=True)
+class SlowPairs:
+    """Pairs of nodes that are slower than every parameter of the model explains.
 
-    Only pairs that are slower than every parameter explains are in it.
+    The keys are the node of the cores and the node of the memory. `rates` are measured bandwidths
+    in bytes per second, `latencies` are measured over predicted latencies.
+    """
+
+    rates: Mapping[tuple[int, int], float]
+    latencies: Mapping[tuple[int, int], float]
+
+
+def find_slow_pairs(
+    measured: Measurements, points: Sequence[Point], topology: Topology, fitted: FittedMachine
+) -> SlowPairs:
+    """Return the pairs that are slower than the model explains.
 
     Args:
         measured: the tidy table of the host.
@@ -47,17 +57,22 @@ def measured_pairs_over_model(
         topology: its topology.
         fitted: the fitted machine.
     """
-    found: dict[tuple[int, int, str], list[float]] = defaultdict(list)
+    found: dict[tuple[str, int, int], list[tuple[float, float]]] = defaultdict(list)
     for load, metric, median, predicted in _single_loads(measured, points, topology, fitted):
         nodes, memory = load["initiator"]["nodes"], load["placement"]["memory_nodes"]
         kind = {BANDWIDTH: "node", LATENCY: "pu"}.get(metric)
         if load["initiator"]["kind"] == kind and len(nodes) == len(memory) == 1:
-            found[nodes[0], memory[0], metric].append(math.log(median / predicted))
-    return {
-        pair: math.exp(away)
-        for pair, logs in found.items()
-        if departs(away := fmean(logs), fitted.scale) and (away > 0) == less_is_better(pair[2])
-    }
+            found[metric, nodes[0], memory[0]].append((median, median / predicted))
+    rates: dict[tuple[int, int], float] = {}
+    latencies: dict[tuple[int, int], float] = {}
+    for (metric, node, target), values in found.items():
+        away = fmean(math.log(ratio) for _, ratio in values)
+        if departs(away, fitted.scale) and (away > 0) == less_is_better(metric):
+            if metric == LATENCY:
+                latencies[node, target] = math.exp(away)
+            else:
+                rates[node, target] = max(median for median, _ in values)
+    return SlowPairs(rates, latencies)
 
 
 def with_slow_links(

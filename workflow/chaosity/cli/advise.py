@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from chaosity.cli.shared_options import (
     refuse_without_effect,
 )
 from chaosity.cli.terminal_output import (
+    echo,
     print_json,
     print_line,
     print_table,
@@ -24,10 +26,10 @@ from chaosity.cli.terminal_output import (
 )
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
-from chaosity.units import choose_scale, format_percent
+from chaosity.units import choose_scale, format_percent, format_quantity
 
 if TYPE_CHECKING:
-    from chaosity.advice.advise import Advice, AdvisedPlace
+    from chaosity.advice.advise import Advice, AdvisedPlace, CachedPart
     from chaosity.advice.machine_map import ExpectedValue, MachineMap
     from chaosity.advice.requests import Request
 
@@ -86,7 +88,8 @@ class _Size(click.ParamType[int]):
     "--beside",
     multiple=True,
     metavar="CORES[:TARGET[:KERNEL[:PERCENT]]]",
-    help="What else runs, such as node1, node1:node4:triad:50 or 0-5:node0drives; repeatable.",
+    help="What else runs, such as node1 (a processing unit of each of its cores), "
+    "node1:node4:triad:50 or 0-5:node0drives (processing units 0 to 5); repeatable.",
 )
 @click.option(
     "--places", type=click.IntRange(1), default=3, show_default=True, help="Places to list."
@@ -126,9 +129,9 @@ def advise_command(
     Example: chaosity advise results/localhost --cores 8 --memory 40GiB --beside node1
     """
     from chaosity.advice.advise import advise
+    from chaosity.advice.checked_requests import check_kernel, parse_running_load
     from chaosity.advice.open_map import open_described_machine, open_map
     from chaosity.advice.requests import Request
-    from chaosity.advice.running_programs import check_kernel, parse_running_load
 
     if machine is None:
         refuse_without_effect("without --machine", "topology")
@@ -141,7 +144,7 @@ def advise_command(
     if machine and topology:
         opened = open_described_machine(machine, topology)
     elif folder:
-        opened = open_map(folder)
+        opened = open_map(folder, tell=partial(echo, err=True))
     else:
         raise UserError("no RESULTS is named", remedy="name results/HOST/CONFIGURATION of a run")
     request = Request(
@@ -162,7 +165,7 @@ def advise_command(
                 "schema_version": _SCHEMA,
                 "simulated": opened.is_simulated,
                 "stale_components": [*opened.stale_components],
-                "cached_share": advice.cached_share,
+                "cached": advice.cached and _cached_json(advice.cached),
                 "places": [place.to_json() for place in advice.places],
             }
         )
@@ -172,7 +175,7 @@ def advise_command(
 
 def _wanted_drives(text: str | None, opened: MachineMap) -> int | tuple[str, ...]:
     """Return the number of drives in an option, or their names in points."""
-    from chaosity.advice.running_programs import drive_of_name
+    from chaosity.advice.checked_requests import drive_of_name
 
     if text is None:
         return 0
@@ -199,12 +202,21 @@ def _print_advice(advice: Advice, request: Request, opened: MachineMap) -> None:
         print_line(f"drives: {', '.join(best.place.drives)}")
     for program, command in best.commands.items():
         print_line(f"  {program:8} {command}")
-    if advice.cached_share is not None:
-        share = format_percent(advice.cached_share)
+    if cached := advice.cached:
+        rate = format_quantity("bandwidth_bytes_per_second", cached.scan_bytes_per_second)
         print_line(
-            f"Scans are fastest with {share} of the data in memory: the drives then deliver the "
-            "rest in the same time."
+            f"Scans are fastest ({rate}) with {format_percent(cached.share)} of the data in the "
+            f"memory of {_nodes([*cached.pages])}: the drives deliver the rest in the same time."
         )
+
+
+def _cached_json(cached: CachedPart) -> dict[str, object]:
+    pages = {f"node{node}": share for node, share in cached.pages.items()}
+    return {
+        "share": cached.share,
+        "pages": pages,
+        "scan_bytes_per_second": cached.scan_bytes_per_second,
+    }
 
 
 def _row(place: AdvisedPlace) -> list[str]:
@@ -216,7 +228,7 @@ def _row(place: AdvisedPlace) -> list[str]:
         _with_interval("bandwidth_bytes_per_second", place.bandwidth),
         _with_interval("latency_ns", place.latency),
         format_percent(place.loss),
-        ", ".join(place.bandwidth.limited_by),
+        ", ".join(place.bandwidth.limited_by if place.bandwidth else ()),
     ]
 
 
@@ -224,8 +236,10 @@ def _nodes(nodes: Sequence[int]) -> str:
     return f"{'node' if len(nodes) == 1 else 'nodes'} {format_cpu_list(nodes)}"
 
 
-def _with_interval(metric: str, value: ExpectedValue) -> str:
+def _with_interval(metric: str, value: ExpectedValue | None) -> str:
     """Return a value with its interval, such as "78.0 GB/s (34.6 to 78.4)"."""
+    if value is None:
+        return "not measured"
     scale = choose_scale(metric, [value.median])
     text = scale.text(value.median)
     if value.low is None or value.high is None:

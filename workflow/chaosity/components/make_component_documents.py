@@ -75,6 +75,17 @@ def drive_component_name(drive: NvmeDrive) -> str:
     return str(PlaceName("drive", address=f"{word}{further}"))
 
 
+def drive_device_path(drive: NvmeDrive) -> str:
+    """Return the path of a drive's device, by its slot if it has one.
+
+    The kernel's name can change with each boot; udev's name of the slot does not.
+    """
+    name = drive.name or ""
+    if not drive.pci:
+        return f"/dev/{name}"
+    return f"/dev/disk/by-path/pci-{drive.pci}-nvme-{name.rpartition('n')[2]}"
+
+
 def gpu_component_name(gpu: Gpu) -> str:
     """Return the name of a GPU's component after its slot, such as `gpu-0000-06-00-0`."""
     return str(PlaceName("gpu", address=_hyphenated(gpu.pci or gpu.name or "unknown")))

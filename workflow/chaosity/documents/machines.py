@@ -247,6 +247,8 @@ class FitSummary(TypedDict):
 
     host: str
     configuration: str
+    simulated: NotRequired[bool]
+    """Whether the host does not exist; missing in descriptions of older versions."""
     cells: Count
     """Medians of points that were fitted."""
     residual: NotNegative

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from chaosity.components.make_component_documents import drive_component_name
+from chaosity.components.make_component_documents import drive_component_name, drive_device_path
 from chaosity.errors import UserError, printable_short_line
 from chaosity.export.main_matrices import (
     DRIVE_BANDWIDTH,
@@ -57,11 +57,8 @@ def export_fio_job_file(host: MeasuredHost) -> str:
     for drive in host.topology.drives:
         target = drive_component_name(drive)
         if drive.name and target in measured:
-            # The kernel's name can change with each boot; udev's name of the slot does not.
-            namespace = drive.name.rpartition("n")[2]
-            path = f"disk/by-path/pci-{drive.pci}-nvme-{namespace}" if drive.pci else drive.name
             # A colon separates files of fio.
-            path = f"/dev/{path}".replace(":", r"\:")
+            path = drive_device_path(drive).replace(":", r"\:")
             drives.append((drive, path, matrix.nearest_of_fastest_cells(target)))
     if not drives:
         raise UserError("no NVMe drive of the topology was read from a node", str(host.folder))

@@ -98,7 +98,9 @@ def _healthy_capacities(
     """Yield each resource and its capacity without faults."""
     memory, links = machine["memory"], machine.get("links", {})
     drives, devices = machine.get("drives"), machine.get("devices")
-    packages = [package.os_index for package in topology.packages]
+    # A package whose cores a cgroup forbids can have memory.
+    known = {package.os_index for package in topology.packages}
+    packages = sorted(known | {node.package for node in topology.nodes if node.package is not None})
     nodes = [node.os_index for node in topology.nodes]
     for core in topology.cores:
         yield f"core{core.index}", 1.0

@@ -110,6 +110,7 @@ def named_description(
     summary: FitSummary = {
         "host": host,
         "configuration": configuration,
+        "simulated": simulated,
         "cells": fitted.cells,
         "residual": round(fitted.scale, 5),
         "misfits": {kind: round(each, 5) for kind, each in fitted.misfits.items()},

@@ -1,12 +1,16 @@
-"""Read from a text what else runs on a machine, such as ``node1:node4:triad:50``."""
+"""Check what is asked of a map, and read what else runs, such as ``node1:node4:triad:50``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import get_args
 
-from chaosity.advice.requests import Place, RunningLoad
-from chaosity.cpusets import CpuSet, make_cpu_set, parse_cpu_list
+from chaosity.advice.machine_map import MachineMap
+from chaosity.advice.requests import Goal, Place, Request, RunningLoad
+from chaosity.components.make_component_documents import drive_component_name
+from chaosity.cpusets import CpuSet, format_cpu_list, make_cpu_set, parse_cpu_list
 from chaosity.errors import UserError, check_allowed
 from chaosity.place_names import parse_place_name
 from chaosity.records.point_types import DriveFacts
@@ -51,6 +55,52 @@ def parse_running_load(
     return RunningLoad(Place(cpus, shares, names), check_kernel(kernel or "read", where), share)
 
 
+def checked_request(machine: MachineMap, request: Request) -> Request:
+    """Return the request with the names of drives in points.
+
+    Raises:
+        UserError: a part of it is wrong.
+    """
+    check_allowed(request.goal, get_args(Goal), f"there is no goal {request.goal!r}", "goal")
+    check_kernel(request.kernel, "kernel")
+    if request.memory_bytes < 1:
+        raise UserError(f"{request.memory_bytes} bytes of memory requested", remedy="request some")
+    if bool(request.drives) != (request.goal == "drives"):
+        remedy = "name or count drives for the goal drives, and for no other goal"
+        raise UserError(f"the goal is {request.goal}, drives: {request.drives!r}", remedy=remedy)
+    drives = request.drives
+    if not isinstance(drives, int):
+        drives = tuple(
+            drive_of_name(name, machine.topology, machine.drives, "drives") for name in drives
+        )
+    for running in request.beside:
+        check_place(machine, running.place)
+        check_kernel(running.kernel, "beside")
+        if not 0 < running.percent <= 100:
+            raise UserError(f"{running.percent:g} per cent", "beside", "use 1 to 100")
+    return replace(request, drives=drives)
+
+
+def check_place(machine: MachineMap, place: Place) -> None:
+    """Check that a machine has the parts of a place.
+
+    Raises:
+        UserError: it has not.
+    """
+    topology = machine.topology
+    if not place.cpus or not {*place.cpus} <= topology.node_of_pu.keys():
+        what = f"the machine has no processing units {format_cpu_list(place.cpus) or '(none)'}"
+        raise UserError(what, remedy=f"it has {format_cpu_list(topology.node_of_pu)}")
+    memory = {node.os_index for node in topology.memory_nodes}
+    if unknown := {*place.shares} - memory:
+        what = f"node {min(unknown)} has no memory"
+        raise UserError(what, remedy=f"nodes with memory: {format_cpu_list(memory)}")
+    if place.shares and abs(sum(place.shares.values()) - 1) > 1e-6:
+        raise UserError("the shares of the pages do not add up to 1", remedy="divide by their sum")
+    for drive in place.drives:
+        check_allowed(drive, machine.drives, f"the machine has no drive {drive!r}", "drives")
+
+
 def check_kernel(kernel: str, where: str) -> str:
     """Return the kernel if the model knows its reads and writes.
 
@@ -71,8 +121,7 @@ def drive_of_name(
     Raises:
         UserError: the machine has no such drive.
     """
-    slots = {drive.pci: drive.name for drive in topology.drives if drive.pci and drive.name}
-    of_kernel = {slots.get(facts.get("pci", "")): own for own, facts in drives.items()}
+    of_kernel = {drive.name: drive_component_name(drive) for drive in topology.drives}
     found = of_kernel.get(name.removeprefix("/dev/"), name)
     check_allowed(found, drives, f"the machine has no drive {name!r}", where)
     return found

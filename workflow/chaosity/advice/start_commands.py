@@ -1,0 +1,64 @@
+"""The lines to type that start a program in a place."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from chaosity.advice.machine_map import MachineMap
+from chaosity.advice.requests import Place
+from chaosity.components.make_component_documents import (
+    drive_component_name,
+    drive_device_path,
+)
+from chaosity.cpusets import format_cpu_list
+
+
+def start_commands(machine: MachineMap, place: Place) -> dict[str, str]:
+    """Return name of a program -> the line to type; PROGRAM stands for the user's program.
+
+    Linux alone has these programs. ``taskset`` sets no policy for pages, so it is only there if the
+    first touch of each thread puts them where they have to be. The line of Slurm takes the whole
+    host, since Slurm ignores masks of processing units otherwise. The line of fio only reads.
+    """
+    if machine.topology.os_family != "linux":
+        return {}
+    cpus, nodes = format_cpu_list(place.cpus), format_cpu_list(place.shares)
+    pages = [] if not place.shares else [f"--interleave={nodes}"]
+    if len(place.shares) == 1:
+        pages = [f"--membind={nodes}"]
+    numactl = ["numactl", f"--physcpubind={cpus}", *pages, "PROGRAM"]
+    found = {"numactl": shlex.join(numactl)}
+    own = machine.topology.nodes_of_pus(place.cpus)
+    if not place.shares or tuple(place.shares) == own:
+        found["taskset"] = shlex.join(["taskset", "--cpu-list", cpus, "PROGRAM"])
+    whole = ["srun", "--exclusive", f"--nodelist={machine.host}", "--ntasks=1", "--cpu-bind=none"]
+    found["slurm"] = shlex.join([*whole, *numactl])
+    if place.drives and (paths := _device_paths(machine, place.drives)):
+        policy = f"bind:{nodes}" if len(place.shares) == 1 else f"interleave:{nodes}"
+        common = ["--rw=read", "--readonly", "--direct=1", "--bs=1M", "--ioengine=io_uring"]
+        common += ["--iodepth=32", "--time_based", "--runtime=10", "--group_reporting"]
+        common += [f"--cpus_allowed={cpus}", f"--numa_mem_policy={policy}"]
+        # A colon separates files of fio. Each drive has a job of its own, as in the measurements.
+        jobs = [
+            word
+            for drive, path in zip(place.drives, paths, strict=True)
+            for word in (f"--name={drive}", "--filename=" + path.replace(":", r"\:"))
+        ]
+        found["fio"] = shlex.join(["fio", *common, *jobs])
+    return found
+
+
+def _device_paths(machine: MachineMap, drives: Sequence[str]) -> list[str] | None:
+    """Return the paths of drives, or of the files in their place; None if one is not known."""
+    paths = []
+    for drive in drives:
+        facts = machine.drives[drive]
+        path = facts.get("path") or facts.get("file")
+        known = {drive_component_name(each): each for each in machine.topology.drives if each.name}
+        if path is None and drive in known:
+            path = drive_device_path(known[drive])
+        if path is None:
+            return None
+        paths.append(path)
+    return paths
