@@ -12,7 +12,7 @@ from path_measurements import NODES, alone, measurements, table, together
 
 from chaosity.campaign.kept_page_weights import HostPageWeights, shares_agree
 from chaosity.cli import chaosity
-from chaosity.cli.weights import canonical_shares_of_workers, placement_argument_parser
+from chaosity.cli.place import canonical_shares_of_workers, placement_argument_parser
 from chaosity.errors import UserError
 from chaosity.place.placement_policies import CONTENDED
 from chaosity.store.tidy_table_parquet import write_parquet_table

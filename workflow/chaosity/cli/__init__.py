@@ -27,7 +27,8 @@ COMMANDS = {
     "explain": "Print how a value came about, down to the raw numbers.",
     "export": "Export results for other programs.",
     "fit": "Fit the description of a simulated machine to a host.",
-    "history": "Tell since when a host is slow, and what changed then.",
+    "history": "Show since when a host is slow, and what changed then.",
+    "measure": "Measure one point.",
     "next-round": "Choose what a host measures next within its budget.",
     "overview": "Write the HTML page of all hosts and configurations.",
     "place": "Run a program with its pages on the nodes that a policy names.",
@@ -37,7 +38,6 @@ COMMANDS = {
     "published": "Draw figures from measurements that others published.",
     "report": "Write the HTML report of a host.",
     "reports": "Print the worst problem of each host and its report's path.",
-    "run": "Measure one point.",
     "schema": "Print the keys of a kind of YAML document, as JSON schema.",
     "show": "Show bandwidth and latency matrices of a host in the terminal.",
     "simulate": "Write all records of simulated hosts at once.",
@@ -50,9 +50,9 @@ _OTHER_MODULES = {
     **dict.fromkeys(("fit", "predict"), "twin"),
     "history": "check",
     **dict.fromkeys(("overview", "published", "reports"), "report"),
-    "place": "weights",
-    **dict.fromkeys(("run", "tidy"), "records"),
 }
+# Former name of a command -> its name.
+_RENAMED = {"run": "measure"}
 
 
 class LazyCommandGroup(click.Group):
@@ -64,6 +64,10 @@ class LazyCommandGroup(click.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Import and return the command; return None if the name is unknown."""
+        if name in _RENAMED:
+            raise UserError(
+                f"chaosity {name} has a new name", remedy=f"type chaosity {_RENAMED[name]}"
+            )
         if name not in COMMANDS:
             return None
         module = import_module(f"chaosity.cli.{_OTHER_MODULES.get(name, name)}")

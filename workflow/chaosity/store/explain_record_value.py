@@ -70,7 +70,7 @@ def _replicate_lines(
     record = load_record(path)
     yield f"    record: {path}, measured {record['finished_at']} as number {record['order']}"
     planned = folder / "points" / row["experiment"] / f"{row['point']}.json"
-    again = ["chaosity", "run", str(planned), "--replicate", str(row["replicate"])]
+    again = ["chaosity", "measure", str(planned), "--replicate", str(row["replicate"])]
     yield f"    again: {shlex.join(again)}"
     for load in record["loads"]:
         environment = [f"{name}={text}" for name, text in load["environment"].items()]

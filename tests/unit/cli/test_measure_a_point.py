@@ -1,4 +1,4 @@
-"""``chaosity run`` with files that are no point to measure."""
+"""``chaosity measure`` with files that are no point to measure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def measured(folder: Path, point: dict[str, object]) -> subprocess.CompletedProc
     file = folder / "point.json"
     file.write_text(json.dumps({**point, "estimated_seconds": 1.0}))
     return subprocess.run(
-        [Path(sys.executable).parent / "chaosity", "run", file],
+        [Path(sys.executable).parent / "chaosity", "measure", file],
         env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
         text=True,
         capture_output=True,
@@ -61,6 +61,6 @@ def run(folder: Path) -> None:
     (folder / "point.json").write_text(json.dumps({"orders": [0]}))
     CliRunner().invoke(
         chaosity,
-        ["run", str(folder / "point.json"), "--replicate", "7"],
+        ["measure", str(folder / "point.json"), "--replicate", "7"],
         catch_exceptions=False,
     )
