@@ -32,7 +32,7 @@ def outlier_hosts(
     found = find_outlier_hosts(tables, packages=server().topology.package_of_node)
     names = {verdict.host for verdict in found.hosts if verdict.differs}
     sick = f"server{SICK:03}"
-    places = HeatMap.of_hosts(found).slow_resources(sick) if sick in names else []
+    places = HeatMap.of_hosts(found).deviating_resources(sick) if sick in names else []
     return names, {f"{each.group}, {each.place}" for each, _ in places}
 
 

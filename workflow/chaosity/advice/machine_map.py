@@ -82,8 +82,8 @@ class MachineMap:
         return self._model_with({})
 
     @cached_property
-    def _slower_models(self) -> dict[Parameter, MachineModel]:
-        """Return parameter -> the model with a slightly smaller value of it."""
+    def _models_with_less(self) -> dict[Parameter, MachineModel]:
+        """Return each parameter -> the model in which only its value is slightly smaller."""
         smaller = math.exp(-_STEP)
         return {
             own: self._model_with({own: value * smaller})
@@ -251,7 +251,7 @@ class MachineMap:
         latency = LATENCY in loads[0]["metrics"]
         busy = [name for name, share in used.items() if share >= _BUSY]
         slopes = np.zeros(len(self.fitted.values))
-        for place, (own, model) in enumerate(self._slower_models.items()):
+        for place, (own, model) in enumerate(self._models_with_less.items()):
             if (
                 (own.section == "latency_ns" and latency)
                 or own.limits_waiting

@@ -154,7 +154,11 @@ def state_at(stamp: str, states: Sequence[ComponentState]) -> ComponentState:
 def components_changed_since(
     stamp: str, names: Iterable[str], histories: Mapping[str, Sequence[ComponentState]]
 ) -> list[str]:
-    """Return the components that changed after a time, which `stamp` gives as in `state_at`."""
+    """Return the components whose document at a time differs from their newest document.
+
+    The form of `stamp` is that of `state_at`. A component that changed and changed back is not
+    among them.
+    """
     return [
         name
         for name in names

@@ -163,7 +163,8 @@ def _kind(keys: str, **others: Any) -> FaultKind:
 
 
 _REMOTE_DRIVES = ("drives", "remote_package_bytes_per_second")
-# `affected_resources` of simulation/idle_machine_with_faults.py says what each of them does.
+# simulation/idle_machine_with_faults.py says what each of them does: `affected_resources` has those
+# that leave a share of a capacity.
 FAULT_KINDS: dict[FaultName, FaultKind] = {
     "slow_node": _kind("node remaining"),
     "slow_link": _kind(

@@ -319,7 +319,10 @@ def read_bandwidths_alone_and_contended(
 
 
 def package_bandwidths(host: MeasuredHost) -> dict[tuple[str, str], dict[str, Estimate]]:
-    """Return (package or machine, its memory of several nodes) -> kernel -> measured bandwidth."""
+    """Return (package or machine, several nodes of memory) -> kernel -> measured bandwidth.
+
+    The memory can be that of the package itself or of another one.
+    """
     kinds = ["package", "machine"]
     rows = host.memory_rows().valid_rows()
     rows = rows.where(metric=BANDWIDTH, initiator_kind=kinds, target_kind="nodes")

@@ -120,7 +120,7 @@ def _nodes(text: object) -> list[int]:
 
 
 def _interference(host: MeasuredHost) -> Iterator[Row]:
-    """Yield the slowdown of each load by loads of another role, as a ratio to the load alone."""
+    """Yield the value of each load beside loads with other names, as a ratio to the load alone."""
     columns = ["load", "kernel", "initiator", "target"]
     for _, cell in summarise_corun_to_alone_ratios(host.measurements).iterrows():
         others = host.measurements.other_loads(cell)

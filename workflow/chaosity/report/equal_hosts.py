@@ -86,7 +86,7 @@ class HeatMap:
         groups = Counter(resource.group for resource in found.resources)
         return cls(tuple(groups.items()), found.resources, tuple(shown), tuple(calm))
 
-    def slow_resources(self, host: str) -> list[tuple[ResourceSpeeds, float]]:
+    def deviating_resources(self, host: str) -> list[tuple[ResourceSpeeds, float]]:
         """Return the resources in which a host clearly deviates, the largest deviation first."""
         number = dict(self.rows)[host]
         own = [(each, each.speeds[number]) for each in self.resources if each.clear[number]]
@@ -118,7 +118,7 @@ class EqualHostGroup:
         only if no part is slow, since a slow part is also slow from other packages.
         """
         parts, links = set(), set()
-        for resource, speed in self.heat.slow_resources(host) if self.heat else ():
+        for resource, speed in self.heat.deviating_resources(host) if self.heat else ():
             ends = [part.strip() for part in resource.place.split(ARROW)]
             if speed < 1.0 and len(ends) == 2:
                 links.add("->".join(f"package{end}" for end in ends))
@@ -242,7 +242,7 @@ def _statements_on_outliers(
     """Yield the sentences of a comparison; those on outlier hosts come first, in their order."""
     outliers = [host for host in found.hosts if host.differs]
     for host, text in zip(outliers, found.sentences, strict=False):
-        slow = heat.slow_resources(host.host)
+        slow = heat.deviating_resources(host.host)
         history = histories[host.host]
         more = write_text("overview", "outlier_details", host=host, slow=slow, history=history)
         yield HostStatement(f"{text} {more}", host.host)

@@ -61,7 +61,7 @@ class OverviewRow:
         """Return the severity of the worst problem in the report or among equal hosts."""
         found = [self.worst_problem.severity]
         found += [PROBLEM] if self.outlier else []
-        found += [WARNING] if self.checks and self.checks.found_a_loss else []
+        found += [WARNING] if self.checks and self.checks.needs_attention else []
         return min(found, key=_SEVERITIES.index)
 
     @property

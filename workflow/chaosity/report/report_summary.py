@@ -148,8 +148,8 @@ class NightlyChecks:
     error: str | None = None  # why the series cannot be read, or None
 
     @property
-    def found_a_loss(self) -> bool:
-        """Return whether the checks found a loss."""
+    def needs_attention(self) -> bool:
+        """Return whether the checks found a loss, or cannot be read."""
         return bool(self.clear or self.steps or self.error)
 
 

@@ -287,6 +287,9 @@ def _wait_for_end(
     when its rates are precise enough, when one cannot become so, or when its time is over. Each
     load gets the time for one report, because a pass over its memory may take longer on a busy
     host.
+
+    Raises:
+        MeasurementError: the point hangs: it did not end within `timeout` seconds.
     """
     ends_by_itself = any(not load.is_ended_by_runner for load in loads)
     shortest, longest = stopping["min_seconds"], stopping["max_seconds"]
