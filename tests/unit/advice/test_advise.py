@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from chaosity import api
+from chaosity.advice.alike_cores import results_by_alike_cores
 from chaosity.advice.checked_requests import parse_running_load
 from chaosity.advice.machine_map import MachineMap
 from chaosity.advice.open_map import open_map
@@ -20,6 +21,7 @@ from chaosity.advice.unexplained_values import with_slow_links
 from chaosity.components.component_history import record_component_state
 from chaosity.documents.machines import Fault
 from chaosity.errors import UserError
+from chaosity.simulation.simulated_loads import processing_units_of_load
 from chaosity.twin.fit_machine import fit_machine
 from chaosity.twin.fitted_description import read_fitted
 from machines import SHIPPED_MACHINES, configuration_folder, planned, simulated
@@ -81,6 +83,26 @@ def test_the_cached_part_of_a_scan_ends_when_the_drives_end(server: api.HostMap)
     assert cached.scan_bytes_per_second == pytest.approx(sum(rates))
     # Without the part in memory, the drives alone are slower.
     assert cached.scan_bytes_per_second > machine.value(drives, [])
+
+
+def test_alike_cores_are_asked_once_with_the_same_result(server: api.HostMap) -> None:
+    model, draw = server.machine.model, random.Random(2)
+    names = ("node1", "node2:node6:triad:40", "3:node4drives", "nodes6-7:nodes0-3:copy")
+    for cores in (1, 7, 20, 35):
+        beside = server.machine.running_loads(
+            [running(server, text) for text in draw.sample(names, 2)]
+        )
+        units = [core.cpus[0] for core in server.topology.cores][:cores]
+        shares = dict.fromkeys(draw.sample(range(8), 3), 1 / 3)
+        busy = {unit for load in beside for unit in processing_units_of_load(load)}
+        own = server.topology.core_of_pu
+        free = tuple(unit for unit in units if busy.isdisjoint(own[unit].cpus))
+        place = Place(free or (90,), shares)
+        loads = [*server.machine.loads("program", place, "triad"), *beside]
+        slowly, quickly = model.noiseless_results(loads), results_by_alike_cores(model, loads)
+        for name, value in slowly.items():
+            expected = pytest.approx(value.counted_bytes_per_second)
+            assert quickly[name].counted_bytes_per_second == expected
 
 
 def test_hbm_is_used_if_it_is_faster() -> None:

@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 from scipy import stats
 
+from chaosity.advice.alike_cores import results_by_alike_cores
 from chaosity.advice.requests import BANDWIDTH, LATENCY, USUAL_BYTES, Place, RunningLoad
 from chaosity.cpusets import CpuSet, format_cpu_list, make_cpu_set
 from chaosity.documents.machines import MachineDescription
@@ -271,7 +272,7 @@ class MachineMap:
 
     @staticmethod
     def _value(model: MachineModel, loads: Sequence[Load], beside: Sequence[Load]) -> float:
-        results = model.noiseless_results([*loads, *beside])
+        results = results_by_alike_cores(model, [*loads, *beside])
         own = [results[load["name"]] for load in loads]
         if LATENCY in loads[0]["metrics"]:
             return fmean(cast(float, each.latency_ns) for each in own)
@@ -330,7 +331,7 @@ class MachineMap:
         for path in self.model.routes(both).paths:
             every |= path.flow.uses.keys()
             own |= path.flow.uses.keys() if path.load in names else set()
-        utilisation = self.model.noiseless_results(both)[loads[0]["name"]].utilisation
+        utilisation = results_by_alike_cores(self.model, both)[loads[0]["name"]].utilisation
         return {name: utilisation.get(name, 0.0) for name in sorted(own)}, every
 
 
