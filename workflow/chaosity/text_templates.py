@@ -1,8 +1,8 @@
 """Write sentences from the templates in ``templates/texts``.
 
 A file ``.j2`` has a macro for each sentence, for several sentences, or for a part that they share.
-A file ``.yaml`` has texts by name, which can be templates too. Templates format numbers with the
-functions of `chaosity.units`, which have the same names there.
+A file ``.yaml`` has texts, each under a name; a text can be a template. Templates format numbers
+with the functions of `chaosity.units`, which have the same names there.
 """
 
 from __future__ import annotations

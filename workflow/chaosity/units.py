@@ -98,7 +98,7 @@ def format_quantity(metric: str, value: float | None) -> str:
 def metric_words(metric: str) -> str:
     """Return the words of a metric's name without its unit: "path bandwidth".
 
-    The result is "speed" for a name that is only a unit, such as `elements_per_second`.
+    If the name is only a unit (`elements_per_second`), return "speed".
     """
     suffix = _suffix(metric)
     words = metric.removesuffix(suffix) if suffix else metric

@@ -221,7 +221,7 @@ def test_equal_replicates_have_limited_confidence():
 def test_more_tables_of_one_machine_lower_each_confidence():
     layout = faulty.full_mesh(8)
     measured = measure(layout, rng(2), faulty.weak_channel(layout, 0, 0.1), n=3)
-    alone, among = (analyse_one_of_matrices(measured, looks=looks)[0] for looks in (1, 1000))
+    alone, among = (analyse_one_of_matrices(measured, tests_count=count)[0] for count in (1, 1000))
     assert alone and len(among) <= len(alone)
     assert not among or among[0].confidence <= alone[0].confidence
 

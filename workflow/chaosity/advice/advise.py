@@ -29,12 +29,13 @@ class AdvisedPlace:
     Attributes:
         place: cores, pages and drives.
         nodes: the nodes of the cores.
-        bandwidth: of memory or of the drives, in bytes per second; of all threads together. It is
-            None, as latency can be, if no measurement tells it and it is not the goal.
+        bandwidth: of memory or of the drives, in bytes per second; of all threads together. It
+            is None only if it is not the goal and no measurement tells it.
         latency: mean time of one access of one thread to data of this size, caches included, in
-            nanoseconds, beside the others but without the program's other threads.
-        loss: how much less bandwidth than in the best place (0 to 1), or how much longer accesses
-            take (1 is twice the time), if the goal is latency.
+            nanoseconds, beside the others but without the program's other threads. It is None only
+            if it is not the goal and no measurement tells it.
+        loss: compared with the best place, the share of bandwidth that is lost (0 to 1). If the
+            goal is latency: how much longer accesses take (1 is twice the time).
         commands: name of a program -> the line to type; PROGRAM stands for the user's program.
     """
 

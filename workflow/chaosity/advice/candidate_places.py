@@ -251,8 +251,8 @@ class CandidatePlaces:
     def search(self, score: Score, sure_score: Score) -> dict[tuple[int, ...], ScoredPlace]:
         """Return the best place on each set of nodes that was tried, with its score.
 
-        The score is the geometric mean of what is expected and of what is sure, which is never
-        more.
+        The score of a place is the geometric mean of its expected score and its sure score. The
+        sure score is never above the expected one.
 
         Args:
             score: what is expected of a place.

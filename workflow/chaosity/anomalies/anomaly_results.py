@@ -125,7 +125,7 @@ class Anomaly(_JsonResult):
         return write_text("anomalies", "evidence", anomaly=self)
 
     def rows_of_cells(self, measurements: Measurements) -> pd.DataFrame:
-        """Return the rows of a host's table that belong to the cells."""
+        """Return the rows of a host's table for the cells of this anomaly."""
         known = {name: self.where[name] for name in SLICE if self.where.get(name) is not None}
         rows = measurements.where(**known).rows
         cells = {(str(initiator), str(target)) for initiator, target in self.cells}

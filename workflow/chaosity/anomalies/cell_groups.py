@@ -199,20 +199,21 @@ class GroupedCells(Generic[Name]):
         loss = float(self.cells.log_score[better] - self.cells.log_score[worse])
         return self.scatter.departure_if_clear(None, [worse], loss, error, comparisons)
 
-    def smallest_detectable_loss_percent(self, looks: int = 1) -> float:
+    def smallest_detectable_loss_percent(self, tests_count: int = 1) -> float:
         """Return the smallest loss of a cell that is found with 95 % probability, in per cent.
 
         Losses below `scatter.matters` are not reported, so a cell has to lose more than that.
-        `looks` is the number of tables and tests, each with its own chance of a false alarm.
+        `tests_count` is the number of tests of one machine; each is one more chance of a false
+        alarm.
         """
         measured, scatter = self.cells.measured_mask, self.scatter
         error = float(np.nanmedian(scatter.error[measured]))
-        clear = stats.t.isf(LEVEL / (int(measured.sum()) * looks), scatter.freedom) * error
+        clear = stats.t.isf(LEVEL / (int(measured.sum()) * tests_count), scatter.freedom) * error
         least = max(clear, -np.log1p(-scatter.matters))
         return loss_percent(-float(least + stats.norm.ppf(_POWER) * error), self.cells.metric)
 
     def find_departing_suspects_and_cells(
-        self, suspects: Sequence[SuspectedComponent], excluded: Mask, looks: int = 1
+        self, suspects: Sequence[SuspectedComponent], excluded: Mask, tests_count: int = 1
     ) -> list[Departure]:
         """Return the departing suspects and single cells; those that explain most loss come first.
 
@@ -221,13 +222,13 @@ class GroupedCells(Generic[Name]):
         Args:
             suspects: in the order of preference.
             excluded: mask of the cells that are not reported.
-            looks: number of tables that are tested for one machine.
+            tests_count: number of tests of one machine; each is one more chance of a false alarm.
         """
         remaining = self.cells.measured_mask & ~excluded & (self.labels >= 0)
         # Each suspect is a hypothesis, as each cell is; those with the same cells are one.
         masks = [suspect.cells & remaining for suspect in suspects]
         of_several = {mask.tobytes() for mask in masks if mask.sum() >= _LEAST_CELLS}
-        comparisons = (int(remaining.sum()) + len(of_several)) * looks
+        comparisons = (int(remaining.sum()) + len(of_several)) * tests_count
         found = []
         cells = [
             SuspectedComponent(CELL, "", mask_of_cells([position], remaining.shape))

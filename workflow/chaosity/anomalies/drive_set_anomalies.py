@@ -262,7 +262,7 @@ class DriveSetCells(TidyTableSliceCells):
         return len(set(rows)) == 1 and set(np.flatnonzero(better).tolist()) <= set(columns)
 
     def _is_structural(self, departure: Departure) -> bool:
-        """Return whether sets of this size lose alike at all nodes: the machine is built so."""
+        """Return whether sets of this size lose alike at all nodes, as the machine is built so."""
         size = len(self.nodes[departure.cells[0][1]])
         alike = (self.departures <= -_SIMILAR * departure.loss) & self.tested_mask
         departing = alike.sum(axis=0) >= _SIMILAR * len(departure.cells)

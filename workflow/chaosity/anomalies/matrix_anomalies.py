@@ -112,7 +112,7 @@ def analyse_one_of_matrices(
     matrix: NodeMatrix,
     packages: PackageNodes | None = None,
     distances: SlitEntries | None = None,
-    looks: int = 1,
+    tests_count: int = 1,
     units: Mapping[int, str] | None = None,
 ) -> tuple[list[Anomaly], MatrixAnalysis, tuple[str, ...]]:
     """Return the anomalies of one of several matrices of a machine, and the analysis behind them.
@@ -121,7 +121,8 @@ def analyse_one_of_matrices(
         matrix: bandwidth or latency from each initiator node to each target node.
         packages: nodes of each package. Default: learned from the matrix.
         distances: (initiator, target) -> entry of the SLIT. Default: the SLIT is not checked.
-        looks: number of matrices of one machine; each is one more chance of a false alarm.
+        tests_count: number of tests of one machine, here of matrices; each is one more chance of a
+            false alarm.
         units: node -> the only processing unit that stands for it as an initiator. Default: all of
             its units do.
 
@@ -138,7 +139,7 @@ def analyse_one_of_matrices(
     cells = score_cells(matrix.metric, values, *nodes, blocks)
     structure = learn_matrix_structure(cells, packages, distances)
     firmware = check_packages_and_slit(cells, structure, packages, distances)
-    analysis = MatrixAnalysis(cells, firmware.structure or structure, looks, units or {})
+    analysis = MatrixAnalysis(cells, firmware.structure or structure, tests_count, units or {})
     found = [*analysis.find_slow_components_and_paths(), *firmware.anomalies]
     for remote_better in _remote_better(analysis):
         _add_or_explain(found, remote_better)
@@ -194,7 +195,7 @@ def _remote_better(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
     The loss must be clear, also against the scatter of comparable cells.
     """
     cells, reported = analysis.cells, set()
-    comparisons = int(cells.measured_mask.sum()) * analysis.looks
+    comparisons = int(cells.measured_mask.sum()) * analysis.tests_count
     for remote, local in analysis.remote_better:
         (source, target), node = cells.initiator_and_target(remote), cells.rows[local[0]]
         error = float(np.hypot(*(analysis.scatter.own[each] for each in (local, remote))))
@@ -219,7 +220,7 @@ class MatrixAnalysis(GroupedCells[int]):
     """A node matrix with its structure and the departures from it.
 
     Attributes:
-        structure, looks, units: the arguments of `analyse_one_of_matrices`.
+        structure, tests_count, units: the arguments of `analyse_one_of_matrices`.
         remote_better: remote cells that are better than a local cell, see
             `_remote_cells_better_than_local`.
         labels: group of each cell; -1 if it was not measured or does not represent its group.
@@ -230,11 +231,11 @@ class MatrixAnalysis(GroupedCells[int]):
         self,
         cells: ScoredCells[int],
         structure: EqualCellGroups,
-        looks: int,
+        tests_count: int,
         units: Mapping[int, str],
     ) -> None:
         """Compare the cells with their groups; rows and columns of the cells are node numbers."""
-        self.structure, self.looks, self.units = structure, looks, units
+        self.structure, self.tests_count, self.units = structure, tests_count, units
         self.remote_better = _remote_cells_better_than_local(cells, structure)
         labels = structure.labels.copy()
         for remote, _ in self.remote_better:
@@ -251,7 +252,7 @@ class MatrixAnalysis(GroupedCells[int]):
         )
         super().__init__(cells, labels, structural=structural)
         self.found = self.find_departing_suspects_and_cells(
-            list(self._suspects()), labels < 0, looks
+            list(self._suspects()), labels < 0, tests_count
         )
 
     @property
@@ -259,9 +260,12 @@ class MatrixAnalysis(GroupedCells[int]):
         """Whether a loss is detectable: in groups of one cell it is not."""
         return bool((np.bincount(self.labels[self.labels >= 0]) > 1).any())
 
-    def smallest_detectable_loss_percent(self, looks: int = 1) -> float:
-        """Return the smallest detectable loss of a cell; each of `looks` tests all matrices."""
-        return super().smallest_detectable_loss_percent(looks * self.looks)
+    def smallest_detectable_loss_percent(self, tests_count: int = 1) -> float:
+        """Return the smallest detectable loss of a cell, in per cent.
+
+        Each of the `tests_count` tests tests all matrices.
+        """
+        return super().smallest_detectable_loss_percent(tests_count * self.tests_count)
 
     def _suspects(self) -> Iterator[SuspectedComponent]:
         cells, packages = self.cells, self.structure.packages or ()

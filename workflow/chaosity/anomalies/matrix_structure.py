@@ -183,7 +183,7 @@ def _unknown(cells: ScoredCells[int], local: Mask) -> EqualCellGroups:
 
 
 def _one_sided(cells: ScoredCells[int]) -> Mask:
-    """Return the mask of cells of one-sided nodes, which lack either processing units or memory."""
+    """Return the mask of cells of one-sided nodes, which lack processing units or memory."""
     columns = ~np.isin(cells.columns, cells.rows)
     rows = ~np.isin(cells.rows, cells.columns)
     if columns.all() or rows.all():
@@ -193,10 +193,10 @@ def _one_sided(cells: ScoredCells[int]) -> Mask:
 
 
 def _ranks_of_one_sided_cells(cells: ScoredCells[int], one_sided: Mask) -> Labels:
-    """Return the rank of each cell of a one-sided node among the node's cells; -1 for others.
+    """Return the rank of each cell of a one-sided node by its score (0 is best); -1 for all others.
 
-    The nearest initiators of all such nodes are comparable, and so on. If only one node is
-    one-sided, each of its cells is a group, since no node is comparable.
+    The nearest initiators of all such nodes are comparable, and so on. If there is only one such
+    node, no node is comparable, so each of its cells is a group of its own.
     """
     ranks = np.full(one_sided.shape, -1)
     lines: list[tuple[slice | int, slice | int]] = [

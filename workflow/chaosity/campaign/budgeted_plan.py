@@ -73,8 +73,8 @@ class RoundsOfPlan:
     Args:
         complete: the complete plan of the host.
         folder: ``results/<host>/<configuration>``.
-        steps: the choices so far that this run keeps.
-        are_written: whether the files of the choices have these steps.
+        steps: the choices of earlier runs that this run keeps.
+        are_written: whether the files below ``rounds/`` already hold exactly these choices.
     """
 
     def __init__(

@@ -150,7 +150,11 @@ class Campaign:
             self._plan(mode, host)
 
     def _add_hosts_with_modes(self, repeats: bool) -> None:
-        """Add each host in each configuration; those that lack nothing are not booted again."""
+        """Add each host in each configuration.
+
+        A configuration is booted only if its measurements are incomplete or unknown, or if the run
+        repeats.
+        """
         inventory = self.config["inventory"]
         to_boot: dict[str, InventoryHost] = {}
         hosts = hosts_with_modes(read_inventory(inventory, self.config["hosts"]), inventory)

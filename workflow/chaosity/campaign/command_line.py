@@ -1,4 +1,4 @@
-"""The options of Snakemake on which the reading of the rules depends.
+"""Read from the command line the Snakemake options that change how the rules are read.
 
 No documented part of Snakemake gives its options to the rules, so the command line is read.
 """

@@ -83,10 +83,10 @@ def check_command(
 
     FOLDER is results/HOST/CONFIGURATION, the results of an earlier run. The check measures the
     points in which a fault of a single part shows most: the memory of each node, each drive, the
-    paths between packages. A slow value is measured until three measurements are undisturbed by
-    other programs, six times at most. Values are also compared with the recent checks of equal
-    hosts, if results/ has at least four others of the same processor and configuration. Values go
-    to checks.csv and raw records to checks/ in FOLDER.
+    paths between packages. If a value is slow, its point is measured again, until three
+    measurements are undisturbed by other programs; at most six measurements in all. Values are also
+    compared with the recent checks of equal hosts, if results/ has at least four others of the same
+    processor and configuration. Values go to checks.csv and raw records to checks/ in FOLDER.
 
     Exit status: 0 fine, 1 warning, 2 fault, 3 not checked, for example because somebody works on
     the host.
@@ -317,7 +317,7 @@ def _print_history(history: CheckHistory, shown: Sequence[ValueSeries]) -> None:
 
 
 def _history_document(history: CheckHistory) -> dict[str, object]:
-    """Return the history as a document for JSON; its table has all values."""
+    """Return the history as a JSON document: counts, changes with their values, unknown points."""
     facts = ("parts", "is_worse", "is_drift", "since", "first", "last", "components")
     return {
         "checks": len(history.check_times),

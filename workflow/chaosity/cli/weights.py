@@ -55,8 +55,8 @@ def weights_command(
     RESULTS is a folder results/HOST/CONFIGURATION or its measurements.parquet. Then the weights
     from paths that were measured with all workers at once are printed too.
 
-    Prints the canonical weights of BWAP (Gureya et al., IPDPS 2020): the share of the pages for
-    each node, the same as integer weights for the Linux kernel, and the commands that use them.
+    Prints BWAP's canonical weights (Gureya et al., IPDPS 2020): the share of the pages of each
+    node, these shares as integer weights for the Linux kernel, and the commands that use them.
     """
     from chaosity.export.main_matrices import read_bandwidths_alone_and_contended
     from chaosity.weights.canonical_weights import compare_alone_and_contended_weights

@@ -150,7 +150,7 @@ def _configuration_key(sides: Sequence[Measurements]) -> list[str]:
     """Return the column `configuration` if only cells of equal configurations are comparable.
 
     That is so if a side has several configurations and another side has one of them. Otherwise the
-    result is empty: then the configurations themselves are compared.
+    list is empty, and configurations are compared with each other.
     """
     found = [set(side.rows["configuration"]) for side in sides]
     several = any(len(names) > 1 for names in found)

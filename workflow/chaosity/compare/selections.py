@@ -44,7 +44,9 @@ class Selection:
 
 
 def read_selections(texts: Iterable[str]) -> list[Selection]:
-    """Read every requested selection; one text can select several profiles of a database.
+    """Read the selections that the texts name.
+
+    One text that names a database can give several: one for each profile.
 
     Args:
         texts: each a tidy table (measurements.parquet, history.parquet), a folder with one, the

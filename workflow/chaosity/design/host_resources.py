@@ -408,7 +408,7 @@ class HostResources:
         return Target(name, kind, nodes, drives, is_drive_set=True)
 
     def opencl_target(self, device: OpenclDevice) -> Target:
-        """Return an OpenCL device as a target, on its nearest node if that is known."""
+        """Return an OpenCL device as a target; its node is the nearest one, or none if unknown."""
         nodes = () if device.node is None else (device.node,)
         return Target(device.name, "opencl", nodes, device=device)
 

@@ -159,7 +159,10 @@ def _span(values: Iterable[float], show: Callable[[float], str] = _decimals) -> 
 def _ratios_to_base(
     data: FigureData, column: str, base: str, levels: Iterable[str], per: Sequence[Role] = ()
 ) -> Iterator[tuple[tuple[str | None, ...], str, Estimate]]:
-    """Yield the ratio of levels of a column to its level `base`, paired by replicate block."""
+    """Yield (place, level, ratio): the value at each level of a column divided by that at `base`.
+
+    Replicates of the same block are paired.
+    """
     groups: dict[Any, pd.DataFrame] = {(): data.measurements}
     if per:
         groups = dict(list(data.measurements.groupby([*per])))
@@ -174,7 +177,11 @@ def _ratios_to_base(
 
 
 def _listed(ratios: Sequence[tuple[Estimate, str]], most: int = _MOST_RATIOS) -> str:
-    """Return ratios with the text behind each; of too many, only the two ends."""
+    """Return the ratios as text, each with the text behind it.
+
+    Ratios that are not clearly different from 1 are counted together. If too many are clear, only
+    the smallest and the largest are listed.
+    """
     equal = [pair for pair in ratios if pair[0].low_and_high and not _differs(pair[0])]
     equal = equal if len(equal) > 1 else []
     clear = sorted((pair for pair in ratios if pair not in equal), key=lambda pair: pair[0].median)

@@ -214,7 +214,7 @@ class FigureData:
         return self.axes[role].value_names if role in self.axes else [None]
 
     def value_label_without_axis_title(self, role: Role, name: str) -> str:
-        """Return the label of a value that is clear without the axis title."""
+        """Return the long label of a value, which is clear without the axis title."""
         return self.axes[role].find_value_by_name(name).long
 
     def bounds_of_marks(self) -> pd.DataFrame:

@@ -145,7 +145,7 @@ def curve_data(
 
 
 def _bounds(spec: FigureSpec, measurements: Measurements, topology: Topology) -> pd.DataFrame:
-    """Return the bounds of a figure that were measured, see `FigureData.bounds`.
+    """Return the measured bounds of a figure (lines that show a limit), see `FigureData.bounds`.
 
     A bound is a figure of its own: the median of the points with its load and metric. A bound that
     is constant along x is the same for all series: the resource behind it, such as memory, need not

@@ -404,7 +404,7 @@ def refuse_busy_host(lock: Path, seconds: float = _BUSY_LOOK_SECONDS) -> None:
 
     Args:
         lock: the lock of measurements.
-        seconds: for how long to look at the processors.
+        seconds: how long to measure the use of the processors.
 
     Raises:
         HostBusyError: somebody works on the host.

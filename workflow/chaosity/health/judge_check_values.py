@@ -277,7 +277,7 @@ class Suspect:
 def suspected_parts(values: Sequence[CheckedValue]) -> list[Suspect]:
     """Return the components that explain all clear losses, the largest loss first.
 
-    A component is suspected if every value that it limits is slow. Those that explain most slow
+    A component is suspected if all values that it limits are slow. Those that explain most slow
     values come first; a value is explained once. If nearly all values are slow, the cause is common
     to all parts.
     """

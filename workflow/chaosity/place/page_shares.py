@@ -1,4 +1,6 @@
-"""Shares of pages by node: their text, whole numbers and weights, and shifts to other nodes.
+"""Page shares by node: read and write them as text, convert them to whole numbers or weights.
+
+Shares can also be moved to other nodes.
 
 This module is not in `chaosity.weights`, because hosts need it too.
 """

@@ -173,7 +173,10 @@ class _PlacementSession:
             self.bytes_by_node = page_migration.page_bytes_by_node(areas) or seen
 
     def _search_dwp(self, source: placement_search.RateSource, until: float = math.inf) -> None:
-        """Search for the best data-to-worker proximity, until the time `until` at the latest."""
+        """Search for the best data-to-worker proximity, and stop at the time `until` at the latest.
+
+        The proximity is the share of the other nodes' pages that is moved to the workers' nodes.
+        """
         began = time.monotonic()
         meter = placement_search.RateMeter(source, self.program.let_program_run, until)
         self.search = DwpSearch(meter, self._move_to_dwp)

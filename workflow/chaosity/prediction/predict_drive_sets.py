@@ -351,7 +351,10 @@ def predict_drive_sets(models: Iterable[DriveSetModel]) -> pd.DataFrame:
 
 
 def audit_predictions(models: Iterable[DriveSetModel]) -> PredictionAudit:
-    """Return how many randomly chosen measured sets lie in the interval predicted without them."""
+    """Return how well measured sets were predicted without their own measurement.
+
+    The sets are those of `DriveSetModel.measured_sets_like_unmeasured`.
+    """
     errors, within = [], 0
     for model in models:
         for cell in model.measured_sets_like_unmeasured:

@@ -159,10 +159,10 @@ def _attempt_of_record(record: Record) -> str:
 
 
 def _is_edited(path: Path, record: Record, content: bytes) -> bool:
-    """Return whether a record differs from the attempt that was written after the measurement.
+    """Return whether somebody edited a record.
 
-    Attempts without a digest, which versions before 2026-11-24 wrote, cannot be verified and count
-    as unedited.
+    It then differs from the attempt file that was saved when it was measured. Attempts without a
+    digest, which versions before 2026-11-24 wrote, cannot be verified and count as unedited.
     """
     folder = path.parent if path.parent.name == "attempts" else path.parent / "attempts"
     if not (folder / DIGESTS_FILE).is_file():

@@ -77,7 +77,7 @@ class OverviewRow:
 
 @dataclass(frozen=True)
 class ResourceColumn:
-    """A resource at one level, in all rows."""
+    """A column of the overview: one resource at one level of the machine, such as one node."""
 
     number: int  # of the resource, from 0
     resource: str
@@ -171,7 +171,7 @@ def _row(
 
 
 def _never_measured(measured: Collection[str], results: Path) -> Iterator[OverviewRow]:
-    """Yield a row for each skipped host that has no results."""
+    """Yield a row of the overview page for each skipped host that was never measured."""
     for skipped in skipped_hosts(results):
         if skipped.host not in measured:
             nothing = (ProblemAndSeverity(PROBLEM, ""),)

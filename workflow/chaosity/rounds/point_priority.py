@@ -30,7 +30,10 @@ _PAIR = 2
 
 
 class Priority(IntEnum):
-    """The order of points under a budget: the smallest number first, see the comments."""
+    """Which points are chosen first under a budget: the smallest number first, see the comments.
+
+    The order of measuring is random.
+    """
 
     # Node matrices: initiators to memory, to all drives of each node, and to all drives; memory of
     # whole packages.

@@ -1,8 +1,8 @@
 """Describe this host for discovery: hwloc's topology, kernel files and tools, as one JSON object.
 
-The object has hwloc's XML (``topology_xml``), the files of /sys and /proc that discovery reads, by
-path (``files``), and facts that only a process on the host can find. Discovery reads the object on
-the controller, so the same code handles every host.
+The object has three parts: ``topology_xml`` (hwloc's XML), ``files`` (the content, by path, of the
+files of /sys and /proc that discovery reads), and facts that only a process on the host can find.
+Discovery reads the object on the controller, so the same code handles every host.
 """
 
 from __future__ import annotations

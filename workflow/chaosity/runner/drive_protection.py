@@ -176,7 +176,7 @@ class HeldDrives(contextlib.ExitStack):
     """Drives that this process holds while loads write to them, as a context manager.
 
     The kernel then refuses mounts and other exclusive uses (open(2), O_EXCL). The loads open the
-    drives without O_EXCL, which is allowed.
+    drives without O_EXCL, which the kernel still allows while this process holds them.
     """
 
     def __init__(self) -> None:
@@ -184,7 +184,10 @@ class HeldDrives(contextlib.ExitStack):
         self._devices: set[Path] = set()
 
     def hold(self, device: Path) -> list[str]:
-        """Hold a block device until the end of the context; return the reason if that fails."""
+        """Open a block device exclusively until the context ends.
+
+        Return an empty list, or a list with the reason if that fails.
+        """
         if device not in self._devices:
             try:
                 self.callback(os.close, os.open(device, os.O_RDONLY | os.O_EXCL))

@@ -1,9 +1,9 @@
 """Change kernel settings for one run and restore them after it, whatever happens.
 
 The run itself restores the settings. If the run is killed, a *guardian* restores them, see
-`guardian_process`. A file holds the former values, in case
-run and guardian are killed. From this file, the next run that takes the lock restores the settings
-first, unless the host has booted since.
+`guardian_process`. A file holds the former values, in case run and guardian are killed. From
+this file, the next run that takes the lock restores the settings first, unless the host has booted
+since.
 
 Settings are files below a root folder, such as ``proc/sys/kernel/numa_balancing``; tests use
 another root folder.

@@ -58,7 +58,7 @@ def is_performance_metric(metric: str) -> bool:
 
 
 def is_percentile_of_slow_accesses(metric: str) -> bool:
-    """Return whether a metric such as `completion_latency_p99_ns` is only of slow accesses."""
+    """Return whether a metric is a percentile, such as `completion_latency_p99_ns`."""
     return re.search(r"_p\d+_", metric) is not None
 
 

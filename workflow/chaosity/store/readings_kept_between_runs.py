@@ -45,7 +45,7 @@ class KeptReadings:
         self.earlier, self.kept = earlier, dict[str, tuple[str, str]]()
 
     def reading(self, path: Path, request: str, read: Callable[[], Any]) -> Any:
-        """Return what `read` returns for a record, without a call if that is known.
+        """Return the kept reading if record and `request` did not change; else call `read`.
 
         `request` is what else the reading depends on, such as the definition of the planned point.
         `read` returns a JSON document. If it raises an error, nothing is kept.

@@ -125,7 +125,10 @@ def find_contended_bandwidth_matrix(
 
 @dataclass(frozen=True)
 class WeightsComparison:
-    """The canonical weights of one set of workers from both matrices."""
+    """Two sets of weights for one set of workers.
+
+    They are canonical (from each node alone) and contended (from all workers at once).
+    """
 
     weights: Mapping[str, Mapping[int, float]]  # name of the weights -> node -> share
     # Name -> expected bandwidth of all workers in bytes per second, by the matrix of all workers at
