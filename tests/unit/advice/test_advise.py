@@ -59,6 +59,8 @@ def test_a_program_that_needs_bandwidth_uses_more_controllers_than_its_own(
     one = server.expected(Place((0, 2, 4, 6, 8, 10), {0: 1.0}))
     place = best(server, cores=6)
     assert place.bandwidth.median > 2 * one.median
+    assert "--interleave=" in place.commands["numactl"]
+    assert "taskset" not in place.commands  # it would leave the pages to the first touch
     assert len(place.place.shares) > 1
 
 

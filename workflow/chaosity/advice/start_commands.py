@@ -30,7 +30,7 @@ def start_commands(machine: MachineMap, place: Place) -> dict[str, str]:
     numactl = ["numactl", f"--physcpubind={cpus}", *pages, "PROGRAM"]
     found = {"numactl": shlex.join(numactl)}
     own = machine.topology.nodes_of_pus(place.cpus)
-    if not place.shares or tuple(place.shares) == own:
+    if not place.shares or (len(own) == 1 and tuple(place.shares) == own):
         found["taskset"] = shlex.join(["taskset", "--cpu-list", cpus, "PROGRAM"])
     whole = ["srun", "--exclusive", f"--nodelist={machine.host}", "--ntasks=1", "--cpu-bind=none"]
     found["slurm"] = shlex.join([*whole, *numactl])
