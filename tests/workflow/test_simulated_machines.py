@@ -35,7 +35,10 @@ OF_DRIVES = {name for name in NAMES if name.startswith(("storage_", "interferenc
 OF_NODES = {"memory_bandwidth", "latency_matrix", "contended_paths", "page_placement"}
 FEW_POINTS = 12  # of each experiment
 # A sample could lack the reference of a ratio, or all points of a figure.
-WHOLE = {"memory_bandwidth", "page_placement", "program_placement", "numa_runtime"}
+WHOLE = {
+    *("interference_matrix", "memory_bandwidth", "numa_runtime", "page_placement"),
+    "program_placement",
+}
 # Placements of pages with measured weights need their bandwidths.
 GIVE_WEIGHTS = {"memory_bandwidth", "contended_paths"}
 # The label of figures that only show data of others.
