@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import zip_longest
+from itertools import islice, zip_longest
 
 from chaosity.advice.requests import Place, Request
 from chaosity.cpusets import CpuSet, make_cpu_set
@@ -157,16 +157,18 @@ class CandidatePlaces:
         near = [node for node in memory if self._relation(nodes, node) != "other_package"]
         alone = [node for node in memory if node not in self._nodes_with_cores]
         quiet = [node for node in memory if self.used.get(node, 0.0) < _BUSY_MEMORY]
-        sets = [here, near, memory, [node for node in near if node in quiet], quiet]
+        kinds = {node.os_index: node.kind for node in self.topology.memory_nodes}
+        # Such as DRAM and HBM.
+        of_each_kind = [
+            [node for node in own if kinds[node] == kind]
+            for own in (near, memory)
+            for kind in dict.fromkeys(kinds.values())
+            if self._kinds_of_memory > 1
+        ]
+        sets = [here, *of_each_kind, near, memory]
+        sets += [[node for node in near if node in quiet], quiet]
         sets += [[node] for node in [*further, *self._least_used(nodes)]]
         sets += [[*here, *(node for node in alone if node not in here)]]
-        kinds = {node.os_index: node.kind for node in self.topology.memory_nodes}
-        if len({*kinds.values()}) > 1:  # such as DRAM and HBM
-            sets += [
-                [node for node in own if kinds[node] == kind]
-                for kind in dict.fromkeys(kinds.values())
-                for own in (near, memory)
-            ]
         if self.request.goal == "latency":
             sets += [[node] for node in here]
         tried: set[tuple[int, ...]] = set()
@@ -176,6 +178,11 @@ class CandidatePlaces:
             if key and key not in tried and self._fits(shares):
                 tried.add(key)
                 yield shares
+
+    @cached_property
+    def _kinds_of_memory(self) -> int:
+        """Return the number of kinds of memory of the machine, such as DRAM, HBM and CXL."""
+        return len({node.kind for node in self.topology.memory_nodes})
 
     @cached_property
     def _nodes_with_cores(self) -> set[int]:
@@ -279,11 +286,15 @@ class CandidatePlaces:
                 found[key] = min(equal, key=lambda own: self.simplicity(own[1], key))
 
         def try_first(nodes: Sequence[int]) -> float:
-            """Return the score of the first place, also if the nodes have too few cores."""
+            """Return the score of the first places, also if the nodes have too few cores.
+
+            The first has its pages on these nodes, and one for each kind of memory follows.
+            """
             key = tuple(sorted(nodes))
             if key not in first:
-                place = next(self.places_on(key, fewer=True), None)
-                first[key] = score(place) if place else 0.0
+                count = 1 if self._kinds_of_memory == 1 else 1 + self._kinds_of_memory
+                places = islice(self.places_on(key, fewer=True), count)
+                first[key] = max(map(score, places), default=0.0)
             return first[key]
 
         for nodes in ([node] for node in self.nodes):
