@@ -22,8 +22,8 @@ import numpy as np
 from chaosity.advice.advise import advise
 from chaosity.advice.candidate_places import CandidatePlaces
 from chaosity.advice.machine_map import MachineMap
+from chaosity.advice.open_map import map_of_results
 from chaosity.advice.requests import BANDWIDTH, LATENCY, Goal, Place, Request, RunningLoad
-from chaosity.advice.unexplained_values import find_slow_pairs, with_slow_links
 from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.cpusets import make_cpu_set
 from chaosity.documents.config import read_config
@@ -74,19 +74,9 @@ def maps(name: str, seed: int) -> tuple[MachineMap, MachineMap]:
     findings = analyse_host(table, host.component_facts)
     points = list(host.points)
     fitted = fit_machine(table, points, topology, faults_of_findings(findings, topology))
-    drives = {
-        drive["component"]: drive
-        for point in points
-        for load in point["loads"]
-        for drive in load["target"]["drives"]
-    }
-    known = with_slow_links(fitted, table, points, topology)
-    slow = find_slow_pairs(table, points, topology, fitted)
-    truth = MachineMap(topology, read_fitted(host.machine, machine_name), drives)
-    machine = MachineMap(
-        *(topology, known, drives), slow_rates=slow.rates, slow_latencies=slow.latencies
-    )
-    return machine, truth
+    known = map_of_results(table, points, topology, fitted)
+    truth = MachineMap(topology, read_fitted(host.machine, machine_name), known.drives)
+    return known, truth
 
 
 def random_request(machine: MachineMap, draw: random.Random) -> Request:

@@ -105,7 +105,7 @@ def check_room(folder: Path, need: int = ROOM_BYTES) -> None:
 
 
 def printable_text(text: str) -> str:
-    """Return a text that others may have written, so that a terminal can show it.
+    """Return a text that a terminal can show without harm, even if others wrote it.
 
     Characters that control a terminal, or turn the direction of writing, are shown by their
     numbers, so that they have no effect. Line breaks stay.

@@ -15,9 +15,8 @@ from chaosity import api
 from chaosity.advice.alike_cores import results_by_alike_cores
 from chaosity.advice.checked_requests import parse_running_load
 from chaosity.advice.machine_map import MachineMap
-from chaosity.advice.open_map import open_map
+from chaosity.advice.open_map import map_of_results, open_map
 from chaosity.advice.requests import Place, Request, RunningLoad
-from chaosity.advice.unexplained_values import with_slow_links
 from chaosity.components.component_history import record_component_state
 from chaosity.documents.machines import Fault
 from chaosity.errors import UserError
@@ -160,7 +159,7 @@ def test_a_slow_link_counts_although_the_other_direction_has_no_known_limit() ->
     )
     points, table = list(host.points), host.table_of_records(1)
     fitted = fit_machine(table, points, host.topology)
-    known = MachineMap(host.topology, with_slow_links(fitted, table, points, host.topology))
+    known = map_of_results(table, points, host.topology, fitted)
     truth = MachineMap(host.topology, read_fitted(host.machine, "truth"))
     package0 = tuple(core.cpus[0] for core in host.topology.cores if core.package == 0)
     far = dict.fromkeys(host.topology.packages[1].nodes, 1 / 2)

@@ -1,18 +1,19 @@
-"""The best places for a program: expected values with intervals, limits, and the lines to type."""
+"""Find the best places for a program, what it gets there, and what limits it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from chaosity.advice.candidate_places import EQUAL, CandidatePlaces
+from chaosity.advice.candidate_places import EQUAL, CandidatePlaces, Score
 from chaosity.advice.checked_requests import checked_request
 from chaosity.advice.machine_map import ExpectedValue, MachineMap
 from chaosity.advice.requests import BANDWIDTH, LATENCY, Place, Request
 from chaosity.advice.start_commands import start_commands
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
+from chaosity.place_names import node_name
 from chaosity.records.point_types import Load
 from chaosity.simulation.simulated_loads import processing_units_of_load
 
@@ -51,7 +52,7 @@ class AdvisedPlace:
         return {
             "cpus": format_cpu_list(self.place.cpus),
             "nodes": list(self.nodes),
-            "pages": {f"node{node}": share for node, share in self.place.shares.items()},
+            "pages": _pages_json(self.place.shares),
             "drives": list(self.place.drives),
             BANDWIDTH: self.bandwidth and asdict(self.bandwidth),
             LATENCY: self.latency and asdict(self.latency),
@@ -71,6 +72,10 @@ class CachedPart:
     share: float
     pages: Mapping[int, float]
     scan_bytes_per_second: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the part as in the JSON of `chaosity advise`."""
+        return {**asdict(self), "pages": _pages_json(self.pages)}
 
 
 @dataclass(frozen=True)
@@ -103,15 +108,14 @@ def advise(machine: MachineMap, request: Request, places: int = MOST_PLACES) -> 
     candidates = CandidatePlaces(request, machine.topology, machine.drives, busy, used)
     metric = LATENCY if request.goal == "latency" else BANDWIDTH
 
-    def score(place: Place) -> float:
-        value = machine.value(_loads(machine, request, place, metric), beside)
-        return 1 / value if metric == LATENCY else value
+    def score_by(value_of: Callable[[Sequence[Load], Sequence[Load]], float]) -> Score:
+        def score(place: Place) -> float:
+            value = value_of(_loads(machine, request, place, metric), beside)
+            return 1 / value if metric == LATENCY else value
 
-    def sure_score(place: Place) -> float:
-        value = machine.sure_value(_loads(machine, request, place, metric), beside)
-        return 1 / value if metric == LATENCY else value
+        return score
 
-    found = candidates.search(score, sure_score)
+    found = candidates.search(score_by(machine.value), score_by(machine.sure_value))
     best = max(value for value, _ in found.values())
 
     def order(nodes: tuple[int, ...]) -> tuple[float, ...]:
@@ -136,6 +140,10 @@ def advise(machine: MachineMap, request: Request, places: int = MOST_PLACES) -> 
     if request.goal == "drives":
         cached = _cached_part(machine, candidates, advised[0].place, beside)
     return Advice(tuple(advised), cached)
+
+
+def _pages_json(shares: Mapping[int, float]) -> dict[str, float]:
+    return {node_name(node): share for node, share in shares.items()}
 
 
 def _loads(

@@ -152,18 +152,17 @@ class CandidatePlaces:
 
         Each node of `further` alone is tried, too.
         """
-        memory = [node.os_index for node in self.topology.memory_nodes]
+        memory = [*self._kind_of_memory]
         here = [node for node in nodes if node in memory]
         near = [node for node in memory if self._relation(nodes, node) != "other_package"]
         alone = [node for node in memory if node not in self._nodes_with_cores]
         quiet = [node for node in memory if self.used.get(node, 0.0) < _BUSY_MEMORY]
-        kinds = {node.os_index: node.kind for node in self.topology.memory_nodes}
-        # Such as DRAM and HBM.
+        kinds = dict.fromkeys(self._kind_of_memory.values())
         of_each_kind = [
-            [node for node in own if kinds[node] == kind]
+            [node for node in own if self._kind_of_memory[node] == kind]
             for own in (near, memory)
-            for kind in dict.fromkeys(kinds.values())
-            if self._kinds_of_memory > 1
+            for kind in kinds
+            if len(kinds) > 1
         ]
         sets = [here, *of_each_kind, near, memory]
         sets += [[node for node in near if node in quiet], quiet]
@@ -180,9 +179,17 @@ class CandidatePlaces:
                 yield shares
 
     @cached_property
-    def _kinds_of_memory(self) -> int:
-        """Return the number of kinds of memory of the machine, such as DRAM, HBM and CXL."""
-        return len({node.kind for node in self.topology.memory_nodes})
+    def _kind_of_memory(self) -> dict[int, str]:
+        """Return node -> the kind of its memory, such as DRAM, HBM or CXL."""
+        return {node.os_index: node.kind for node in self.topology.memory_nodes}
+
+    @cached_property
+    def _usable_bytes(self) -> dict[int, float]:
+        """Return node -> the bytes of its memory that a program can have; infinity if unknown."""
+        return {
+            node.os_index: (node.size_bytes or math.inf) * _USABLE_MEMORY
+            for node in self.topology.memory_nodes
+        }
 
     @cached_property
     def _nodes_with_cores(self) -> set[int]:
@@ -191,18 +198,15 @@ class CandidatePlaces:
 
     def _least_used(self, nodes: Sequence[int]) -> list[int]:
         """Return other memory nodes, those that are used least and are nearest first."""
-        others = [
-            node.os_index for node in self.topology.memory_nodes if node.os_index not in nodes
-        ]
+        others = [node for node in self._kind_of_memory if node not in nodes]
 
         def order(node: int) -> tuple[float, int, int]:
             relation = self._relation(nodes, node)
             return round(self.used.get(node, 0.0), 1), _RELATIONS.index(relation), node
 
-        kinds = {node.os_index: node.kind for node in self.topology.memory_nodes}
         best = sorted(others, key=order)
-        # Each kind of memory is tried: {kind: node} keeps the first node if it is written last.
-        first_of_kind = {kinds[node]: node for node in reversed(best)}
+        # Each kind of memory is tried. The best node of a kind is the last that is written here.
+        first_of_kind = {self._kind_of_memory[node]: node for node in reversed(best)}
         return [*dict.fromkeys([*best[:_OTHER_MEMORY], *first_of_kind.values()])]
 
     def _relation(self, nodes: Sequence[int], node: int) -> str:
@@ -212,10 +216,8 @@ class CandidatePlaces:
 
     def _fits(self, shares: Mapping[int, float]) -> bool:
         """Return whether the pages fit into the memory of their nodes."""
-        sizes = {node.os_index: node.size_bytes for node in self.topology.memory_nodes}
         return all(
-            node in sizes
-            and self.request.memory_bytes * share <= (sizes[node] or math.inf) * _USABLE_MEMORY
+            self.request.memory_bytes * share <= self._usable_bytes.get(node, -1.0)
             for node, share in shares.items()
         )
 
@@ -292,7 +294,8 @@ class CandidatePlaces:
             """
             key = tuple(sorted(nodes))
             if key not in first:
-                count = 1 if self._kinds_of_memory == 1 else 1 + self._kinds_of_memory
+                kinds = len({*self._kind_of_memory.values()})
+                count = 1 if kinds == 1 else 1 + kinds
                 places = islice(self.places_on(key, fewer=True), count)
                 first[key] = max(map(score, places), default=0.0)
             return first[key]

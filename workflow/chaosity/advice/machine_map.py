@@ -24,14 +24,13 @@ from chaosity.topology.topology_model import Topology
 from chaosity.twin.fitted_description import FittedMachine
 from chaosity.twin.machine_parameters import PARAMETERS, Parameter, ParameterUses, Values, model_of
 from chaosity.twin.model_values import ALL, kind_of_value
+from chaosity.twin.predict_loads import MATTERS_FOR_PREDICTION, parameters_without_data
 
 # A resource of which a load uses at least this share limits it.
 _FULL = 0.98
 # A parameter matters for an interval if one of its resources is used at least this much: with
 # another value within its interval, it could be the limit.
 _BUSY = 0.7
-# An unknown number matters if a value changes by this share with it.
-_MATTERS = 0.02
 _QUEUE = "queue"
 # The difference that gives a derivative, on logarithms.
 _STEP = 0.01
@@ -241,14 +240,13 @@ class MachineMap:
         Raises:
             UserError: no valid measurement depends on a number that the value needs.
         """
-        value = self.value(loads, beside)
+        predicted = self._value(self.model, loads, beside)
+        self._check_known(loads, beside, predicted)
+        value = self._as_measured(predicted, loads)
         used, every = self._used_resources(loads, beside)
-        full = tuple(name for name, share in used.items() if share >= _FULL)
+        full = _plain_names(name for name, share in used.items() if share >= _FULL)
         if not self.fitted.parameters:
-            self._check_known(loads, beside, value)
-            return ExpectedValue(value, None, None, _plain_names(full))
-        own_value = self._value(self.model, loads, beside)
-        self._check_known(loads, beside, own_value)
+            return ExpectedValue(value, None, None, full)
         latency = LATENCY in loads[0]["metrics"]
         busy = [name for name, share in used.items() if share >= _BUSY]
         slopes = np.zeros(len(self.fitted.values))
@@ -258,7 +256,7 @@ class MachineMap:
                 or own.limits_waiting
                 or any(map(own.limits, busy))
             ):
-                slopes[place] = math.log(own_value / self._value(model, loads, beside)) / _STEP
+                slopes[place] = math.log(predicted / self._value(model, loads, beside)) / _STEP
         variance = float(slopes @ self.fitted.covariance @ slopes)
         kind = kind_of_value(loads[0], next(iter(loads[0]["metrics"])), len(loads) + len(beside))
         misfit = self.fitted.misfits.get(kind, self.fitted.misfits[ALL])
@@ -268,7 +266,7 @@ class MachineMap:
             if any(map(own.limits, every)):
                 ends.append(self._as_measured(self._value(model, loads, beside), loads))
         low, high = min(ends) * math.exp(-half), max(ends) * math.exp(half)
-        return ExpectedValue(value, low, high, _plain_names(full))
+        return ExpectedValue(value, low, high, full)
 
     @staticmethod
     def _value(model: MachineModel, loads: Sequence[Load], beside: Sequence[Load]) -> float:
@@ -304,18 +302,10 @@ class MachineMap:
         Raises:
             UserError: no valid measurement depends on one of them.
         """
-        fitted, both = self.fitted, [*loads, *beside]
-        rates = [load for load in both if LATENCY not in load["metrics"]]
-        needed = {own for own in self._uses.parameters_of_loads(rates) if own.resources} | {
-            own for own in self._uses.parameters_of_loads(both) if own.is_latency and own.required
-        }
-        if not fitted.parameters:  # a part without a capacity has no limit
-            needed = {own for own in needed if own.required}
-        known = {each.parameter for each in fitted.parameters} | fitted.values.keys()
-        unknown = needed - known | {
+        unknown = {*parameters_without_data(self.fitted, self._uses, [*loads, *beside])} | {
             own
             for own, model in self._unusual_models.items()
-            if abs(math.log(self._value(model, loads, beside) / value)) > _MATTERS
+            if abs(math.log(self._value(model, loads, beside) / value)) > MATTERS_FOR_PREDICTION
         }
         for own in sorted(unknown, key=PARAMETERS.index):
             remedy = f"measure {own.measured_by} first"
@@ -324,7 +314,7 @@ class MachineMap:
     def _used_resources(
         self, loads: Sequence[Load], beside: Sequence[Load]
     ) -> tuple[dict[str, float], set[str]]:
-        """Return how full each resource of a place's loads is, 0 to 1, and what all loads use."""
+        """Return how full each resource of `loads` is (0 to 1), and the resources of all loads."""
         both = [*loads, *beside]
         names = {load["name"] for load in loads}
         own, every = set[str](), set[str]()

@@ -9,11 +9,16 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from chaosity import __version__
 from chaosity.advice.machine_map import MachineMap
-from chaosity.advice.unexplained_values import find_slow_pairs, with_slow_links
+from chaosity.advice.unexplained_values import (
+    find_slow_pairs,
+    predict_single_loads,
+    with_slow_links,
+)
 from chaosity.components.component_history import (
     components_changed_since,
     read_component_histories,
@@ -25,11 +30,9 @@ from chaosity.errors import MALFORMED, UserError
 from chaosity.records.point_types import Point
 from chaosity.records.record_files import read_regular_file, time_in_file_name, write_atomically
 from chaosity.result_folders import measured_table
-from chaosity.simulation.machine_description import read_machine_description
 from chaosity.store.measurements import Measurements
-from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology, configuration_name
-from chaosity.twin.fit_results import fit_results, read_folder_to_fit
+from chaosity.twin.fit_results import fit_results, read_described_machine, read_folder_to_fit
 from chaosity.twin.fitted_description import FittedMachine, named_description, read_fitted
 from chaosity.twin.model_values import ALL
 
@@ -50,22 +53,38 @@ def open_map(folder: Path, tell: Callable[[str], None] = lambda _: None) -> Mach
     """
     measured, points, topology = read_folder_to_fit(folder)
     fitted = _kept_or_new_fit(folder, measured, points, topology, tell)
-    drives = {
-        drive["component"]: drive
-        for point in points
-        for load in point["loads"]
-        for drive in load["target"]["drives"]
-    }
-    slow = find_slow_pairs(measured, points, topology, fitted)
+    return replace(
+        map_of_results(measured, points, topology, fitted),
+        stale_components=_stale_components(folder, measured, points),
+        host=folder.resolve().parent.name,
+    )
+
+
+def map_of_results(
+    measured: Measurements, points: Sequence[Point], topology: Topology, fitted: FittedMachine
+) -> MachineMap:
+    """Return the map of a host from its results and the model that fits them.
+
+    Args:
+        measured: the tidy table of the host.
+        points: its planned points.
+        topology: its topology.
+        fitted: the fitted machine.
+    """
+    singles = predict_single_loads(measured, points, topology, fitted)
+    slow = find_slow_pairs(singles, fitted)
     return MachineMap(
         topology=topology,
-        fitted=with_slow_links(fitted, measured, points, topology),
-        drives=drives,
+        fitted=with_slow_links(fitted, singles, topology),
+        drives={
+            drive["component"]: drive
+            for point in points
+            for load in point["loads"]
+            for drive in load["target"]["drives"]
+        },
         is_simulated=measured.is_simulated,
         slow_rates=slow.rates,
         slow_latencies=slow.latencies,
-        stale_components=_stale_components(folder, measured, points),
-        host=folder.resolve().parent.name,
     )
 
 
@@ -82,8 +101,7 @@ def open_described_machine(machine: Path, topology_file: Path) -> MachineMap:
     Raises:
         UserError: a file is not readable or wrong.
     """
-    topology = discover_topology(str(topology_file))
-    fitted = read_fitted(read_machine_description(machine, topology), str(machine))
+    fitted, topology = read_described_machine(machine, topology_file)
     host = PlannedHost(
         machine.stem, configuration_name(topology), topology, {"chaosity_simulated": machine.stem}
     )

@@ -50,12 +50,15 @@ def start_commands(machine: MachineMap, place: Place) -> dict[str, str]:
 
 
 def _device_paths(machine: MachineMap, drives: Sequence[str]) -> list[str] | None:
-    """Return the paths of drives, or of the files in their place; None if one is not known."""
+    """Return the path of each drive, or of the file that stands in for it.
+
+    The result is None if the path of any of them is unknown.
+    """
+    known = {drive_component_name(each): each for each in machine.topology.drives if each.name}
     paths = []
     for drive in drives:
         facts = machine.drives[drive]
         path = facts.get("path") or facts.get("file")
-        known = {drive_component_name(each): each for each in machine.topology.drives if each.name}
         if path is None and drive in known:
             path = drive_device_path(known[drive])
         if path is None:

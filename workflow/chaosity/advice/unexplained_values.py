@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import cast
@@ -20,7 +20,7 @@ from chaosity.simulation.simulated_loads import read_written_and_counted_shares
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.topology.topology_model import Topology
 from chaosity.twin.fitted_description import FittedMachine
-from chaosity.twin.machine_parameters import PARAMETERS, can_be_fitted, model_of
+from chaosity.twin.machine_parameters import NO_LIMIT, PARAMETERS, can_be_fitted, model_of
 from chaosity.twin.model_values import cell_medians, departs
 from chaosity.twin.predict_loads import model_values
 
@@ -30,8 +30,21 @@ _LINK = re.compile(r"package(\d+)->package(\d+)")
 [_LINK_CAPACITY] = [
     each for each in PARAMETERS if each.name == "links.package_to_package_bytes_per_second"
 ]
-# A capacity that no measurement determines, times this, limits nothing.
-_NO_LIMIT = 1e3
+
+
+@dataclass(frozen=True)
+class SingleLoad:
+    """A value of a load of memory that ran alone: as measured, and as the model predicts it."""
+
+    load: Load
+    metric: str
+    measured: float  # the median
+    predicted: float
+
+    @property
+    def away(self) -> float:
+        """Return the logarithm of measured over predicted value."""
+        return math.log(self.measured / self.predicted)
 
 
 @dataclass(frozen=True)
@@ -46,10 +59,10 @@ class SlowPairs:
     latencies: Mapping[tuple[int, int], float]
 
 
-def find_slow_pairs(
+def predict_single_loads(
     measured: Measurements, points: Sequence[Point], topology: Topology, fitted: FittedMachine
-) -> SlowPairs:
-    """Return the pairs that are slower than the model explains.
+) -> list[SingleLoad]:
+    """Return the loads of memory that ran alone, with data beyond the caches.
 
     Args:
         measured: the tidy table of the host.
@@ -57,50 +70,57 @@ def find_slow_pairs(
         topology: its topology.
         fitted: the fitted machine.
     """
-    found: dict[tuple[str, int, int], list[tuple[float, float]]] = defaultdict(list)
-    for load, metric, median, predicted in _single_loads(measured, points, topology, fitted):
-        nodes, memory = load["initiator"]["nodes"], load["placement"]["memory_nodes"]
-        kind = {BANDWIDTH: "node", LATENCY: "pu"}.get(metric)
-        if load["initiator"]["kind"] == kind and len(nodes) == len(memory) == 1:
-            found[metric, nodes[0], memory[0]].append((median, median / predicted))
+    alone = [point for point in points if len(point["loads"]) == 1 and can_be_fitted(point)]
+    model = model_of(fitted.values, topology, fitted.description)
+    found = []
+    for (number, _, metric), (median, _, _) in cell_medians(measured, alone).items():
+        [load] = alone[number]["loads"]
+        if not load["target"]["drives"] and load["memory_bytes"] >= _BEYOND_CACHES:
+            predicted = model_values(model, [load])[load["name"], metric]
+            found.append(SingleLoad(load, metric, median, predicted))
+    return found
+
+
+def find_slow_pairs(singles: Iterable[SingleLoad], fitted: FittedMachine) -> SlowPairs:
+    """Return the pairs that are slower than the model explains."""
+    found: dict[tuple[str, int, int], list[SingleLoad]] = defaultdict(list)
+    for single in singles:
+        begin, nodes = single.load["initiator"], single.load["placement"]["memory_nodes"]
+        kind = {BANDWIDTH: "node", LATENCY: "pu"}.get(single.metric)
+        if begin["kind"] == kind and len(begin["nodes"]) == len(nodes) == 1:
+            found[single.metric, begin["nodes"][0], nodes[0]].append(single)
     rates: dict[tuple[int, int], float] = {}
     latencies: dict[tuple[int, int], float] = {}
-    for (metric, node, target), values in found.items():
-        away = fmean(math.log(ratio) for _, ratio in values)
+    for (metric, node, target), own in found.items():
+        away = fmean(single.away for single in own)
         if departs(away, fitted.scale) and (away > 0) == less_is_better(metric):
             if metric == LATENCY:
                 latencies[node, target] = math.exp(away)
             else:
-                rates[node, target] = max(median for median, _ in values)
+                rates[node, target] = max(single.measured for single in own)
     return SlowPairs(rates, latencies)
 
 
 def with_slow_links(
-    fitted: FittedMachine, measured: Measurements, points: Sequence[Point], topology: Topology
+    fitted: FittedMachine, singles: Iterable[SingleLoad], topology: Topology
 ) -> FittedMachine:
     """Return the machine with the links between packages that are slower than all others.
 
     A fit keeps no slow link if the values do not determine how fast the other links are. But what
     a load gets that uses one link in one direction is then the capacity of this link.
-
-    Args:
-        fitted: the fitted machine.
-        measured: the tidy table of the host.
-        points: its planned points.
-        topology: its topology.
     """
     model = model_of(fitted.values, topology, fitted.description)
     slow: dict[tuple[int, int], float] = {}
-    for load, metric, median, predicted in _single_loads(measured, points, topology, fitted):
-        away = math.log(median / predicted)
-        if metric == BANDWIDTH and away < 0 and departs(away, fitted.scale):
-            uses = _link_uses(model, load)
+    for single in singles:
+        is_slow = single.metric == BANDWIDTH and single.away < 0
+        if is_slow and departs(single.away, fitted.scale):
+            uses = _link_uses(model, single.load)
             if len(uses) == 1:
                 [(link, use)] = uses.items()
-                slow[link] = max(median * use, slow.get(link, 0.0))
+                slow[link] = max(single.measured * use, slow.get(link, 0.0))
     if not slow:
         return fitted
-    usual = fitted.values.get(_LINK_CAPACITY, max(slow.values()) * _NO_LIMIT)
+    usual = fitted.values.get(_LINK_CAPACITY, max(slow.values()) * NO_LIMIT)
     faults = [
         Fault(fault="slow_link", from_package=begin, to_package=end, remaining=rate / usual)
         for (begin, end), rate in slow.items()
@@ -120,18 +140,6 @@ def with_slow_links(
             each for each in fitted.parameters if each.parameter is not _LINK_CAPACITY
         ),
     )
-
-
-def _single_loads(
-    measured: Measurements, points: Sequence[Point], topology: Topology, fitted: FittedMachine
-) -> Iterator[tuple[Load, str, float, float]]:
-    """Yield each load of memory that ran alone: load, metric, measured and predicted value."""
-    alone = [point for point in points if len(point["loads"]) == 1 and can_be_fitted(point)]
-    model = model_of(fitted.values, topology, fitted.description)
-    for (number, _, metric), (median, _, _) in cell_medians(measured, alone).items():
-        [load] = alone[number]["loads"]
-        if not load["target"]["drives"] and load["memory_bytes"] >= _BEYOND_CACHES:
-            yield load, metric, median, model_values(model, [load])[load["name"], metric]
 
 
 def _link_uses(model: MachineModel, load: Load) -> dict[tuple[int, int], float]:

@@ -46,7 +46,7 @@ from chaosity.text_templates import fixed_texts
 
 # Of two comparable initiators or targets, either can be the faulty one.
 _TOO_FEW = 2
-# A suspect has at least this many departing cells; a single one is a departing cell.
+# A suspect needs at least this many departing cells. A single departing cell is reported as a cell.
 _LEAST_CELLS = 2
 CELL = "cell"  # a single cell as a suspect
 # Share of a component's cells that have to depart. Noise may hide the others.

@@ -14,6 +14,7 @@ from chaosity.cli.shared_options import (
     EXISTING_FILE,
     JSON_OPTION,
     RESULTS_FOLDER,
+    TOPOLOGY_OF_MACHINE_OPTION,
     refuse_without_effect,
 )
 from chaosity.cli.terminal_output import (
@@ -29,7 +30,7 @@ from chaosity.errors import UserError
 from chaosity.units import choose_scale, format_percent, format_quantity
 
 if TYPE_CHECKING:
-    from chaosity.advice.advise import Advice, AdvisedPlace, CachedPart
+    from chaosity.advice.advise import Advice, AdvisedPlace
     from chaosity.advice.machine_map import ExpectedValue, MachineMap
     from chaosity.advice.requests import Request
 
@@ -99,9 +100,7 @@ class _Size(click.ParamType[int]):
     type=EXISTING_FILE,
     help="Use this description, such as the output of chaosity fit, in place of RESULTS.",
 )
-@click.option(
-    "--topology", type=EXISTING_FILE, help="With --machine: its topology, an hwloc XML file."
-)
+@TOPOLOGY_OF_MACHINE_OPTION
 @JSON_OPTION
 def advise_command(
     folder: Path | None,
@@ -165,7 +164,7 @@ def advise_command(
                 "schema_version": _SCHEMA,
                 "simulated": opened.is_simulated,
                 "stale_components": [*opened.stale_components],
-                "cached": advice.cached and _cached_json(advice.cached),
+                "cached": advice.cached and advice.cached.to_json(),
                 "places": [place.to_json() for place in advice.places],
             }
         )
@@ -208,15 +207,6 @@ def _print_advice(advice: Advice, request: Request, opened: MachineMap) -> None:
             f"Scans are fastest ({rate}) with {format_percent(cached.share)} of the data in the "
             f"memory of {_nodes([*cached.pages])}: the drives deliver the rest in the same time."
         )
-
-
-def _cached_json(cached: CachedPart) -> dict[str, object]:
-    pages = {f"node{node}": share for node, share in cached.pages.items()}
-    return {
-        "share": cached.share,
-        "pages": pages,
-        "scan_bytes_per_second": cached.scan_bytes_per_second,
-    }
 
 
 def _row(place: AdvisedPlace) -> list[str]:

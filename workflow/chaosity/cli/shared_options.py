@@ -56,6 +56,9 @@ DWP_OPTION = click.option(
     help="Data-to-worker proximity: 0 keeps the canonical weights, 1 puts all pages on the "
     "workers' nodes.",
 )
+TOPOLOGY_OF_MACHINE_OPTION = click.option(
+    "--topology", type=EXISTING_FILE, help="With --machine: its topology, an hwloc XML file."
+)
 CONFIG_OPTION = click.option(
     "--config",
     "config_file",
@@ -67,7 +70,7 @@ CONFIG_OPTION = click.option(
 
 
 def is_given(parameter: str) -> bool:
-    """Return whether the user gave the option with this parameter to the running command."""
+    """Return whether the user typed the option that sets this parameter of the running command."""
     return click.get_current_context().get_parameter_source(parameter) is (
         ParameterSource.COMMANDLINE
     )

@@ -17,6 +17,7 @@ from chaosity.cli.shared_options import (
     FILE,
     JSON_OPTION,
     RESULTS_FOLDER,
+    TOPOLOGY_OF_MACHINE_OPTION,
     refuse_without_effect,
 )
 from chaosity.cli.terminal_output import (
@@ -132,9 +133,7 @@ def _value_and_interval(each: FittedParameter) -> tuple[str, str]:
     type=EXISTING_FILE,
     help="Predict from this description of a simulated machine, in place of FOLDER.",
 )
-@click.option(
-    "--topology", type=EXISTING_FILE, help="With --machine: its topology, an hwloc XML file."
-)
+@TOPOLOGY_OF_MACHINE_OPTION
 @CONFIG_OPTION
 @JSON_OPTION
 def predict_command(
@@ -236,14 +235,11 @@ def predict_on_described_machine(
     """Print what loads of planned points get on a described machine while all of them run."""
     from chaosity.design.host_plan import PlannedHost, plan_host
     from chaosity.documents.config import read_config
-    from chaosity.simulation.machine_description import read_machine_description
-    from chaosity.topology.topology_discovery import discover_topology
     from chaosity.topology.topology_model import configuration_name
-    from chaosity.twin.fitted_description import read_fitted
+    from chaosity.twin.fit_results import read_described_machine
     from chaosity.twin.predict_loads import joined_loads
 
-    topology = discover_topology(str(topology_file))
-    fitted = read_fitted(read_machine_description(machine, topology), str(machine))
+    fitted, topology = read_described_machine(machine, topology_file)
     experiments = [*dict.fromkeys(name.partition("/")[0] for name in names)]
     host = PlannedHost(machine.stem, configuration_name(topology), topology)
     points = plan_host(host, read_config(config_file), experiments).points

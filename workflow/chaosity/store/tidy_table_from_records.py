@@ -160,7 +160,9 @@ def _common_columns_of_each_load(
 def tidy_rows_of_derived_metrics(
     point: Point, replicate: int, outcomes: Mapping[tuple[str, str], list[ReplicateOutcome]]
 ) -> Iterator[Row]:
-    """Yield a row for each ratio of `relative` in the experiment, see `design.reference_loads`.
+    """Yield a row for each ratio that the key `relative` of the experiment defines.
+
+    See `design.reference_loads`.
 
     Value and reference are from one replicate, and therefore from one block of the random order.
     `replicate` counts from 1; `outcomes` has the replicates of each (experiment, point).

@@ -28,6 +28,7 @@ from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
 from chaosity.twin.fitted_description import FittedMachine, FittedParameter
 from chaosity.twin.machine_parameters import (
+    NO_LIMIT,
     PARAMETERS,
     Parameter,
     ParameterUses,
@@ -67,7 +68,6 @@ _FIRST_STEPS = 6
 # Values are slower by this many deviations with a limit, at this many points: one can be an
 # outlier.
 _HELD_SIGMAS, _FEWEST_HELD = 2.0, 2
-_NO_LIMIT = 1e3  # a capacity that the format needs, times this, limits nothing
 _ORDER = {parameter: place for place, parameter in enumerate(PARAMETERS)}
 _DRIVE_RATE = "drives.read_bytes_per_second"
 _NODE_TO_PACKAGE = "links.node_to_package_bytes_per_second"
@@ -356,8 +356,8 @@ class _Fit:
         if parameter.required:
             spare = {}
         if parameter.required or factors:
-            fixed = {parameter: values[parameter] * _NO_LIMIT}
-            kept |= {factor: values[factor] / _NO_LIMIT for factor in factors}
+            fixed = {parameter: values[parameter] * NO_LIMIT}
+            kept |= {factor: values[factor] / NO_LIMIT for factor in factors}
         now = self.model.values_at(values)
         adapted = self._search({**kept, **spare}, _MOST_STEPS, fixed)
         adapted = self._without_unneeded(adapted) or adapted

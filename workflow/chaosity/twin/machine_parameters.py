@@ -93,6 +93,9 @@ class Parameter:
 
 Values = dict[Parameter, float]
 
+# A capacity that is this many times as large as what was measured through it limits nothing.
+NO_LIMIT = 1e3
+
 # Section of the description -> what fills its capacities, or measures its latencies.
 _MEASURED_BY = {
     "memory": "memory bandwidth of the cores of an L3 domain and of a node",

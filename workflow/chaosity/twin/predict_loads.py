@@ -35,7 +35,7 @@ from chaosity.twin.model_values import ALL, RATES, cell_medians, departs, kind_o
 # Draws of the parameters: the 2.5th of the 100 percentiles is then the mean of two draws.
 DRAWS = 200
 # A parameter that the data do not determine is named if a prediction changes by this share with it.
-_MATTERS = 0.02
+MATTERS_FOR_PREDICTION = 0.02
 
 # (name of the load, metric)
 ValueKey = tuple[str, str]
@@ -174,6 +174,27 @@ def _interval(logs: NDArray[np.float64], centre: float, misfit: float) -> tuple[
     )
 
 
+def parameters_without_data(
+    fitted: FittedMachine, uses: ParameterUses, loads: Sequence[Load]
+) -> list[Parameter]:
+    """Return the parameters that loads need and that no measurement or description gives.
+
+    Args:
+        fitted: the fitted machine.
+        uses: which parameters loads of its topology use.
+        loads: the loads.
+    """
+    known = {each.parameter for each in fitted.parameters} | fitted.values.keys()
+    rates = [load for load in loads if "latency_ns" not in load["metrics"]]
+    # The few bytes of a pointer chase fill nothing.
+    needed = {own for own in uses.parameters_of_loads(rates) if own.resources} | {
+        own for own in uses.parameters_of_loads(loads) if own.is_latency and own.required
+    }
+    if not fitted.parameters:  # a part without a capacity has no limit
+        needed = {own for own in needed if own.required}
+    return sorted(needed - known, key=PARAMETERS.index)
+
+
 def undetermined_parameters(
     fitted: FittedMachine, topology: Topology, loads: Sequence[Load]
 ) -> list[Parameter]:
@@ -190,16 +211,7 @@ def undetermined_parameters(
         remedy = f"measure {own.measured_by} first"
         return UserError(f"no valid measurement depends on {own.name}", "--with", remedy)
 
-    listed = {each.parameter for each in fitted.parameters} | fitted.values.keys()
-    uses = ParameterUses(topology)
-    rates = [load for load in loads if "latency_ns" not in load["metrics"]]
-    # The few bytes of a pointer chase fill nothing.
-    needed = {own for own in uses.parameters_of_loads(rates) if own.resources} | {
-        own for own in uses.parameters_of_loads(loads) if own.is_latency and own.required
-    }
-    if not fitted.parameters:  # a part without a capacity has no limit
-        needed = {own for own in needed if own.required}
-    for own in sorted(needed - listed, key=PARAMETERS.index):
+    for own in parameters_without_data(fitted, ParameterUses(topology), loads):
         if not fitted.parameters:
             remedy = "name points without them, or add the number"
             raise UserError(f"the description has no {own.name}", "--machine", remedy)
@@ -214,7 +226,7 @@ def undetermined_parameters(
         other = each.at_least or (each.value or own.usual) * math.exp(own.spread)
         values = fitted.others.get(own, {**fitted.values, own: other})
         changed = _values(fitted, topology, loads, values)
-        if any(abs(math.log(changed[key] / usual[key])) > _MATTERS for key in usual):
+        if any(abs(math.log(changed[key] / usual[key])) > MATTERS_FOR_PREDICTION for key in usual):
             if not (each.at_least or each.value):
                 raise unknown(own)
             found.append(own)
