@@ -134,8 +134,8 @@ fuzz: .venv/test.installed ## give every parser sixty times as much changed and 
 lint: .venv/test.installed ## run every linter and format check
 	$(BIN)/pytest tests/unit/test_lint.py
 
-docs: .venv/run.installed ## write the tables of experiments in the README
-	$(BIN)/python docs/experiment_tables.py
+docs: .venv/run.installed ## write docs/reference from the commands, types, experiments and benchmarks
+	$(BIN)/python docs/write_reference.py
 
 format: .venv/test.installed ## format Python and Snakemake files
 	$(BIN)/ruff check --fix .

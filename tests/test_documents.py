@@ -36,7 +36,7 @@ from made_once import made_once
 
 DOCUMENTS = {
     str(path.relative_to(ROOT)): path.read_text()
-    for path in (*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")))
+    for path in (*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md")))
     if path.name != "CHANGELOG.md"  # it is about the past
 }
 BLOCK = re.compile(r"(?:^<!-- (file|not run): (.+?) -->\n)?^```(\w*)\n(.*?)^```", re.M | re.DOTALL)
@@ -193,6 +193,32 @@ def test_a_mistake_is_noticed(line: str) -> None:
     words = shlex.split(line)
     with pytest.raises((AssertionError, UserError, OSError)):
         CHECKS[words[0]](words)
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors of a page's titles, as code hosts and the site make them."""
+    titles = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title).lower() for title in titles)
+    return {re.sub(r"[^\w\- ]", "", title).strip().replace(" ", "-") for title in plain}
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, "CHANGELOG.md"])
+def test_links_lead_to_files_and_titles(document: str) -> None:
+    page = ROOT / document
+    text = re.sub(r"^```.*?^```|`[^`\n]+`", "", page.read_text(), flags=re.M | re.S)
+    dead = []
+    for link in re.findall(r"\]\(<?([^)>\s]+)", text):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if re.match("[a-z]+:", link) or (not anchor and target.exists()):
+            continue
+        if (
+            target.suffix != ".md"
+            or not target.exists()
+            or anchor not in anchors(target.read_text())
+        ):
+            dead.append(link)
+    assert not dead
 
 
 def test_commands_are_found() -> None:

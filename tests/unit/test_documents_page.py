@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import runpy
 
 from chaosity.documents.shipped_documents import EXPERIMENTS, load_experiment, yaml_file_names
 from compiler_cache import ROOT
@@ -44,13 +43,3 @@ def test_the_page_has_a_row_for_each_experiment_from_a_document() -> None:
         "storage_sample",
     }
     assert from_documents - listed == left_out
-
-
-def test_the_readme_has_a_row_for_each_experiment() -> None:
-    """After a change of an experiment or of the config, `make docs` writes the tables again."""
-    written = runpy.run_path(str(ROOT / "docs/experiment_tables.py"))
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert written["with_current_tables"](text) == text
-    assert all(text.count(f"| `{name}` |") == 1 for name in NAMES)
-    changed = text.replace("| `memory_bandwidth` |", "| `removed` |")
-    assert written["with_current_tables"](changed) == text
