@@ -2,15 +2,23 @@
 
 Each figure is a ratio or difference of pairs that were run in turn, since a shared machine drifts;
 printed are the median, its 95 % interval from the order of the pairs, and their number. Parts on
-simulated machines have this many seeds.
+simulated machines have this many seeds. What a part says is kept in bench/results/PART.json, and
+docs/validation.md is written from these files.
 """
 
 from __future__ import annotations
 
+import datetime
+import json
+import os
+import platform
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TypeAlias
 
 import click
@@ -20,6 +28,7 @@ Figure: TypeAlias = tuple[str, Sequence[float], str, str]
 Part: TypeAlias = Callable[[int], Iterable[Figure | str]]
 
 BENCH = Path(__file__).resolve().parent
+RESULTS = BENCH / "results"
 # The parts use each other, helpers of the tests, and the maker of topologies.
 sys.path[:0] = map(
     str, (BENCH, BENCH.parent / "tests", BENCH.parent / "templates/machines/topologies")
@@ -28,26 +37,63 @@ sys.path[:0] = map(
 # Each module says which parts it has; a part that takes an hour runs only if it is named.
 PARTS: dict[str, Part] = {}
 ONLY_IF_NAMED: dict[str, Part] = {}
+MODULES: dict[str, ModuleType] = {}
 for path in sorted(BENCH.glob("*.py")):
     if path != Path(__file__).resolve():
         module = import_module(path.stem)
+        named = getattr(module, "ONLY_IF_NAMED", {})
         PARTS |= getattr(module, "PARTS", {})
-        ONLY_IF_NAMED |= getattr(module, "ONLY_IF_NAMED", {})
+        ONLY_IF_NAMED |= named
+        MODULES |= dict.fromkeys({**getattr(module, "PARTS", {}), **named}, module)
 
 
-def line(name: str, values: Sequence[float], form: str, goal: str) -> str:
-    """One figure as a line: median, interval and number of pairs."""
+def summary(name: str, values: Sequence[float], form: str, goal: str) -> dict[str, object]:
+    """Return one figure as texts: its name, median, 95 % interval, number of pairs and goal."""
     ordered = sorted(values)
     median = (
         ordered[len(ordered) // 2]
         if len(ordered) % 2
         else sum(ordered[len(ordered) // 2 - 1 : len(ordered) // 2 + 1]) / 2
     )
-    text = f"{name:58} {median:{form}}"
+    found: dict[str, object] = {"name": name, "median": f"{median:{form}}", "n": len(values)}
     if len(values) >= 6:  # below six pairs no interval from their order reaches 95 %
         interval = stats.quantile_test(values, p=0.5).confidence_interval(0.95)
-        text += f"  95 % interval {interval.low:{form}} to {interval.high:{form}}"
-    return f"{text}  n = {len(values)}  ({goal})"
+        found["interval"] = f"{interval.low:{form}} to {interval.high:{form}}"
+    return {**found, "goal": goal}
+
+
+def line(figure: dict[str, object]) -> str:
+    """Return one figure as a line."""
+    text = f"{figure['name']:58} {figure['median']}"
+    if "interval" in figure:
+        text += f"  95 % interval {figure['interval']}"
+    return f"{text}  n = {figure['n']}  ({figure['goal']})"
+
+
+def this_machine() -> str:
+    """Return processor, number of processing units and kernel of this machine."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    models = [each.partition(":")[2].strip() for each in lines if each.startswith("model name")]
+    flags = next((each for each in lines if each.startswith("flags")), "")
+    kind = ", virtual machine" if " hypervisor" in flags else ""
+    return (
+        f"{models[0] if models else platform.machine()}, {os.cpu_count()} processing units{kind},"
+        f" Linux {'.'.join(platform.release().split('.')[:2])}"
+    )
+
+
+def this_commit() -> str:
+    """Return the commit that runs, with a mark if files differ from it; empty outside of Git."""
+
+    def said(*words: str) -> str:
+        done = subprocess.run(
+            ["git", *words], cwd=BENCH.parent, capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip()
+
+    # Results of the parts before do not change what runs.
+    differs = said("status", "--porcelain", "--", ".", ":!bench/results", ":!docs")
+    return said("rev-parse", "--short", "HEAD") + ("-dirty" if differs else "")
 
 
 @click.command(
@@ -55,14 +101,32 @@ def line(name: str, values: Sequence[float], form: str, goal: str) -> str:
 )
 @click.argument("parts", nargs=-1, type=click.Choice([*PARTS, *ONLY_IF_NAMED]), metavar="[PART]...")
 @click.option("--pairs", default=9, show_default=True, help="Pairs of a figure, or seeds.")
-def main(parts: tuple[str, ...], pairs: int) -> None:
+@click.option("--keep/--print-only", default=True, help="Whether results and page are written.")
+def main(parts: tuple[str, ...], pairs: int, *, keep: bool) -> None:
     """Run the parts that were asked for; all of them by default."""
     for part in parts or PARTS:
         print(f"{part}:", flush=True)
+        begin, said = time.monotonic(), []
         for figure in {**PARTS, **ONLY_IF_NAMED}[part](pairs):
             # What is no ratio of pairs brings its own line.
-            text = figure if isinstance(figure, str) else line(*figure)
-            print(f"  {text}", flush=True)
+            said.append(figure if isinstance(figure, str) else summary(*figure))
+            print(f"  {figure if isinstance(figure, str) else line(said[-1])}", flush=True)
+        if keep:
+            result = {
+                "part": part,
+                "about": MODULES[part].__doc__,
+                "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+                "commit": this_commit(),
+                "machine": this_machine(),
+                "pairs": pairs,
+                "seconds": round(time.monotonic() - begin),
+                "said": said,
+            }
+            RESULTS.mkdir(exist_ok=True)
+            text = json.dumps(result, indent=1, ensure_ascii=False)
+            (RESULTS / f"{part}.json").write_text(text + "\n", encoding="utf-8")
+    if keep:
+        import_module("validation_page").write()
 
 
 if __name__ == "__main__":

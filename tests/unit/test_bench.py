@@ -14,7 +14,7 @@ for parts in (run.PARTS, run.ONLY_IF_NAMED):
     parts.update({part: lambda pairs, part=part: [f"{part} {pairs}"] for part in parts})
 for line in sys.argv[1:]:
     print(f"= {line}")
-    run.main(line.split(), standalone_mode=False)
+    run.main([*line.split(), "--print-only"], standalone_mode=False)
 """
 
 
@@ -31,3 +31,11 @@ def test_parts_that_take_an_hour_run_only_if_they_are_named_and_unknown_ones_are
     assert named == ["scale_large 3", "kernels 3"]
     assert ran.returncode != 0 and refused == []
     assert "'kernel' is not one of" in ran.stderr and "'kernels'" in ran.stderr
+
+
+def test_the_page_of_results_is_that_of_the_kept_results() -> None:
+    from validation_page import PAGE, RESULTS, SECTIONS, page
+
+    assert PAGE.read_text() == page(), "run python bench/validation_page.py"
+    shown = {part for parts in SECTIONS.values() for part in parts}
+    assert {path.stem for path in RESULTS.glob("*.json")} <= shown
