@@ -80,11 +80,12 @@ def commands(document: str) -> Iterator[list[str]]:
     lines = [line for block in blocks(document) for line in block.lines]
     quoted = re.findall(r"`([^`]+)`", BLOCK.sub("", DOCUMENTS[document]))
     for text in (*lines, *(text for text in quoted if " " in text)):
-        # Alternatives and optional parts of a synopsis count, other programs of a line do not.
-        words = shlex.split(re.split(r" [|<>&]+ ", re.sub(r" \[(--[^]]*)\]", r" \1", text))[0])
-        words[0] = words[0].removeprefix(".venv/bin/")
-        if words[0] in CHECKS and len(words) > 1:
-            yield words
+        if text.removeprefix(".venv/bin/").partition(" ")[0] in CHECKS:
+            # Alternatives and optional parts of a synopsis count, other programs of a line do not.
+            line = re.sub(r" \[(--[^]]*)\]", r" \1", text)
+            words = shlex.split(re.split(r" [|<>&]+ ", line.removeprefix(".venv/bin/"))[0])
+            if len(words) > 1:
+                yield words
 
 
 def options(words: list[str]) -> list[str]:

@@ -24,6 +24,44 @@ SKIPPED_HOST_FILE = "left_out.json"
 _PARTS_OF_RESULTS = ("topology.json", "plan.json", "points", MEASUREMENTS_FILE)
 # An error names at most this many folders.
 _MOST_NAMES = 12
+# Files and folders below results/ -> what is in them. A folder's pattern covers all that it holds.
+FILES_OF_ALL_HOSTS = {
+    "index.html": "page of all hosts and configurations, if there are several",
+    "HOST/host.json": "how the host is reached",
+    "HOST/run_config.yaml": "config of the last run, as jobs of the workflow read it",
+    "HOST/.lock": "lock of the run that writes here",
+    "HOST/left_out.json": "why the last run skipped the host",
+}
+FILES_OF_A_CONFIGURATION = {
+    "report.html": "the report; it needs no network",
+    "summary.txt": "the worst problems, as the end of a run prints them",
+    "summary.json": "the numbers that the page of all hosts shows of this host",
+    "figures/": "each figure as SVG, PNG and CSV",
+    "findings.json": "findings and suspicions, the worst first, and what was tested",
+    "measurements.parquet": "the tidy table: one row for each point, replicate, load and metric",
+    "history.parquet": "the same for values from before a component changed",
+    "unmeasured.parquet": "the same for what a budget left out",
+    "predictions.parquet": "predicted values of what a budget left out, with intervals and bounds",
+    "exports/": "files for other programs; notes.txt says which are missing, and why",
+    "topology.xml": "the host as hwloc describes it",
+    "topology.json": "the topology that plans and findings use",
+    "topology.svg": "the drawing of lstopo",
+    "machine.json": "the description of a simulated host",
+    "components/": "a file for each component; a change requests its measurements again",
+    "plan.json": "all points, their order and their planned time",
+    "points/": "EXPERIMENT/POINT.json: what the runner is asked to measure",
+    "rounds/": "with a budget: what each round measures, and why",
+    "weights.json": "weights of pages that placements were planned with",
+    "EXPERIMENT/POINT/repN.json": "the raw record of replicate N",
+    "EXPERIMENT/POINT/repN.log": "what the measurement wrote to standard error",
+    "EXPERIMENT/POINT/attempts/": "all records, failed ones too, with their SHA256SUMS",
+    "model.json": "the fitted model, which `chaosity advise` keeps",
+    "checks.csv": "values of the nightly checks, a line each",
+    "checks/": "raw records of the nightly checks",
+    "check_components.jsonl": "components as the nightly checks saw them",
+    ".tidy/": "what was read from each record; it can be deleted",
+    "*.log": "messages of a step of the workflow",
+}
 
 
 def find_results_folder(folder: Path) -> Path:

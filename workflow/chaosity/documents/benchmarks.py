@@ -27,9 +27,11 @@ class Program(TypedDict):
     """The program that a benchmark runs."""
 
     program: str
+    """Name or path of the program."""
     version: NotRequired[list[str]]
     """Command that prints the version."""
     at_least: NotRequired[Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*$")]]
+    """Lowest version that counts, such as 3.16."""
     install: str
     """What to do if it is missing."""
     optional: NotRequired[bool]
@@ -40,7 +42,9 @@ class KernelNameAndArrayCount(TypedDict):
     """The tool's name of a kernel, and the number of arrays that the kernel uses."""
 
     name: str
+    """The tool's name of the kernel."""
     arrays: NotRequired[Count]
+    """Number of arrays that it uses."""
 
 
 class SimulatedProgram(TypedDict):
@@ -70,15 +74,20 @@ class Stop(TypedDict):
     """How a load ends: by itself or by a signal of the runner, and its allowed exit statuses."""
 
     by: Literal["runner", "self"]
+    """runner: the runner sends the signal; self: the load ends by itself."""
     signal: Literal["TERM", "INT"]
+    """Signal that ends the load."""
     exit: list[int]
+    """Exit statuses of a valid run."""
 
 
 class ProgressColumns(TypedDict):
     """Positions of a time and a rate in a row of CSV."""
 
     end: int
+    """Position of the time of a row, from 0."""
     rate: int
+    """Position of the rate, from 0."""
 
 
 # An output: stdout (default), stderr, or a file or pattern.
@@ -89,16 +98,23 @@ class Progress(OutputName, total=False):
     """A tool's report of its progress: events in JSON lines, or rows of a CSV file."""
 
     event: str
+    """Name of the JSON lines, in their key `event`."""
     begin: str
     """Key of the event, as `end` and `amount`."""
     end: str
+    """Key of the end of a sample."""
     amount: str
+    """Key of what was done in a sample."""
     csv: ProgressColumns
+    """Rows of CSV in place of JSON lines."""
     interval_seconds: Positive
+    """Time from row to row."""
     time_scale: float
     """Converts the tool's unit into seconds."""
     rate_scale: float
+    """Converts the tool's rate into the unit of the metric per second."""
     clock: Literal["monotonic", "realtime"]
+    """Clock of the times; default: monotonic."""
     pauses: Literal[True]
     """The tool does not measure between its samples.
 
@@ -110,31 +126,41 @@ class OutputValue(OutputName, total=False):
     """Where a value is in a tool's output, see `runner.tool_output`."""
 
     json: str
+    """Path in a JSON document, such as jobs[*].read.bw_bytes."""
     event: str
+    """Name of a JSON line, in its key `event`."""
     key: str
+    """Key in this line."""
     regex: str
+    """Regular expression with one group, the value."""
 
 
 class ByNode(TypedDict):
     """Keys of a sample with the amount for each node, and the time that threads spent on it."""
 
     amount: str
+    """Key of the list of amounts."""
     time: str
+    """Key of the list of times."""
 
 
 class Metric(OutputValue, total=False):
     """A metric: where its value is, in which unit, and which bound the hardware sets."""
 
     progress: Literal[True]
+    """The rate over the samples of the common window."""
     by_node: ByNode
     """A value for each node of the target, from the samples; in the unit of begin and end."""
     quantile: Annotated[float, Field(ge=0, le=1)]
     """Quantile of the samples' counts."""
     combine: Literal["single", "sum", "mean", "minimum", "maximum"]
+    """How several values in the output become one; default: single."""
     scale: float
+    """Factor that converts the tool's unit into the metric's."""
     amount: NumberTemplate
     """The output has the time for this amount; the value is the amount per second."""
     at_most: NumberTemplate | None
+    """Upper bound; a value above it fails the point."""
     simulated_bytes_per_unit: Positive
     """Memory traffic of one unit of the value, from which a simulated host knows the speed."""
     may_be_zero: Literal[True]
@@ -154,19 +180,28 @@ class Remark(OutputName, total=False):
     """Where a tool writes remarks about a valid run; null or a missing key means no remark."""
 
     name: Required[str]
+    """Name of the check."""
     json: str
+    """Path in a JSON document."""
     event: str
+    """Name of a JSON line."""
     key: str
+    """Key in this line."""
 
 
 class Condition(Remark, total=False):
     """What a tool's output must say of a valid run."""
 
     regex: str
+    """Regular expression that the output must contain; with a group, its text is the value."""
     equals: str | float | bool
+    """The value must be this."""
     one_of: list[Any]
+    """The value must be one of these."""
     at_least: NumberTemplate
+    """The value must be at least this."""
     at_most: NumberTemplate
+    """The value must be at most this."""
 
 
 class Placement(TypedDict):
@@ -189,13 +224,17 @@ class BenchmarkDocument(TypedDict):
     """A file of templates/benchmarks; its texts are templates, filled in for each load."""
 
     benchmark: Name
+    """Name of the file, without .yaml."""
     category: Name
+    """What it measures; an experiment asks for a category, the config selects the benchmark."""
     other_categories: NotRequired[list[Name]]
     """Further categories for which the config may select this benchmark."""
     summary: str
+    """What it runs, in a clause."""
     label: NotRequired[str]
     """Shown in every figure, such as variant of STREAM."""
     needs: Program
+    """The program, and how it is found."""
     parameters: NotRequired[dict[str, Any]]
     """Values for the templates; the config can replace them."""
     platform: NotRequired[Literal["linux", "darwin"]]
@@ -207,27 +246,37 @@ class BenchmarkDocument(TypedDict):
     memory_bytes: NotRequired[str | int]
     """Memory that the load allocates on its nodes."""
     simulation: NotRequired[SimulatedPrograms]
+    """What simulated hosts know of its programs."""
     writes: NotRequired[bool]
     """Whether it writes to the drives of its target."""
     files: NotRequired[dict[str, str]]
     """File name -> template."""
     environment: NotRequired[dict[str, str]]
+    """Environment variable -> template."""
     command: Annotated[list[str], MinLen(1)]
+    """Words of the command; a word that becomes empty is left out."""
     start: Literal["barrier", "spawn"]
+    """barrier: the load prepares, then waits for the start line; spawn: it starts at once."""
     stop: Stop
+    """How it ends."""
     estimate_seconds: NotRequired[str]
     """Seconds that it takes; default: from the stopping rule."""
     progress: NotRequired[Progress]
+    """How it reports its progress; without it, only the whole run has a rate."""
     metrics: Annotated[dict[str, Metric], MinLen(1)]
+    """Name, which ends in the unit -> where its value is."""
     counters: NotRequired[Annotated[list[str], MinLen(1), DIFFERENT]]
     """Counters of the processor, by their names in templates/counters.
 
     Each is optional, since most processors do not have all.
     """
     valid: list[Annotated[Condition, with_one_key_of("json", "event", "regex"), *EVENT_HAS_KEY]]
+    """What the output must say of a valid run."""
     notes: NotRequired[
         Annotated[
             list[Annotated[Remark, with_one_key_of("json", "event"), *EVENT_HAS_KEY]], MinLen(1)
         ]
     ]
+    """Remarks of the tool that do not make a run invalid."""
     placement: Placement
+    """Where its pages and threads must be."""

@@ -33,41 +33,62 @@ class SlurmConfig(TypedDict):
     """How measurements are divided into Slurm jobs, and how long these jobs may run and wait."""
 
     minutes_per_job: Annotated[float, Gt(0), Le(10080)]
+    """Measurements of one host share a job until it is about this long, in minutes."""
     time_factor: Annotated[float, Ge(1), Le(100)]
+    """The time limit of a job is its planned time times this factor, plus `slack_minutes`."""
     slack_minutes: Annotated[float, Ge(1), Le(1440)]
+    """Minutes added to each time limit; a retry gets twice the limit, the next three times."""
     wait_minutes: Minutes
+    """Minutes that discovery waits for a busy node before the host is skipped."""
     partition: Annotated[str, Field(pattern="^[A-Za-z0-9._,-]+$")] | None
+    """Slurm partition; null: the default of the site."""
     account: Annotated[str, Field(pattern="^[A-Za-z0-9._-]+$")] | None
+    """Slurm account; null: the default of the user."""
 
 
 class WorkingSetConfig(TypedDict):
     """Sizes of arrays, relative to caches and to the memory of a node."""
 
     times_last_level_cache: Positive
+    """Size of each array, in sizes of the last-level caches that the load uses."""
     at_least_bytes: Annotated[int, Ge(4096)]
+    """Least size of each array, in bytes, if the arrays fit into the share of the node."""
     at_most_share_of_node: Annotated[float, Gt(0), Le(1)]
+    """Largest share of a node's memory that the arrays of a load take together."""
     sweep_at_most_bytes: Annotated[int, Ge(4096)] | None
+    """Largest size of a sweep over sizes, in bytes; null: the share of the node."""
 
 
 class StoppingRule(TypedDict):
     """The precision of the rates at which a point ends, and its shortest and longest time."""
 
     relative_precision: Precision | None
+    """A load ends when the 95 % interval of its rate is within this share; null: never."""
     min_seconds: Positive
+    """Shortest time of a load, in seconds."""
     max_seconds: Annotated[float, Gt(0), Le(86400)]
+    """Longest time of a load, in seconds."""
 
 
 class Config(TypedDict):
     """The checked config; config/config.yaml explains each key."""
 
     inventory: Text
+    """Ansible's inventory: a file or folder with all hosts."""
     hosts: Annotated[list[str], DIFFERENT]
+    """Names of the hosts that are measured; empty: all hosts of the inventory."""
     configurations: Annotated[list[Mode], DIFFERENT]
+    """Firmware modes in which each host is measured in turn; EACH HOST IS REBOOTED. Empty: none."""
     expected_configuration: Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")] | None
+    """Hosts in another configuration than this one are skipped; null: no host is skipped."""
     transport: Literal["inventory", "slurm"]
+    """How hosts are reached: as the inventory says, or as jobs of Slurm."""
     slurm: SlurmConfig
+    """Measurements as jobs of Slurm."""
     results: Text
+    """Folder of the records and of all files that are computed from them."""
     experiments: Annotated[list[str], MinLen(1), DIFFERENT]
+    """Names of files below workflow/experiments, without .yaml."""
     sample: dict[str, Count]
     """Experiment -> maximum number of its points that are measured."""
     levels: dict[str, dict[str, Count]] | None
@@ -80,18 +101,24 @@ class Config(TypedDict):
     parameters: dict[str, dict[str, Any]]
     """Benchmark -> parameters that replace those of its file."""
     threads: Literal["one_per_core", "all"]
-    """For selectors of initiators that do not say it."""
+    """One thread on each core, or on each SMT sibling, where an experiment does not say it."""
     replicates: Annotated[int, Ge(1), Le(1000)]
+    """How often each point is measured, in another random order each time."""
     seed: Annotated[int, Ge(0)]
+    """Seed of the random order."""
     stopping: Annotated[dict[str, StoppingRule], MinLen(1)]
-    """Category -> stopping rule."""
+    """Category -> when a load ends."""
     working_set: WorkingSetConfig
+    """Sizes of arrays and working sets."""
     budget: Text | None
-    """Longest time of the measurements of a host: 30m, or auto, which follows from the plan."""
+    """Longest time of the measurements of a host, such as 30m or 2h; null: no limit.
+
+    auto: 30m, or more where the node matrices take longer.
+    """
     precision: str | Precision | None
-    """Half width of intervals at which a run ends: 0.02 or 2 %."""
+    """Half width of intervals at which a run ends, such as 2% or 0.02; null: no target."""
     known_from: Annotated[list[Text], DIFFERENT]
-    """Earlier runs that steer a run with a budget, each a selection as for `compare`."""
+    """Earlier runs that steer a run with a budget: selections as for `chaosity compare`."""
 
 
 # Keys of the config that hold only numbers. On its command line, Snakemake (9.27) reads the values

@@ -32,6 +32,7 @@ class InitiatorSelector(TypedDict, total=False):
     """Selects initiators; references such as `same_as` name an endpoint: ``load.initiator``."""
 
     each: Literal["pu"] | AnyGroup
+    """One initiator for each processing unit, core, L3 domain, ... of the host."""
     each_set_of: Literal["node"]
     """Sets of nodes that have processing units, of every size."""
     in_each_set_of: Literal["node"]
@@ -39,6 +40,7 @@ class InitiatorSelector(TypedDict, total=False):
     at_most_sets: Count
     """The largest number of sets; of more sets, some are taken, evenly spread."""
     first_pu_of: AnyGroup
+    """The first processing unit of each of these."""
     without: Side
     """With `each` and `one_of_each_relation_to`: leave out the cores of this initiator."""
     at_least: Annotated[int, Ge(2)]
@@ -50,25 +52,32 @@ class InitiatorSelector(TypedDict, total=False):
     first_half_of: CoreGroup
     """Half of the cores of each such group."""
     others_of: Side
+    """Cores near this initiator that it does not use."""
     within: OneOrSeveral[CoreGroup]
     """Where `others_of` takes cores from; of several levels the one with most cores."""
     first_pu: Literal[True]
     """With `others_of`: take only the first processing unit."""
     names: Texts
+    """Initiators by name, such as node0 or pu17."""
     same_as: Side
+    """The initiator of another load of the point."""
     local_to: Side
     """The nodes of a target, or those nearest to it."""
     one_of_each_relation_to: Side
+    """One node for each relation to this endpoint."""
     by: Literal["l3_domain"]
     """With `one_of_each_relation_to`: take cores instead of nodes."""
     threads: Literal["one_per_core", "all"]
+    """One thread per core or per SMT sibling; default: as the config says."""
 
 
 class OpenclSelector(TypedDict, total=False):
     """Selects OpenCL devices as targets."""
 
     each: Literal["device"]
+    """Every OpenCL device."""
     names: Texts
+    """Devices by name."""
     none: Literal[True]
     """Also a point without this load, as the baseline."""
 
@@ -77,11 +86,17 @@ class DriveSelector(TypedDict, total=False):
     """Selects drives and drive sets as targets."""
 
     each: Literal["drive"]
+    """Every drive alone."""
     first_of: NodeOrPackage
+    """The first drive of each node or package."""
     all_of: NodeOrPackage
+    """All drives of each node or package together."""
     all_of_each_set_of: Literal["node"]
+    """All drives of each set of nodes together."""
     all: Literal[True]
+    """All drives of the host together."""
     names: Texts
+    """Drives by name."""
     at_most_sets: Count
     """The largest number of sets of `each`, `all_of` or `all_of_each_set_of`, evenly spread."""
     local: Literal[True]
@@ -98,6 +113,7 @@ class TargetSelector(TypedDict, total=False):
     """Selects targets: memory nodes, placements of pages, drives or devices."""
 
     each: Literal["node"]
+    """Every memory node alone."""
     each_other: Literal["package"]
     """All memory nodes of each package without cores of the initiator."""
     all: Literal["node"]
@@ -111,28 +127,39 @@ class TargetSelector(TypedDict, total=False):
     none: Literal[True]
     """Also a point without this load, as the baseline."""
     local_to: Side
+    """The memory nodes of an initiator, or those nearest to it."""
     one_of_each_relation_to: Side
     """A memory node of each relation."""
     same_as: Side
+    """The target of another load of the point."""
     names: Texts
+    """Memory nodes by name, such as node3."""
     opencl: Annotated[OpenclSelector, MinLen(1)]
+    """OpenCL devices."""
     drives: Annotated[DriveSelector, MinLen(1)]
+    """Drives and drive sets."""
 
 
 class BufferSelector(TypedDict, total=False):
     """Selects the memory into which drives are read, by exactly one key."""
 
     each: Literal["node"]
+    """Every memory node."""
     local_to: Side
+    """The memory nodes of an endpoint."""
     names: Texts
+    """Memory nodes by name."""
     one_of_each_relation_to: Side
+    """One memory node for each relation to this endpoint."""
 
 
 class CacheOrMemoryMultiple(TypedDict):
     """A working set as a multiple of a cache or of the usable share of the target node."""
 
     times: Positive
+    """Factor of the size."""
     of: Literal["l1", "l2", "l3", "node"]
+    """The cache of one core, or the usable share of the target node."""
 
 
 def _bytes_or_multiple(value: object) -> str:
@@ -171,7 +198,9 @@ class LoadDesign(TypedDict):
     """A load of a design: its category, its selectors, and the levels that it varies."""
 
     category: str
+    """Category of the benchmark; the config says which benchmark measures it."""
     kernel: NotRequired[Annotated[list[str], MinLen(1)]]
+    """Names in `kernels` of the benchmark; each is a level."""
     together: NotRequired[Literal[True, "single_initiator_allowed"]]
     """One load for each initiator, all at the same time.
 
@@ -180,10 +209,13 @@ class LoadDesign(TypedDict):
     responder: NotRequired[Initiators]
     """The second core of a transfer, never the initiator itself."""
     sizes: NotRequired[WorkingSets]
+    """Working sets; each is a level."""
     vary: NotRequired[Annotated[dict[Name, Levels], MinLen(1)]]
     """Parameters of the benchmark that are varied, and their levels."""
     initiator: Initiators
+    """Which processing units issue the accesses."""
     target: OneOrSeveral[Annotated[TargetSelector, MinLen(1)]]
+    """What is accessed."""
     buffers: NotRequired[Buffers]
     """Memory into which drives are read, a level of the load; default: the initiator's own."""
 
@@ -192,6 +224,7 @@ class LoadDesignsByRole(TypedDict):
     """Role -> load, for loads that run at the same time."""
 
     loads: Annotated[dict[Name, LoadDesign], MinLen(1)]
+    """Name of a role, such as memory or storage -> its load."""
 
 
 class FactorLevelRule(TypedDict, total=False):
@@ -200,10 +233,13 @@ class FactorLevelRule(TypedDict, total=False):
     design: Literal[True]
     """The name of the point's design."""
     relation: Annotated[list[Side], Field(min_length=2, max_length=2)]
+    """Two endpoints; the level is where the second lies, seen from the first."""
     by: Literal["package", "l3_domain"]
     """package: same, other, or both; l3_domain: also whether two initiators share a domain."""
     count: Side
+    """An endpoint; the level is how many of it the point has."""
     level: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*\.(initiator|target|buffers|kernel)$")]
+    """LOAD.initiator, LOAD.target, LOAD.buffers or LOAD.kernel; the level is its name."""
     mode: str
     """A load; the level is serial, or concurrent if several of it run."""
 
@@ -217,7 +253,9 @@ class RelativeMetric(TypedDict):
     name: Name
     """Name of the metric, without a unit."""
     load: str
+    """Role of the load."""
     metric: str
+    """Metric of this load."""
     to: NotRequired[Annotated[dict[str, str | int], MinLen(1)]]
     """Factors, levels or columns of the load, and their level in the reference."""
     same: NotRequired[Annotated[list[Text], MinLen(1), DIFFERENT]]
@@ -239,7 +277,9 @@ class DeclaredResource(TypedDict):
     name: Text
     """Name of the rows, such as Memory bandwidth."""
     load: str
+    """Role of the load."""
     metric: str
+    """Metric that is shown."""
     where: NotRequired[Annotated[dict[Name, OneOrSeveral[Value]], MinLen(1)]]
     """Column, factor or level -> value, or list of values; only equal loads may be left."""
     levels: NotRequired[Literal["initiator_kind", "target_kind", "relation"]]
@@ -253,9 +293,11 @@ class ExperimentDocument(TypedDict):
     """A file of workflow/experiments."""
 
     experiment: Name
+    """Name of the file, without .yaml."""
     title: NotRequired[Text]
     """Heading in the report, in a few words. Default: words of the name."""
     question: str
+    """The question that it answers, for the list of experiments and the report."""
     source: str
     """Section or figure of the document that it follows."""
     replicates: NotRequired[Annotated[int, Ge(1), Le(1000)]]
@@ -263,6 +305,7 @@ class ExperimentDocument(TypedDict):
     confidence: NotRequired[Annotated[float, Ge(0.5), Le(0.999)]]
     """Confidence of intervals in figures and in the analysis of variance; default: 0.95."""
     designs: Annotated[dict[str, LoadDesignsByRole], MinLen(1)]
+    """Name of a part of the experiment -> loads that run at the same time."""
     factors: NotRequired[
         dict[
             str,
@@ -273,6 +316,7 @@ class ExperimentDocument(TypedDict):
             ],
         ]
     ]
+    """Name of a factor -> how a point's level follows; besides these, everything in `vary`."""
     relative: NotRequired[
         Annotated[
             list[
@@ -286,5 +330,8 @@ class ExperimentDocument(TypedDict):
             MinLen(1),
         ]
     ]
+    """Ratios to other points, as further metrics."""
     resources: NotRequired[Annotated[list[DeclaredResource], MinLen(1)]]
+    """What summaries show of this experiment."""
     figures: NotRequired[list[AnyFigure]]
+    """Figures of the report."""

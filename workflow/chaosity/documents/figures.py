@@ -32,8 +32,11 @@ class LevelsToCompare(TypedDict):
     """
 
     column: Column
+    """Column with the levels."""
     level: OneOrSeveral[str]
+    """Level, or levels, that differ from `to`."""
     to: str
+    """Level with which they are compared."""
 
 
 class Bound(TypedDict):
@@ -44,28 +47,37 @@ class Bound(TypedDict):
     """
 
     title: Text
+    """What the line is called in the legend."""
     load: Text
+    """Role of the load with the bound."""
     metric: Name
+    """Metric of the bound."""
     where: NotRequired[Where]
+    """As in a figure."""
     times: NotRequired[Positive]
     """Factor of the value."""
     along_x: NotRequired[bool]
+    """A bound for each value of x, in place of one for all."""
 
 
 class Figure(TypedDict):
     """What every figure has."""
 
     name: Name
+    """Name of the files of the figure."""
     title: Text
+    """Heading of the figure."""
     load: OneOrSeveral[Text]
     """Load, or loads, whose metric is shown."""
     metric: Name
+    """Metric that is shown."""
     where: NotRequired[Where]
     """Column -> value, or list of values, of the rows that are shown; null is a missing value.
 
     Names without a natural order (kernels) stand on an axis in the order of this list.
     """
     value_title: NotRequired[Text]
+    """Title of the value's axis; default: from the metric and its unit."""
     source: NotRequired[str]
     """Published figure or table that corresponds to this figure."""
     template: NotRequired[Name]
@@ -79,6 +91,7 @@ class ComparableFigure(Figure):
     """A figure whose marks combine points, and whose scale other figures may share."""
 
     combine: NotRequired[Combine]
+    """How several points at one mark become one value; without it, they are an error."""
     colour_scale: NotRequired[Name]
     """Figures with the same name have the same colours (heat maps) or value axis (lines, bars)."""
 
@@ -88,7 +101,9 @@ class Heatmap(ComparableFigure):
 
     kind: Literal["heatmap"]
     rows: Column
+    """Column of the rows."""
     columns: Column
+    """Column of the columns."""
     cell_note: NotRequired[Column]
     """Column whose value is shown in a smaller font in each cell, such as distance."""
     rows_title: NotRequired[Text]
@@ -100,14 +115,19 @@ class Lines(ComparableFigure):
 
     kind: Literal["lines"]
     x: Column
+    """Column along the axis."""
     series: NotRequired[Column]
+    """Column with a line for each value."""
     in_every_series: NotRequired[Texts]
     """Values of `series` that belong to all other series too."""
     panels: NotRequired[Column]
+    """Column with a panel for each value."""
     x_scale: NotRequired[Literal["linear", "log2", "log"]]
     """log2: ticks at powers of two; log: ticks at powers of ten."""
     value_scale: NotRequired[ValueScale]
+    """Scale of the value's axis; default: linear."""
     compare: NotRequired[LevelsToCompare]
+    """Levels whose difference the caption states."""
     mark_best: NotRequired[bool]
     """Ring the best mark; the caption also gives other x that are not clearly worse; no panels."""
     cache_steps: NotRequired[bool]
@@ -118,6 +138,7 @@ class Lines(ComparableFigure):
     by_configuration: NotRequired[Literal[True]]
     """The report shows the figure once more with a line for each configuration of the host."""
     bounds: NotRequired[Annotated[list[Bound], MinLen(1)]]
+    """Upper bounds that are drawn as dashed lines."""
     sum: NotRequired[Literal[True]]
     """With `series` load, two more series: the sum of the loads of a point, and the larger of the
     values that these loads reach alone.
@@ -135,7 +156,9 @@ class Bars(ComparableFigure):
 
     kind: Literal["bars"]
     x: Column
+    """Column along the axis."""
     series: NotRequired[Column]
+    """Column with a bar for each value, beside each other."""
     loss_to: NotRequired[str]
     """Value of `series`; the caption gives the difference of each other value to it."""
     by_configuration: NotRequired[Literal[True]]

@@ -18,18 +18,38 @@ class StorageFilesReplacingDrives(TypedDict):
     """Files that replace drives on a host that has no drives to measure."""
 
     directory: Text
+    """Folder on the host for the files."""
     bytes: Annotated[int, Ge(16 * 2**20)]
+    """Size of each file, in bytes."""
     count: NotRequired[Annotated[int, Ge(1), Le(64)]]
+    """Number of the files; default: 1."""
 
 
 class HostVariables(TypedDict, total=False):
     """The project's own variables of a host, see docs/adding-a-host.md."""
 
     chaosity_directory: Text
+    """Folder on the host of all that provisioning installs.
+
+    Default: ~/.local/share/chaosity, or /opt/chaosity with `ansible_become: true`.
+    """
     chaosity_topology: Text
+    """live (the default), or the path of an hwloc XML file or a captured /sys.
+
+    A host with a path is planned, and not measured.
+    """
     chaosity_simulated: Text
+    """Description of a machine: the host does not exist, and its records are simulated."""
     chaosity_destructive_drives: Annotated[list[Text], DIFFERENT]
+    """The only drives that may be written to.
+
+    By serial number, by the name below /dev/disk/by-id, or by the path in `chaosity_extra_drives`.
+    """
     chaosity_extra_drives: Annotated[list[Annotated[str, Field(pattern="^/dev/")]], DIFFERENT]
+    """Block devices besides NVMe drives, by path; they are only read."""
     chaosity_slurm_node: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    """Slurm's name of the host. Default: its name in the inventory."""
     chaosity_equal_hosts: Text
+    """Group of equal hosts, for hosts of one processor model that are built differently."""
     chaosity_storage_file: StorageFilesReplacingDrives
+    """Files that are read in place of drives, on a host without drives to measure."""

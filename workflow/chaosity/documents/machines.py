@@ -124,12 +124,15 @@ class Noise(TypedDict, total=False):
     """Standard deviations of values as shares of the value, and the share of disturbed runs."""
 
     between_runs: ShareOrZero
+    """Of the value of each run."""
     within_runs: ShareOrZero
+    """Of each sample of a run."""
     drift: Annotated[float, Ge(-1), Le(1)]
     """Change of the values from the first to the last run."""
     disturbed_runs: ShareOrZero
     """Share of the runs that something else disturbs."""
     disturbed_loss: Share
+    """What a disturbed run loses."""
 
 
 FaultName = Literal[

@@ -30,25 +30,44 @@ def column_types_from_groups(*groups: tuple[str, str]) -> dict[str, str]:
     return {name: kind for kind, names in groups for name in names.split()}
 
 
-# Columns and their types; docs/design.md, section 6, explains them.
-COLUMNS = column_types_from_groups(
-    ("string", "host configuration experiment point"),
-    ("Int64", "replicate order"),
-    ("string", "measured_at status reason load benchmark category kernel"),
-    ("string", "initiator initiator_kind initiator_nodes"),
-    ("Int64", "threads"),
-    ("string", "target target_kind target_nodes"),
-    ("Int64", "drives"),
-    ("boolean", "file_backed"),
-    ("string", "relation"),
-    ("Float64", "distance"),
-    ("string", "seen_nodes metric"),
-    ("Float64", "value"),
-    ("boolean", "reference"),
-    ("string", "label factors levels origin"),
-    ("Float64", "clock_hertz"),
-    ("string", "remarks"),
-)
+# Column -> its type and meaning. A row is one metric of one load of one replicate of a point.
+MEANINGS = {
+    "host": ("string", "host of the inventory"),
+    "configuration": ("string", "mode of the firmware, such as nps4"),
+    "experiment": ("string", "experiment"),
+    "point": ("string", "point, such as memory=node3+node4+triad"),
+    "replicate": ("Int64", "number of the replicate, from 1"),
+    "order": ("Int64", "position in the random order of the measurements, from 0"),
+    "measured_at": ("string", "end of the measurement, UTC (ISO 8601)"),
+    "status": ("string", "valid, failed or missing"),
+    "reason": ("string", "why there is no value"),
+    "load": ("string", "role of the load in the point; loads of a role differ in the initiator"),
+    "benchmark": ("string", "benchmark that measured it"),
+    "category": ("string", "category of the benchmark"),
+    "kernel": ("string", "kernel of the benchmark, such as triad"),
+    "initiator": ("string", "processing units that issue the accesses"),
+    "initiator_kind": ("string", "kind of the initiator, such as pu, l3, node, package, machine"),
+    "initiator_nodes": ("string", "nodes of these processing units"),
+    "threads": ("Int64", "number of threads"),
+    "target": ("string", "memory nodes, drive set or device that is accessed"),
+    "target_kind": ("string", "kind of the target, such as node, nodes, drive, all_of_node"),
+    "target_nodes": ("string", "nodes of the target"),
+    "drives": ("Int64", "number of drives of the target"),
+    "file_backed": ("boolean", "whether files stand in for drives"),
+    "relation": ("string", "where the target lies: same_node, same_package, other_package, ..."),
+    "distance": ("Float64", "entry of the SLIT from initiator to target; 10 is local"),
+    "seen_nodes": ("string", "nodes on which the kernel saw the pages of the load"),
+    "metric": ("string", "name of the metric, which ends in its unit"),
+    "value": ("Float64", "value, in the unit of the metric"),
+    "reference": ("boolean", "true for the reference of a ratio; empty if the load has none"),
+    "label": ("string", "label for figures, such as variant of STREAM"),
+    "factors": ("string", "factors of the point and their levels, as JSON"),
+    "levels": ("string", "levels of the load, such as its working set, as JSON"),
+    "origin": ("string", "measured, simulated or published"),
+    "clock_hertz": ("Float64", "mean clock of the load's processing units while not halted, in Hz"),
+    "remarks": ("string", "what the record says of itself: disturbed, imprecise or both"),
+}
+COLUMNS = {name: kind for name, (kind, _meaning) in MEANINGS.items()}
 
 
 _WITHOUT_EXTENSIONS: dict[str, str | bool | int | float | list[str]] = {
