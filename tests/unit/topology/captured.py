@@ -32,6 +32,18 @@ class CapturedDrive:
     width: int = 4
 
 
+@dataclass(frozen=True)
+class CapturedFunction:
+    """A PCI function; `folder` is what the driver's own device adds below it."""
+
+    pci: str
+    number: str  # of vendor and device, such as 8086:0b25
+    pci_class: str
+    node: int
+    driver: str | None = None
+    folder: str | None = None
+
+
 @dataclass
 class Capture:
     """A machine to be written below a directory; every core has one processing unit."""
@@ -40,6 +52,7 @@ class Capture:
     packages: Mapping[int, str]
     drives: Iterable[CapturedDrive] = ()
     files: Mapping[str, str] = field(default_factory=dict)
+    functions: Iterable[CapturedFunction] = ()
 
     def write(self, root: Path) -> Path:
         """Writes the tree and returns its root."""
@@ -62,6 +75,8 @@ class Capture:
             _write(root, f"sys/devices/system/node/{name}", format_cpu_list(indexes))
         for drive in self.drives:
             _drive(root, drive)
+        for function in self.functions:
+            _function(root, function)
         for path, text in self.files.items():
             _write(root, path, text)
         return root
@@ -82,6 +97,28 @@ class Capture:
         _write(root, f"{base}/meminfo", f"Node {index} MemTotal: {node.gib * GIB // KIB} kB")
         if node.distances:
             _write(root, f"{base}/distance", " ".join(map(str, node.distances)))
+
+
+def _function(root: Path, function: CapturedFunction) -> None:
+    device = f"sys/devices/pci0000:00/{function.pci}"
+    vendor, _, number = function.number.partition(":")
+    bound = f"DRIVER={function.driver}\n" if function.driver else ""
+    config = {
+        "vendor": f"0x{vendor}",
+        "device": f"0x{number}",
+        "class": f"0x{function.pci_class}00",
+        "subsystem_vendor": f"0x{vendor}",
+        "subsystem_device": "0x0000",
+        "revision": "0x00",
+        "numa_node": str(function.node),
+        "uevent": f"{bound}PCI_CLASS={function.pci_class}00\nPCI_ID={function.number.upper()}",
+    }
+    for name, text in config.items():
+        _write(root, f"{device}/{name}", text)
+    if function.folder:
+        _write(root, f"{device}/{function.folder}/state", "enabled")
+    target = Path(f"../../../devices/pci0000:00/{function.pci}")
+    _link(root / f"sys/bus/pci/devices/{function.pci}", target)
 
 
 def _drive(root: Path, drive: CapturedDrive) -> None:

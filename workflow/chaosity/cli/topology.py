@@ -32,7 +32,7 @@ _MOST_DISTANCES = 16
 @click.argument("source", default="live")
 @JSON_OPTION
 def topology_command(source: str, as_json: bool) -> None:
-    """Show the topology of a host: NUMA nodes, caches, memory, drives, GPUs and NICs.
+    """Show the topology of a host: NUMA nodes, caches, memory, drives, GPUs, accelerators, NICs.
 
     SOURCE is "live" (this machine, the default), an hwloc XML file (`lstopo --of xml FILE`), or a
     directory with a captured /sys (`hwloc-gather-topology NAME`, unpacked).
@@ -76,6 +76,8 @@ def _print_topology(topology: Topology) -> None:
     print_line(f"memory modules: {topology.memory_peak.text}")
     if topology.nodes:
         _print_nodes(topology)
+    if sentences := [*topology.coherence_sentences()]:
+        print_line("\n".join(sentences))
     if topology.distances and len(topology.distances.nodes) > 1:
         _print_distances(topology.distances)
     _print_devices(topology)
@@ -139,6 +141,8 @@ def _print_distances(distances: SlitDistances) -> None:
 
 def _print_devices(topology: Topology) -> None:
     """Print drives, GPUs, OpenCL devices, network interfaces and accelerators, if there are any."""
+    from chaosity.topology.accelerators import accelerator_texts
+
     rate = "link_bytes_per_second"
     drives = [
         (
@@ -173,11 +177,7 @@ def _print_devices(topology: Topology) -> None:
         for nic in topology.nics
     ]
     bare = Counter(drive.node for drive in topology.drives if not drive.name)
-    units = Counter((item.kind, item.node) for item in topology.accelerators)
     functions = [f"{number} on {_node_text(node)}" for node, number in bare.items()]
-    accelerators = [
-        f"{number} x {kind} on {_node_text(node)}" for (kind, node), number in units.items()
-    ]
     # Parts have heads and rows; of others, only the numbers on each node are known.
     parts: tuple[tuple[str, Sequence[Any], str], ...] = (
         ("NVMe drives", drives, "slot name model serial size link node"),
@@ -185,7 +185,6 @@ def _print_devices(topology: Topology) -> None:
         ("GPUs", gpus, "slot name model memory node"),
         ("OpenCL devices", opencl, "name device platform type slot memory node"),
         ("Network", nics, "slot name kind model rate node"),
-        ("Accelerators", accelerators, ""),
     )
     for title, rows, heads in parts:
         if rows:
@@ -194,6 +193,11 @@ def _print_devices(topology: Topology) -> None:
                 print_table(rows, heads.split(), missing="unknown")
             else:
                 print_line(", ".join(rows))
+    if accelerators := accelerator_texts(topology):
+        print_line("\nAccelerators", style="bold")
+    for kind, places, not_measured in accelerators:
+        print_line(f"{kind}: {places}", wrap=True)
+        print_line(not_measured, wrap=True)
 
 
 def _node_text(node: int | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -29,6 +30,7 @@ from chaosity.statistics.estimates import Estimate
 from chaosity.store.left_out_points import PREDICTED, LeftOutPoints
 from chaosity.store.measurements import Measurements
 from chaosity.store.read_node_matrix_csv import BANDWIDTH
+from chaosity.topology.accelerators import named_engines, what_is_not_measured
 from chaosity.topology.topology_model import OTHER_PACKAGE, SAME_NODE, SAME_PACKAGE
 from chaosity.topology.topology_parts import UNKNOWN, Gpu, Node
 from chaosity.units import UnitScale, choose_scale, format_binary_bytes, format_count
@@ -189,7 +191,7 @@ class MachineParts:
         return ", ".join([*kind, *size] if kind else ["no cores", *size])
 
     def lines_of_node(self, node: Node) -> list[TextLine]:
-        """Return the lines of a node: its memory, its drives, what is slow on ways, its GPUs."""
+        """Return the lines of a node: its memory, its drives, what is slow on ways, its devices."""
         found = [self.memory_line(node)] if node.target else []
         drives = self.drives_line(node)
         found += [drives] if drives else []
@@ -197,6 +199,13 @@ class MachineParts:
         for gpu in self.topology.compute_gpus:
             if gpu.node == node.os_index:
                 found += self._gpu_lines(gpu)
+        engines = Counter(
+            each.kind
+            for each in named_engines(self.topology.accelerators)
+            if each.node == node.os_index
+        )
+        for kind, number in engines.items():
+            found.append(TextLine(f"{number} x {kind}", (), hover=what_is_not_measured(kind)))
         return found
 
     def memory_line(self, node: Node) -> TextLine:

@@ -14,6 +14,7 @@ from chaosity.report.html import svg_as_image
 from chaosity.report.run import Run
 from chaosity.statistics.cell_summary import compute_outlier_mask, summarise_cells
 from chaosity.text_templates import fill_text, fixed_texts
+from chaosity.topology.accelerators import accelerator_texts
 
 # Name -> value, or part of the host -> name -> value.
 Facts = dict[str, str]
@@ -42,6 +43,7 @@ def machine_section(run: Run) -> dict[str, Any]:
         topology=topology,
         system=run.system,
         drives=Counter(zip(models, sizes, strict=True)),
+        accelerators=accelerator_texts(topology),
         gpus=Counter(gpu.model or gpu.name or "unknown" for gpu in topology.compute_gpus),
     )
     return {

@@ -55,7 +55,7 @@ NODES_HIDDEN = f"/{_NODES_FOLDER} is empty; if a container hides it, mount it in
 # topology/host_facts.py).
 KERNEL_FILES = {
     "proc": "cmdline cpuinfo zoneinfo sys/kernel/numa_balancing sys/vm/zone_reclaim_mode",
-    "sys/bus/pci/devices/*": "numa_node current_link_* max_link_*",
+    "sys/bus/pci/devices/*": "numa_node uevent current_link_* max_link_* dsa*/state iax*/state",
     "sys/class/net/*": "speed",
     "sys/class/block/*": "size device/serial device/model device/firmware_rev",
     "sys/devices/system/cpu": "online cpu*/topology/physical_package_id"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 
 from chaosity.place_names import PlaceName
 from chaosity.runner.describe_host import ListedOpenclDevice
+from chaosity.topology.accelerators import EngineMaker
 from chaosity.topology.hwloc import IO_TYPES, HwlocObject, HwlocTree
 from chaosity.topology.sysfs_reader import SysfsReader
 from chaosity.topology.topology_parts import (
@@ -39,19 +40,9 @@ _BACKEND_ORDER = ("CUDA", "RSMI", "LevelZero", "NVML", "OpenCL", "DRM", "Display
 _GPU_VENDORS = frozenset({"10de", "1002", "8086"})
 # Newer Instinct GPUs have the PCI class of accelerators, as Intel's NPUs do.
 _AMD_INSTINCT = ("1002", "1200")
-_OSDEV_GPU, _OSDEV_NETWORK, _OSDEV_FABRIC, _OSDEV_DMA, _OSDEV_COPROCESSOR = "12345"
+_OSDEV_GPU, _OSDEV_NETWORK, _OSDEV_FABRIC = "123"
 # PCI classes of controllers; others, also those without a PCI address, are just "network".
 _NIC_CLASSES = {"0200": "ethernet", "0207": "infiniband", "0208": "fabric", "0c06": "infiniband"}
-# Device numbers of Intel's on-chip engines (Linux: drivers/dma/idxd, drivers/crypto/intel/qat, and
-# DPDK for DLB), then PCI classes (PCI code and ID assignment specification).
-_INTEL_ENGINES = {
-    "DSA": ("0b25", "11fb"),
-    "IAA": ("0cfe",),
-    "DLB": ("2710", "2714"),
-    "QAT": ("37c8", "4940", "4942", "4944", "4946", "4948", "578a"),
-}
-_ENGINES = {f"8086:{device}": kind for kind, ids in _INTEL_ENGINES.items() for device in ids}
-_ENGINE_CLASSES = {"0b40": "coprocessor", "1080": "encryption", "1200": "accelerator"}
 # In the list, devices with memory of their own come first, and the processor comes last.
 _OPENCL_ORDER = ("gpu", "accelerator", "other", "cpu")
 _OPENCL_TYPES = {"GPU": "gpu", "CPU": "cpu", "Accelerator": "accelerator"}
@@ -66,6 +57,12 @@ class DeviceMaker:
         self._os_devices = tree.machine.objects_of_type("OSDev")
         self._known = {node.os_index for node in nodes}
         self._with_cpus = {node.os_index for node in nodes if node.shown_cpus}
+        # hwloc notes the GPU in the node that the kernel made of its memory (NVLink-C2C, POWER9).
+        self._node_of_gpu_memory = {
+            item.infos.get("PCIBusID"): item.required_os_index
+            for item in tree.machine.objects_of_type("NUMANode")
+            if "PCIBusID" in item.infos
+        }
 
     def _node(self, device: HwlocObject) -> int | None:
         """Return the nearest node of a device; of equally near nodes, one with processing units."""
@@ -146,6 +143,7 @@ class DeviceMaker:
                 infos, "CUDAGlobalMemorySize", "RSMIVRAMSize", "OpenCLGlobalMemorySize"
             ),
             compute=bool(_COMPUTE_BACKENDS & set(backends)) or vendor in _GPU_VENDORS,
+            memory_node=self._node_of_gpu_memory.get(_pci_address(function)),
         )
 
     def make_nics(self) -> tuple[Nic, ...]:
@@ -170,25 +168,11 @@ class DeviceMaker:
         )
 
     def make_accelerators(self) -> tuple[Accelerator, ...]:
-        """Return DMA, compression and cryptography engines, and coprocessors other than GPUs."""
-        engines = [item for function in self._functions for item in self._engines(function)]
+        """Return the accelerators that are PCI devices, other than GPUs."""
+        maker = EngineMaker(self._sysfs, self._node)
+        others = (function for function in self._functions if not self._gpu(function))
+        engines = [item for function in others for item in maker.engines_of(function)]
         return tuple(sorted(engines, key=lambda item: (item.pci or "", item.name)))
-
-    def _engines(self, function: HwlocObject) -> Iterator[Accelerator]:
-        if self._gpu(function):
-            return
-        pci, node = _pci_address(function), self._node(function)
-        kind = _ENGINES.get(_pci_id(function)) or _ENGINE_CLASSES.get(_pci_class(function))
-        devices = [
-            item
-            for item in function.objects_of_type("OSDev")
-            if item.attributes.get("osdev_type") in (_OSDEV_DMA, _OSDEV_COPROCESSOR)
-        ]
-        for item in devices:
-            channel = "DMA" if item.attributes.get("osdev_type") == _OSDEV_DMA else item.finer_type
-            yield Accelerator(item.name or pci or "", kind or channel or "coprocessor", pci, node)
-        if kind and not devices:
-            yield Accelerator(pci or kind, kind, pci, node)
 
 
 def _pci_function(device: HwlocObject) -> HwlocObject | None:

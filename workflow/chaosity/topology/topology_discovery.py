@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from lxml import etree
 
 from chaosity.errors import UserError, malformed_as_user_error
+from chaosity.topology.accelerators import units_of_processor
 from chaosity.topology.devices import DeviceMaker, list_opencl_devices
 from chaosity.topology.host_facts import find_memory_peak, read_host_facts
 from chaosity.topology.hwloc import HwlocTree
@@ -87,7 +88,7 @@ def _build(source: TopologySource) -> Topology:
         drives=devices.make_drives(),
         gpus=gpus,
         opencl_devices=list_opencl_devices(source.opencl, tree, gpus, nodes),
-        accelerators=devices.make_accelerators(),
+        accelerators=(*units_of_processor(facts), *devices.make_accelerators()),
         nics=devices.make_nics(),
         core_kinds=kinds,
         distances=_distances(tree, kernel_nodes),

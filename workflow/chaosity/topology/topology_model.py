@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -164,6 +164,23 @@ class Topology:
         several = len(self.core_kinds) > 1
         return {pu: kind.index for kind in self.core_kinds if several for pu in kind.cpus}
 
+    def coherence_sentences(self) -> Iterator[str]:
+        """Yield a sentence on the coherence of each node that is memory of a GPU or behind CXL."""
+        gpus = {gpu.memory_node: gpu for gpu in self.gpus}
+        for node in self.memory_nodes:
+            if node.kind == "GPU":
+                gpu = gpus.get(node.os_index)
+                name = f"GPU {gpu.name or gpu.pci}" if gpu else "a GPU"
+                yield (
+                    f"Node {node.os_index} is the memory of {name}: hardware keeps the caches"
+                    " of cores and GPU coherent."
+                )
+            elif node.kind == "CXL":
+                yield (
+                    f"Node {node.os_index} is behind CXL: hardware keeps it coherent for this"
+                    " host's cores, perhaps not between hosts."
+                )
+
     @cached_property
     def nodes_of_comparable_packages(self) -> tuple[tuple[int, ...], ...] | None:
         """Return the nodes of each package, to compare packages that should be equal.
@@ -268,9 +285,9 @@ def topology_to_json(topology: Topology) -> dict[str, Any]:
     that a cgroup forbids.
     """
     parts = _adapters()[0].dump_python(topology, mode="json", exclude={"host"}, warnings=False)
-    for node in parts["nodes"]:
+    for node, made in zip(parts["nodes"], topology.nodes, strict=True):
         usable, node["cpus"] = node["cpus"], node.pop("shown_cpus")
-        node["usable_cpus"] = usable
+        node |= {"usable_cpus": usable, "coherence": made.coherence}
     return {
         "source": topology.source,
         "kind": topology.kind,

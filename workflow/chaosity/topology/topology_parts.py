@@ -155,6 +155,17 @@ class Node:
         """Return the bytes of memory that firmware provided, or else the kernel's total."""
         return self.present_bytes or self.memory_bytes
 
+    @property
+    def coherence(self) -> str | None:
+        """Return whose caches the hardware keeps coherent for this memory; None without memory.
+
+        The kernel makes a node only of memory that the host's cores may cache. A GPU's own memory
+        is a node if the link between them is coherent in both directions.
+        """
+        if self.kind == "none":
+            return None
+        return "cores and GPU" if self.kind == "GPU" else "cores"
+
 
 @dataclass(frozen=True)
 class EqualCaches:
@@ -289,7 +300,8 @@ class NvmeDrive:
 class Gpu:
     """A GPU, listed once even if several libraries (`backends`) show it.
 
-    `compute` is False for a device that only drives a display.
+    `compute` is False for a device that only drives a display. `memory_node` is the NUMA node that
+    is the GPU's own memory; None if no node is, or if the host does not show which.
     """
 
     name: str | None = None
@@ -300,6 +312,7 @@ class Gpu:
     serial: str | None = None
     memory_bytes: int | None = None
     compute: bool = True
+    memory_node: int | None = None
 
 
 @dataclass(frozen=True)
@@ -362,12 +375,20 @@ class Nic:
 
 @dataclass(frozen=True)
 class Accelerator:
-    """An engine for copies, compression or cryptography, or a coprocessor."""
+    """An engine for copies, compression, cryptography or matrices, or a coprocessor.
+
+    `name` is the kernel's name or the slot. If the accelerator is in each of the cores, or in the
+    processor (`part_of`), it has neither slot nor node, and `name` is what shows it: the
+    processor's flags or model. `driver` is the kernel's driver, "none" without one, None if
+    unknown.
+    """
 
     name: str
     kind: str
     pci: str | None
     node: int | None
+    driver: str | None = None
+    part_of: str | None = None
 
 
 # Facts with the keys of their JSON. A key is missing if the kind of source cannot have the fact: an
