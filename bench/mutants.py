@@ -292,7 +292,7 @@ def read_table(path: Path) -> pd.DataFrame:
 
 
 @click.command(help=__doc__)
-@click.option("--rooms", help="Rooms of docs/design.md, with commas between them. Default: all.")
+@click.option("--rooms", help="Rooms, with commas between them. Default: all.")
 @click.option("--count", default=30, show_default=True, help="Mutants of a room.")
 @click.option("--seed", default=1, show_default=True, help="Chooses the mutants.")
 @click.option("--layers", default="unit,golden", show_default=True, help="Also: rest.")

@@ -1,6 +1,6 @@
 """Whether each planted fault gets exactly one finding, with the right name, and nothing else does.
 
-The machine is the server of document 000 (docs/documents.md) without its own faults. Its replicates
+The machine is the server of document 000 without its own faults. Its replicates
 scatter by 1.5 %, and 3 % of its runs get half of the speed. Faults come alone, in pairs and four
 together. Runs are the default plan and a budget, whose rounds are chosen as on a host.
 """

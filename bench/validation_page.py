@@ -86,7 +86,7 @@ def _said(lines: list[Any]) -> Iterator[str]:
 
 def _part(result: Mapping[str, Any]) -> Iterator[str]:
     about = result["about"].replace("``", "`").strip()
-    commit = f"commit `{result['commit']}`" if result["commit"] else "commit not noted"
+    commit = f"commit `{result['commit']}`" if result["commit"] else "the commit was not noted"
     machine = f", on {result['machine']}" if result["machine"] else ""
     pairs = f", {result['pairs']} pairs or seeds" if result["pairs"] else ""
     time = f", {result['seconds']} s" if result["seconds"] else ""

@@ -64,7 +64,7 @@ SMALL_MACHINES = ROOT / "tests/data/machines"
 SHIPPED_MACHINES = ROOT / "templates/machines"
 # Below build/, where both workers of pytest-xdist and later runs find them.
 KEPT = ROOT / "build/simulated_machines"
-# Rooms that no command of `make_results` uses; docs/design.md and test_rooms.py forbid it.
+# Rooms that no command of `make_results` uses; test_rooms.py forbids it.
 _WITHOUT_EFFECT = {"compare", "export", "figures", "health", "report", "slurm"}
 # Stands for the folder of an inventory, which depends on the content of its files.
 _HERE = "FOLDER_OF_INVENTORY"

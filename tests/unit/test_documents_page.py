@@ -11,7 +11,7 @@ NAMES = yaml_file_names(EXPERIMENTS)
 FIGURES = {figure["name"] for name in NAMES for figure in load_experiment(name).get("figures", [])}
 CELLS = [
     [cell.strip() for cell in line.strip("|").split("|")]
-    for line in (ROOT / "docs/documents.md").read_text().splitlines()
+    for line in (ROOT / "docs/explanation/papers.md").read_text().splitlines()
     if line.count("|") == 5 and "---" not in line and not line.startswith("| figure |")
 ]
 

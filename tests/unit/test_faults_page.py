@@ -1,4 +1,4 @@
-"""docs/faults.md and the tests of faults name each other."""
+"""docs/reference/faults.md and the tests of faults name each other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from compiler_cache import ROOT
 
 FAULTS = ROOT / "tests/run_faults"
-PAGE = (ROOT / "docs/faults.md").read_text()
+PAGE = (ROOT / "docs/reference/faults.md").read_text()
 TEST = r"`([^`]+)\.py::(\w+)`"
 ROWS = re.findall(rf"^\| [^|]+ \| {TEST} \| [^|]+ \| [^|]+ \|$", PAGE, re.MULTILINE)
 # What fuzzing found; the tests are beside the other tests of each parser.

@@ -9,7 +9,5 @@ from chaosity.documents.shipped_documents import ROOT
 
 def test_make_docs_would_leave_no_difference() -> None:
     written = runpy.run_path(str(ROOT / "docs/write_reference.py"))["written_pages"]()
-    folder = ROOT / "docs/reference"
-    assert {*folder.glob("*.md")} == {*written}
     differ = [path.name for path, text in written.items() if path.read_text() != text]
     assert not differ, "run `make docs`"

@@ -1,4 +1,4 @@
-"""The rooms of the house use only those that docs/design.md lets them use, which all lie below."""
+"""The rooms of the house use only those that docs/explanation/architecture.md allows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ON_HOSTS = {"runner", "place", "records", "errors", "cpusets"}
 
 def table() -> list[tuple[list[str], str]]:
     """Each row's rooms, and what it says that they may use."""
-    rows = map(ROW.fullmatch, (ROOT / "docs/design.md").read_text().splitlines())
+    rows = map(ROW.fullmatch, (ROOT / "docs/explanation/architecture.md").read_text().splitlines())
     found = [(re.findall(r"\w+", row[1]), row[2]) for row in rows if row]
     return [
         (rooms, text)

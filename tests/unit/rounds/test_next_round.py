@@ -131,7 +131,7 @@ def test_twenty_minutes_measure_the_pairs_of_nodes_of_the_complete_plan():
 
 
 def test_rounds_end_within_the_budget_and_use_most_of_it(rounds):
-    text = (ROOT / "docs/budget.md").read_text()
+    text = (ROOT / "docs/explanation/budget.md").read_text()
     assert f"The first round uses up to {100 * FIRST_SHARE:.0f} % of the budget." in text
     assert rounds[0].spent_seconds <= FIRST_SHARE * SECONDS + ROUND_SECONDS
     assert 0.9 * SECONDS <= rounds[-1].spent_seconds <= SECONDS

@@ -110,7 +110,7 @@ def compared(points: Sequence[Point], predict: Callable[[Load], dict[str, float]
 
 
 def test_single_initiators_tell_the_ranks_of_placements_in_part():
-    """The figures are in docs/simulation.md; `chaosity weights` ranks interleaved ones by 0.38."""
+    """`chaosity weights` ranks interleaved ones by 0.38, see docs/explanation."""
     model = model_of_single_initiators(single_initiators().groupby("cpu_node").median())
 
     def predict(load: Load) -> dict[str, float]:
@@ -135,7 +135,7 @@ def test_single_initiators_tell_the_ranks_of_placements_in_part():
 
 @pytest.mark.thorough  # 42 predictions of 200 draws each
 def test_the_fit_to_single_initiators_says_how_little_they_determine(tmp_path: Path):
-    """No number is stated, and the intervals hold 31 of 42 placements, as in docs/simulation.md."""
+    """No number is stated, and the intervals hold 31 of 42, as docs/explanation says."""
     single_initiators().droplevel("slurm_job").to_csv(tmp_path / "penguin_MBps.csv")
     table = read_published_csv(tmp_path / "penguin_MBps.csv", "stream_matrix", "penguin")
     points = planned_points("stream")

@@ -29,8 +29,8 @@ from chaosity.rounds.round_types import (
 from chaosity.units import format_count, format_duration, parse_duration, parse_share
 
 # The budget "auto" is this time: most of what there is to find on a server with eight nodes
-# (docs/budget.md). A machine with more nodes gets its shortest budget times this factor, so that
-# some time is left for drives and replicates.
+# (docs/explanation/budget.md). A machine with more nodes gets its shortest budget times this
+# factor, so that some time is left for drives and replicates.
 _AUTO_SECONDS, _AUTO_FACTOR = 30 * 60.0, 1.25
 
 

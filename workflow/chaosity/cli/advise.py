@@ -122,8 +122,8 @@ def advise_command(
     places with the bandwidth and latency that the program can expect, what limits them, how much
     worse the next places are, and the line to type.
 
-    The first call fits the model of docs/simulation.md to the results, which takes seconds to
-    minutes, and keeps it in model.json of the folder.
+    The first call fits a model of the machine to the results. That takes seconds to minutes, and
+    the model is kept in model.json of the folder.
 
     Example: chaosity advise results/localhost --cores 8 --memory 40GiB --beside node1
     """

@@ -24,7 +24,7 @@ from chaosity.place.run_placed_program import run_program_with_placed_pages
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def place_pages_command(arguments: tuple[str, ...]) -> None:
-    """Run a program with its pages on the nodes that a policy names; see docs/placement.md."""
+    """Run a program with its pages on the nodes that a policy names."""
     given = placement_argument_parser().parse_args(arguments)
     if given.matrix is None and given.unit is not None:
         raise UserError("it has no effect without --matrix", "--unit", "leave it out")

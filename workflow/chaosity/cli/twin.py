@@ -150,8 +150,8 @@ def predict_command(
     the budget left out. Writes predictions.parquet, with a 95 % interval and bounds for each set,
     and prints how well measured sets are predicted without their own measurement.
 
-    With --with, fits the model of docs/simulation.md to the measurements, and predicts what each
-    load gets while the loads of all named points run at the same time. Writes no file.
+    With --with, fits a model of the machine to the measurements, and predicts what each load gets
+    while the loads of all named points run at the same time. Writes no file.
 
     With --machine, takes the numbers of a description, such as the output of chaosity fit, and the
     points that the config plans for the topology. Intervals follow from the key fitted of the file.

@@ -57,7 +57,7 @@ class SimulatedProgram(TypedDict):
 
 
 class SimulatedPrograms(TypedDict, total=False):
-    """What simulated machines know of a benchmark's programs, see docs/simulation.md."""
+    """What simulated machines know of a benchmark's programs."""
 
     own_node_if: dict[str, NumberTemplate]
     """Values of parameters with which each core accesses only the memory of its own node.

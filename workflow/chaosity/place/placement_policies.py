@@ -1,4 +1,4 @@
-"""The policies of placing pages, by name; docs/placement.md explains each."""
+"""The policies of placing pages, by name; docs/explanation/placing-pages.md explains each."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ class _PlacementSession:
         return None if self._deviation is None else self._deviation <= SHARE_TOLERANCE
 
     def _placement_report(self) -> dict[str, object]:
-        """Return the result of the placement so far as JSON, see docs/placement.md."""
+        """Return the result of the placement so far as JSON."""
         search, searched = self.search, self.plan.search
         return {
             "policy": self.request.policy,

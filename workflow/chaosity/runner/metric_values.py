@@ -2,9 +2,9 @@
 
 With one load, the value is the tool's own number for its whole run, if the benchmark file names
 such a number. With several loads, the value is the rate over the window in which **all** loads ran
-(docs/design.md, section 5). A load that reports no progress has only its own number for the whole
-run. This number is the value if the load ran completely while all others made progress; otherwise
-the point fails.
+(docs/explanation/how-it-measures.md). A load that reports no progress has only its own number for
+the whole run. This number is the value if the load ran completely while all others made progress;
+otherwise the point fails.
 
 An optional metric may have a reason instead of a value.
 """

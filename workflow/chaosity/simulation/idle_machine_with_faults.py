@@ -4,7 +4,7 @@ Faults are part of them: they reduce capacities (`affected_resources`) or add to
 
 A resource is a part that accesses use: ``core3``, ``l3_1``, ``node2`` (memory controllers),
 ``node0->package1`` and ``package0->package1`` (links), a drive such as ``drive-0000-41-00-0``, its
-link, and ``drives2`` (the root ports of node 2). docs/simulation.md explains all resources.
+link, and ``drives2`` (the root ports of node 2). docs/explanation has all resources.
 """
 
 from __future__ import annotations

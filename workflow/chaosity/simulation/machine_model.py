@@ -4,7 +4,7 @@ Every part on the path of an access is a resource with a capacity: a core, an L3
 between two nodes or packages, the memory controllers of a node, a drive, its PCI link. The loads of
 a point are flows over these resources, and their rates are max-min fair, so interference follows
 from the paths. Latency is the latency of the idle machine plus the time in the queues of busy
-resources. docs/simulation.md explains the model and has its sources.
+resources. docs/explanation/simulated-machine.md explains the model and has its sources.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from chaosity.store.measurements import (
 )
 from chaosity.store.tidy_table_from_records import MISSING
 
-# Status of a cell with valid replicates without a value: an optional metric, see docs/design.md, 6.
+# Status of a cell with valid replicates without a value: an optional metric.
 UNMEASURED = "unmeasured"
 
 # Cells with equal values in these columns scatter similarly, so they share a prior variance.

@@ -1,6 +1,6 @@
 """Fit the description of a simulated machine to the measurements of a host.
 
-The model of docs/simulation.md gives the value of each cell without noise. The parameters are those
+The model of simulated machines gives the value of each cell without noise. The parameters are those
 for which the logarithms of measured values differ least from the logarithms of the model's values.
 Large differences count less (soft L1 loss), since a faulty part must not move the description of
 all parts. Parts that the findings of the host name have a factor from the start. A capacity or a

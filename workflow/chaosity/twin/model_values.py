@@ -1,4 +1,4 @@
-"""The values of the model of docs/simulation.md at the points of a fit, and their derivatives.
+"""The values of the model of simulated machines at the points of a fit, and their derivatives.
 
 Points with the same flows, but on other parts of the same kind, have the same values, so the model
 is computed for one of them only. The derivative with respect to a parameter is computed only at
