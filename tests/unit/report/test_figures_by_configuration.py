@@ -74,7 +74,7 @@ def test_each_figure_that_asks_for_it_is_drawn(drawn: tuple[dict[str, FigureFile
 
 def test_the_crossover_of_one_node_is_in_words(drawn: tuple[dict[str, FigureFile], Path]) -> None:
     one_node = drawn[0]["modes_under_load_one_node"].sentence
-    assert "With traffic read100, from 41" in one_node
+    assert "With traffic read100, from 399 GB/s" in one_node
     assert "n = 3) on, nps0 has a lower latency than nps1." in one_node
     machine = drawn[0]["modes_under_load_machine"].sentence
     assert "no crossover is found within the measured range, up to" in machine
@@ -125,6 +125,7 @@ def test_two_modes_are_compared_by_their_crossover_and_several_hosts_are_not() -
     found = {each.figure: each for each in compare_crossovers(nps1, nps0, ("before", "after"))}
     verdict = found["modes_under_load_one_node"]
     assert verdict.line == "read100"
-    assert "read100: from 41" in verdict.sentence and "on, after has a lower" in verdict.sentence
+    assert "read100: from 399 GB/s" in verdict.sentence
+    assert "on, after has a lower" in verdict.sentence
     both = Measurements.concatenated([nps1, nps0])
     assert list(compare_crossovers(both, nps0, ("before", "after"))) == []

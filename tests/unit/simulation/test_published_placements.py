@@ -120,8 +120,8 @@ def test_single_initiators_tell_the_ranks_of_placements_in_part():
     both = compared(planned_points("chaosity_bandwidth"), predict)
     interleaved, bound = (both[both["policy"] == name] for name in ("interleave", "membind"))
     assert _rank(interleaved) == pytest.approx(0.63, abs=0.01)
-    assert interleaved["apart"].median() == pytest.approx(-0.23, abs=0.01)
-    assert _rank(bound) == pytest.approx(0.84, abs=0.01)
+    assert interleaved["apart"].median() == pytest.approx(-0.24, abs=0.01)
+    assert _rank(bound) == pytest.approx(0.88, abs=0.01)
     # Memory on a node of neither worker: all threads are equally slow, so no worker waits.
     assert bound.loc[~bound["near"], "apart"].median() == pytest.approx(0.15, abs=0.02)
     assert bound.loc[bound["near"], "apart"].min() > 0.5
@@ -135,7 +135,7 @@ def test_single_initiators_tell_the_ranks_of_placements_in_part():
 
 @pytest.mark.thorough  # 42 predictions of 200 draws each
 def test_the_fit_to_single_initiators_says_how_little_they_determine(tmp_path: Path):
-    """No number is stated, and the intervals hold 31 of 42, as docs/explanation says."""
+    """No number is stated, and the intervals hold 30 of 42, as docs/explanation says."""
     single_initiators().droplevel("slurm_job").to_csv(tmp_path / "penguin_MBps.csv")
     table = read_published_csv(tmp_path / "penguin_MBps.csv", "stream_matrix", "penguin")
     points = planned_points("stream")
@@ -155,7 +155,7 @@ def test_the_fit_to_single_initiators_says_how_little_they_determine(tmp_path: P
     both = compared(points, predict)
     held = (both["low"] <= both["measured"]) & (both["measured"] <= both["high"])
     interleaved, near = both["policy"] == "interleave", both["near"]
-    assert [int(held[own].sum()) for own in (interleaved, near, ~interleaved & ~near)] == [18, 9, 4]
+    assert [int(held[own].sum()) for own in (interleaved, near, ~interleaved & ~near)] == [18, 8, 4]
     assert _rank(both[interleaved]) == pytest.approx(-0.65, abs=0.02)
     for own, apart in ((interleaved, 0.18), (near, -0.29), (~interleaved & ~near, 0.19)):
         assert both.loc[own, "apart"].median() == pytest.approx(apart, abs=0.01)

@@ -103,6 +103,12 @@ def read_written_and_counted_shares(kernel: str | None) -> tuple[float, float, f
     return (reads + fetched) / moved, writes / moved, (reads + writes) / moved
 
 
+def passes_over_arrays(load: Load) -> bool:
+    """Return whether a load passes over its arrays from begin to end, as STREAM does."""
+    plain = (load["kernel"] or "").removesuffix("_nt")
+    return plain in _READS_AND_WRITES or (plain.startswith("read") and plain[4:].isdigit())
+
+
 def searches_a_placement(load: Load) -> bool:
     """Return whether a load begins with a search; AutoNUMA has no shares to search from."""
     return bool(load["placement"].get("settles") and load["placement"].get("shares"))
